@@ -1,0 +1,26 @@
+//! Access to the tester's own hardware.
+//!
+//! This is the only crate of Verbatim with unsafe code. It offers safe handles over vendor libraries and knows no
+//! test, no record and no rule of the architecture. Every vendor library is opened at run time: a program that uses
+//! this crate starts on a machine without any of them, and the backend that lacks its library says so in one
+//! sentence, with the remedy.
+//!
+//! - [`umad`]: management datagrams (MADs) through libibumad.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use verbatim_hw::umad::{Destination, Library, Port};
+//!
+//! let library = Library::open()?;
+//! let mut port = Port::open(&library, "mlx5_0", 1, Duration::from_secs(5))?;
+//! let request = [0_u8; 256]; // a MAD, encoded by the caller
+//! port.send(&request, &Destination::DirectedRoute, Duration::from_millis(100))?;
+//! if let Some(received) = port.recv(Duration::from_millis(100))? {
+//!     println!("{} bytes, status {}", received.length, received.status);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod umad;

@@ -1,0 +1,294 @@
+//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+
+use std::{ffi::OsStr, io, path::PathBuf, time::Duration};
+
+/// libibumad cannot be used in this process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The shared library could not be loaded.
+    #[error(
+        "umad unavailable: the library {library} could not be loaded ({seen}); install it with `apt-get install \
+         libibumad3` (Debian, Ubuntu) or `dnf install libibumad`"
+    )]
+    Library {
+        /// The file that was asked for.
+        library: String,
+        /// What the dynamic loader said.
+        seen: String,
+    },
+    /// The library was loaded but lacks a function.
+    #[error(
+        "umad unavailable: {library} was loaded but has no function {symbol} ({seen}); expected libibumad of rdma-core \
+         17 or later: upgrade it with `apt-get install libibumad3`, or check what the library path points to"
+    )]
+    Symbol {
+        /// The file that was loaded.
+        library: String,
+        /// The missing function.
+        symbol: &'static str,
+        /// What the dynamic loader said.
+        seen: String,
+    },
+}
+
+impl Unavailable {
+    pub(super) fn library(path: &OsStr, source: &dyn std::error::Error) -> Self {
+        Self::Library { library: path.to_string_lossy().into_owned(), seen: source.to_string() }
+    }
+
+    pub(super) fn symbol(path: &OsStr, symbol: &'static str, source: &dyn std::error::Error) -> Self {
+        Self::Symbol { library: path.to_string_lossy().into_owned(), symbol, seen: source.to_string() }
+    }
+}
+
+/// The devices of this machine could not be listed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// The library did not come back within the bound.
+    #[error("listing the umad devices did not end within {bound:?}; {}", simulator_hint())]
+    TimedOut {
+        /// How long we waited.
+        bound: Duration,
+    },
+    /// An earlier call of this process is still stuck inside the library.
+    #[error("{}", still_opening(.bound))]
+    StillOpening {
+        /// How long we waited for it.
+        bound: Duration,
+    },
+    /// See [`OpenError::WorkingDirectory`].
+    #[error("{}", working_directory(.seen))]
+    WorkingDirectory {
+        /// What the system said.
+        seen: String,
+    },
+    /// No helper thread could be started.
+    #[error("listing the umad devices needs a helper thread, and the system refused one ({0}); see `ulimit -u`")]
+    Thread(io::Error),
+}
+
+/// A port could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The library did not come back within the bound.
+    #[error("opening port {port} of umad device {device:?} did not end within {bound:?}; {}", simulator_hint())]
+    TimedOut {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// How long we waited.
+        bound: Duration,
+    },
+    /// An earlier call of this process is still stuck inside the library. A second attempt could end the process
+    /// (under ibsim), so none is made.
+    #[error("{}", still_opening(.bound))]
+    StillOpening {
+        /// How long we waited for it.
+        bound: Duration,
+    },
+    /// There is no such device.
+    #[error("no umad device {device:?} on this machine; {}", no_device(.existing))]
+    NoDevice {
+        /// The device asked for.
+        device: String,
+        /// The devices that exist.
+        existing: Vec<String>,
+    },
+    /// The device has no such port.
+    #[error(
+        "umad device {device:?} has no port {port}; its ports are {}: correct `port` of the rig",
+        numbers(.existing)
+    )]
+    NoPort {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// The ports that exist.
+        existing: Vec<u8>,
+    },
+    /// The device and its port exist, but no umad interface does.
+    #[error(
+        "port {port} of {device:?} exists but has no umad interface (nothing in /sys/class/infiniband_mad names it); \
+         load the kernel module with `modprobe ib_umad`"
+    )]
+    NoKernelModule {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+    },
+    /// The device file is missing.
+    #[error(
+        "port {port} of {device:?} should be {path}, which does not exist; load the module with `modprobe ib_umad`, \
+         then check that udev runs (in a container: pass the device file in)"
+    )]
+    NoDeviceFile {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// The file expected.
+        path: PathBuf,
+    },
+    /// The device file may not be opened by this user.
+    #[error(
+        "port {port} of {device:?}: this process may not open {path} for reading and writing ({seen}); run the worker \
+         as a member of the group that owns it, or add the udev rule \
+         `KERNEL==\"umad*\", GROUP=\"rdma\", MODE=\"0660\"` and put the user into that group"
+    )]
+    NotPermitted {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// The file that was refused.
+        path: PathBuf,
+        /// Its owner and mode, where they could be read.
+        seen: String,
+    },
+    /// The port is open, but the kernel refused every management class.
+    #[error(
+        "port {port} of {device:?} opened, but the kernel registers none of the management classes 0x01, 0x81 and 0x04 \
+         ({seen}); the tester needs a port with subnet or general management (a RoCE port has class 0x04 only), and \
+         no more than 32 agents of one process"
+    )]
+    ClassesRefused {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// What the kernel said to the last attempt.
+        seen: io::Error,
+    },
+    /// Under ibsim's preload the working directory must be writable, or the preload ends the process.
+    #[error("{}", working_directory(.seen))]
+    WorkingDirectory {
+        /// What the system said.
+        seen: String,
+    },
+    /// The library refused for a reason that is none of the above.
+    #[error(
+        "opening port {port} of umad device {device:?} failed: libibumad returned {code} ({seen}); compare with \
+         `ibstat {device} {port}` on this machine"
+    )]
+    Failed {
+        /// The device asked for.
+        device: String,
+        /// The port asked for.
+        port: u8,
+        /// The library's return value.
+        code: i32,
+        /// The error number at that moment.
+        seen: io::Error,
+    },
+    /// No helper thread could be started.
+    #[error("opening a umad port needs a helper thread, and the system refused one ({0}); see `ulimit -u`")]
+    Thread(io::Error),
+}
+
+/// A MAD was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The port is no more.
+    #[error(transparent)]
+    PortGone(#[from] PortGone),
+    /// The management class of this MAD is not ours to send on this port.
+    #[error(
+        "a MAD of management class {class:#04x} cannot be sent on {device}/{port}: the kernel refused to register \
+         that class ({seen}); a RoCE port has no subnet management, and vendor classes 0x30..=0x4f are not supported"
+    )]
+    ClassRefused {
+        /// The class, byte 1 of the MAD.
+        class: u8,
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// What the kernel said.
+        seen: String,
+    },
+    /// The kernel refused this MAD; the port lives.
+    #[error(
+        "the kernel refused a MAD on {device}/{port} ({seen}); EINVAL: another request with the same low 32 bits of \
+         the transaction id is on its way, or the address is impossible; ENOMEM: too many are on their way"
+    )]
+    Refused {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// What the kernel said.
+        seen: io::Error,
+    },
+}
+
+/// The port went away under us: device removed, module unloaded, or simulator ended. It stays gone; nothing more can
+/// be sent or received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "umad port {device}/{port} went away while {during} ({}): expected an open port; check that the device is still \
+     there with `ibstat {device}` (or that the simulator still runs), then open the port again in a new process",
+    errno_text(*.errno)
+)]
+pub struct PortGone {
+    /// The device.
+    pub device: String,
+    /// The port.
+    pub port: u8,
+    /// What was being done: `"sending"` or `"receiving"`.
+    pub during: &'static str,
+    /// The error number that told us.
+    pub errno: i32,
+}
+
+fn errno_text(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
+fn simulator_hint() -> String {
+    match std::env::var("IBSIM_SOCKNAME") {
+        Ok(name) => format!(
+            "with ibsim this means that no simulator answers at IBSIM_SOCKNAME={name}: start it, or correct the \
+             name in the rig's `env`"
+        ),
+        Err(_) => "the driver does not answer: look at `dmesg`, and under ibsim start the simulator first".to_owned(),
+    }
+}
+
+fn still_opening(bound: &Duration) -> String {
+    format!(
+        "an earlier open in this process is still stuck inside libibumad (waited {bound:?} for it); a second one \
+         beside it is not safe: end this process and start again. {}",
+        simulator_hint()
+    )
+}
+
+fn working_directory(seen: &str) -> String {
+    format!(
+        "ibsim's preload writes its files below the working directory, which must be writable and is not ({seen}); \
+         start the worker in a directory of its own"
+    )
+}
+
+fn no_device(existing: &[String]) -> String {
+    if existing.is_empty() {
+        "there is none at all: load the adapter's driver and `modprobe ib_umad`; see `ibv_devices` or \
+         `ls /sys/class/infiniband`"
+            .to_owned()
+    } else {
+        format!("these exist: {}: correct `device` of the rig", existing.join(", "))
+    }
+}
+
+fn numbers(existing: &[u8]) -> String {
+    if existing.is_empty() {
+        return "none".to_owned();
+    }
+    existing.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,182 @@
+//! libibumad, loaded, and the devices that it sees.
+
+use std::{
+    ffi::{CStr, CString, OsStr, c_char},
+    mem::MaybeUninit,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    error::{ListError, Unavailable},
+    ffi::{Ca, MAX_DEVICES, NAME_LENGTH, Symbols},
+    open::{Helper, bounded},
+};
+
+/// The file that [`Library::open`] loads.
+const LIBRARY: &str = "libibumad.so.3";
+
+/// libibumad, loaded into this process, with every function that we need.
+///
+/// Cheap to clone. The library stays loaded as long as one clone, or one port opened from it, lives.
+#[derive(Clone, Debug)]
+pub struct Library {
+    pub(super) symbols: Arc<Symbols>,
+}
+
+impl Library {
+    /// Loads `libibumad.so.3` from where the system keeps shared libraries.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`] when the library is not installed or lacks a function.
+    pub fn open() -> Result<Library, Unavailable> {
+        Self::load(OsStr::new(LIBRARY))
+    }
+
+    /// Loads libibumad from the file `path`, for a build that is not installed.
+    ///
+    /// The file must be libibumad: its functions are called by the prototypes of `infiniband/umad.h`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`] when the file cannot be loaded or lacks a function.
+    pub fn open_at(path: &Path) -> Result<Library, Unavailable> {
+        Self::load(path.as_os_str())
+    }
+
+    fn load(path: &OsStr) -> Result<Library, Unavailable> {
+        Ok(Library { symbols: Arc::new(Symbols::load(path)?) })
+    }
+
+    /// The devices of this machine with their ports. Gives up after `bound`.
+    ///
+    /// # Errors
+    ///
+    /// [`ListError`] when the library does not answer in time or cannot be called safely.
+    pub fn devices(&self, bound: Duration) -> Result<Vec<Device>, ListError> {
+        let symbols = Arc::clone(&self.symbols);
+        bounded(bound, move || list(&symbols)).map_err(|failure| match failure {
+            Helper::TimedOut => ListError::TimedOut { bound },
+            Helper::Busy => ListError::StillOpening { bound },
+            Helper::WorkingDirectory(seen) => ListError::WorkingDirectory { seen },
+            Helper::Thread(source) => ListError::Thread(source),
+        })
+    }
+}
+
+/// One device, as libibumad describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name, for example `mlx5_0`.
+    pub name: String,
+    /// Device type as the driver names it, for example `MT4123`.
+    pub kind: String,
+    /// Firmware version, as the driver prints it.
+    pub firmware: String,
+    /// Hardware revision, as the driver prints it.
+    pub hardware: String,
+    /// Node GUID.
+    pub node_guid: u64,
+    /// System image GUID.
+    pub system_guid: u64,
+    /// The ports that could be read.
+    pub ports: Vec<DevicePort>,
+}
+
+/// One port of a [`Device`], as it was when listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePort {
+    /// Port number; 0 is a switch's management port.
+    pub number: u8,
+    /// PortState: 1 Down, 2 Initialize, 3 Armed, 4 Active.
+    pub state: u8,
+    /// PortPhysicalState: 2 Polling, 3 Disabled, 5 LinkUp.
+    pub physical_state: u8,
+    /// Base LID, 0 when none was assigned.
+    pub lid: u16,
+    /// LID mask control.
+    pub lmc: u8,
+    /// LID of the master subnet manager, 0 when there is none.
+    pub sm_lid: u16,
+    /// Service level towards the subnet manager.
+    pub sm_sl: u8,
+    /// Rate in Gb/s as the driver rounds it.
+    pub rate_gbps: u32,
+    /// Capability mask.
+    pub capability_mask: u32,
+    /// Port GUID.
+    pub guid: u64,
+    /// `InfiniBand` or `Ethernet`; `IB` or empty on old kernels.
+    pub link_layer: String,
+}
+
+/// Every device that can be read. One that vanishes in between is left out.
+pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
+    names(symbols).iter().filter_map(|name| describe(symbols, name)).collect()
+}
+
+/// The names of all devices.
+pub(super) fn names(symbols: &Symbols) -> Vec<String> {
+    let mut names = [[0 as c_char; NAME_LENGTH]; MAX_DEVICES];
+    let room = i32::try_from(MAX_DEVICES).expect("32 fits");
+    // SAFETY: `names` has room for as many names of NAME_LENGTH bytes as we say.
+    let count = unsafe { (symbols.umad_get_cas_names)(names.as_mut_ptr(), room) };
+    let count = usize::try_from(count).unwrap_or(0).min(MAX_DEVICES);
+    names[..count].iter().map(|name| text(name)).filter(|name| !name.is_empty()).collect()
+}
+
+/// One device, or nothing when the library does not know it.
+pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
+    let c_name = CString::new(name).ok()?;
+    // Twice the room: a later release may append fields, and the library writes its own idea of the size.
+    let mut room = MaybeUninit::<[Ca; 2]>::zeroed();
+    let ca = room.as_mut_ptr().cast::<Ca>();
+    // SAFETY: the name is NUL-terminated, `ca` points to writable, zeroed memory of more than the size of a umad_ca_t.
+    if unsafe { (symbols.umad_get_ca)(c_name.as_ptr(), ca) } < 0 {
+        return None;
+    }
+    // SAFETY: all-zero bytes are a valid `Ca` (null pointers, zero numbers), and the library filled it since.
+    let seen = unsafe { &*ca };
+    let device = Device {
+        name: text(&seen.ca_name),
+        kind: text(&seen.ca_type),
+        firmware: text(&seen.fw_ver),
+        hardware: text(&seen.hw_ver),
+        node_guid: u64::from_be(seen.node_guid),
+        system_guid: u64::from_be(seen.system_guid),
+        ports: seen.ports.iter().filter_map(|port| port_of(*port)).collect(),
+    };
+    // SAFETY: `ca` was filled by umad_get_ca; `seen` and everything behind it is copied and not used any more.
+    unsafe { (symbols.umad_release_ca)(ca) };
+    Some(device)
+}
+
+fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
+    // SAFETY: an entry of umad_ca_t.ports is null or points to a umad_port_t that lives until umad_release_ca.
+    let port = unsafe { port.as_ref() }?;
+    // Numbers come from the driver's files: what does not fit is shown as the largest value, not cut off.
+    Some(DevicePort {
+        number: u8::try_from(port.portnum).ok()?,
+        state: u8::try_from(port.state).unwrap_or(u8::MAX),
+        physical_state: u8::try_from(port.phys_state).unwrap_or(u8::MAX),
+        lid: u16::try_from(port.base_lid).unwrap_or(u16::MAX),
+        lmc: u8::try_from(port.lmc).unwrap_or(u8::MAX),
+        sm_lid: u16::try_from(port.sm_lid).unwrap_or(u16::MAX),
+        sm_sl: u8::try_from(port.sm_sl).unwrap_or(u8::MAX),
+        rate_gbps: port.rate,
+        capability_mask: u32::from_be(port.capmask),
+        guid: u64::from_be(port.port_guid),
+        link_layer: text(&port.link_layer),
+    })
+}
+
+/// The text of a fixed C field, up to its NUL or its end.
+fn text(field: &[c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).collect();
+    match CStr::from_bytes_until_nul(&bytes) {
+        Ok(text) => text.to_string_lossy().trim().to_owned(),
+        Err(_) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+    }
+}

@@ -1,0 +1,1 @@
+//! verbatim-record

@@ -1,0 +1,180 @@
+//! Attributes of the subnet management and performance classes.
+//!
+//! Source of the layouts: libibmad's field table and OpenSM's `ib_types.h`; a test encodes with one
+//! and reads with the other.
+
+mod node;
+mod notice;
+mod performance;
+mod port_info;
+mod tables;
+
+use core::fmt;
+
+pub use node::{NodeDescription, NodeInfo, SmInfo, SwitchInfo};
+pub use notice::Notice;
+pub use performance::{PortCounters, PortRcvErrorDetails};
+pub use port_info::PortInfo;
+pub use tables::{
+    GuidInfo, LinearForwardingTable, MulticastForwardingTable, PKeyTable, SlToVlMappingTable,
+    VlArbitrationTable,
+};
+
+use crate::layout::{Field, Layout};
+use crate::mad::{AttributeId, Mad, MgmtClass};
+
+/// An attribute that a MAD can carry.
+pub trait Attribute: Layout + Copy + Default {
+    /// Its number.
+    const ID: AttributeId;
+    /// Whether it belongs to the performance class; else to the subnet management classes.
+    const PERFORMANCE: bool = false;
+}
+
+/// Calls a macro with all attributes of both classes.
+macro_rules! every_attribute {
+    ($call:ident) => {
+        $call! {
+            NodeDescription, NodeInfo, SwitchInfo, GuidInfo, PortInfo, PKeyTable, SlToVlMappingTable,
+            VlArbitrationTable, LinearForwardingTable, MulticastForwardingTable, SmInfo, Notice,
+            PortCounters, PortRcvErrorDetails
+        }
+    };
+}
+
+macro_rules! any_attribute {
+    ($($name:ident),*) => {
+        /// Any attribute whose layout is known.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum AnyAttribute {
+            $( #[doc = concat!("`", stringify!($name), "`.")] $name($name) ),*
+        }
+
+        impl AnyAttribute {
+            /// The attribute with that number, read from its bytes; `None` when its layout is not known.
+            #[must_use]
+            pub fn from_bytes(class: MgmtClass, id: AttributeId, bytes: &[u8]) -> Option<Self> {
+                let performance = class == MgmtClass::PERF;
+                $( if id == <$name as Attribute>::ID && performance == <$name as Attribute>::PERFORMANCE {
+                    return Some(Self::$name($name::from_bytes(bytes)));
+                } )*
+                None
+            }
+
+            /// Its fields.
+            #[must_use]
+            pub fn fields(&self) -> &'static [Field] {
+                match self { $( Self::$name(_) => <$name as Layout>::FIELDS, )* }
+            }
+
+            /// Its bytes.
+            #[must_use]
+            pub fn bytes(&self) -> &[u8] {
+                match self { $( Self::$name(attribute) => attribute.bytes(), )* }
+            }
+
+            /// The specification's name of an attribute, or its number.
+            #[must_use]
+            pub fn name(class: MgmtClass, id: AttributeId) -> String {
+                let performance = class == MgmtClass::PERF;
+                $( if id == <$name as Attribute>::ID && performance == <$name as Attribute>::PERFORMANCE {
+                    return <$name as Layout>::NAME.into();
+                } )*
+                id.to_string()
+            }
+        }
+
+        impl fmt::Display for AnyAttribute {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $( Self::$name(attribute) => fmt::Display::fmt(attribute, f), )* }
+            }
+        }
+    };
+}
+every_attribute!(any_attribute);
+
+impl AnyAttribute {
+    /// The attribute that a MAD of the subnet management or performance class carries, if its layout is known.
+    #[must_use]
+    pub fn of(mad: &Mad) -> Option<Self> {
+        (mad.is_smp() || mad.class() == MgmtClass::PERF)
+            .then(|| Self::from_bytes(mad.class(), mad.attribute_id(), mad.data()))
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{LeasePeriod, ProtectBits};
+    use crate::{Lid, MKey, VlCap};
+    use proptest::prelude::*;
+
+    macro_rules! ids_are_unique {
+        ($($name:ident),*) => {{
+            let mut ids = vec![$( ($name::PERFORMANCE, $name::ID) ),*];
+            ids.sort();
+            let all = ids.len();
+            ids.dedup();
+            assert_eq!(ids.len(), all);
+        }};
+    }
+
+    #[test]
+    fn no_two_attributes_share_class_and_number() {
+        every_attribute!(ids_are_unique);
+    }
+
+    #[test]
+    fn builders_write_where_getters_read() {
+        let info = PortInfo::default()
+            .with_m_key(MKey(7))
+            .with_lid(Lid(0x1234))
+            .with_protect_bits(ProtectBits(2))
+            .with_m_key_lease_period(LeasePeriod(15))
+            .with_operational_vls(VlCap(4));
+        assert_eq!(info.m_key(), MKey(7));
+        assert_eq!(info.lid(), Lid(0x1234));
+        assert_eq!(info.bytes()[34], 0b1000_0000);
+        assert_eq!(info.bytes()[43], 0x40);
+        let difference = &info.differences(&info.with_operational_vls(VlCap(1)))[0];
+        assert_eq!(difference.to_string(), "OperationalVLs: VL0-7 / VL0");
+    }
+
+    #[test]
+    fn validation_names_every_illegal_field_and_reserved_bit() {
+        let info = PortInfo::from_bytes(&[0xFF; 64]);
+        let error = info.validate().unwrap_err().to_string();
+        assert!(error.contains("PortState = 0xf (unknown)"), "{error}");
+        assert!(error.contains("Reserved274 = 0x7 (reserved)"), "{error}");
+    }
+
+    #[test]
+    fn tables_keep_their_entries_apart() {
+        let mut table = VlArbitrationTable::default();
+        for entry in 0..32u8 {
+            table = table
+                .with_vl(entry.into(), entry % 16)
+                .with_weight(entry.into(), 200 + entry);
+        }
+        assert_eq!((table.vl(17), table.weight(17)), (1, 217));
+        assert_eq!(table.bytes()[34..36], [1, 217]);
+        assert_eq!(table.reserved(17), crate::Reserved(0));
+    }
+
+    proptest! {
+        #[test]
+        fn every_attribute_prints_validates_and_compares_whatever_its_bytes(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200), id in 0u16..0x40, performance: bool
+        ) {
+            let class = if performance { MgmtClass::PERF } else { MgmtClass::SUBN_LID };
+            if let Some(attribute) = AnyAttribute::from_bytes(class, AttributeId(id), &bytes) {
+                prop_assert!(!attribute.to_string().is_empty());
+                for field in attribute.fields() {
+                    prop_assert!(!field.words(attribute.bytes()).is_empty() || field.style == crate::Style::Octets);
+                    let _ = field.is_legal(attribute.bytes());
+                }
+            }
+        }
+    }
+}

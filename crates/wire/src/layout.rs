@@ -1,0 +1,403 @@
+//! Layouts declared once: the `layout!` macro, what it generates, and what can be done with any layout.
+
+use core::fmt;
+
+use crate::bits::get_bits;
+
+/// How a field with several elements is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// One value, or a list of values.
+    Value,
+    /// Reserved bits: printed only when they are not 0.
+    Reserved,
+    /// Text, padded with zeros.
+    Text,
+    /// Bytes without further structure.
+    Octets,
+}
+
+/// One field of a layout.
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// The specification's name.
+    pub name: &'static str,
+    /// Bits from the first bit of the object, most significant first.
+    pub offset: usize,
+    /// Bits of one element, 1 to 64.
+    pub width: usize,
+    /// Number of elements; 1 for all but tables.
+    pub count: usize,
+    /// Bits from one element to the next.
+    pub stride: usize,
+    /// How it is printed.
+    pub style: Style,
+    show: fn(u64) -> String,
+    legal: fn(u64) -> bool,
+}
+
+impl Field {
+    /// A field; used by the `layout!` macro.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new<V: crate::Value>(
+        name: &'static str,
+        offset: usize,
+        width: usize,
+        (count, stride): (usize, usize),
+        style: Style,
+    ) -> Self {
+        Self {
+            name,
+            offset,
+            width,
+            count,
+            stride,
+            style,
+            show: show::<V>,
+            legal: legal::<V>,
+        }
+    }
+
+    /// The bits of element `index` in `bytes`.
+    #[must_use]
+    pub fn bits(&self, bytes: &[u8], index: usize) -> u64 {
+        get_bits(bytes, self.offset + index * self.stride, self.width)
+    }
+
+    /// The value in words, as people say it: "VL0-3", "Armed", "18 = 1.07 s".
+    #[must_use]
+    pub fn words(&self, bytes: &[u8]) -> String {
+        match self.style {
+            Style::Text => text(bytes, self),
+            Style::Octets => self
+                .elements(bytes)
+                .map(|bits| format!("{bits:02x}"))
+                .collect(),
+            _ if self.count == 1 => (self.show)(self.bits(bytes, 0)),
+            _ => self
+                .elements(bytes)
+                .map(|bits| (self.show)(bits))
+                .collect::<Vec<_>>()
+                .join(" "),
+        }
+    }
+
+    /// The value of one element in words.
+    #[must_use]
+    pub fn words_of(&self, bits: u64) -> String {
+        (self.show)(bits)
+    }
+
+    /// Whether every element holds a value that has a meaning.
+    #[must_use]
+    pub fn is_legal(&self, bytes: &[u8]) -> bool {
+        self.elements(bytes).all(self.legal)
+    }
+
+    fn elements<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+        (0..self.count).map(move |index| self.bits(bytes, index))
+    }
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}+{}", self.name, self.offset, self.width)?;
+        if self.count > 1 {
+            write!(f, "x{}", self.count)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn show<V: crate::Value>(bits: u64) -> String {
+    V::from_bits(bits).to_string()
+}
+
+fn legal<V: crate::Value>(bits: u64) -> bool {
+    V::from_bits(bits).is_legal()
+}
+
+fn text(bytes: &[u8], field: &Field) -> String {
+    #[allow(clippy::cast_possible_truncation)] // elements of text are 8 bits wide
+    let raw: Vec<u8> = field.elements(bytes).map(|bits| bits as u8).collect();
+    let end = raw
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |at| at + 1);
+    format!("{:?}", String::from_utf8_lossy(&raw[..end]))
+}
+
+/// An object of fixed size whose fields are declared.
+pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 'static {
+    /// The specification's name.
+    const NAME: &'static str;
+    /// Bytes.
+    const SIZE: usize;
+    /// All fields, reserved ones too, in wire order of their first element.
+    const FIELDS: &'static [Field];
+
+    /// A view of a copy of `bytes`: missing bytes are 0, surplus ones are left out.
+    fn from_bytes(bytes: &[u8]) -> Self;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+
+    /// The field of that name; for use in constants, where a misspelt name does not compile.
+    ///
+    /// # Panics
+    /// When there is none.
+    fn field(name: &str) -> &'static Field {
+        Self::FIELDS
+            .iter()
+            .find(|field| field.name == name)
+            .unwrap_or_else(|| panic!("{} has no field {name}", Self::NAME))
+    }
+
+    /// The fields in which two objects differ, in wire order.
+    fn differences(&self, other: &Self) -> Vec<Difference> {
+        Self::FIELDS
+            .iter()
+            .filter(|field| {
+                (0..field.count)
+                    .any(|i| field.bits(self.bytes(), i) != field.bits(other.bytes(), i))
+            })
+            .map(|field| Difference {
+                field,
+                left: field.words(self.bytes()),
+                right: field.words(other.bytes()),
+            })
+            .collect()
+    }
+
+    /// The same object, known to hold no illegal value and no reserved bit.
+    ///
+    /// # Errors
+    /// The illegal fields, all of them.
+    fn validate(self) -> Result<Valid<Self>, Invalid> {
+        let fields: Vec<_> = Self::FIELDS
+            .iter()
+            .filter(|field| !field.is_legal(self.bytes()))
+            .map(|field| (field, field.words(self.bytes())))
+            .collect();
+        if fields.is_empty() {
+            Ok(Valid(self))
+        } else {
+            Err(Invalid {
+                object: Self::NAME,
+                fields,
+            })
+        }
+    }
+}
+
+/// An object all of whose fields hold legal values; made by [`Layout::validate`] alone.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Valid<L>(L);
+
+impl<L> Valid<L> {
+    /// The view of it, which may be changed to anything.
+    pub fn into_inner(self) -> L {
+        self.0
+    }
+}
+
+impl<L> core::ops::Deref for Valid<L> {
+    type Target = L;
+    fn deref(&self) -> &L {
+        &self.0
+    }
+}
+
+/// Why an object is not valid: which fields hold what.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct Invalid {
+    /// The object's name.
+    pub object: &'static str,
+    /// The illegal fields with their values in words.
+    pub fields: Vec<(&'static Field, String)>,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} holds illegal values:", self.object)?;
+        for (field, words) in &self.fields {
+            write!(f, " {} = {words};", field.name)?;
+        }
+        Ok(())
+    }
+}
+
+/// A field in which two objects differ.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The field.
+    pub field: &'static Field,
+    /// Its value in the first object, in words.
+    pub left: String,
+    /// Its value in the second object, in words.
+    pub right: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} / {}", self.field.name, self.left, self.right)
+    }
+}
+
+/// Proves at compile time that the fields cover each bit of the object exactly once and stand in wire order.
+pub(crate) const fn covers_each_bit_once(fields: &[Field], size: usize) -> bool {
+    let mut seen = [false; 256 * 8];
+    let mut total = 0;
+    let mut f = 0;
+    while f < fields.len() {
+        let field = fields[f];
+        if f > 0 && field.offset <= fields[f - 1].offset {
+            return false;
+        }
+        let mut element = 0;
+        while element < field.count {
+            let mut bit = 0;
+            while bit < field.width {
+                let at = field.offset + element * field.stride + bit;
+                if at >= size * 8 || seen[at] {
+                    return false;
+                }
+                seen[at] = true;
+                total += 1;
+                bit += 1;
+            }
+            element += 1;
+        }
+        f += 1;
+    }
+    total == size * 8
+}
+
+/// Prints every field on its own line; reserved bits only when they are set.
+pub(crate) fn print(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    fields: &[Field],
+    bytes: &[u8],
+) -> fmt::Result {
+    write!(f, "{name}")?;
+    for field in fields {
+        let idle = (0..field.count).all(|index| field.bits(bytes, index) == 0);
+        if field.style != Style::Reserved || !idle {
+            write!(f, "\n  {:<34} {}", field.name, field.words(bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// Declares a layout: `getter, builder: Type = "Name" @ offset, width;` in bits, in wire order.
+/// A table adds `[elements; stride]`; a field's style, where it is not a plain value, follows in words.
+macro_rules! layout {
+    (@size_pair) => { (1usize, 0usize) };
+    (@size_pair [$count:expr; $stride:expr]) => { ($count as usize, $stride as usize) };
+    (@style Reserved) => { $crate::layout::Style::Reserved };
+    (@style $t:ident) => { $crate::layout::Style::Value };
+    (@style $t:ident text) => { $crate::layout::Style::Text };
+    (@style $t:ident octets) => { $crate::layout::Style::Octets };
+
+    (@access $(#[$doc:meta])* $get:ident, $with:ident, $t:ident, $off:expr, $width:expr;) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $get(&self) -> $t {
+            <$t as $crate::Value>::from_bits($crate::bits::get_bits(&self.0, $off, $width))
+        }
+        #[doc = concat!("The same with another `", stringify!($get), "`.")]
+        #[must_use]
+        pub fn $with(mut self, value: $t) -> Self {
+            $crate::bits::set_bits(&mut self.0, $off, $width, $crate::Value::to_bits(value));
+            self
+        }
+    };
+    (@access $(#[$doc:meta])* $get:ident, $with:ident, $t:ident, $off:expr, $width:expr; [$count:expr; $stride:expr]) => {
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// When there is no element `index`.
+        #[must_use]
+        pub fn $get(&self, index: usize) -> $t {
+            assert!(index < $count, "element {index} of {}", $count);
+            <$t as $crate::Value>::from_bits($crate::bits::get_bits(&self.0, $off + index * $stride, $width))
+        }
+        #[doc = concat!("The same with another element of `", stringify!($get), "`.")]
+        ///
+        /// # Panics
+        /// When there is no element `index`.
+        #[must_use]
+        pub fn $with(mut self, index: usize, value: $t) -> Self {
+            assert!(index < $count, "element {index} of {}", $count);
+            $crate::bits::set_bits(&mut self.0, $off + index * $stride, $width, $crate::Value::to_bits(value));
+            self
+        }
+    };
+
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident[$size:expr] $words:literal {
+            $(
+                $(#[$doc:meta])*
+                $get:ident, $with:ident: $t:ident $($style:ident)? = $field:literal @ $off:expr, $width:expr
+                $(, [$count:expr; $stride:expr])?;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $name([u8; $size]);
+
+        impl $name {
+            $( layout!(@access $(#[$doc])* $get, $with, $t, $off, $width; $([$count; $stride])?); )*
+        }
+
+        impl Default for $name {
+            /// All bits 0.
+            fn default() -> Self {
+                Self([0; $size])
+            }
+        }
+
+        impl $crate::Layout for $name {
+            const NAME: &'static str = $words;
+            const SIZE: usize = $size;
+            const FIELDS: &'static [$crate::Field] = &[
+                $( $crate::Field::new::<$t>(
+                    $field, $off, $width,
+                    layout!(@size_pair $([$count; $stride])?),
+                    layout!(@style $t $($style)?),
+                ), )*
+            ];
+            fn from_bytes(bytes: &[u8]) -> Self {
+                let mut object = [0; $size];
+                let given = bytes.len().min($size);
+                object[..given].copy_from_slice(&bytes[..given]);
+                Self(object)
+            }
+            fn bytes(&self) -> &[u8] {
+                &self.0
+            }
+        }
+
+        const _: () = assert!(
+            $crate::layout::covers_each_bit_once(<$name as $crate::Layout>::FIELDS, $size),
+            concat!(stringify!($name), ": the fields must cover each bit once, in wire order")
+        );
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                $crate::layout::print(f, $words, <$name as $crate::Layout>::FIELDS, &self.0)
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+pub(crate) use layout;

@@ -1,0 +1,38 @@
+//! Bytes and values of InfiniBand management: what a third party's tool can check.
+//!
+//! Every object has two forms. The *view* ([`PortInfo`], [`LidSmp`], ...) owns its bytes and can hold
+//! anything, nonsense included: reading a field never fails and never panics. The *valid value*
+//! ([`Valid`]) can only be had through [`Layout::validate`] and holds no illegal field. A tester
+//! builds violations through the view alone.
+//!
+//! A layout is declared once, in wire order, most significant bit first, with reserved bits as named
+//! fields. The same declaration reads, writes, prints, compares and names the fields; a compile-time
+//! check proves that it covers each bit exactly once.
+//!
+//! This crate knows no rule, performs no I/O and reads no clock.
+
+mod bits;
+mod layout;
+mod mad;
+mod value;
+
+pub mod attr;
+pub mod trap;
+pub mod values;
+
+pub use attr::{
+    AnyAttribute, Attribute, GuidInfo, LinearForwardingTable, MulticastForwardingTable,
+    NodeDescription, NodeInfo, Notice, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails,
+    SlToVlMappingTable, SmInfo, SwitchInfo, VlArbitrationTable,
+};
+pub use bits::{get_bits, set_bits};
+pub use layout::{Difference, Field, Invalid, Layout, Style, Valid};
+pub use mad::{
+    AttributeId, DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, Method, MgmtClass,
+    SMP_DATA_LENGTH, Status,
+};
+pub use value::{Reserved, Value};
+pub use values::{
+    Guid, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PKey, PhysState,
+    PortState, RespTime, SubnetTimeout, VlCap,
+};

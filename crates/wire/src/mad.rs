@@ -1,0 +1,572 @@
+//! Management datagrams: 256 bytes with a common header of 24.
+//!
+//! Source of the layouts: architecture chapters 13 and 14; `ib_mad.h` of Linux.
+
+use core::fmt;
+
+use crate::attr::{AnyAttribute, Attribute};
+use crate::layout::{Layout, layout};
+use crate::value::{Reserved, Value};
+use crate::values::{Hex16, Hex32, Hex64, Lid, MKey};
+
+/// Bytes of every MAD.
+pub const MAD_LENGTH: usize = 256;
+/// Bytes of the data of a subnet management packet.
+pub const SMP_DATA_LENGTH: usize = 64;
+
+macro_rules! named_code {
+    ($(#[$meta:meta])* $name:ident($inner:ty, $digits:literal) { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+        pub struct $name(pub $inner);
+        impl $name {
+            $( #[doc = concat!("`", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
+
+            /// The name, if the code has one.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $( $code => Some($words), )* _ => None }
+            }
+        }
+        impl Value for $name {
+            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
+            fn from_bits(bits: u64) -> Self { Self(bits as $inner) }
+            fn to_bits(self) -> u64 { u64::from(self.0) }
+            fn is_legal(self) -> bool { self.name().is_some() }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, concat!("{:#0", $digits, "x} (unknown)"), self.0),
+                }
+            }
+        }
+    };
+}
+
+named_code!(
+    /// MADHeader:MgmtClass.
+    MgmtClass(u8, 4) {
+        0x01 SUBN_LID "Subn (LID routed)", 0x81 SUBN_DIRECTED "Subn (directed route)", 0x03 SUBN_ADM "SubnAdm",
+        0x04 PERF "Perf", 0x05 BM "BM", 0x06 DEV_MGT "DevMgt", 0x07 COM_MGT "ComMgt", 0x08 SNMP "SNMP",
+    }
+);
+named_code!(
+    /// MADHeader:R and Method together: bit 7 says response.
+    Method(u8, 4) {
+        0x01 GET "Get", 0x02 SET "Set", 0x81 GET_RESP "GetResp", 0x03 SEND "Send", 0x05 TRAP "Trap",
+        0x06 REPORT "Report", 0x86 REPORT_RESP "ReportResp", 0x07 TRAP_REPRESS "TrapRepress",
+        0x12 GET_TABLE "GetTable", 0x92 GET_TABLE_RESP "GetTableResp", 0x13 GET_TRACE_TABLE "GetTraceTable",
+        0x14 GET_MULTI "GetMulti", 0x94 GET_MULTI_RESP "GetMultiResp", 0x15 DELETE "Delete", 0x95 DELETE_RESP "DeleteResp",
+    }
+);
+named_code!(
+    /// MADHeader:AttributeID, as the subnet management class names them.
+    AttributeId(u16, 6) {
+        0x0001 CLASS_PORT_INFO "ClassPortInfo", 0x0002 NOTICE "Notice", 0x0010 NODE_DESCRIPTION "NodeDescription",
+        0x0011 NODE_INFO "NodeInfo", 0x0012 SWITCH_INFO "SwitchInfo", 0x0014 GUID_INFO "GUIDInfo",
+        0x0015 PORT_INFO "PortInfo", 0x0016 P_KEY_TABLE "P_KeyTable", 0x0017 SL_TO_VL "SLtoVLMappingTable",
+        0x0018 VL_ARBITRATION "VLArbitrationTable", 0x0019 LINEAR_FORWARDING "LinearForwardingTable",
+        0x001A RANDOM_FORWARDING "RandomForwardingTable", 0x001B MULTICAST_FORWARDING "MulticastForwardingTable",
+        0x0020 SM_INFO "SMInfo", 0x0030 VENDOR_DIAG "VendorDiag", 0x0031 LED_INFO "LedInfo",
+    }
+);
+
+impl AttributeId {
+    /// PortCounters of the performance class, which shares its number with SwitchInfo.
+    pub const PORT_COUNTERS: Self = Self(0x0012);
+    /// PortRcvErrorDetails of the performance class, which shares its number with PortInfo.
+    pub const PORT_RCV_ERROR_DETAILS: Self = Self(0x0015);
+}
+
+impl Method {
+    /// Whether the R bit is set.
+    #[must_use]
+    pub fn is_response(self) -> bool {
+        self.0 & 0x80 != 0
+    }
+}
+
+/// MADHeader:Status without the direction bit that a directed-route SMP has in its place 15.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status(pub u16);
+
+impl Status {
+    /// Success.
+    pub const OK: Self = Self(0);
+    /// The base or class version is not supported.
+    pub const BAD_VERSION: Self = Self(0x0004);
+    /// The method is not supported.
+    pub const METHOD_UNSUPPORTED: Self = Self(0x0008);
+    /// The combination of method and attribute is not supported.
+    pub const METHOD_ATTRIBUTE_UNSUPPORTED: Self = Self(0x000C);
+    /// A value in the attribute or its modifier is invalid.
+    pub const INVALID_FIELD: Self = Self(0x001C);
+}
+
+impl Value for Status {
+    #[allow(clippy::cast_possible_truncation)] // the field has 16 bits at most
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u16)
+    }
+    fn to_bits(self) -> u64 {
+        self.0.into()
+    }
+    fn is_legal(self) -> bool {
+        matches!((self.0 >> 2) & 7, 0..=3 | 7)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match (self.0 >> 2) & 7 {
+            0 if self.0 & 1 != 0 => "busy",
+            0 if self.0 & 2 != 0 => "redirect",
+            0 if self.0 == 0 => "success",
+            0 => "class specific",
+            1 => "bad version",
+            2 => "method not supported",
+            3 => "method/attribute combination not supported",
+            7 => "invalid value in attribute or modifier",
+            _ => "reserved code",
+        };
+        write!(f, "{:#06x} ({words})", self.0)
+    }
+}
+
+layout! {
+    /// The common header of every MAD, 24 bytes (architecture 13.4.2).
+    pub struct MadHeader[24] "MADHeader" {
+        /// BaseVersion: 1.
+        base_version, with_base_version: u8 = "BaseVersion" @ 0, 8;
+        /// MgmtClass.
+        class, with_class: MgmtClass = "MgmtClass" @ 8, 8;
+        /// ClassVersion.
+        class_version, with_class_version: u8 = "ClassVersion" @ 16, 8;
+        /// R bit and Method.
+        method, with_method: Method = "R_Method" @ 24, 8;
+        /// Status; bit 15 is the D bit in a directed-route SMP.
+        status_word, with_status_word: Hex16 = "Status" @ 32, 16;
+        /// Class specific: hop pointer and count in a directed-route SMP.
+        class_specific, with_class_specific: Hex16 = "ClassSpecific" @ 48, 16;
+        /// TransactionID.
+        transaction_id, with_transaction_id: Hex64 = "TransactionID" @ 64, 64;
+        /// AttributeID.
+        attribute, with_attribute: AttributeId = "AttributeID" @ 128, 16;
+        /// Reserved.
+        reserved_144, with_reserved_144: Reserved = "Reserved144" @ 144, 16;
+        /// AttributeModifier.
+        modifier, with_modifier: Hex32 = "AttributeModifier" @ 160, 32;
+    }
+}
+
+layout! {
+    /// A LID-routed subnet management packet (architecture 14.2.1.1).
+    pub struct LidSmp[256] "SMP (LID routed)" {
+        /// The common header.
+        header_octet, with_header_octet: u8 octets = "MADHeader" @ 0, 8, [24; 8];
+        /// M_Key.
+        m_key, with_m_key: MKey = "M_Key" @ 192, 64;
+        /// Reserved.
+        reserved_256, with_reserved_256: Reserved = "Reserved256" @ 256, 64, [4; 64];
+        /// SMPData.
+        data_octet, with_data_octet: u8 octets = "SMPData" @ 512, 8, [64; 8];
+        /// Reserved.
+        reserved_1024, with_reserved_1024: Reserved = "Reserved1024" @ 1024, 64, [16; 64];
+    }
+}
+
+layout! {
+    /// A directed-route subnet management packet (architecture 14.2.1.2).
+    pub struct DrSmp[256] "SMP (directed route)" {
+        /// BaseVersion: 1.
+        base_version, with_base_version: u8 = "BaseVersion" @ 0, 8;
+        /// MgmtClass: 0x81.
+        class, with_class: MgmtClass = "MgmtClass" @ 8, 8;
+        /// ClassVersion.
+        class_version, with_class_version: u8 = "ClassVersion" @ 16, 8;
+        /// R bit and Method.
+        method, with_method: Method = "R_Method" @ 24, 8;
+        /// D: set on the way back.
+        direction, with_direction: bool = "D" @ 32, 1;
+        /// Status.
+        status, with_status: Status = "Status" @ 33, 15;
+        /// HopPointer.
+        hop_pointer, with_hop_pointer: u8 = "HopPointer" @ 48, 8;
+        /// HopCount.
+        hop_count, with_hop_count: u8 = "HopCount" @ 56, 8;
+        /// TransactionID.
+        transaction_id, with_transaction_id: Hex64 = "TransactionID" @ 64, 64;
+        /// AttributeID.
+        attribute, with_attribute: AttributeId = "AttributeID" @ 128, 16;
+        /// Reserved.
+        reserved_144, with_reserved_144: Reserved = "Reserved144" @ 144, 16;
+        /// AttributeModifier.
+        modifier, with_modifier: Hex32 = "AttributeModifier" @ 160, 32;
+        /// M_Key.
+        m_key, with_m_key: MKey = "M_Key" @ 192, 64;
+        /// DrSLID.
+        dr_slid, with_dr_slid: Lid = "DrSLID" @ 256, 16;
+        /// DrDLID.
+        dr_dlid, with_dr_dlid: Lid = "DrDLID" @ 272, 16;
+        /// Reserved.
+        reserved_288, with_reserved_288: Reserved = "Reserved288" @ 288, 32, [7; 32];
+        /// SMPData.
+        data_octet, with_data_octet: u8 octets = "SMPData" @ 512, 8, [64; 8];
+        /// InitialPath: the port to leave by at each hop; entry 0 is unused.
+        initial_path, with_initial_path: u8 octets = "InitialPath" @ 1024, 8, [64; 8];
+        /// ReturnPath: the port that the packet came in by at each hop.
+        return_path, with_return_path: u8 octets = "ReturnPath" @ 1536, 8, [64; 8];
+    }
+}
+
+layout! {
+    /// A general management packet whose data begin at byte 64, as the performance class has it (architecture 16.1).
+    pub struct Gmp[256] "GMP" {
+        /// The common header.
+        header_octet, with_header_octet: u8 octets = "MADHeader" @ 0, 8, [24; 8];
+        /// Reserved.
+        reserved_192, with_reserved_192: Reserved = "Reserved192" @ 192, 64, [5; 64];
+        /// The attribute.
+        data_octet, with_data_octet: u8 octets = "Data" @ 512, 8, [192; 8];
+    }
+}
+
+/// Bytes that are no MAD.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a MAD has 256 bytes, this one has {length}: truncated on the way, or not a MAD")]
+pub struct MadError {
+    /// Bytes that were there.
+    pub length: usize,
+}
+
+/// A management datagram: any 256 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mad([u8; MAD_LENGTH]);
+
+impl Default for Mad {
+    /// All bytes 0.
+    fn default() -> Self {
+        Self([0; MAD_LENGTH])
+    }
+}
+
+impl From<[u8; MAD_LENGTH]> for Mad {
+    fn from(bytes: [u8; MAD_LENGTH]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl TryFrom<&[u8]> for Mad {
+    type Error = MadError;
+    fn try_from(bytes: &[u8]) -> Result<Self, MadError> {
+        <[u8; MAD_LENGTH]>::try_from(bytes)
+            .map(Self)
+            .map_err(|_| MadError {
+                length: bytes.len(),
+            })
+    }
+}
+
+impl Mad {
+    /// A directed-route SMP as its sender makes it: hop pointer 0, both ends permissive.
+    ///
+    /// `path` lists the ports to leave by; at most 63 hops.
+    ///
+    /// # Panics
+    /// When the path has more than 63 hops.
+    #[must_use]
+    pub fn directed(method: Method, attribute: AttributeId, modifier: u32, path: &[u8]) -> Self {
+        assert!(
+            path.len() < 64,
+            "a directed route has at most 63 hops, not {}",
+            path.len()
+        );
+        let mut mad = Self::request(MgmtClass::SUBN_DIRECTED, method, attribute, modifier);
+        #[allow(clippy::cast_possible_truncation)] // at most 63
+        let count = path.len() as u8;
+        mad.0[7] = count;
+        mad.0[32..36].fill(0xFF);
+        mad.0[129..129 + path.len()].copy_from_slice(path);
+        mad
+    }
+
+    /// A LID-routed SMP.
+    #[must_use]
+    pub fn lid_routed(method: Method, attribute: AttributeId, modifier: u32) -> Self {
+        Self::request(MgmtClass::SUBN_LID, method, attribute, modifier)
+    }
+
+    /// A general management packet of the performance class.
+    #[must_use]
+    pub fn performance(method: Method, attribute: AttributeId, modifier: u32) -> Self {
+        Self::request(MgmtClass::PERF, method, attribute, modifier)
+    }
+
+    fn request(class: MgmtClass, method: Method, attribute: AttributeId, modifier: u32) -> Self {
+        Self::default().with_header(
+            &MadHeader::default()
+                .with_base_version(1)
+                .with_class(class)
+                .with_class_version(1)
+                .with_method(method)
+                .with_attribute(attribute)
+                .with_modifier(Hex32(modifier)),
+        )
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; MAD_LENGTH] {
+        &self.0
+    }
+
+    /// The bytes, to be changed to anything.
+    pub fn bytes_mut(&mut self) -> &mut [u8; MAD_LENGTH] {
+        &mut self.0
+    }
+
+    /// The common header.
+    #[must_use]
+    pub fn header(&self) -> MadHeader {
+        MadHeader::from_bytes(&self.0)
+    }
+
+    /// The same with another header.
+    #[must_use]
+    pub fn with_header(mut self, header: &MadHeader) -> Self {
+        self.0[..24].copy_from_slice(header.bytes());
+        self
+    }
+
+    /// MgmtClass.
+    #[must_use]
+    pub fn class(&self) -> MgmtClass {
+        MgmtClass(self.0[1])
+    }
+
+    /// R bit and Method.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        Method(self.0[3])
+    }
+
+    /// The same with another method.
+    #[must_use]
+    pub fn with_method(mut self, method: Method) -> Self {
+        self.0[3] = method.0;
+        self
+    }
+
+    /// Status, without the D bit of a directed-route SMP.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let word = u16::from_be_bytes([self.0[4], self.0[5]]);
+        Status(if self.is_directed() {
+            word & 0x7FFF
+        } else {
+            word
+        })
+    }
+
+    /// The same with another status; the D bit of a directed-route SMP stays.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Self {
+        let kept = if self.is_directed() {
+            u16::from(self.0[4] & 0x80) << 8
+        } else {
+            0
+        };
+        self.0[4..6].copy_from_slice(&(status.0 | kept).to_be_bytes());
+        self
+    }
+
+    /// TransactionID.
+    #[must_use]
+    pub fn transaction_id(&self) -> u64 {
+        self.header().transaction_id().0
+    }
+
+    /// The same with another TransactionID.
+    #[must_use]
+    pub fn with_transaction_id(mut self, id: u64) -> Self {
+        self.0[8..16].copy_from_slice(&id.to_be_bytes());
+        self
+    }
+
+    /// AttributeID.
+    #[must_use]
+    pub fn attribute_id(&self) -> AttributeId {
+        AttributeId(u16::from_be_bytes([self.0[16], self.0[17]]))
+    }
+
+    /// AttributeModifier.
+    #[must_use]
+    pub fn modifier(&self) -> u32 {
+        u32::from_be_bytes([self.0[20], self.0[21], self.0[22], self.0[23]])
+    }
+
+    /// M_Key of a subnet management packet.
+    #[must_use]
+    pub fn m_key(&self) -> MKey {
+        LidSmp::from_bytes(&self.0).m_key()
+    }
+
+    /// The same with another M_Key.
+    #[must_use]
+    pub fn with_m_key(mut self, key: MKey) -> Self {
+        self.0[24..32].copy_from_slice(&key.0.to_be_bytes());
+        self
+    }
+
+    /// Whether this is a subnet management packet, by its class.
+    #[must_use]
+    pub fn is_smp(&self) -> bool {
+        matches!(self.class(), MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED)
+    }
+
+    /// Whether this is a directed-route SMP, by its class.
+    #[must_use]
+    pub fn is_directed(&self) -> bool {
+        self.class() == MgmtClass::SUBN_DIRECTED
+    }
+
+    /// The attribute's bytes: 64 of a subnet management packet, 192 of another one.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        if self.is_smp() {
+            &self.0[64..128]
+        } else {
+            &self.0[64..]
+        }
+    }
+
+    /// The same with the first bytes of the attribute replaced; surplus bytes are left out.
+    #[must_use]
+    pub fn with_data(mut self, data: &[u8]) -> Self {
+        let room = self.data().len().min(data.len());
+        self.0[64..64 + room].copy_from_slice(&data[..room]);
+        self
+    }
+
+    /// The attribute, as a view.
+    #[must_use]
+    pub fn attribute<A: Attribute>(&self) -> A {
+        A::from_bytes(self.data())
+    }
+
+    /// The bytes up to the last one that is not 0: what a record keeps.
+    #[must_use]
+    pub fn without_trailing_zeros(&self) -> &[u8] {
+        let end = self
+            .0
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .map_or(0, |at| at + 1);
+        &self.0[..end]
+    }
+
+    /// The MAD whose trailing zeros were left out.
+    ///
+    /// # Errors
+    /// When there are more than 256 bytes.
+    pub fn with_trailing_zeros(bytes: &[u8]) -> Result<Self, MadError> {
+        if bytes.len() > MAD_LENGTH {
+            return Err(MadError {
+                length: bytes.len(),
+            });
+        }
+        let mut mad = Self::default();
+        mad.0[..bytes.len()].copy_from_slice(bytes);
+        Ok(mad)
+    }
+}
+
+impl fmt::Display for Mad {
+    /// One line: method, attribute, modifier, status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = if self.is_smp() {
+            "Subn".into()
+        } else {
+            self.class().to_string()
+        };
+        let attribute = AnyAttribute::name(self.class(), self.attribute_id());
+        write!(f, "{class}{}({attribute}", self.method())?;
+        if self.modifier() != 0 {
+            write!(f, ", modifier {:#010x}", self.modifier())?;
+        }
+        f.write_str(")")?;
+        if self.method().is_response() {
+            write!(f, " status {}", self.status())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Debug for Mad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_directed() {
+            write!(f, "{}", DrSmp::from_bytes(&self.0))?;
+        } else {
+            write!(f, "{}\n  M_Key {}", self.header(), self.m_key())?;
+        }
+        match AnyAttribute::of(self) {
+            Some(attribute) => write!(f, "\n{attribute}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PortInfo;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_directed_smp_has_its_fields_where_the_architecture_puts_them() {
+        let mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 1, &[1])
+            .with_m_key(MKey(0x0102_0304_0506_0708));
+        let b = mad.bytes();
+        assert_eq!(&b[..4], &[1, 0x81, 1, 1]);
+        assert_eq!((b[6], b[7]), (0, 1), "hop pointer, hop count");
+        assert_eq!(&b[16..24], &[0, 0x15, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(&b[24..32], &[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(&b[32..36], &[0xFF; 4], "DrSLID, DrDLID permissive");
+        assert_eq!(&b[128..131], &[0, 1, 0], "initial path");
+    }
+
+    #[test]
+    fn the_direction_bit_is_not_part_of_the_status() {
+        let mut mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1])
+            .with_method(Method::GET_RESP);
+        mad.bytes_mut()[4] = 0x80;
+        assert_eq!(mad.status(), Status::OK);
+        let refused = mad.with_status(Status::INVALID_FIELD);
+        assert_eq!(refused.bytes()[4..6], [0x80, 0x1C]);
+        assert_eq!(
+            refused.to_string(),
+            "SubnGetResp(PortInfo) status 0x001c (invalid value in attribute or modifier)"
+        );
+    }
+
+    #[test]
+    fn a_mad_of_another_length_is_refused_with_its_length() {
+        let error = Mad::try_from(&[0u8; 255][..]).unwrap_err();
+        assert_eq!(error.length, 255);
+        assert!(Mad::with_trailing_zeros(&[0; 257]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_256_bytes_are_a_mad_that_prints(seed in proptest::collection::vec(any::<u8>(), 256)) {
+            let mad = Mad::try_from(&seed[..]).unwrap();
+            let printed = format!("{mad} {mad:?}");
+            prop_assert!(printed.len() > 10);
+            prop_assert_eq!(Mad::with_trailing_zeros(mad.without_trailing_zeros()).unwrap(), mad);
+            let _ = mad.attribute::<PortInfo>().validate();
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Values of management attributes, as newtypes that print what they mean.
+//!
+//! Source of the codes: Linux `ib_types.h` of OpenSM and libibmad's `dump.c`.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::value::Value;
+
+macro_rules! newtype {
+    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+        pub struct $name(pub $inner);
+    };
+}
+
+macro_rules! value_of {
+    ($name:ident($inner:ty) legal |$bits:ident| $legal:expr) => {
+        impl Value for $name {
+            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
+            fn from_bits(bits: u64) -> Self {
+                Self(bits as $inner)
+            }
+            fn to_bits(self) -> u64 {
+                u64::from(self.0)
+            }
+            fn is_legal(self) -> bool {
+                let $bits = self.0;
+                $legal
+            }
+        }
+    };
+}
+
+/// A value whose codes have names; unknown codes print as `0x5 (unknown)`.
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident($inner:ty) { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
+        newtype!($(#[$meta])* $name($inner));
+        impl $name {
+            $( #[doc = concat!("Code ", stringify!($code), ": ", $words, ".")] pub const $konst: Self = Self($code); )*
+        }
+        value_of!($name($inner) legal |bits| matches!(bits, $($code)|*));
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    $( $code => f.write_str($words), )*
+                    other => write!(f, "{other:#x} (unknown)"),
+                }
+            }
+        }
+    };
+}
+
+/// A set of bits that have names; unknown bits print as `0x40 (unknown)`.
+macro_rules! mask {
+    ($(#[$meta:meta])* $name:ident($inner:ty) all $all:literal { $($bit:literal $words:literal),* $(,)? }) => {
+        newtype!($(#[$meta])* $name($inner));
+        value_of!($name($inner) legal |_bits| true);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                if self.0 == 0 {
+                    return f.write_str("none");
+                }
+                if self.0 == $all && stringify!($all) != "0" {
+                    return f.write_str("all supported");
+                }
+                let known = [$(($bit, $words)),*];
+                let mut unknown = self.0;
+                let mut words = Vec::new();
+                for (bit, name) in known {
+                    if self.0 & bit != 0 {
+                        words.push(name.to_string());
+                        unknown &= !bit;
+                    }
+                }
+                if unknown != 0 {
+                    words.push(format!("{unknown:#x} (unknown)"));
+                }
+                f.write_str(&words.join(" or "))
+            }
+        }
+    };
+}
+
+newtype!(
+    /// A management key: 64 bits; 0 means that nothing is checked.
+    MKey(u64)
+);
+value_of!(MKey(u64) legal |_bits| true);
+
+impl fmt::Display for MKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+newtype!(
+    /// A globally unique identifier: EUI-64.
+    Guid(u64)
+);
+value_of!(Guid(u64) legal |_bits| true);
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+newtype!(
+    /// A local identifier: 0 none, 0x0001..=0xBFFF unicast, 0xC000..=0xFFFE multicast, 0xFFFF permissive.
+    Lid(u16)
+);
+value_of!(Lid(u16) legal |_bits| true);
+
+impl Lid {
+    /// The permissive LID, which a directed-route SMP carries at both ends.
+    pub const PERMISSIVE: Self = Self(0xFFFF);
+}
+
+impl fmt::Display for Lid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0 (none)"),
+            0xFFFF => f.write_str("0xffff (permissive)"),
+            lid if lid >= 0xC000 => write!(f, "{lid:#06x} (multicast)"),
+            lid => write!(f, "{lid} ({lid:#06x})"),
+        }
+    }
+}
+
+newtype!(
+    /// A partition key: bit 15 says full member, the low 15 bits name the partition, 0 there is invalid.
+    PKey(u16)
+);
+value_of!(PKey(u16) legal |_bits| true);
+
+impl fmt::Display for PKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let member = if self.0 & 0x8000 != 0 {
+            "full"
+        } else {
+            "limited"
+        };
+        match self.0 & 0x7FFF {
+            0 => write!(f, "{:#06x} (invalid)", self.0),
+            _ => write!(f, "{:#06x} ({member})", self.0),
+        }
+    }
+}
+
+named!(
+    /// PortInfo:PortState. 0 stands in a Set only and changes nothing.
+    PortState(u8) { 0 NO_CHANGE "no change", 1 DOWN "Down", 2 INITIALIZE "Initialize", 3 ARMED "Armed", 4 ACTIVE "Active" }
+);
+named!(
+    /// PortInfo:PortPhysicalState. 0 stands in a Set only and changes nothing.
+    PhysState(u8) {
+        0 NO_CHANGE "no change", 1 SLEEP "Sleep", 2 POLLING "Polling", 3 DISABLED "Disabled",
+        4 TRAINING "PortConfigurationTraining", 5 LINK_UP "LinkUp", 6 ERROR_RECOVERY "LinkErrorRecovery",
+        7 PHY_TEST "Phy Test",
+    }
+);
+named!(
+    /// PortInfo:LinkDownDefaultState. 0 stands in a Set only and changes nothing.
+    LinkDownDefault(u8) { 0 NO_CHANGE "no change", 1 SLEEP "Sleep", 2 POLLING "Polling" }
+);
+named!(
+    /// A largest payload: MTUCap and NeighborMTU.
+    Mtu(u8) { 1 B256 "256", 2 B512 "512", 3 B1024 "1024", 4 B2048 "2048", 5 B4096 "4096" }
+);
+named!(
+    /// The virtual lanes of a port: VLCap, and OperationalVLs, where 0 stands in a Set only and changes nothing.
+    VlCap(u8) { 0 NO_CHANGE "no change", 1 VL0 "VL0", 2 VL0_1 "VL0-1", 3 VL0_3 "VL0-3", 4 VL0_7 "VL0-7", 5 VL0_14 "VL0-14" }
+);
+
+impl VlCap {
+    /// How many data VLs the code stands for; `None` for codes without a meaning.
+    #[must_use]
+    pub fn data_vls(self) -> Option<u8> {
+        match self.0 {
+            1 => Some(1),
+            2 => Some(2),
+            3 => Some(4),
+            4 => Some(8),
+            5 => Some(15),
+            _ => None,
+        }
+    }
+}
+
+named!(
+    /// NodeInfo:NodeType.
+    NodeType(u8) { 1 CHANNEL_ADAPTER "channel adapter", 2 SWITCH "switch", 3 ROUTER "router" }
+);
+named!(
+    /// PortInfo:M_KeyProtectBits: what a Get with another key is given.
+    ProtectBits(u8) { 0 SHOW "0", 1 HIDE_KEY "1", 2 PROTECT "2", 3 PROTECT_TOO "3" }
+);
+named!(
+    /// SMInfo:SMState.
+    SmState(u8) { 0 NOT_ACTIVE "not active", 1 DISCOVERING "discovering", 2 STANDBY "standby", 3 MASTER "master" }
+);
+mask!(
+    /// Link widths: Enabled, Supported, Active. 0xFF in an Enabled field means all that is supported.
+    LinkWidths(u8) all 0xFF { 1 "1x", 2 "4x", 4 "8x", 8 "12x", 16 "2x" }
+);
+mask!(
+    /// Link speeds up to QDR: Enabled, Supported, Active. 0xF in an Enabled field means all that is supported.
+    LinkSpeeds(u8) all 0xF { 1 "2.5 Gb/s", 2 "5 Gb/s", 4 "10 Gb/s" }
+);
+mask!(
+    /// Extended link speeds: FDR, EDR, HDR, NDR per lane.
+    LinkSpeedExt(u8) all 0 { 1 "14.0625 Gb/s", 2 "25.78125 Gb/s", 4 "53.125 Gb/s", 8 "106.25 Gb/s" }
+);
+
+impl ProtectBits {
+    /// Whether a Get with another key is dropped (levels 2 and 3).
+    #[must_use]
+    pub fn drops_gets(self) -> bool {
+        self.0 >= 2
+    }
+}
+
+/// 4.096 us doubled `code` times.
+fn doubled(code: u8) -> Duration {
+    Duration::from_nanos(4096 << code.min(31))
+}
+
+fn time_words(code: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let time = doubled(code);
+    let (value, unit) = if time >= Duration::from_secs(1) {
+        (time.as_secs_f64(), "s")
+    } else if time >= Duration::from_millis(1) {
+        (time.as_secs_f64() * 1e3, "ms")
+    } else {
+        (time.as_secs_f64() * 1e6, "us")
+    };
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    write!(f, "{code} = {value:.digits$} {unit}")
+}
+
+newtype!(
+    /// PortInfo:RespTimeValue: 4.096 us * 2^code is the longest that an answer takes.
+    RespTime(u8)
+);
+value_of!(RespTime(u8) legal |bits| bits < 32);
+newtype!(
+    /// PortInfo:SubnetTimeOut: 4.096 us * 2^code is the longest that a packet takes through the subnet.
+    SubnetTimeout(u8)
+);
+value_of!(SubnetTimeout(u8) legal |bits| bits < 32);
+
+impl RespTime {
+    /// The time that the code stands for.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        doubled(self.0)
+    }
+}
+
+impl SubnetTimeout {
+    /// The time that the code stands for.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        doubled(self.0)
+    }
+}
+
+impl fmt::Display for RespTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        time_words(self.0, f)
+    }
+}
+
+impl fmt::Display for SubnetTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        time_words(self.0, f)
+    }
+}
+
+newtype!(
+    /// PortInfo:M_KeyLeasePeriod in whole seconds; 0 never expires.
+    LeasePeriod(u16)
+);
+value_of!(LeasePeriod(u16) legal |_bits| true);
+
+impl LeasePeriod {
+    /// The period; `None` when it never expires.
+    #[must_use]
+    pub fn duration(self) -> Option<Duration> {
+        (self.0 != 0).then(|| Duration::from_secs(self.0.into()))
+    }
+}
+
+impl fmt::Display for LeasePeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0 (never expires)"),
+            seconds => write!(f, "{seconds} s"),
+        }
+    }
+}
+
+newtype!(
+    /// PortInfo:CapabilityMask: what a port can do, one bit each.
+    CapabilityMask(u32)
+);
+value_of!(CapabilityMask(u32) legal |_bits| true);
+
+/// Names of the CapabilityMask's bits, bit 0 first; "" is reserved.
+const CAPABILITIES: [&str; 32] = [
+    "",
+    "IsSM",
+    "IsNoticeSupported",
+    "IsTrapSupported",
+    "IsOptionalIPDSupported",
+    "IsAutomaticMigrationSupported",
+    "IsSLMappingSupported",
+    "IsM_KeyNVRAM",
+    "IsP_KeyNVRAM",
+    "IsLEDInfoSupported",
+    "IsSMdisabled",
+    "IsSystemImageGUIDSupported",
+    "IsP_KeySwitchExternalPortTrapSupported",
+    "IsCableInfoSupported",
+    "IsExtendedSpeedsSupported",
+    "IsCapabilityMask2Supported",
+    "IsCommunicationManagementSupported",
+    "IsSNMPTunnelingSupported",
+    "IsReinitSupported",
+    "IsDeviceManagementSupported",
+    "IsVendorClassSupported",
+    "IsDRNoticeSupported",
+    "IsCapabilityMaskNoticeSupported",
+    "IsBootManagementSupported",
+    "IsLinkRoundTripLatencySupported",
+    "IsClientReregistrationSupported",
+    "IsOtherLocalChangesNoticeSupported",
+    "IsLinkSpeedWidthPairsTableSupported",
+    "IsVendorSpecificMadsTableSupported",
+    "IsMcastPkeyTrapSuppressionSupported",
+    "IsMulticastFDBTopSupported",
+    "IsHierarchyInfoSupported",
+];
+
+impl CapabilityMask {
+    /// IsTrapSupported: the port sends traps.
+    pub const TRAP: u32 = 1 << 3;
+    /// IsSLMappingSupported: the port has an SLtoVLMappingTable.
+    pub const SL_MAPPING: u32 = 1 << 6;
+    /// IsM_KeyNVRAM: the M_Key survives a power cycle.
+    pub const M_KEY_NVRAM: u32 = 1 << 7;
+    /// IsCapabilityMask2Supported: CapabilityMask2 has a meaning.
+    pub const MASK2: u32 = 1 << 15;
+    /// IsClientReregistrationSupported.
+    pub const CLIENT_REREGISTRATION: u32 = 1 << 25;
+
+    /// Whether all of `bits` are set.
+    #[must_use]
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+}
+
+impl fmt::Display for CapabilityMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)?;
+        let mut glue = " (";
+        for (bit, name) in CAPABILITIES.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 && !name.is_empty() {
+                write!(
+                    f,
+                    "{glue}{}",
+                    name.trim_start_matches("Is").trim_end_matches("Supported")
+                )?;
+                glue = ", ";
+            }
+        }
+        if glue == ", " {
+            f.write_str(")")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A number printed in hexadecimal.
+macro_rules! hex {
+    ($(#[$meta:meta])* $name:ident($inner:ty), $digits:literal) => {
+        newtype!($(#[$meta])* $name($inner));
+        value_of!($name($inner) legal |_bits| true);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!("{:#0", $digits, "x}"), self.0)
+            }
+        }
+    };
+}
+hex!(
+    /// 8 bits that people read in hexadecimal.
+    Hex8(u8), 4
+);
+hex!(
+    /// 16 bits that people read in hexadecimal.
+    Hex16(u16), 6
+);
+hex!(
+    /// Up to 32 bits that people read in hexadecimal.
+    Hex32(u32), 10
+);
+hex!(
+    /// 64 bits that people read in hexadecimal.
+    Hex64(u64), 18
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_as_people_say_them() {
+        assert_eq!(VlCap(3).to_string(), "VL0-3");
+        assert_eq!(PortState(3).to_string(), "Armed");
+        assert_eq!(PortState(9).to_string(), "0x9 (unknown)");
+        assert_eq!(RespTime(18).to_string(), "18 = 1.07 s");
+        assert_eq!(RespTime(8).to_string(), "8 = 1.05 ms");
+        assert_eq!(SubnetTimeout(0).to_string(), "0 = 4.10 us");
+        assert_eq!(LinkWidths(0x0B).to_string(), "1x or 4x or 12x");
+        assert_eq!(LinkWidths(0x43).to_string(), "1x or 4x or 0x40 (unknown)");
+        assert_eq!(LinkSpeeds(0xF).to_string(), "all supported");
+        assert_eq!(PKey(0xFFFF).to_string(), "0xffff (full)");
+        assert_eq!(LeasePeriod(0).to_string(), "0 (never expires)");
+        assert_eq!(Lid(5).to_string(), "5 (0x0005)");
+        assert_eq!(
+            CapabilityMask(0x48).to_string(),
+            "0x00000048 (Trap, SLMapping)"
+        );
+    }
+
+    #[test]
+    fn codes_without_a_meaning_are_values_but_not_legal() {
+        assert!(Mtu(5).is_legal());
+        assert!(!Mtu(6).is_legal());
+        assert!(!Mtu(0).is_legal());
+        assert_eq!(VlCap(6).data_vls(), None);
+    }
+
+    #[test]
+    fn the_largest_time_code_is_2_hours_and_26_minutes() {
+        assert_eq!(RespTime(31).duration().as_secs(), 8796);
+    }
+}
