@@ -1,1 +1,3 @@
-//! verbatim-tests
+//! What the end-to-end tests share.
+
+pub mod oracle;

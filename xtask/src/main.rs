@@ -1,2 +1,109 @@
-//! Development tasks.
-fn main() {}
+//! `cargo xtask`: development tasks. See `cargo xtask --help`.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use xtask::{
+    campaign::{self, Options},
+    check, deps, lab, setup,
+};
+
+/// Development tasks of Verbatim.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install the packages that the lab and the tests use (Debian; needs root).
+    Setup,
+    /// Set up, then run all tests; further arguments go to `cargo test`.
+    Test {
+        /// For `cargo test`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Exactly what CI runs: formatting, dependency directions, lints, documentation, tests.
+    Check,
+    /// Check the directions in which the crates may depend on each other.
+    Deps,
+    /// Build the C programs of tests/c and print where they are.
+    CPrograms,
+    /// Run a command with a real device under test beside it, without hardware.
+    Lab {
+        #[command(subcommand)]
+        device: Device,
+    },
+    /// Run a long campaign. Without a name: list them.
+    Campaign {
+        /// Which one.
+        name: Option<String>,
+        /// How often, where the campaign repeats something.
+        #[arg(long, conflicts_with = "scale")]
+        times: Option<u64>,
+        /// How large, 1 being the campaign's own choice.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+        /// Seconds for each part, where the campaign is limited by time.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// What only this campaign understands.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Device {
+    /// ibsim: a subnet management agent behind the real libibumad. The tester is on A, the device under test is B.
+    Ibsim {
+        /// The command, with `verbatim` and `verbatimd` on its PATH and VERBATIM_RIG_FILE set.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<u8> {
+    match task {
+        Task::Setup => setup::setup()?,
+        Task::Test { arguments } => check::test(&arguments)?,
+        Task::Check => check::check()?,
+        Task::Deps => deps::check_workspace()?,
+        Task::CPrograms => println!("{}", xtask::build_c_programs()?.display()),
+        Task::Lab {
+            device: Device::Ibsim { command },
+        } => return lab::run_in_ibsim(&command),
+        Task::Campaign { name: None, .. } => print!("{}", campaign::list()),
+        Task::Campaign {
+            name: Some(name),
+            times,
+            scale,
+            seconds,
+            arguments,
+        } => {
+            campaign::run(
+                &name,
+                &Options {
+                    times,
+                    scale,
+                    seconds,
+                    arguments,
+                },
+            )?;
+        }
+    }
+    Ok(0)
+}

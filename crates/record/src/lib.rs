@@ -1,1 +1,27 @@
-//! verbatim-record
+//! What a run leaves: entries with labels and time spans, the file that holds them, the trace that
+//! judges read, their checks and verdicts, and the capture derived from it all.
+//!
+//! A *procedure* writes [`Entry`]s through a [`Sink`]; a *judge* reads them as a [`Trace`] and states
+//! [`Check`]s through [`Findings`]. Nothing here knows a rule of the architecture, but for how long
+//! silence must last ([`silence`]).
+
+mod bundle;
+mod entry;
+mod file;
+mod findings;
+mod label;
+mod time;
+mod trace;
+mod verdict;
+
+pub mod pcapng;
+pub mod silence;
+
+pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
+pub use entry::{Arrived, Begin, Entry, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
+pub use file::{FileSink, MAGIC, RecordError, read, read_file};
+pub use findings::{Check, Findings, Observation, Passed};
+pub use label::Label;
+pub use time::{Span, Time, words as duration_words};
+pub use trace::{Exchange, Gap, Trace};
+pub use verdict::{Cause, Outcome, Verdict};

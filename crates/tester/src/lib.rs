@@ -1,1 +1,26 @@
-//! verbatim-tester
+//! What a test procedure works with.
+//!
+//! A [`Tester`] sends through the one door of a [`Rig`] and waits at the other; it records everything it
+//! sees, owns every deadline, and changes the device under test only behind the restore [`Journal`].
+//! [`run`] executes one test and gives the device back what was its own, whatever happened.
+
+mod exchange;
+mod guard;
+mod journal;
+mod many;
+mod random;
+mod restore;
+mod rig;
+mod runner;
+mod stop;
+mod test;
+mod tester;
+
+pub use guard::{Guarded, Quiet, Settable};
+pub use journal::{Area, FileJournal, Journal, JournalError, MemoryJournal, Part, Pending};
+pub use random::Stream;
+pub use rig::{Arrival, PortId, Rig, RigInfo, Route, Stimulus};
+pub use runner::{Case, Ran, recover, run};
+pub use stop::{Step, Stop};
+pub use test::{Judge, Need, Parameter, Procedure, Test};
+pub use tester::{Answer, Tester};

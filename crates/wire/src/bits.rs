@@ -9,21 +9,14 @@
 /// When `width` is 0 or more than 64.
 #[must_use]
 pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
-    assert!(
-        (1..=64).contains(&width),
-        "a field has 1 to 64 bits, not {width}"
-    );
+    assert!((1..=64).contains(&width), "a field has 1 to 64 bits, not {width}");
     let (first, last) = (offset / 8, (offset + width - 1) / 8);
     let mut window: u128 = 0;
     for at in first..=last {
         window = (window << 8) | u128::from(bytes.get(at).copied().unwrap_or(0));
     }
     let below = (last + 1) * 8 - (offset + width);
-    let mask = if width == 64 {
-        u64::MAX
-    } else {
-        (1 << width) - 1
-    };
+    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
     // The mask keeps at most 64 bits, so nothing is lost.
     #[allow(clippy::cast_possible_truncation)]
     let value = (window >> below) as u64;
@@ -37,10 +30,7 @@ pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
 /// # Panics
 /// When `width` is 0 or more than 64.
 pub fn set_bits(bytes: &mut [u8], offset: usize, width: usize, value: u64) {
-    assert!(
-        (1..=64).contains(&width),
-        "a field has 1 to 64 bits, not {width}"
-    );
+    assert!((1..=64).contains(&width), "a field has 1 to 64 bits, not {width}");
     let (first, last) = (offset / 8, (offset + width - 1) / 8);
     let below = (last + 1) * 8 - (offset + width);
     let mask: u128 = if width == 64 {

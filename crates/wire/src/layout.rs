@@ -70,10 +70,7 @@ impl Field {
     pub fn words(&self, bytes: &[u8]) -> String {
         match self.style {
             Style::Text => text(bytes, self),
-            Style::Octets => self
-                .elements(bytes)
-                .map(|bits| format!("{bits:02x}"))
-                .collect(),
+            Style::Octets => self.elements(bytes).map(|bits| format!("{bits:02x}")).collect(),
             _ if self.count == 1 => (self.show)(self.bits(bytes, 0)),
             _ => self
                 .elements(bytes)
@@ -122,10 +119,7 @@ fn legal<V: crate::Value>(bits: u64) -> bool {
 fn text(bytes: &[u8], field: &Field) -> String {
     #[allow(clippy::cast_possible_truncation)] // elements of text are 8 bits wide
     let raw: Vec<u8> = field.elements(bytes).map(|bits| bits as u8).collect();
-    let end = raw
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |at| at + 1);
+    let end = raw.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
     format!("{:?}", String::from_utf8_lossy(&raw[..end]))
 }
 
@@ -154,14 +148,20 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
             .unwrap_or_else(|| panic!("{} has no field {name}", Self::NAME))
     }
 
+    /// Whether every bit of the field of that name is 0.
+    ///
+    /// # Panics
+    /// When there is no such field.
+    fn is_zero_in(&self, name: &str) -> bool {
+        let field = Self::field(name);
+        (0..field.count).all(|index| field.bits(self.bytes(), index) == 0)
+    }
+
     /// The fields in which two objects differ, in wire order.
     fn differences(&self, other: &Self) -> Vec<Difference> {
         Self::FIELDS
             .iter()
-            .filter(|field| {
-                (0..field.count)
-                    .any(|i| field.bits(self.bytes(), i) != field.bits(other.bytes(), i))
-            })
+            .filter(|field| (0..field.count).any(|i| field.bits(self.bytes(), i) != field.bits(other.bytes(), i)))
             .map(|field| Difference {
                 field,
                 left: field.words(self.bytes()),
@@ -275,12 +275,7 @@ pub(crate) const fn covers_each_bit_once(fields: &[Field], size: usize) -> bool 
 }
 
 /// Prints every field on its own line; reserved bits only when they are set.
-pub(crate) fn print(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    fields: &[Field],
-    bytes: &[u8],
-) -> fmt::Result {
+pub(crate) fn print(f: &mut fmt::Formatter<'_>, name: &str, fields: &[Field], bytes: &[u8]) -> fmt::Result {
     write!(f, "{name}")?;
     for field in fields {
         let idle = (0..field.count).all(|index| field.bits(bytes, index) == 0);

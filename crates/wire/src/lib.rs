@@ -17,22 +17,24 @@ mod mad;
 mod value;
 
 pub mod attr;
+pub mod crc;
+pub mod packet;
 pub mod trap;
 pub mod values;
 
 pub use attr::{
-    AnyAttribute, Attribute, GuidInfo, LinearForwardingTable, MulticastForwardingTable,
-    NodeDescription, NodeInfo, Notice, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails,
-    SlToVlMappingTable, SmInfo, SwitchInfo, VlArbitrationTable,
+    AnyAttribute, Attribute, GuidInfo, LinearForwardingTable, MulticastForwardingTable, NodeDescription, NodeInfo,
+    Notice, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, SlToVlMappingTable, SmInfo, SwitchInfo,
+    VlArbitrationTable,
 };
 pub use bits::{get_bits, set_bits};
 pub use layout::{Difference, Field, Invalid, Layout, Style, Valid};
 pub use mad::{
-    AttributeId, DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, Method, MgmtClass,
-    SMP_DATA_LENGTH, Status,
+    AttributeId, DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, Method, MgmtClass, SMP_DATA_LENGTH, Status,
 };
+pub use packet::{Bth, Deth, Grh, Lnh, Lrh, MadHeaders, Opcode, QKey, Qpn, mad_packet};
 pub use value::{Reserved, Value};
 pub use values::{
-    Guid, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PKey, PhysState,
-    PortState, RespTime, SubnetTimeout, VlCap,
+    Guid, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PKey, PhysState, PortState, RespTime,
+    SubnetTimeout, VlCap,
 };

@@ -263,9 +263,7 @@ impl TryFrom<&[u8]> for Mad {
     fn try_from(bytes: &[u8]) -> Result<Self, MadError> {
         <[u8; MAD_LENGTH]>::try_from(bytes)
             .map(Self)
-            .map_err(|_| MadError {
-                length: bytes.len(),
-            })
+            .map_err(|_| MadError { length: bytes.len() })
     }
 }
 
@@ -363,11 +361,7 @@ impl Mad {
     #[must_use]
     pub fn status(&self) -> Status {
         let word = u16::from_be_bytes([self.0[4], self.0[5]]);
-        Status(if self.is_directed() {
-            word & 0x7FFF
-        } else {
-            word
-        })
+        Status(if self.is_directed() { word & 0x7FFF } else { word })
     }
 
     /// The same with another status; the D bit of a directed-route SMP stays.
@@ -435,11 +429,7 @@ impl Mad {
     /// The attribute's bytes: 64 of a subnet management packet, 192 of another one.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        if self.is_smp() {
-            &self.0[64..128]
-        } else {
-            &self.0[64..]
-        }
+        if self.is_smp() { &self.0[64..128] } else { &self.0[64..] }
     }
 
     /// The same with the first bytes of the attribute replaced; surplus bytes are left out.
@@ -459,11 +449,7 @@ impl Mad {
     /// The bytes up to the last one that is not 0: what a record keeps.
     #[must_use]
     pub fn without_trailing_zeros(&self) -> &[u8] {
-        let end = self
-            .0
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |at| at + 1);
+        let end = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
         &self.0[..end]
     }
 
@@ -473,9 +459,7 @@ impl Mad {
     /// When there are more than 256 bytes.
     pub fn with_trailing_zeros(bytes: &[u8]) -> Result<Self, MadError> {
         if bytes.len() > MAD_LENGTH {
-            return Err(MadError {
-                length: bytes.len(),
-            });
+            return Err(MadError { length: bytes.len() });
         }
         let mut mad = Self::default();
         mad.0[..bytes.len()].copy_from_slice(bytes);
@@ -527,8 +511,7 @@ mod tests {
 
     #[test]
     fn a_directed_smp_has_its_fields_where_the_architecture_puts_them() {
-        let mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 1, &[1])
-            .with_m_key(MKey(0x0102_0304_0506_0708));
+        let mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 1, &[1]).with_m_key(MKey(0x0102_0304_0506_0708));
         let b = mad.bytes();
         assert_eq!(&b[..4], &[1, 0x81, 1, 1]);
         assert_eq!((b[6], b[7]), (0, 1), "hop pointer, hop count");
@@ -540,8 +523,7 @@ mod tests {
 
     #[test]
     fn the_direction_bit_is_not_part_of_the_status() {
-        let mut mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1])
-            .with_method(Method::GET_RESP);
+        let mut mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_method(Method::GET_RESP);
         mad.bytes_mut()[4] = 0x80;
         assert_eq!(mad.status(), Status::OK);
         let refused = mad.with_status(Status::INVALID_FIELD);

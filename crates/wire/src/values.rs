@@ -40,7 +40,7 @@ macro_rules! named {
         impl $name {
             $( #[doc = concat!("Code ", stringify!($code), ": ", $words, ".")] pub const $konst: Self = Self($code); )*
         }
-        value_of!($name($inner) legal |bits| matches!(bits, $($code)|*));
+        value_of!($name($inner) legal |bits| [$($code),*].contains(&bits));
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.0 {
@@ -137,11 +137,7 @@ value_of!(PKey(u16) legal |_bits| true);
 
 impl fmt::Display for PKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let member = if self.0 & 0x8000 != 0 {
-            "full"
-        } else {
-            "limited"
-        };
+        let member = if self.0 & 0x8000 != 0 { "full" } else { "limited" };
         match self.0 & 0x7FFF {
             0 => write!(f, "{:#06x} (invalid)", self.0),
             _ => write!(f, "{:#06x} ({member})", self.0),
@@ -383,11 +379,7 @@ impl fmt::Display for CapabilityMask {
                 glue = ", ";
             }
         }
-        if glue == ", " {
-            f.write_str(")")
-        } else {
-            Ok(())
-        }
+        if glue == ", " { f.write_str(")") } else { Ok(()) }
     }
 }
 
@@ -438,10 +430,7 @@ mod tests {
         assert_eq!(PKey(0xFFFF).to_string(), "0xffff (full)");
         assert_eq!(LeasePeriod(0).to_string(), "0 (never expires)");
         assert_eq!(Lid(5).to_string(), "5 (0x0005)");
-        assert_eq!(
-            CapabilityMask(0x48).to_string(),
-            "0x00000048 (Trap, SLMapping)"
-        );
+        assert_eq!(CapabilityMask(0x48).to_string(), "0x00000048 (Trap, SLMapping)");
     }
 
     #[test]

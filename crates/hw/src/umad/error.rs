@@ -34,11 +34,18 @@ pub enum Unavailable {
 
 impl Unavailable {
     pub(super) fn library(path: &OsStr, source: &dyn std::error::Error) -> Self {
-        Self::Library { library: path.to_string_lossy().into_owned(), seen: source.to_string() }
+        Self::Library {
+            library: path.to_string_lossy().into_owned(),
+            seen: source.to_string(),
+        }
     }
 
     pub(super) fn symbol(path: &OsStr, symbol: &'static str, source: &dyn std::error::Error) -> Self {
-        Self::Symbol { library: path.to_string_lossy().into_owned(), symbol, seen: source.to_string() }
+        Self::Symbol {
+            library: path.to_string_lossy().into_owned(),
+            symbol,
+            seen: source.to_string(),
+        }
     }
 }
 
@@ -74,7 +81,10 @@ pub enum ListError {
 #[non_exhaustive]
 pub enum OpenError {
     /// The library did not come back within the bound.
-    #[error("opening port {port} of umad device {device:?} did not end within {bound:?}; {}", simulator_hint())]
+    #[error(
+        "opening port {port} of umad device {device:?} did not end within {bound:?}; {}",
+        simulator_hint()
+    )]
     TimedOut {
         /// The device asked for.
         device: String,

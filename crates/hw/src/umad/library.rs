@@ -47,7 +47,9 @@ impl Library {
     }
 
     fn load(path: &OsStr) -> Result<Library, Unavailable> {
-        Ok(Library { symbols: Arc::new(Symbols::load(path)?) })
+        Ok(Library {
+            symbols: Arc::new(Symbols::load(path)?),
+        })
     }
 
     /// The devices of this machine with their ports. Gives up after `bound`.
@@ -114,17 +116,29 @@ pub struct DevicePort {
 
 /// Every device that can be read. One that vanishes in between is left out.
 pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
-    names(symbols).iter().filter_map(|name| describe(symbols, name)).collect()
+    claimed_names(symbols)
+        .iter()
+        .filter_map(|name| describe(symbols, name))
+        .collect()
 }
 
 /// The names of all devices.
 pub(super) fn names(symbols: &Symbols) -> Vec<String> {
+    list(symbols).into_iter().map(|device| device.name).collect()
+}
+
+/// What the library lists. On a machine without a device it makes one up (`mthca0`), so each has to be looked at.
+fn claimed_names(symbols: &Symbols) -> Vec<String> {
     let mut names = [[0 as c_char; NAME_LENGTH]; MAX_DEVICES];
     let room = i32::try_from(MAX_DEVICES).expect("32 fits");
     // SAFETY: `names` has room for as many names of NAME_LENGTH bytes as we say.
     let count = unsafe { (symbols.umad_get_cas_names)(names.as_mut_ptr(), room) };
     let count = usize::try_from(count).unwrap_or(0).min(MAX_DEVICES);
-    names[..count].iter().map(|name| text(name)).filter(|name| !name.is_empty()).collect()
+    names[..count]
+        .iter()
+        .map(|name| text(name))
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// One device, or nothing when the library does not know it.
@@ -174,7 +188,7 @@ fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
 
 /// The text of a fixed C field, up to its NUL or its end.
 fn text(field: &[c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().map(|c| c.cast_unsigned()).collect();
+    let bytes: Vec<u8> = field.iter().map(|c| *c as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {
         Ok(text) => text.to_string_lossy().trim().to_owned(),
         Err(_) => String::from_utf8_lossy(&bytes).trim().to_owned(),

@@ -16,8 +16,7 @@ pub use notice::Notice;
 pub use performance::{PortCounters, PortRcvErrorDetails};
 pub use port_info::PortInfo;
 pub use tables::{
-    GuidInfo, LinearForwardingTable, MulticastForwardingTable, PKeyTable, SlToVlMappingTable,
-    VlArbitrationTable,
+    GuidInfo, LinearForwardingTable, MulticastForwardingTable, PKeyTable, SlToVlMappingTable, VlArbitrationTable,
 };
 
 use crate::layout::{Field, Layout};

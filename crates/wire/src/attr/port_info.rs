@@ -5,8 +5,8 @@ use crate::layout::layout;
 use crate::mad::AttributeId;
 use crate::value::Reserved;
 use crate::values::{
-    CapabilityMask, Hex16, Hex64, LeasePeriod, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds,
-    LinkWidths, MKey, Mtu, PhysState, PortState, ProtectBits, RespTime, SubnetTimeout, VlCap,
+    CapabilityMask, Hex16, Hex64, LeasePeriod, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu,
+    PhysState, PortState, ProtectBits, RespTime, SubnetTimeout, VlCap,
 };
 
 layout! {

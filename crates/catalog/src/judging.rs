@@ -1,0 +1,230 @@
+//! From a record to a verdict.
+
+use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, Trace, Verdict};
+use verbatim_tester::Test;
+
+use crate::TESTS;
+
+/// Why a record has no verdict.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum JudgeError {
+    /// The record refers to what it does not have.
+    #[error("the record cannot be judged: {0}")]
+    Trace(String),
+    /// The catalogue has no such test.
+    #[error("the record is of test {0}, which this catalogue does not have: judge it with the version that made it")]
+    UnknownTest(String),
+    /// The catalogue has another revision of the test.
+    #[error(
+        "the record is of revision {recorded} of {test}, this catalogue has revision {ours}: judge it with the version that made it"
+    )]
+    Revision {
+        /// The test.
+        test: String,
+        /// The record's revision.
+        recorded: u32,
+        /// The catalogue's revision.
+        ours: u32,
+    },
+}
+
+/// What a test comes to, from its record alone.
+///
+/// # Errors
+/// When the record is not one of a test of this catalogue.
+pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
+    let trace = Trace::new(entries).map_err(|error| JudgeError::Trace(error.to_string()))?;
+    let test = TESTS
+        .iter()
+        .find(|test| test.id == trace.begin.test)
+        .ok_or_else(|| JudgeError::UnknownTest(trace.begin.test.clone()))?;
+    if test.revision != trace.begin.revision {
+        return Err(JudgeError::Revision {
+            test: test.id.into(),
+            recorded: trace.begin.revision,
+            ours: test.revision,
+        });
+    }
+    Ok(of_trace(test, &trace))
+}
+
+/// Outcome, cause and reason.
+type Came = (Outcome, Option<Cause>, String);
+
+fn of_trace(test: &Test, trace: &Trace) -> Verdict {
+    let mut findings = Findings::new(trace);
+    let came = match before_judging(trace) {
+        Some(came) => came,
+        None => judged(test, trace, &mut findings),
+    };
+    let (outcome, cause, reason) = with_restore(trace, came);
+    let Findings {
+        checks, observations, ..
+    } = findings;
+    let (passed, findings) = checks.into_iter().partition(|check| check.result == Passed::Pass);
+    Verdict {
+        test: test.id.into(),
+        aliases: strings(test.aliases),
+        outcome,
+        cause,
+        reason,
+        statements: strings(test.statements),
+        findings,
+        passed,
+        observations,
+        restored: trace
+            .restored
+            .iter()
+            .filter(|r| !r.is_complete() || !r.not_restorable.is_empty())
+            .cloned()
+            .collect(),
+    }
+}
+
+fn strings(of: &[&str]) -> Vec<String> {
+    of.iter().map(ToString::to_string).collect()
+}
+
+/// What the end of the procedure says by itself, before any check.
+fn before_judging(trace: &Trace) -> Option<Came> {
+    let stopped = trace.stopped.as_ref()?;
+    let (outcome, cause) = match stopped.reason {
+        StopReason::NoAnswer | StopReason::Refused => return None,
+        StopReason::NotOffered => (Outcome::NotApplicable, Cause::Rig),
+        StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
+        StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
+        StopReason::RigGone => (Outcome::Error, Cause::Rig),
+        StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
+        StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
+            (Outcome::Inconclusive, Cause::Rig)
+        }
+        StopReason::NotSane => (Outcome::Error, Cause::Rig),
+    };
+    Some((outcome, Some(cause), stopped.text.clone()))
+}
+
+fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
+    let gap = (test.judge)(trace, findings).err();
+    for exchange in &trace.exchanges {
+        let answers = exchange
+            .arrivals
+            .iter()
+            .filter(|arrived| arrived.how == verbatim_record::Match::Again)
+            .count();
+        if answers > 0 {
+            findings.observe(format!("{answers} further answers to one request"), &[exchange]);
+        }
+    }
+    let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
+    let worst = findings.checks.iter().map(|check| check.result).max();
+    let by_checks = match (worst, &findings.not_applicable) {
+        (Some(Passed::Fail), _) => (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)),
+        (Some(Passed::Inconclusive), _) => (
+            Outcome::Inconclusive,
+            Some(Cause::Rig),
+            first(findings, Passed::Inconclusive),
+        ),
+        (_, Some(why)) => (Outcome::NotApplicable, Some(Cause::Dut), why.clone()),
+        (Some(Passed::Pass), None) => passed(trace),
+        (None, None) => (
+            Outcome::Inconclusive,
+            Some(Cause::Tester),
+            "the record holds nothing that could be judged".into(),
+        ),
+    };
+    match by_gap {
+        // A gap that is no finding never hides one, and never lets a pass stand.
+        Some(came) if came.0 > by_checks.0 || by_checks.0 <= Outcome::Pass => came,
+        _ => by_checks,
+    }
+}
+
+/// A pass stands only if the procedure came to its end and every exchange was looked at.
+fn passed(trace: &Trace) -> Came {
+    let unjudged = trace.unjudged();
+    if !unjudged.is_empty() {
+        let reason = format!("a defect of the test: nobody judged {}", unjudged.join(", "));
+        return (Outcome::Error, Some(Cause::Tester), reason);
+    }
+    match &trace.stopped {
+        Some(stopped) => {
+            let reason = format!(
+                "the procedure ended early ({}), and the judge did not say what that means",
+                stopped.text
+            );
+            (Outcome::Error, Some(Cause::Tester), reason)
+        }
+        None => (Outcome::Pass, None, String::new()),
+    }
+}
+
+fn first(findings: &Findings<'_>, result: Passed) -> String {
+    let all: Vec<&Check> = findings.checks.iter().filter(|check| check.result == result).collect();
+    let more = if all.len() > 1 {
+        format!(" (and {} more)", all.len() - 1)
+    } else {
+        String::new()
+    };
+    all.first().map_or_else(String::new, |check| format!("{check}{more}"))
+}
+
+/// What it means that the judge could not go on.
+fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) -> Came {
+    let inconclusive = |cause, reason| (Outcome::Inconclusive, Some(cause), reason);
+    match gap {
+        Gap::Missing(label) => inconclusive(Cause::Tester, format!("the record has nothing under \"{label}\"")),
+        Gap::Repeated(label) => (
+            Outcome::Error,
+            Some(Cause::Tester),
+            format!("a defect of the test: \"{label}\" was used more than once"),
+        ),
+        Gap::Unmet(label, what) => inconclusive(Cause::Rig, format!("\"{label}\": {what} does not hold")),
+        Gap::Undecided(number) => inconclusive(
+            Cause::Rig,
+            format!("exchange #{number} was neither answered nor waited for long enough"),
+        ),
+        Gap::NoAnswer(number) if !trace.alive_after(*number) => (
+            Outcome::Error,
+            Some(Cause::Rig),
+            format!(
+                "the device stopped answering at exchange #{number} and answered nothing after it: is it still there?"
+            ),
+        ),
+        Gap::NoAnswer(number) | Gap::Refused(number, _) => {
+            let exchange = &trace.exchanges[*number as usize - 1];
+            let seen = match gap {
+                Gap::Refused(_, status) => format!("status {status}"),
+                _ => "no answer, though the device answered others later".into(),
+            };
+            let words = ("an answer with status 0x0000 (success)".to_string(), seen);
+            findings.check(test.statements[0], &[exchange], "answer", words, Passed::Fail);
+            (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail))
+        }
+    }
+}
+
+/// A device that could not be restored makes any outcome an error: the rig is not what it was.
+fn with_restore(trace: &Trace, came: Came) -> Came {
+    let left: Vec<String> = trace
+        .restored
+        .iter()
+        .filter(|restored| !restored.is_complete())
+        .map(|restored| {
+            let what = if restored.failure.is_empty() {
+                restored.left.join("; ")
+            } else {
+                restored.failure.clone()
+            };
+            format!("{} not restored: {what}", restored.area)
+        })
+        .collect();
+    if left.is_empty() || came.0 == Outcome::Error {
+        return came;
+    }
+    let before = if came.2.is_empty() {
+        String::new()
+    } else {
+        format!(" (before that: {} {})", came.0, came.2)
+    };
+    (Outcome::Error, Some(Cause::Rig), format!("{}{before}", left.join("; ")))
+}

@@ -1,0 +1,117 @@
+//! What the M_Key tests share: keys, locking a port, and the check that the lock took.
+
+use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Answer, Guarded, Step, Tester};
+use verbatim_wire::values::{LeasePeriod, ProtectBits};
+use verbatim_wire::{Attribute, MKey, NodeInfo, PortInfo, Status};
+
+/// The port before anything was changed.
+pub(crate) const FOUND: Label<PortInfo> = Label::new("port as found");
+/// The Set that puts our key in force.
+pub(crate) const LOCK: Label<PortInfo> = Label::new("set key, protect level and lease");
+/// What the right key shows after that.
+pub(crate) const BEFORE: Label<PortInfo> = Label::new("right key, before");
+/// What the right key shows at the end.
+pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
+
+/// Our key, and three that are not: one random, two that differ from ours in a single bit of each half.
+pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 3]) {
+    let mut random = t.random("keys");
+    let ours = random.nonzero();
+    let mut other = random.nonzero();
+    if other == ours {
+        other = !ours;
+    }
+    (MKey(ours), [MKey(other), MKey(ours ^ (1 << 40)), MKey(ours ^ 1)])
+}
+
+/// Journals the port, sets key, level and lease in one Set, and reads the port with the right key.
+pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violations: u16) -> Step<Guarded<PortInfo>> {
+    let rig_key = t.rig_key();
+    let mut port = t.guard(FOUND, rig_key)?;
+    // A counter about to saturate would hide what is counted.
+    let room = port.found().m_key_violations() <= u16::MAX - violations;
+    let locked = port.quiet().change(|info| {
+        let info = info
+            .with_m_key(key)
+            .with_protect_bits(ProtectBits(level))
+            .with_m_key_lease_period(LeasePeriod(lease));
+        if room { info } else { info.with_m_key_violations(0) }
+    });
+    t.set(LOCK, &mut port, locked)?;
+    t.get(BEFORE, key)?;
+    Ok(port)
+}
+
+/// Judges the lock: whether the port keeps key, level and lease. False when it does not: nothing else can be said.
+pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
+    let found: PortInfo = t.answer(FOUND)?;
+    let (_, wanted) = t.asked(LOCK)?;
+    let set = t.exchange(LOCK)?;
+    if set.answer().is_some() {
+        f.status("C14-26", set, accepted(&found));
+    }
+    let before: PortInfo = t.answer(BEFORE)?;
+    let exchange = t.exchange(BEFORE)?;
+    Ok(f.same_fields(
+        "C14-24",
+        exchange,
+        &["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"],
+        (&wanted, &before),
+    ))
+}
+
+/// Status of a Set(PortInfo) that is obeyed: a port without LID or SM may complain of those fields and apply the rest.
+pub(crate) fn accepted(found: &PortInfo) -> &'static [Status] {
+    if found.lid().0 == 0 || found.master_sm_lid().0 == 0 {
+        &[Status::OK, Status::INVALID_FIELD]
+    } else {
+        &[Status::OK]
+    }
+}
+
+/// Sends an attribute's Get once with each of the wrong keys.
+pub(crate) fn get_with_each<A: Attribute>(
+    t: &mut Tester<'_>,
+    label: Label<A>,
+    keys: &[MKey],
+) -> Step<Vec<Option<Answer<A>>>> {
+    keys.iter().map(|key| t.get_once(label, *key)).collect()
+}
+
+/// Judges M_KeyViolations: it must have grown by the number of SMPs that had to be dropped.
+pub(crate) fn violations(t: &Trace, f: &mut Findings<'_>, dropped: usize) -> Result<(), Gap> {
+    let before: PortInfo = t.answer(BEFORE)?;
+    let after: PortInfo = t.answer(AFTER)?;
+    let grown = i32::from(after.m_key_violations()) - i32::from(before.m_key_violations());
+    let wanted = i32::try_from(dropped).unwrap_or(i32::MAX);
+    t.require(
+        BEFORE,
+        "room in M_KeyViolations below 0xFFFF",
+        i32::from(before.m_key_violations()) + wanted <= 0xFFFF,
+    )?;
+    let result = match grown.cmp(&wanted) {
+        core::cmp::Ordering::Equal => Passed::Pass,
+        // Somebody else on the subnet may have sent wrong keys too.
+        core::cmp::Ordering::Greater if t.begin.shared_subnet => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    let words = (
+        format!(
+            "{} + {wanted} wrong-key SMPs that had to be dropped",
+            before.m_key_violations()
+        ),
+        after.m_key_violations().to_string(),
+    );
+    f.check(
+        "C14-29",
+        &[t.exchange(BEFORE)?, t.exchange(AFTER)?],
+        "M_KeyViolations",
+        words,
+        result,
+    );
+    Ok(())
+}
+
+/// NodeInfo as the right key shows it: a second attribute, so that a check of PortInfo alone shows.
+pub(crate) const NODE: Label<NodeInfo> = Label::new("right key, NodeInfo");

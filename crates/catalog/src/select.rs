@@ -1,0 +1,127 @@
+//! Which tests an operator means: by id, alias, statement or glob.
+
+use verbatim_tester::Test;
+
+use crate::TESTS;
+use crate::statements::{canonical, statement};
+
+/// A pattern that names nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no test, alias or statement matches {pattern:?}{hint}; `verbatim tests` lists them all")]
+pub struct SelectError {
+    /// The pattern.
+    pub pattern: String,
+    hint: String,
+}
+
+/// The tests that the patterns name, in the catalogue's order, each once; all tests when there is no pattern.
+///
+/// # Errors
+/// The first pattern that names nothing.
+pub fn select(patterns: &[String]) -> Result<Vec<&'static Test>, SelectError> {
+    for pattern in patterns {
+        if !TESTS.iter().any(|test| matches(pattern, test)) {
+            return Err(SelectError {
+                pattern: pattern.clone(),
+                hint: hint(pattern),
+            });
+        }
+    }
+    let wanted = |test: &&&Test| patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, test));
+    Ok(TESTS.iter().filter(wanted).copied().collect())
+}
+
+fn matches(pattern: &str, test: &Test) -> bool {
+    if let Some(id) = canonical(pattern) {
+        return test.statements.contains(&id.as_str());
+    }
+    let pattern = pattern.to_ascii_lowercase();
+    core::iter::once(&test.id)
+        .chain(test.aliases)
+        .any(|name| glob(&pattern, &name.to_ascii_lowercase()))
+}
+
+/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
+fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    let mut star = None;
+    while n < name.len() {
+        if p < pattern.len() && (pattern[p] == '?' || pattern[p] == name[n]) && pattern[p] != '*' {
+            (p, n) = (p + 1, n + 1);
+        } else if p < pattern.len() && pattern[p] == '*' {
+            star = Some((p, n));
+            p += 1;
+        } else if let Some((at, taken)) = star {
+            (p, n) = (at + 1, taken + 1);
+            star = Some((at, taken + 1));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+fn hint(pattern: &str) -> String {
+    if let Some(id) = canonical(pattern) {
+        return match statement(&id) {
+            Some(_) => format!(" ({id} is known, but no test judges it)"),
+            None => format!(" ({id} is not in the registry of statements)"),
+        };
+    }
+    let near = TESTS.iter().map(|test| (distance(pattern, test.id), test.id)).min();
+    near.filter(|(far, _)| *far <= 6)
+        .map_or_else(String::new, |(_, id)| format!(" (did you mean {id}?)"))
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = (above + 1).min(row[j] + 1).min(diagonal + usize::from(x != y));
+            diagonal = above;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(pattern: &str) -> Vec<&'static str> {
+        select(&[pattern.into()]).unwrap().iter().map(|test| test.id).collect()
+    }
+
+    #[test]
+    fn tests_are_named_by_id_alias_statement_or_glob() {
+        assert_eq!(ids("c14-016-get-protect-2"), ["c14-016-get-protect-2"]);
+        assert_eq!(ids("C14_016_Get").len(), 4);
+        assert!(ids("C14-16").len() >= 8);
+        assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero"]);
+        assert_eq!(ids("c14-016-*-protect-?").len(), 8);
+        assert_eq!(select(&[]).unwrap().len(), TESTS.len());
+    }
+
+    #[test]
+    fn a_pattern_that_names_nothing_is_an_error_with_the_nearest_name() {
+        let error = select(&["c14-016-get-protekt-2".into()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean c14-016-get-protect-2?"), "{error}");
+        assert!(
+            select(&["C99-1".into()])
+                .unwrap_err()
+                .to_string()
+                .contains("C99-1 is not in the registry")
+        );
+    }
+
+    #[test]
+    fn globs_match_as_in_a_shell() {
+        assert!(glob("a*b?", "axxbc") && glob("*", "") && glob("a**", "a"));
+        assert!(!glob("a?", "a") && !glob("", "x") && !glob("a*c", "ab"));
+    }
+}

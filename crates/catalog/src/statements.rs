@@ -1,0 +1,92 @@
+//! Compliance statements: their ids and what they say, in our own words.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+/// A compliance statement of the architecture.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// Its canonical id: "C14-16".
+    pub id: String,
+    /// A few words.
+    pub title: String,
+    /// What it demands, in our own words.
+    pub about: String,
+    /// What our reading rests on.
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Registry {
+    statement: Vec<Statement>,
+}
+
+static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| {
+    let registry: Registry =
+        toml::from_str(include_str!("../statements.toml")).expect("statements.toml is checked by a test");
+    registry.statement
+});
+
+/// All statements that tests of this catalogue judge.
+#[must_use]
+pub fn statements() -> &'static [Statement] {
+    &STATEMENTS
+}
+
+/// The statement with that canonical id.
+#[must_use]
+pub fn statement(id: &str) -> Option<&'static Statement> {
+    statements().iter().find(|statement| statement.id == id)
+}
+
+/// The canonical form of a statement's id: `v1c14-016.1.1#03` is `C14-16`. `None` when it is no such id.
+#[must_use]
+pub fn canonical(id: &str) -> Option<String> {
+    let lower = id.to_ascii_lowercase().replace('_', "-");
+    let rest = lower.strip_prefix("v1").unwrap_or(&lower);
+    let rest = rest.strip_prefix('c')?;
+    let (chapter, number) = rest.split_once('-')?;
+    let number = number.split(['.', '#']).next()?;
+    let decimal = |digits: &str| (digits.len() <= 4).then(|| digits.parse::<u32>().ok()).flatten();
+    Some(format!("C{}-{}", decimal(chapter)?, decimal(number)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TESTS;
+
+    #[test]
+    fn statement_ids_are_taken_with_zeros_any_case_and_volume_in_front() {
+        for id in [
+            "C14-16",
+            "c14-016",
+            "v1c14-016",
+            "V1C14-16",
+            "v1c14-016.1.1",
+            "c14_016",
+            "v1c14-016#01.01",
+        ] {
+            assert_eq!(canonical(id).as_deref(), Some("C14-16"), "{id}");
+        }
+        for id in ["c14-016-get", "", "14-16", "c14", "C-1", "c14-99999999999"] {
+            assert_eq!(canonical(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn every_statement_of_a_test_is_in_the_registry_under_its_canonical_id() {
+        for test in TESTS {
+            for id in test.statements {
+                assert!(statement(id).is_some(), "{}: {id} is not in statements.toml", test.id);
+            }
+        }
+        for statement in statements() {
+            assert_eq!(canonical(&statement.id).as_deref(), Some(statement.id.as_str()));
+            assert!(!statement.about.is_empty() && !statement.source.is_empty());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The subnet management agent: from a request to an answer (architecture 13.4.7, 14.2.3).
+//!
+//! Order: versions, M_Key, method, attribute, modifier, fields.
+
+use core::time::Duration;
+
+use verbatim_wire::values::Hex16;
+use verbatim_wire::{AttributeId, Lid, Mad, Method, Status};
+
+use crate::defect::{Defect, Faults};
+use crate::m_key::{Access, Odd};
+use crate::node::Node;
+use crate::port::Port;
+use crate::profile::Profile;
+use crate::traps;
+
+/// What came of a request: a status and the attribute's bytes, where there are any.
+pub(crate) struct Reply {
+    pub(crate) status: Status,
+    /// None: the request's bytes are sent back.
+    pub(crate) data: Option<[u8; 64]>,
+}
+
+impl Reply {
+    /// Success, or a status, with the attribute as it is now.
+    pub(crate) fn with(status: Status, data: &[u8]) -> Self {
+        let mut bytes = [0; 64];
+        let room = data.len().min(64);
+        bytes[..room].copy_from_slice(&data[..room]);
+        Self {
+            status,
+            data: Some(bytes),
+        }
+    }
+
+    pub(crate) fn ok(data: &[u8]) -> Self {
+        Self::with(Status::OK, data)
+    }
+
+    pub(crate) fn refused(status: Status) -> Self {
+        Self { status, data: None }
+    }
+}
+
+/// The agent at one port, for one request.
+pub(crate) struct Agent<'d> {
+    pub(crate) profile: &'d Profile,
+    pub(crate) faults: &'d Faults,
+    pub(crate) node: &'d mut Node,
+    pub(crate) ports: &'d mut Vec<Port>,
+    /// Which port the request came in by, counted from 0.
+    pub(crate) at: usize,
+    pub(crate) now: Duration,
+}
+
+impl Agent<'_> {
+    /// The answer to an SMP, if there is one.
+    pub(crate) fn serve(&mut self, request: &Mad, source: Lid) -> Option<Mad> {
+        let method = request.method();
+        let silent = matches!(method, Method::TRAP | Method::REPORT | Method::TRAP_REPRESS);
+        if method.is_response() {
+            return None;
+        }
+        if let Some(refusal) = self.wrong_version(request) {
+            return refusal.filter(|_| !silent);
+        }
+        let access = self.check_key(request, source);
+        if method == Method::TRAP_REPRESS && access == Access::Full {
+            self.repress(request);
+        }
+        if silent {
+            return None;
+        }
+        match access {
+            Access::Refused => return None,
+            Access::Odd(Odd::RefusedAloud) => return Some(refuse(request, Status::INVALID_FIELD)),
+            _ => {}
+        }
+        let reply = match method {
+            Method::GET => self.get(request, access),
+            Method::SET => self.set(request, access),
+            _ => self.unsupported_method(),
+        };
+        let unwanted = access == Access::Odd(Odd::ObeyedOnly)
+            || (self.faults.has(Defect::UnsupportedAttributeSilent) && reply.status == self.unsupported().status)
+            || (self.faults.has(Defect::VlArbitrationBadPartSilent) && self.is_bad_arbitration_part(request));
+        (!unwanted).then(|| answer(request, &reply))
+    }
+
+    /// The port that the request came in by.
+    pub(crate) fn port(&mut self) -> &mut Port {
+        &mut self.ports[self.at]
+    }
+
+    /// The refusal of an attribute that this node does not have.
+    pub(crate) fn unsupported(&self) -> Reply {
+        if self.faults.has(Defect::UnsupportedAttributeAccepted) {
+            Reply::refused(Status::OK)
+        } else if self.faults.has(Defect::UnsupportedAttributeWrongStatus) {
+            Reply::refused(Status::INVALID_FIELD)
+        } else {
+            Reply::refused(Status::METHOD_ATTRIBUTE_UNSUPPORTED)
+        }
+    }
+
+    fn unsupported_method(&self) -> Reply {
+        if self.faults.has(Defect::UnsupportedMethodAccepted) {
+            Reply::refused(Status::OK)
+        } else if self.faults.has(Defect::UnsupportedMethodWrongStatus) {
+            Reply::refused(Status::INVALID_FIELD)
+        } else {
+            Reply::refused(Status::METHOD_UNSUPPORTED)
+        }
+    }
+
+    /// What becomes of an SMP of another version: nothing, or a refusal. `None`: the version is right.
+    fn wrong_version(&self, request: &Mad) -> Option<Option<Mad>> {
+        let header = request.header();
+        let refusal = Some(refuse(request, Status::BAD_VERSION));
+        if header.base_version() != 1 {
+            return Some(refusal.filter(|_| self.profile.choices.bad_base_version_answered));
+        }
+        if header.class_version() != 1 && !self.faults.has(Defect::ClassVersionIgnored) {
+            return Some(refusal);
+        }
+        None
+    }
+
+    /// The M_Key check at the receiving port, with the trap that a violation raises.
+    fn check_key(&mut self, request: &Mad, source: Lid) -> Access {
+        let (profile, faults, now) = (self.profile, self.faults, self.now);
+        let port = self.port();
+        let outcome = port.lock.check(now, request, &profile.choices, faults);
+        if outcome.violation && profile.has_traps() && traps::can_send(&port.info) {
+            let notice = traps::bad_m_key(port.info.lid(), source, request);
+            port.traps.raise(now, &notice, profile.trap_repeats);
+        }
+        outcome.access
+    }
+
+    fn repress(&mut self, request: &Mad) {
+        if request.attribute_id() == AttributeId::NOTICE {
+            let transaction = request.transaction_id();
+            self.port().traps.repress(transaction);
+        }
+    }
+
+    fn get(&mut self, request: &Mad, access: Access) -> Reply {
+        let modifier = request.modifier();
+        match request.attribute_id() {
+            AttributeId::NODE_DESCRIPTION => self.unmodified(modifier, |agent| Reply::ok(&agent.node.description)),
+            AttributeId::NODE_INFO => self.unmodified(modifier, |agent| Reply::ok(&agent.node_info())),
+            AttributeId::GUID_INFO => self.get_guid_info(modifier),
+            AttributeId::PORT_INFO => self.get_port_info(request, access),
+            AttributeId::P_KEY_TABLE => self.get_p_key_table(modifier),
+            AttributeId::SL_TO_VL => self.get_sl_to_vl(),
+            AttributeId::VL_ARBITRATION => self.get_vl_arbitration(modifier),
+            AttributeId::LED_INFO if self.profile.has_led() => self.get_led_info(),
+            AttributeId::SM_INFO => self.sm_info(),
+            AttributeId::SWITCH_INFO if self.faults.has(Defect::SwitchInfoAnswered) => Reply::ok(&[]),
+            _ => self.unsupported(),
+        }
+    }
+
+    fn set(&mut self, request: &Mad, access: Access) -> Reply {
+        if access == Access::Odd(Odd::AnsweredOnly) {
+            let key_shown = self.port().lock.opens_with(request.m_key());
+            return self.get(request, Access::Read { key_shown });
+        }
+        let before = self
+            .faults
+            .has(Defect::SetResponseShowsOldState)
+            .then(|| self.get(request, Access::Full));
+        let modifier = request.modifier();
+        let mut data = [0; 64];
+        data.copy_from_slice(request.data());
+        let mut reply = match request.attribute_id() {
+            AttributeId::NODE_DESCRIPTION => self.set_node_description(&data),
+            AttributeId::NODE_INFO => self.set_node_info(&data),
+            AttributeId::GUID_INFO => self.set_guid_info(modifier, &data),
+            AttributeId::PORT_INFO => self.set_port_info(request),
+            AttributeId::P_KEY_TABLE => self.set_p_key_table(modifier, &data),
+            AttributeId::SL_TO_VL => self.set_sl_to_vl(&data),
+            AttributeId::VL_ARBITRATION => self.set_vl_arbitration(modifier, &data),
+            AttributeId::LED_INFO if self.profile.has_led() => self.set_led_info(&data),
+            AttributeId::SM_INFO => self.sm_info(),
+            AttributeId::SWITCH_INFO if self.faults.has(Defect::SwitchInfoAnswered) => Reply::ok(&[]),
+            _ => self.unsupported(),
+        };
+        if let Some(before) = before
+            && reply.status == Status::OK
+        {
+            reply.data = before.data;
+        }
+        reply
+    }
+
+    /// An attribute that does not use the AttributeModifier.
+    fn unmodified(&mut self, modifier: u32, serve: impl FnOnce(&mut Self) -> Reply) -> Reply {
+        if modifier != 0 && self.profile.choices.unused_modifier_refused {
+            return Reply::refused(Status::INVALID_FIELD);
+        }
+        serve(self)
+    }
+}
+
+/// The answer: the request's header and route with method GetResp, status and data.
+fn answer(request: &Mad, reply: &Reply) -> Mad {
+    let mut mad = *request;
+    // Reserved bits are sent as 0; a directed-route SMP has its route beside them.
+    mad.bytes_mut()[18..20].fill(0);
+    if request.is_directed() {
+        mad.bytes_mut()[36..64].fill(0);
+    } else {
+        mad.bytes_mut()[32..64].fill(0);
+        mad.bytes_mut()[128..].fill(0);
+    }
+    let header = mad.header().with_status_word(Hex16(0));
+    let mad = mad
+        .with_header(&header)
+        .with_method(Method::GET_RESP)
+        .with_status(reply.status);
+    match &reply.data {
+        Some(data) => mad.with_data(data),
+        None => mad,
+    }
+}
+
+/// The answer that refuses a request with a status and sends its data back.
+fn refuse(request: &Mad, status: Status) -> Mad {
+    answer(request, &Reply::refused(status))
+}

@@ -1,0 +1,290 @@
+//! Defects: each makes the device break one compliance statement, and is switched on by name.
+//!
+//! A tester is tested with them: with none the device conforms, with one a test of that statement must fail.
+//! The code that a defect changes asks for it at one place: `if faults.has(Defect::X)`.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::profile::Profile;
+
+macro_rules! defects {
+    ($( $statement:literal { $( $name:ident $kebab:literal $about:literal )* } )*) => {
+        /// One way to break one compliance statement.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Defect {
+            $($( #[doc = concat!($statement, ": ", $about)] $name, )*)*
+        }
+
+        impl Defect {
+            /// Every defect, grouped by statement.
+            pub const ALL: &'static [Defect] = &[ $($( Defect::$name, )*)* ];
+
+            /// Its name, as people type it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $($( Self::$name => $kebab, )*)* }
+            }
+
+            /// The compliance statement that it breaks, in canonical form.
+            #[must_use]
+            pub fn statement(self) -> &'static str {
+                match self { $($( Self::$name => $statement, )*)* }
+            }
+
+            /// What the device does wrong, in one sentence.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $($( Self::$name => $about, )*)* }
+            }
+        }
+    };
+}
+
+defects! {
+    "C13-13" {
+        RespTimeValueIllegal "resp-time-value-illegal" "PortInfo shows a RespTimeValue above 20."
+    }
+    "C13-14" {
+        AnswersLate "answers-late" "Answers come later than RespTimeValue and two subnet time-outs allow."
+        AnswersSetsLate "answers-sets-late" "Answers to Sets come later than RespTimeValue and two subnet time-outs allow."
+    }
+    "C13-24" {
+        VlArbitrationPart0Accepted "vl-arbitration-part-0-accepted" "Part 0 of the VLArbitrationTable is taken as part 1."
+        VlArbitrationPart5Accepted "vl-arbitration-part-5-accepted" "Part 5 of the VLArbitrationTable is taken as part 3."
+        VlArbitrationPartLow3Bits "vl-arbitration-part-low-3-bits" "Only the low 3 bits of a VLArbitrationTable part are decoded."
+        VlArbitrationPartLow8Bits "vl-arbitration-part-low-8-bits" "Only the low 8 bits of a VLArbitrationTable part are decoded."
+        VlArbitrationPart32769Accepted "vl-arbitration-part-32769-accepted" "Part 0x8001 of the VLArbitrationTable is taken as part 1."
+        VlArbitrationPart65535Accepted "vl-arbitration-part-65535-accepted" "Part 0xFFFF of the VLArbitrationTable is taken as part 3."
+        VlArbitrationBadPartSetAccepted "vl-arbitration-bad-part-set-accepted" "A Set of a VLArbitrationTable part that does not exist is answered with success, though nothing is stored."
+        VlArbitrationBadPartWrongStatus "vl-arbitration-bad-part-wrong-status" "A VLArbitrationTable part that does not exist is refused as an unsupported attribute."
+        VlArbitrationBadPartSilent "vl-arbitration-bad-part-silent" "A VLArbitrationTable part that does not exist gets no answer."
+        VlArbitrationBadPartStored "vl-arbitration-bad-part-stored" "A Set of a VLArbitrationTable part that does not exist is refused, but stored in part 1."
+        PortBeyondAccepted "port-beyond-accepted" "PortInfo of a port that does not exist is answered as that of the receiving port."
+        GuidBlockBeyondAccepted "guid-block-beyond-accepted" "A GUIDInfo block beyond GUIDCap is answered with success and zeros."
+        PKeyBlockBeyondAccepted "p-key-block-beyond-accepted" "A P_KeyTable block beyond PartitionCap is answered with success and zeros."
+        IllegalNeighborMtuAccepted "illegal-neighbor-mtu-accepted" "A NeighborMTU beyond MTUCap is stored and answered with success."
+        IllegalOperationalVlsAccepted "illegal-operational-vls-accepted" "OperationalVLs beyond VLCap are stored and answered with success."
+        IllegalLidAccepted "illegal-lid-accepted" "A LID that is not a unicast one is stored and answered with success."
+        IllegalLinkWidthAccepted "illegal-link-width-accepted" "A LinkWidthEnabled that is not supported is stored and answered with success."
+        IllegalFieldWithoutStatus "illegal-field-without-status" "An illegal PortInfo field is left unchanged, but the Set is answered with success."
+        UnsupportedMethodAccepted "unsupported-method-accepted" "A method that the class does not have is answered with success."
+        UnsupportedMethodWrongStatus "unsupported-method-wrong-status" "A method that the class does not have is refused as an invalid field."
+        UnsupportedAttributeAccepted "unsupported-attribute-accepted" "An attribute that the node does not have is answered with success."
+        UnsupportedAttributeWrongStatus "unsupported-attribute-wrong-status" "An attribute that the node does not have is refused as an invalid field."
+        UnsupportedAttributeSilent "unsupported-attribute-silent" "A combination of method and attribute that the node does not have gets no answer."
+        SwitchInfoAnswered "switch-info-answered" "The channel adapter answers SwitchInfo with success and zeros."
+        NodeInfoSetAccepted "node-info-set-accepted" "A Set of NodeInfo is answered with success, though nothing changes."
+        NodeDescriptionSetAccepted "node-description-set-accepted" "A Set of a read-only NodeDescription is answered with success, though nothing changes."
+        ClassVersionIgnored "class-version-ignored" "A class version that does not exist is answered with success."
+    }
+    "C14-15" {
+        ZeroKeyChecksGets "zero-key-checks-gets" "With M_Key 0, a Get that carries a key is dropped at levels 2 and 3."
+        ZeroKeyChecksSets "zero-key-checks-sets" "With M_Key 0, a Set that carries a key is dropped at levels 2 and 3."
+        ZeroKeyChecksTrapRepress "zero-key-checks-trap-repress" "With M_Key 0, a TrapRepress that carries a key is a violation at levels 2 and 3."
+        ZeroKeyCountsViolations "zero-key-counts-violations" "With M_Key 0, an SMP that carries a key is obeyed, but counted as a violation at levels 2 and 3."
+        ZeroKeyStartsLease "zero-key-starts-lease" "With M_Key 0, an SMP that carries a key starts the lease timer at levels 2 and 3."
+    }
+    "C14-16" {
+        GetDroppedAtLevel0 "get-dropped-at-level-0" "A wrong-key Get at level 0 gets no answer."
+        KeyHiddenAtLevel0 "key-hidden-at-level-0" "A wrong-key Get at level 0 is shown M_Key 0."
+        KeyShownAtLevel1 "key-shown-at-level-1" "A wrong-key Get at level 1 is shown the M_Key."
+        GetDroppedAtLevel1 "get-dropped-at-level-1" "A wrong-key Get at level 1 gets no answer."
+        EverythingHiddenAtLevel1 "everything-hidden-at-level-1" "A wrong-key Get of PortInfo at level 1 is shown zeros throughout."
+        GetAnsweredAtLevel2 "get-answered-at-level-2" "A wrong-key Get at level 2 is answered."
+        GetAnsweredAtLevel3 "get-answered-at-level-3" "A wrong-key Get at level 3 is answered."
+        Level3TakenAsLevel0 "level-3-taken-as-level-0" "Level 3 protects no more than level 0."
+        MKeyIgnoredOnGet "m-key-ignored-on-get" "A Get is answered in full whatever key it carries."
+        MKeyIgnoredOutsidePortInfo "m-key-ignored-outside-port-info" "A wrong-key Get of anything but PortInfo is answered at levels 2 and 3."
+        WrongKeyGetRefusedAloud "wrong-key-get-refused-aloud" "A wrong-key Get at levels 2 and 3 is answered with an error status instead of silence."
+        RightKeyGetDroppedAtLevel2 "right-key-get-dropped-at-level-2" "A right-key Get at level 2 gets no answer."
+        RightKeyGetDroppedAtLevel3 "right-key-get-dropped-at-level-3" "A right-key Get at level 3 gets no answer."
+        RightKeyHiddenAtLevel1 "right-key-hidden-at-level-1" "A right-key Get at level 1 is shown M_Key 0."
+        ComparesLow32Bits "compares-low-32-bits" "Only the low 32 bits of the key are compared."
+        ComparesHigh32Bits "compares-high-32-bits" "Only the high 32 bits of the key are compared."
+        ComparesByteSwapped "compares-byte-swapped" "The key is compared with its bytes in reverse, so that the right key fails."
+        ZeroIsMasterKey "zero-is-master-key" "An SMP that carries key 0 passes every check."
+        WrongKeySetObeyedAtLevel0 "wrong-key-set-obeyed-at-level-0" "A wrong-key Set at level 0 is obeyed."
+        WrongKeySetObeyedAtLevel1 "wrong-key-set-obeyed-at-level-1" "A wrong-key Set at level 1 is obeyed."
+        WrongKeySetObeyedAtLevel2 "wrong-key-set-obeyed-at-level-2" "A wrong-key Set at level 2 is obeyed."
+        WrongKeySetObeyedAtLevel3 "wrong-key-set-obeyed-at-level-3" "A wrong-key Set at level 3 is obeyed."
+        WrongKeySetAnswered "wrong-key-set-answered" "A wrong-key Set is not obeyed, but answered as a Get would be."
+        WrongKeySetRefusedAloud "wrong-key-set-refused-aloud" "A wrong-key Set is answered with an error status instead of silence."
+        WrongKeySetObeyedSilently "wrong-key-set-obeyed-silently" "A wrong-key Set gets no answer, but is obeyed."
+    }
+    "C14-17" {
+        LeaseNotStarted "lease-not-started" "A violation does not start the lease timer."
+        LeaseStartedOnlyBySets "lease-started-only-by-sets" "Only a wrong-key Set starts the lease timer."
+        LeaseStartedOnlyByGets "lease-started-only-by-gets" "Only a wrong-key Get starts the lease timer."
+    }
+    "C14-19" {
+        LeaseNotStoppedByRightKey "lease-not-stopped-by-right-key" "A right-key SMP does not stop the running lease timer."
+        LeaseNotStoppedByRightKeyGet "lease-not-stopped-by-right-key-get" "A right-key Get does not stop the running lease timer; a Set does."
+        LeaseNotReloaded "lease-not-reloaded" "A right-key SMP stops the lease timer, but the next violation resumes it where it stood."
+    }
+    "C14-20" {
+        LeaseNeverExpires "lease-never-expires" "The lease timer runs but never expires."
+        LeaseExpiresEarly "lease-expires-early" "The lease expires after half its period."
+        LeaseExpiresLate "lease-expires-late" "The lease expires after twice its period."
+        LeaseExpiryClearsKey "lease-expiry-clears-key" "Expiry zeroes the M_Key together with the protect bits."
+        LeaseExpiryKeepsProtectBits "lease-expiry-keeps-protect-bits" "After expiry a wrong-key Get is answered, but PortInfo shows the protect bits as before."
+        LeaseExpiryLowersToLevel1 "lease-expiry-lowers-to-level-1" "Expiry sets the protect bits to 1 instead of 0."
+    }
+    "C14-21" {
+        ZeroLeaseExpiresAtOnce "zero-lease-expires-at-once" "With lease period 0 a violation zeroes the protect bits at once."
+        ZeroLeaseExpiresAfter60Seconds "zero-lease-expires-after-60-seconds" "With lease period 0 the lease expires after 60 s."
+        ZeroLeaseExpiresAfter65536Seconds "zero-lease-expires-after-65536-seconds" "With lease period 0 the lease expires after 65536 s."
+    }
+    "C14-24" {
+        MKeyNotKept "m-key-not-kept" "PortInfo:M_Key stays what it was when it is set."
+        ProtectBitsNotKept "protect-bits-not-kept" "PortInfo:M_KeyProtectBits stay what they were when they are set."
+        LeasePeriodNotKept "lease-period-not-kept" "PortInfo:M_KeyLeasePeriod stays what it was when it is set."
+        LocalPhyErrorsNotKept "local-phy-errors-not-kept" "PortInfo:LocalPhyErrors stays what it was when it is set."
+        OverrunErrorsNotKept "overrun-errors-not-kept" "PortInfo:OverrunErrors stays what it was when it is set."
+        SubnetTimeoutNotKept "subnet-timeout-not-kept" "PortInfo:SubnetTimeOut stays what it was when it is set."
+        VlHighLimitNotKept "vl-high-limit-not-kept" "PortInfo:VLHighLimit stays what it was when it is set."
+        MasterSmSlNotKept "master-sm-sl-not-kept" "PortInfo:MasterSMSL stays what it was when it is set."
+        GidPrefixNotKept "gid-prefix-not-kept" "PortInfo:GidPrefix stays what it was when it is set."
+        SetResponseShowsOldState "set-response-shows-old-state" "The answer to a Set shows the state before it."
+        ViolationsNotCleared "violations-not-cleared" "A Set that writes 0 does not zero the violation counters."
+        ViolationsWritable "violations-writable" "A Set writes any value into the violation counters."
+        NoChangeValueStored "no-change-value-stored" "A Set that carries the no-change value 0 in LinkWidthEnabled stores it."
+        PortInfoLocalPortNumWrong "port-info-local-port-num-wrong" "PortInfo:LocalPortNum is one too high."
+        NodeInfoLocalPortNumWrong "node-info-local-port-num-wrong" "NodeInfo:LocalPortNum is one too high."
+        NodeInfoWrongNodeType "node-info-wrong-node-type" "NodeInfo says that the channel adapter is a switch."
+        NodeInfoNodeGuidPerPort "node-info-node-guid-per-port" "NodeInfo:NodeGUID is another one at each port."
+        NodeInfoSystemImageGuidPerPort "node-info-system-image-guid-per-port" "NodeInfo:SystemImageGUID is another one at each port."
+        Guid0NotPortGuid "guid-0-not-port-guid" "Entry 0 of GUIDInfo is not NodeInfo:PortGUID."
+        GuidInfoNotStored "guid-info-not-stored" "A Set of GUIDInfo is answered with success, but nothing is stored."
+        PKeyTableNotStored "p-key-table-not-stored" "A Set of P_KeyTable is answered with success, but nothing is stored."
+        PKeyMembershipLost "p-key-membership-lost" "P_KeyTable loses bit 15, the membership, of what is set."
+        SlToVlNotStored "sl-to-vl-not-stored" "A Set of SLtoVLMappingTable is answered with success, but nothing is stored."
+        SlToVlEntriesSwapped "sl-to-vl-entries-swapped" "SLtoVLMappingTable swaps the two entries of each byte that is set."
+        OwnPortByNumberRefused "own-port-by-number-refused" "PortInfo is refused when the AttributeModifier names the receiving port by its number."
+        OtherPortWritable "other-port-writable" "A Set of another port's PortInfo is obeyed, though it is read-only there."
+        VlArbitrationNotStored "vl-arbitration-not-stored" "A Set of VLArbitrationTable is answered with success, but nothing is stored."
+        VlArbitrationWeights7Bits "vl-arbitration-weights-7-bits" "VLArbitrationTable keeps only 7 bits of a weight."
+        VlArbitrationEntriesShifted "vl-arbitration-entries-shifted" "VLArbitrationTable stores each entry one place further on."
+        VlArbitrationHighAliasesLow "vl-arbitration-high-aliases-low" "The high-priority VLArbitrationTable is the low-priority one."
+        VlArbitrationOnly16Entries "vl-arbitration-only-16-entries" "VLArbitrationTable stores only the first 16 entries of a part."
+        VlArbitrationUpperPartAliasesLower "vl-arbitration-upper-part-aliases-lower" "Parts 2 and 4 of the VLArbitrationTable are parts 1 and 3."
+        VlArbitrationVlLost "vl-arbitration-vl-lost" "VLArbitrationTable keeps the weights and stores VL 0 in every entry."
+    }
+    "C14-26" {
+        RightKeySetDroppedAtLevel0 "right-key-set-dropped-at-level-0" "A right-key Set at level 0 gets no answer and does nothing."
+        RightKeySetDroppedAtLevel2 "right-key-set-dropped-at-level-2" "A right-key Set at level 2 gets no answer and does nothing."
+        RightKeySetDroppedAtLevel3 "right-key-set-dropped-at-level-3" "A right-key Set at level 3 gets no answer and does nothing."
+        RightKeySetIgnoredAtLevel1 "right-key-set-ignored-at-level-1" "A right-key Set at level 1 is answered with success, but does nothing."
+        RightKeySetRefusedAtLevel2 "right-key-set-refused-at-level-2" "A right-key Set at level 2 is answered with an error status and does nothing."
+    }
+    "C14-27" {
+        CapabilityMaskWritable "capability-mask-writable" "A Set of PortInfo writes CapabilityMask."
+        VlCapWritable "vl-cap-writable" "A Set of PortInfo writes VLCap."
+        MtuCapWritable "mtu-cap-writable" "A Set of PortInfo writes MTUCap."
+        RespTimeValueWritable "resp-time-value-writable" "A Set of PortInfo writes RespTimeValue."
+        VlArbitrationCapsWritable "vl-arbitration-caps-writable" "A Set of PortInfo writes VLArbitrationHighCap and VLArbitrationLowCap."
+        GuidCapWritable "guid-cap-writable" "A Set of PortInfo writes GUIDCap."
+        LinkSupportWritable "link-support-writable" "A Set of PortInfo writes LinkWidthSupported and LinkSpeedSupported."
+        DiagCodeWritable "diag-code-writable" "A Set of PortInfo writes DiagCode."
+        NodeInfoWritable "node-info-writable" "A Set of NodeInfo is refused, but stored."
+        NodeDescriptionWritable "node-description-writable" "A Set of a read-only NodeDescription is refused, but stored."
+        Guid0Writable "guid-0-writable" "A Set of GUIDInfo writes entry 0."
+    }
+    "C14-29" {
+        ViolationsNotCounted "violations-not-counted" "No violation is counted."
+        ViolationsNotCountedOnGet "violations-not-counted-on-get" "A wrong-key Get at levels 2 and 3 is not counted."
+        ViolationsNotCountedOnSet "violations-not-counted-on-set" "A wrong-key Set is not counted."
+        ViolationsNotCountedOnTrapRepress "violations-not-counted-on-trap-repress" "A wrong-key TrapRepress is not counted."
+        ViolationsCountedTwice "violations-counted-twice" "A violation counts two."
+        ViolationsCountedOnRightKey "violations-counted-on-right-key" "A right-key SMP is counted, as if it were a violation."
+        ViolationsCountedAtLevel0 "violations-counted-at-level-0" "A wrong-key Get at level 0 is counted, though it is no violation."
+        ViolationsCountedAtLevel1 "violations-counted-at-level-1" "A wrong-key Get at level 1 is counted, though it is no violation."
+        ViolationsResetByGet "violations-reset-by-get" "A Get of PortInfo zeroes the counter after it was shown."
+        ViolationsSaturateAt255 "violations-saturate-at-255" "The counter stops at 255."
+        ViolationsWrap "violations-wrap" "The counter goes from 0xFFFF to 0."
+        ViolationsCountedOnce "violations-counted-once" "Only the first violation after a right-key SMP is counted."
+    }
+}
+
+impl Defect {
+    /// How many there are.
+    pub(crate) const COUNT: usize = Self::ALL.len();
+
+    /// Whether a device of that profile behaves differently with the defect: some need a second port, an
+    /// optional attribute or large tables.
+    #[must_use]
+    pub fn shows_on(self, profile: &Profile) -> bool {
+        let two_tables = profile.has_vl_arbitration();
+        let low = profile.vl_arbitration_low_cap;
+        match self {
+            Self::SlToVlNotStored | Self::SlToVlEntriesSwapped => profile.has_sl_mapping(),
+            Self::OtherPortWritable | Self::NodeInfoNodeGuidPerPort | Self::NodeInfoSystemImageGuidPerPort => {
+                profile.num_ports > 1
+            }
+            Self::NodeDescriptionSetAccepted | Self::NodeDescriptionWritable => !profile.can_set_node_description(),
+            Self::GuidInfoNotStored => profile.guid_cap > 1,
+            Self::VlArbitrationVlLost => two_tables && profile.vl_cap.data_vls() > Some(1),
+            Self::VlArbitrationOnly16Entries => two_tables && low > 16,
+            Self::VlArbitrationUpperPartAliasesLower => two_tables && low > 32,
+            defect if defect.name().starts_with("vl-arbitration-part") => two_tables,
+            defect if defect.name().starts_with("vl-arbitration-bad") => two_tables,
+            Self::VlArbitrationNotStored
+            | Self::VlArbitrationWeights7Bits
+            | Self::VlArbitrationEntriesShifted
+            | Self::VlArbitrationHighAliasesLow => two_tables,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no defect has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no defect is called {name:?}")]
+pub struct UnknownDefect {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+impl FromStr for Defect {
+    type Err = UnknownDefect;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDefect> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|defect| defect.name() == name)
+            .ok_or_else(|| UnknownDefect { name: name.into() })
+    }
+}
+
+/// The defects that a device has; none in a conforming one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Faults([bool; Defect::COUNT]);
+
+impl Faults {
+    pub(crate) fn new(defects: &[Defect]) -> Self {
+        let mut faults = [false; Defect::COUNT];
+        for &defect in defects {
+            faults[defect as usize] = true;
+        }
+        Self(faults)
+    }
+
+    /// Whether the device has this one.
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.0[defect as usize]
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = Defect::ALL.iter().filter(|&&defect| self.has(defect));
+        f.debug_set().entries(on).finish()
+    }
+}

@@ -1,0 +1,376 @@
+//! The M_Key check, the violation counter and the lease (architecture 14.2.4).
+//!
+//! ```text
+//!                    violation, LeasePeriod != 0              LeasePeriod seconds passed
+//!   lease not running ------------------------> lease running --------------------------> protect bits 0,
+//!           ^                                         |                                   not running, key kept
+//!           +------------- right-key SMP -------------+
+//! ```
+
+use core::time::Duration;
+
+use verbatim_wire::values::{LeasePeriod, ProtectBits};
+use verbatim_wire::{AttributeId, MKey, Mad, Method};
+
+use crate::choices::Choices;
+use crate::defect::{Defect, Faults};
+use crate::profile::Profile;
+
+/// What an SMP may do, after its key was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// All that it asks for.
+    Full,
+    /// A Get is answered without the right key; PortInfo:M_Key is shown or not.
+    Read { key_shown: bool },
+    /// Nothing: no answer.
+    Refused,
+    /// A defective device's way out.
+    Odd(Odd),
+}
+
+/// What only a defective device does with an SMP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Odd {
+    /// PortInfo is answered with zeros throughout.
+    Blank,
+    /// The Set is answered, but not obeyed.
+    AnsweredOnly,
+    /// The Set is obeyed, but not answered.
+    ObeyedOnly,
+    /// The SMP is answered with an error status.
+    RefusedAloud,
+}
+
+/// What the check of one SMP comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) access: Access,
+    /// A trap may tell of it.
+    pub(crate) violation: bool,
+}
+
+/// The M_Key of a port and what belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: MKey,
+    pub(crate) protect: ProtectBits,
+    pub(crate) lease: LeasePeriod,
+    pub(crate) violations: u16,
+    /// When the running lease expires.
+    expires_at: Option<Duration>,
+    /// What a stopped lease had left; only a defective device comes back to it.
+    left: Option<Duration>,
+    /// A violation was counted since the last right-key SMP; only a defective device cares.
+    counted: bool,
+    /// The protect bits are shown but hold no more; only in a defective device.
+    hollow: bool,
+}
+
+impl Lock {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        Self {
+            key: profile.m_key,
+            protect: ProtectBits(profile.protect_bits.0 & 3),
+            lease: profile.lease_period,
+            violations: profile.m_key_violations,
+            expires_at: None,
+            left: None,
+            counted: false,
+            hollow: false,
+        }
+    }
+
+    /// When the lease expires, if it runs.
+    pub(crate) fn expires_at(&self) -> Option<Duration> {
+        self.expires_at
+    }
+
+    /// Looks at the key of an SMP and does all that follows from it but the answer.
+    pub(crate) fn check(&mut self, now: Duration, mad: &Mad, choices: &Choices, faults: &Faults) -> Outcome {
+        let method = mad.method();
+        if !is_checked(method) {
+            return Outcome {
+                access: Access::Full,
+                violation: false,
+            };
+        }
+        if self.is_right(mad, faults) {
+            self.after_right_key(now, mad, faults);
+            return Outcome {
+                access: self.with_right_key(method, faults),
+                violation: false,
+            };
+        }
+        let violation = method != Method::GET || self.level().drops_gets();
+        if violation {
+            self.count(method, faults);
+            self.start_lease(now, method, choices, faults);
+        } else {
+            self.after_tolerated_get(choices, faults);
+        }
+        Outcome {
+            access: self.with_wrong_key(method, mad.attribute_id(), faults),
+            violation,
+        }
+    }
+
+    /// Whether a key is the port's, or the port has none; for what is shown of another port.
+    pub(crate) fn opens_with(&self, key: MKey) -> bool {
+        self.key == MKey(0) || self.key == key
+    }
+
+    /// Whether PortInfo:M_Key is shown to those who do not have it.
+    pub(crate) fn shows_key(&self) -> bool {
+        self.protect.0 == 0
+    }
+
+    /// Takes key, protect bits and lease period from a Set.
+    pub(crate) fn set(&mut self, key: MKey, protect: ProtectBits, lease: LeasePeriod, faults: &Faults) {
+        if !faults.has(Defect::MKeyNotKept) {
+            self.key = key;
+        }
+        if !faults.has(Defect::ProtectBitsNotKept) {
+            self.protect = protect;
+        }
+        if !faults.has(Defect::LeasePeriodNotKept) {
+            if lease != self.lease {
+                self.left = None;
+            }
+            self.lease = lease;
+        }
+        self.hollow = false;
+    }
+
+    /// Lets the lease expire if its time has come.
+    pub(crate) fn expire(&mut self, now: Duration, faults: &Faults) {
+        if self.expires_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.expires_at = None;
+        if faults.has(Defect::LeaseExpiryKeepsProtectBits) {
+            self.hollow = true;
+        } else if faults.has(Defect::LeaseExpiryLowersToLevel1) {
+            self.protect = ProtectBits(self.protect.0.min(1));
+        } else {
+            self.protect = ProtectBits(0);
+        }
+        if faults.has(Defect::LeaseExpiryClearsKey) {
+            self.key = MKey(0);
+        }
+    }
+
+    /// The level that holds.
+    fn level(&self) -> ProtectBits {
+        if self.hollow { ProtectBits(0) } else { self.protect }
+    }
+
+    fn is_right(&self, mad: &Mad, faults: &Faults) -> bool {
+        let (ours, theirs) = (self.key.0, mad.m_key().0);
+        if ours == 0 {
+            let checked = match mad.method() {
+                Method::GET => faults.has(Defect::ZeroKeyChecksGets),
+                Method::SET => faults.has(Defect::ZeroKeyChecksSets),
+                _ => faults.has(Defect::ZeroKeyChecksTrapRepress),
+            };
+            return theirs == 0 || !checked || !self.level().drops_gets();
+        }
+        if faults.has(Defect::ComparesLow32Bits) {
+            return ours & 0xFFFF_FFFF == theirs & 0xFFFF_FFFF;
+        }
+        if faults.has(Defect::ComparesHigh32Bits) {
+            return ours >> 32 == theirs >> 32;
+        }
+        if faults.has(Defect::ComparesByteSwapped) {
+            return ours == theirs.swap_bytes();
+        }
+        if faults.has(Defect::ZeroIsMasterKey) && theirs == 0 {
+            return true;
+        }
+        ours == theirs
+    }
+
+    /// A right-key SMP stops the lease timer; the next violation starts it anew.
+    fn after_right_key(&mut self, now: Duration, mad: &Mad, faults: &Faults) {
+        self.counted = false;
+        let keeps_running = faults.has(Defect::LeaseNotStoppedByRightKey)
+            || (faults.has(Defect::LeaseNotStoppedByRightKeyGet) && mad.method() == Method::GET);
+        if !keeps_running && let Some(at) = self.expires_at.take() {
+            self.left = Some(at.saturating_sub(now));
+        }
+
+        if faults.has(Defect::ViolationsCountedOnRightKey) && self.key.0 != 0 {
+            self.violations = self.violations.saturating_add(1);
+        }
+        let stranger = self.key.0 == 0 && mad.m_key().0 != 0 && self.level().drops_gets();
+        if stranger && faults.has(Defect::ZeroKeyCountsViolations) {
+            self.violations = self.violations.saturating_add(1);
+        }
+        if stranger && faults.has(Defect::ZeroKeyStartsLease) {
+            self.expires_at = self.lease.duration().map(|period| now + period);
+        }
+    }
+
+    /// A wrong-key Get at level 0 or 1 is no violation.
+    fn after_tolerated_get(&mut self, choices: &Choices, faults: &Faults) {
+        if choices.tolerated_get_stops_lease {
+            self.expires_at = None;
+        }
+        let counted = match self.level().0 {
+            0 => faults.has(Defect::ViolationsCountedAtLevel0),
+            _ => faults.has(Defect::ViolationsCountedAtLevel1),
+        };
+        if counted {
+            self.violations = self.violations.saturating_add(1);
+        }
+    }
+
+    /// Counts a violation.
+    fn count(&mut self, method: Method, faults: &Faults) {
+        let missed = match method {
+            Method::GET => {
+                faults.has(Defect::ViolationsNotCountedOnGet)
+                    || faults.has(Defect::Level3TakenAsLevel0) && self.level().0 == 3
+            }
+            Method::SET => faults.has(Defect::ViolationsNotCountedOnSet),
+            _ => faults.has(Defect::ViolationsNotCountedOnTrapRepress),
+        };
+        if missed
+            || faults.has(Defect::ViolationsNotCounted)
+            || (faults.has(Defect::ViolationsCountedOnce) && self.counted)
+        {
+            return;
+        }
+        self.counted = true;
+        if faults.has(Defect::ViolationsSaturateAt255) && self.violations >= 255 {
+            return;
+        }
+        if faults.has(Defect::ViolationsWrap) && self.violations == u16::MAX {
+            self.violations = 0;
+            return;
+        }
+        let step = if faults.has(Defect::ViolationsCountedTwice) {
+            2
+        } else {
+            1
+        };
+        self.violations = self.violations.saturating_add(step);
+    }
+
+    /// A violation starts the lease timer, unless the lease has no end.
+    fn start_lease(&mut self, now: Duration, method: Method, choices: &Choices, faults: &Faults) {
+        if faults.has(Defect::LeaseNotStarted)
+            || faults.has(Defect::LeaseNeverExpires)
+            || (faults.has(Defect::LeaseStartedOnlyBySets) && method != Method::SET)
+            || (faults.has(Defect::LeaseStartedOnlyByGets) && method != Method::GET)
+        {
+            return;
+        }
+        if self.expires_at.is_some() && !choices.second_violation_restarts_lease {
+            return;
+        }
+        if let Some(period) = self.period(faults) {
+            self.expires_at = Some(now + period);
+        }
+    }
+
+    /// How long the lease runs.
+    fn period(&self, faults: &Faults) -> Option<Duration> {
+        let Some(period) = self.lease.duration() else {
+            return if faults.has(Defect::ZeroLeaseExpiresAtOnce) {
+                Some(Duration::ZERO)
+            } else if faults.has(Defect::ZeroLeaseExpiresAfter60Seconds) {
+                Some(Duration::from_secs(60))
+            } else if faults.has(Defect::ZeroLeaseExpiresAfter65536Seconds) {
+                Some(Duration::from_secs(65536))
+            } else {
+                None
+            };
+        };
+        if faults.has(Defect::LeaseExpiresEarly) {
+            return Some(period / 2);
+        }
+        if faults.has(Defect::LeaseExpiresLate) {
+            return Some(period * 2);
+        }
+        if faults.has(Defect::LeaseNotReloaded) {
+            return Some(self.left.unwrap_or(period));
+        }
+        Some(period)
+    }
+
+    fn with_right_key(&self, method: Method, faults: &Faults) -> Access {
+        if self.key.0 == 0 {
+            return Access::Full;
+        }
+        match (method, self.level().0) {
+            (Method::GET, 1) if faults.has(Defect::RightKeyHiddenAtLevel1) => Access::Read { key_shown: false },
+            (Method::GET, 2) if faults.has(Defect::RightKeyGetDroppedAtLevel2) => Access::Refused,
+            (Method::GET, 3) if faults.has(Defect::RightKeyGetDroppedAtLevel3) => Access::Refused,
+            (Method::SET, 0) if faults.has(Defect::RightKeySetDroppedAtLevel0) => Access::Refused,
+            (Method::SET, 1) if faults.has(Defect::RightKeySetIgnoredAtLevel1) => Access::Odd(Odd::AnsweredOnly),
+            (Method::SET, 2) if faults.has(Defect::RightKeySetDroppedAtLevel2) => Access::Refused,
+            (Method::SET, 2) if faults.has(Defect::RightKeySetRefusedAtLevel2) => Access::Odd(Odd::RefusedAloud),
+            (Method::SET, 3) if faults.has(Defect::RightKeySetDroppedAtLevel3) => Access::Refused,
+            _ => Access::Full,
+        }
+    }
+
+    fn with_wrong_key(&self, method: Method, attribute: AttributeId, faults: &Faults) -> Access {
+        match method {
+            Method::GET => self.get_with_wrong_key(attribute, faults),
+            Method::SET => self.set_with_wrong_key(faults),
+            _ => Access::Refused,
+        }
+    }
+
+    fn get_with_wrong_key(&self, attribute: AttributeId, faults: &Faults) -> Access {
+        if faults.has(Defect::MKeyIgnoredOnGet) {
+            return Access::Full;
+        }
+        match self.level().0 {
+            0 if faults.has(Defect::GetDroppedAtLevel0) => Access::Refused,
+            0 => Access::Read {
+                key_shown: !faults.has(Defect::KeyHiddenAtLevel0),
+            },
+            1 if faults.has(Defect::GetDroppedAtLevel1) => Access::Refused,
+            1 if faults.has(Defect::EverythingHiddenAtLevel1) => Access::Odd(Odd::Blank),
+            1 => Access::Read {
+                key_shown: faults.has(Defect::KeyShownAtLevel1),
+            },
+            2 if faults.has(Defect::GetAnsweredAtLevel2) => Access::Read { key_shown: false },
+            3 if faults.has(Defect::GetAnsweredAtLevel3) => Access::Read { key_shown: false },
+            3 if faults.has(Defect::Level3TakenAsLevel0) => Access::Read { key_shown: true },
+            _ if faults.has(Defect::WrongKeyGetRefusedAloud) => Access::Odd(Odd::RefusedAloud),
+            _ if faults.has(Defect::MKeyIgnoredOutsidePortInfo) && attribute != AttributeId::PORT_INFO => {
+                Access::Read { key_shown: false }
+            }
+            _ => Access::Refused,
+        }
+    }
+
+    fn set_with_wrong_key(&self, faults: &Faults) -> Access {
+        let obeyed = match self.level().0 {
+            0 => Defect::WrongKeySetObeyedAtLevel0,
+            1 => Defect::WrongKeySetObeyedAtLevel1,
+            2 => Defect::WrongKeySetObeyedAtLevel2,
+            _ => Defect::WrongKeySetObeyedAtLevel3,
+        };
+        if faults.has(obeyed) {
+            Access::Full
+        } else if faults.has(Defect::WrongKeySetAnswered) {
+            Access::Odd(Odd::AnsweredOnly)
+        } else if faults.has(Defect::WrongKeySetRefusedAloud) {
+            Access::Odd(Odd::RefusedAloud)
+        } else if faults.has(Defect::WrongKeySetObeyedSilently) {
+            Access::Odd(Odd::ObeyedOnly)
+        } else {
+            Access::Refused
+        }
+    }
+}
+
+/// The methods that are checked; the others are not part of the class.
+fn is_checked(method: Method) -> bool {
+    matches!(method, Method::GET | Method::SET | Method::TRAP_REPRESS)
+}

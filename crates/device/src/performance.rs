@@ -1,0 +1,111 @@
+//! The performance management agent: ClassPortInfo and PortCounters (architecture 16.1.3).
+
+use verbatim_wire::values::Hex16;
+use verbatim_wire::{AttributeId, Field, Layout, Mad, Method, PortCounters, Status, set_bits};
+
+use crate::defect::{Defect, Faults};
+use crate::port::Port;
+
+/// Units of 4 bytes of a MAD's packet: LRH, BTH, DETH, 256 bytes, ICRC.
+const PACKET_DWORDS: u32 = 72;
+/// The counters that CounterSelect names, bit 0 first; each has a name in the layout.
+const SELECTED: [&str; 16] = [
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LinkDownedCounter",
+    "PortRcvErrors",
+    "PortRcvRemotePhysicalErrors",
+    "PortRcvSwitchRelayErrors",
+    "PortXmitDiscards",
+    "PortXmitConstraintErrors",
+    "PortRcvConstraintErrors",
+    "LocalLinkIntegrityErrors",
+    "ExcessiveBufferOverrunErrors",
+    "VL15Dropped",
+    "PortXmitData",
+    "PortRcvData",
+    "PortXmitPkts",
+    "PortRcvPkts",
+];
+
+/// The answer to a request of the performance class that came in by port `at`, counted from 0.
+pub(crate) fn serve(ports: &mut [Port], at: usize, faults: &Faults, request: &Mad) -> Option<Mad> {
+    let method = request.method();
+    if method.is_response() || request.header().base_version() != 1 {
+        return None;
+    }
+    if matches!(method, Method::TRAP | Method::REPORT | Method::TRAP_REPRESS) {
+        return None;
+    }
+    let counters = &mut ports[at].counters;
+    *counters = counters
+        .with_port_rcv_pkts(counters.port_rcv_pkts().saturating_add(1))
+        .with_port_rcv_data(counters.port_rcv_data().saturating_add(PACKET_DWORDS));
+
+    let (status, data) = match (method, request.attribute_id()) {
+        _ if request.header().class_version() != 1 => (Status::BAD_VERSION, None),
+        (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info())),
+        (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, request),
+        (Method::GET | Method::SET, _) => (unsupported_attribute(faults), None),
+        _ => (Status::METHOD_UNSUPPORTED, None),
+    };
+
+    let counters = &mut ports[at].counters;
+    *counters = counters
+        .with_port_xmit_pkts(counters.port_xmit_pkts().saturating_add(1))
+        .with_port_xmit_data(counters.port_xmit_data().saturating_add(PACKET_DWORDS));
+    let answer = request.with_method(Method::GET_RESP).with_status(status);
+    Some(match data {
+        Some(data) => answer.with_data(&data),
+        None => answer,
+    })
+}
+
+fn unsupported_attribute(faults: &Faults) -> Status {
+    if faults.has(Defect::UnsupportedAttributeAccepted) {
+        Status::OK
+    } else {
+        Status::METHOD_ATTRIBUTE_UNSUPPORTED
+    }
+}
+
+/// ClassPortInfo: versions 1, no options, RespTimeValue as PortInfo's default.
+fn class_port_info() -> [u8; 192] {
+    let mut data = [0; 192];
+    data[0] = 1;
+    data[1] = 1;
+    data[7] = 18;
+    data
+}
+
+/// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.
+fn port_counters(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
+    let wanted: PortCounters = request.attribute();
+    let select = wanted.port_select();
+    let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
+        return (Status::INVALID_FIELD, None);
+    };
+    let mut data = [0; 192];
+    data.copy_from_slice(port.counters.bytes());
+    if request.method() == Method::SET {
+        for (bit, name) in SELECTED.iter().enumerate() {
+            if wanted.counter_select().0 & (1 << bit) != 0 {
+                copy(&mut data, &wanted, PortCounters::field(name));
+            }
+        }
+        if wanted.counter_select_2().0 & 1 != 0 {
+            copy(&mut data, &wanted, PortCounters::field("PortXmitWait"));
+        }
+        port.counters = PortCounters::from_bytes(&data);
+    }
+    let shown = port
+        .counters
+        .with_port_select(select)
+        .with_counter_select(Hex16(wanted.counter_select().0));
+    data.copy_from_slice(shown.bytes());
+    (Status::OK, Some(data))
+}
+
+fn copy(data: &mut [u8; 192], wanted: &PortCounters, field: &Field) {
+    set_bits(data, field.offset, field.width, field.bits(wanted.bytes(), 0));
+}

@@ -1,0 +1,367 @@
+//! PortInfo (architecture 14.2.5.6): what is shown, what a Set changes, which values it refuses.
+
+use verbatim_wire::values::CapabilityMask;
+use verbatim_wire::{
+    Layout, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mad, PhysState, PortInfo, PortState,
+    Status, VlCap,
+};
+
+use crate::agent::{Agent, Reply};
+use crate::defect::{Defect, Faults};
+use crate::m_key::{Access, Odd};
+use crate::port::Port;
+use crate::profile::Profile;
+
+/// AttributeModifier: the subnet manager knows extended speeds; not part of the port number.
+const SM_KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
+/// LinkSpeedExtEnabled: none at all.
+const EXT_DISABLED: u8 = 30;
+/// LinkSpeedExtEnabled: all that are supported.
+const EXT_ALL: u8 = 31;
+
+impl Agent<'_> {
+    pub(crate) fn get_port_info(&mut self, request: &Mad, access: Access) -> Reply {
+        let Some(target) = self.target(request) else {
+            return Reply::refused(Status::INVALID_FIELD);
+        };
+        if access == Access::Odd(Odd::Blank) {
+            return Reply::ok(&[]);
+        }
+        let key_shown = if target == self.at {
+            !matches!(access, Access::Read { key_shown: false })
+        } else {
+            let lock = &self.ports[target].lock;
+            lock.opens_with(request.m_key()) || lock.shows_key()
+        };
+        let shown = self.show(target, key_shown);
+        if self.faults.has(Defect::ViolationsResetByGet) {
+            self.ports[target].lock.violations = 0;
+        }
+        Reply::ok(shown.bytes())
+    }
+
+    /// A Set of the receiving port; another port's PortInfo is read-only here.
+    pub(crate) fn set_port_info(&mut self, request: &Mad) -> Reply {
+        let Some(target) = self.target(request) else {
+            return Reply::refused(Status::INVALID_FIELD);
+        };
+        if target != self.at && !self.faults.has(Defect::OtherPortWritable) {
+            return self.get_port_info(request, Access::Full);
+        }
+        let wanted: PortInfo = request.attribute();
+        let status = apply(&mut self.ports[target], &wanted, self.profile, self.faults);
+        let reregister =
+            wanted.client_reregister() && self.profile.capability_mask.has(CapabilityMask::CLIENT_REREGISTRATION);
+        let shown = self
+            .show(target, true)
+            .with_client_reregister(reregister && status == Status::OK);
+        Reply::with(status, shown.bytes())
+    }
+
+    /// The port that the AttributeModifier names, counted from 0.
+    fn target(&self, request: &Mad) -> Option<usize> {
+        let mut number = request.modifier();
+        if self.profile.has_extended_speeds() {
+            number &= !SM_KNOWS_EXTENDED_SPEEDS;
+        }
+        let own = u32::from(self.ports[self.at].number);
+        if number == own && self.faults.has(Defect::OwnPortByNumberRefused) {
+            return None;
+        }
+        if number == 0 {
+            return Some(self.at);
+        }
+        let index = usize::try_from(number).ok()? - 1;
+        if index < self.ports.len() {
+            return Some(index);
+        }
+        self.faults.has(Defect::PortBeyondAccepted).then_some(self.at)
+    }
+
+    fn show(&self, target: usize, key_shown: bool) -> PortInfo {
+        let port = &self.ports[target];
+        let local = self.ports[self.at].number;
+        let info = port
+            .info
+            .with_m_key(if key_shown { port.lock.key } else { MKey(0) })
+            .with_protect_bits(port.lock.protect)
+            .with_m_key_lease_period(port.lock.lease)
+            .with_m_key_violations(port.lock.violations)
+            .with_local_port_num(local);
+        if self.faults.has(Defect::PortInfoLocalPortNumWrong) {
+            return info.with_local_port_num(local.wrapping_add(1));
+        }
+        if self.faults.has(Defect::RespTimeValueIllegal) {
+            return info.with_resp_time_value(verbatim_wire::RespTime(25));
+        }
+        info
+    }
+}
+
+/// What a Set comes to, field by field.
+struct Change<'c> {
+    info: PortInfo,
+    faults: &'c Faults,
+    /// A field held a value that is refused.
+    illegal: bool,
+}
+
+impl Change<'_> {
+    /// Takes a field over when its value is legal.
+    fn take(&mut self, legal: bool, with: impl FnOnce(PortInfo) -> PortInfo) {
+        if legal {
+            self.info = with(self.info);
+        } else {
+            self.illegal = true;
+        }
+    }
+
+    /// Takes a field over when its value is legal, or a defect takes every value.
+    fn take_or(&mut self, legal: bool, defect: Defect, with: impl FnOnce(PortInfo) -> PortInfo) {
+        self.take(legal || self.faults.has(defect), with);
+    }
+
+    /// Takes a field over in which every value is legal, unless a defect keeps it as it is.
+    fn keep_or_take(&mut self, defect: Defect, with: impl FnOnce(PortInfo) -> PortInfo) {
+        if !self.faults.has(defect) {
+            self.info = with(self.info);
+        }
+    }
+}
+
+/// Applies a Set; the status that answers it.
+fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults) -> Status {
+    let mut change = Change {
+        info: port.info,
+        faults,
+        illegal: false,
+    };
+    let unassigned = addresses(&mut change, wanted, profile);
+    link(&mut change, wanted, profile);
+    plain_fields(&mut change, wanted, profile);
+    read_only_fields(&mut change, wanted);
+
+    if change.illegal && profile.choices.illegal_set_applies_nothing {
+        return refusal(faults);
+    }
+    port.info = change.info;
+    port.lock.set(
+        wanted.m_key(),
+        wanted.protect_bits(),
+        wanted.m_key_lease_period(),
+        faults,
+    );
+    counters(port, wanted, faults);
+    if change.illegal || unassigned {
+        refusal(faults)
+    } else {
+        Status::OK
+    }
+}
+
+fn refusal(faults: &Faults) -> Status {
+    if faults.has(Defect::IllegalFieldWithoutStatus) {
+        Status::OK
+    } else {
+        Status::INVALID_FIELD
+    }
+}
+
+/// LID and MasterSMLID: unicast. 0 where none was assigned says nothing new; whether that is refused is open.
+fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> bool {
+    let unicast = |lid: Lid| (1..0xC000).contains(&lid.0);
+    let mut unassigned = false;
+    let (lid, sm_lid) = (wanted.lid(), wanted.master_sm_lid());
+    if lid == Lid(0) && change.info.lid() == Lid(0) {
+        unassigned = true;
+    } else {
+        change.take_or(unicast(lid), Defect::IllegalLidAccepted, |info| info.with_lid(lid));
+    }
+    if sm_lid == Lid(0) && change.info.master_sm_lid() == Lid(0) {
+        unassigned = true;
+    } else {
+        change.take_or(unicast(sm_lid), Defect::IllegalLidAccepted, |info| {
+            info.with_master_sm_lid(sm_lid)
+        });
+    }
+    unassigned && profile.choices.unassigned_lid_refused
+}
+
+/// Fields about the link: 0 changes nothing in most of them.
+fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
+    let widths = match wanted.link_width_enabled() {
+        LinkWidths(0) if change.faults.has(Defect::NoChangeValueStored) => LinkWidths(0),
+        LinkWidths(0) => change.info.link_width_enabled(),
+        LinkWidths(0xFF) => change.info.link_width_supported(),
+        some => some,
+    };
+    let supported = widths.0 & !change.info.link_width_supported().0 == 0;
+    change.take_or(supported, Defect::IllegalLinkWidthAccepted, |info| {
+        info.with_link_width_enabled(widths)
+    });
+
+    let speeds = match wanted.link_speed_enabled() {
+        LinkSpeeds(0) => change.info.link_speed_enabled(),
+        LinkSpeeds(0xF) => change.info.link_speed_supported(),
+        some => some,
+    };
+    let supported = speeds.0 & !change.info.link_speed_supported().0 == 0;
+    change.take(supported, |info| info.with_link_speed_enabled(speeds));
+
+    if profile.has_extended_speeds() {
+        let supported = change.info.link_speed_ext_supported();
+        let speeds = match wanted.link_speed_ext_enabled() {
+            LinkSpeedExt(0) => change.info.link_speed_ext_enabled(),
+            LinkSpeedExt(EXT_ALL) => supported,
+            some => some,
+        };
+        let legal = speeds.0 == EXT_DISABLED || speeds.0 & !supported.0 == 0;
+        change.take(legal, |info| info.with_link_speed_ext_enabled(speeds));
+    }
+
+    let down = match wanted.link_down_default_state() {
+        LinkDownDefault::NO_CHANGE => change.info.link_down_default_state(),
+        some => some,
+    };
+    change.take(
+        matches!(down, LinkDownDefault::SLEEP | LinkDownDefault::POLLING),
+        |info| info.with_link_down_default_state(down),
+    );
+
+    let vls = match wanted.operational_vls() {
+        VlCap(0) => change.info.operational_vls(),
+        some => some,
+    };
+    let legal = vls.0 <= change.info.vl_cap().0;
+    change.take_or(legal, Defect::IllegalOperationalVlsAccepted, |info| {
+        info.with_operational_vls(vls)
+    });
+
+    let mtu = wanted.neighbor_mtu();
+    let legal = (1..=change.info.mtu_cap().0).contains(&mtu.0);
+    change.take_or(legal, Defect::IllegalNeighborMtuAccepted, |info| {
+        info.with_neighbor_mtu(mtu)
+    });
+    states(change, wanted);
+}
+
+/// PortState and PortPhysicalState: commands to the link (architecture 7.2).
+///
+/// The neighbour is taken to bring a link that goes down up again at once, so Down and Polling end in Initialize.
+fn states(change: &mut Change<'_>, wanted: &PortInfo) {
+    let now = change.info.port_state();
+    let (state, physical) = (wanted.port_state(), wanted.port_physical_state());
+    let down = matches!(state, PortState::NO_CHANGE | PortState::DOWN);
+    match physical {
+        PhysState::NO_CHANGE => {}
+        PhysState::SLEEP | PhysState::POLLING if down => {
+            return change.take(true, initialize);
+        }
+        PhysState::DISABLED if down => {
+            return change.take(true, |info| {
+                info.with_port_state(PortState::DOWN)
+                    .with_port_physical_state(PhysState::DISABLED)
+            });
+        }
+        _ => return change.take(false, |info| info),
+    }
+    let up = |info: PortInfo| info.with_port_state(state);
+    match state {
+        PortState::NO_CHANGE => {}
+        PortState::DOWN => change.take(true, initialize),
+        PortState::ARMED => {
+            change.take(matches!(now, PortState::INITIALIZE | PortState::ARMED), up);
+        }
+        PortState::ACTIVE => {
+            change.take(matches!(now, PortState::ARMED | PortState::ACTIVE), up);
+        }
+        _ => change.take(false, up),
+    }
+}
+
+fn initialize(info: PortInfo) -> PortInfo {
+    info.with_port_state(PortState::INITIALIZE)
+        .with_port_physical_state(PhysState::LINK_UP)
+}
+
+/// Fields in which every value is legal.
+fn plain_fields(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
+    change.keep_or_take(Defect::GidPrefixNotKept, |info| {
+        info.with_gid_prefix(wanted.gid_prefix())
+    });
+    change.keep_or_take(Defect::MasterSmSlNotKept, |info| {
+        info.with_master_sm_sl(wanted.master_sm_sl())
+    });
+    change.keep_or_take(Defect::VlHighLimitNotKept, |info| {
+        info.with_vl_high_limit(wanted.vl_high_limit())
+    });
+    change.keep_or_take(Defect::SubnetTimeoutNotKept, |info| {
+        info.with_subnet_timeout(wanted.subnet_timeout())
+    });
+    change.keep_or_take(Defect::LocalPhyErrorsNotKept, |info| {
+        info.with_local_phy_errors(wanted.local_phy_errors())
+    });
+    change.keep_or_take(Defect::OverrunErrorsNotKept, |info| {
+        info.with_overrun_errors(wanted.overrun_errors())
+    });
+    change.take(true, |info| info.with_lmc(wanted.lmc()));
+    change.take(true, |info| match profile.has_reinit() {
+        true => info.with_init_type(wanted.init_type()),
+        false => info,
+    });
+    change.take(true, |info| match profile.has_trap_suppression() {
+        true => info.with_mcast_pkey_trap_suppression(wanted.mcast_pkey_trap_suppression()),
+        false => info,
+    });
+}
+
+/// Fields that a Set leaves alone, but for a defect.
+fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
+    let mut write = |defect, with: fn(PortInfo, &PortInfo) -> PortInfo| {
+        if change.faults.has(defect) {
+            change.info = with(change.info, wanted);
+        }
+    };
+    write(Defect::CapabilityMaskWritable, |info, wanted| {
+        info.with_capability_mask(wanted.capability_mask())
+    });
+    write(Defect::VlCapWritable, |info, wanted| info.with_vl_cap(wanted.vl_cap()));
+    write(Defect::MtuCapWritable, |info, wanted| {
+        info.with_mtu_cap(wanted.mtu_cap())
+    });
+    write(Defect::RespTimeValueWritable, |info, wanted| {
+        info.with_resp_time_value(wanted.resp_time_value())
+    });
+    write(Defect::VlArbitrationCapsWritable, |info, wanted| {
+        info.with_vl_arbitration_high_cap(wanted.vl_arbitration_high_cap())
+            .with_vl_arbitration_low_cap(wanted.vl_arbitration_low_cap())
+    });
+    write(Defect::GuidCapWritable, |info, wanted| {
+        info.with_guid_cap(wanted.guid_cap())
+    });
+    write(Defect::LinkSupportWritable, |info, wanted| {
+        info.with_link_width_supported(wanted.link_width_supported())
+            .with_link_speed_supported(wanted.link_speed_supported())
+    });
+    write(Defect::DiagCodeWritable, |info, wanted| {
+        info.with_diag_code(wanted.diag_code())
+    });
+}
+
+/// The violation counters: only 0 is written, other values are ignored.
+fn counters(port: &mut Port, wanted: &PortInfo, faults: &Faults) {
+    let written = |old: u16, new: u16| {
+        if faults.has(Defect::ViolationsWritable) {
+            new
+        } else if new == 0 && !faults.has(Defect::ViolationsNotCleared) {
+            0
+        } else {
+            old
+        }
+    };
+    port.lock.violations = written(port.lock.violations, wanted.m_key_violations());
+    port.info = port
+        .info
+        .with_p_key_violations(written(port.info.p_key_violations(), wanted.p_key_violations()))
+        .with_q_key_violations(written(port.info.q_key_violations(), wanted.q_key_violations()));
+}

@@ -1,0 +1,296 @@
+//! What a device is: its capabilities, the state in which it is found, and its choices.
+//!
+//! [`Profile::vary`] draws from a seed what two conforming devices may have differently.
+
+use core::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use verbatim_wire::values::{CapabilityMask, LeasePeriod, ProtectBits};
+use verbatim_wire::{
+    Guid, Lid, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PortState, RespTime, SubnetTimeout, VlCap,
+};
+
+use crate::choices::Choices;
+
+/// CapabilityMask bits that [`CapabilityMask`] does not name.
+const LED_INFO: u32 = 1 << 9;
+const SYSTEM_IMAGE_GUID: u32 = 1 << 11;
+const EXTENDED_SPEEDS: u32 = 1 << 14;
+const REINIT: u32 = 1 << 18;
+const LINK_ROUND_TRIP_LATENCY: u32 = 1 << 24;
+const MCAST_P_KEY_TRAP_SUPPRESSION: u32 = 1 << 29;
+/// CapabilityMask2: IsSetNodeDescriptionSupported.
+const SET_NODE_DESCRIPTION: u16 = 1;
+
+/// What a channel adapter is and how it is found (PortInfo, architecture 14.2.5.6; NodeInfo, 14.2.5.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// NodeInfo:NumPorts; 0 is taken as 1.
+    pub num_ports: u8,
+    /// NodeInfo:NodeGUID; the GUID of port n is this plus n.
+    pub node_guid: Guid,
+    /// NodeInfo:SystemImageGUID.
+    pub system_image_guid: Guid,
+    /// NodeInfo:VendorID, 24 bits.
+    pub vendor_id: u32,
+    /// NodeInfo:DeviceID.
+    pub device_id: u16,
+    /// NodeInfo:Revision.
+    pub revision: u32,
+    /// NodeDescription, cut after 64 bytes.
+    pub node_description: String,
+    /// NodeInfo:PartitionCap: entries of the P_KeyTable.
+    pub partition_cap: u16,
+
+    /// PortInfo:CapabilityMask.
+    pub capability_mask: CapabilityMask,
+    /// PortInfo:CapabilityMask2; shown when CapabilityMask says so.
+    pub capability_mask_2: u16,
+    /// PortInfo:VLCap.
+    pub vl_cap: VlCap,
+    /// Whether there is a VLArbitrationTable; with one data VL it is optional.
+    pub vl_arbitration: bool,
+    /// PortInfo:VLArbitrationLowCap: entries of the low-priority table, at most 64.
+    pub vl_arbitration_low_cap: u8,
+    /// PortInfo:VLArbitrationHighCap: entries of the high-priority table, at most 64.
+    pub vl_arbitration_high_cap: u8,
+    /// PortInfo:RespTimeValue.
+    pub resp_time_value: RespTime,
+    /// PortInfo:MTUCap.
+    pub mtu_cap: Mtu,
+    /// PortInfo:GUIDCap: entries of the GUIDInfo table.
+    pub guid_cap: u8,
+    /// PortInfo:LinkWidthSupported.
+    pub link_widths: LinkWidths,
+    /// PortInfo:LinkSpeedSupported.
+    pub link_speeds: LinkSpeeds,
+    /// PortInfo:LinkSpeedExtSupported; shown when CapabilityMask says so.
+    pub link_speeds_ext: LinkSpeedExt,
+
+    /// PortInfo:M_Key as found.
+    pub m_key: MKey,
+    /// PortInfo:M_KeyProtectBits as found.
+    pub protect_bits: ProtectBits,
+    /// PortInfo:M_KeyLeasePeriod as found.
+    pub lease_period: LeasePeriod,
+    /// PortInfo:GidPrefix as found.
+    pub gid_prefix: u64,
+    /// PortInfo:LID of port 1 as found; port n has n - 1 times 2^LMC more. 0: none was assigned.
+    pub lid: Lid,
+    /// PortInfo:LMC as found.
+    pub lmc: u8,
+    /// PortInfo:MasterSMLID as found; 0: no traps.
+    pub sm_lid: Lid,
+    /// PortInfo:MasterSMSL as found.
+    pub sm_sl: u8,
+    /// PortInfo:PortState as found, Initialize to Active.
+    pub port_state: PortState,
+    /// PortInfo:SubnetTimeOut as found.
+    pub subnet_timeout: SubnetTimeout,
+    /// PortInfo:NeighborMTU as found.
+    pub neighbor_mtu: Mtu,
+    /// PortInfo:OperationalVLs as found.
+    pub operational_vls: VlCap,
+    /// PortInfo:VLHighLimit as found.
+    pub vl_high_limit: u8,
+    /// PortInfo:LocalPhyErrors as found.
+    pub local_phy_errors: u8,
+    /// PortInfo:OverrunErrors as found.
+    pub overrun_errors: u8,
+    /// PortInfo:M_KeyViolations as found.
+    pub m_key_violations: u16,
+    /// PortInfo:P_KeyViolations as found.
+    pub p_key_violations: u16,
+    /// PortInfo:Q_KeyViolations as found.
+    pub q_key_violations: u16,
+    /// Contents of the tables as found; 0: as after power-on.
+    pub tables_seed: u64,
+
+    /// How long an answer takes; a conforming device stays within RespTimeValue.
+    pub latency: Duration,
+    /// How often a trap is repeated when nobody represses it.
+    pub trap_repeats: u8,
+    /// What the architecture leaves to the implementer.
+    pub choices: Choices,
+}
+
+impl Profile {
+    /// One port, VL0-1, few capabilities, no traps, arbitration tables of 8 entries.
+    #[must_use]
+    pub fn minimal() -> Self {
+        Self {
+            num_ports: 1,
+            node_guid: Guid(0x0002_C900_0000_1000),
+            system_image_guid: Guid(0x0002_C900_0000_1003),
+            vendor_id: 0x00_02C9,
+            device_id: 0x1003,
+            revision: 1,
+            node_description: "Verbatim reference device".into(),
+            partition_cap: 32,
+            capability_mask: CapabilityMask(CapabilityMask::SL_MAPPING | SYSTEM_IMAGE_GUID),
+            capability_mask_2: 0,
+            vl_cap: VlCap::VL0_1,
+            vl_arbitration: true,
+            vl_arbitration_low_cap: 8,
+            vl_arbitration_high_cap: 8,
+            resp_time_value: RespTime(16),
+            mtu_cap: Mtu::B2048,
+            guid_cap: 8,
+            link_widths: LinkWidths(0x03),
+            link_speeds: LinkSpeeds(0x07),
+            link_speeds_ext: LinkSpeedExt(0),
+            m_key: MKey(0),
+            protect_bits: ProtectBits(0),
+            lease_period: LeasePeriod(0),
+            gid_prefix: 0xFE80_0000_0000_0000,
+            lid: Lid(0),
+            lmc: 0,
+            sm_lid: Lid(0),
+            sm_sl: 0,
+            port_state: PortState::INITIALIZE,
+            subnet_timeout: SubnetTimeout(18),
+            neighbor_mtu: Mtu::B2048,
+            operational_vls: VlCap::VL0_1,
+            vl_high_limit: 0,
+            local_phy_errors: 8,
+            overrun_errors: 8,
+            m_key_violations: 0,
+            p_key_violations: 0,
+            q_key_violations: 0,
+            tables_seed: 0,
+            latency: Duration::from_micros(10),
+            trap_repeats: 3,
+            choices: Choices::default(),
+        }
+    }
+
+    /// Two ports, VL0-7, all features, traps, arbitration tables of 64 entries.
+    #[must_use]
+    pub fn full() -> Self {
+        Self {
+            num_ports: 2,
+            partition_cap: 64,
+            capability_mask: CapabilityMask(
+                CapabilityMask::TRAP
+                    | CapabilityMask::SL_MAPPING
+                    | LED_INFO
+                    | SYSTEM_IMAGE_GUID
+                    | EXTENDED_SPEEDS
+                    | CapabilityMask::MASK2
+                    | REINIT
+                    | LINK_ROUND_TRIP_LATENCY
+                    | CapabilityMask::CLIENT_REREGISTRATION
+                    | MCAST_P_KEY_TRAP_SUPPRESSION,
+            ),
+            capability_mask_2: SET_NODE_DESCRIPTION,
+            vl_cap: VlCap::VL0_7,
+            operational_vls: VlCap::VL0_7,
+            vl_arbitration_low_cap: 64,
+            vl_arbitration_high_cap: 64,
+            mtu_cap: Mtu::B4096,
+            neighbor_mtu: Mtu::B4096,
+            guid_cap: 32,
+            link_speeds_ext: LinkSpeedExt(0x07),
+            lid: Lid(5),
+            sm_lid: Lid(1),
+            port_state: PortState::ACTIVE,
+            ..Self::minimal()
+        }
+    }
+
+    /// One data VL: neither VLArbitrationTable nor SLtoVLMappingTable.
+    #[must_use]
+    pub fn one_data_vl() -> Self {
+        Self {
+            capability_mask: CapabilityMask(SYSTEM_IMAGE_GUID),
+            vl_cap: VlCap::VL0,
+            operational_vls: VlCap::VL0,
+            vl_arbitration: false,
+            vl_arbitration_low_cap: 0,
+            vl_arbitration_high_cap: 0,
+            ..Self::minimal()
+        }
+    }
+
+    /// The same device as another one of its kind may be found: identity, addresses, counters, thresholds,
+    /// tables, latency and every choice are drawn from the seed; what the device can do stays.
+    #[must_use]
+    pub fn vary(mut self, seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        self.node_guid = Guid(0x0002_C900_0000_0000 | u64::from(rng.next_u32()) << 8);
+        self.system_image_guid = Guid(self.node_guid.0 + below(rng, 2) * 3);
+        self.device_id = self.device_id.wrapping_add(below(rng, 64) as u16);
+        self.revision = below(rng, 256) as u32;
+        self.resp_time_value = RespTime(8 + below(rng, 11) as u8);
+        let longest = self.resp_time_value.duration().min(Duration::from_millis(10));
+        self.latency = Duration::from_nanos(below(rng, longest.as_nanos() as u64 + 1));
+        self.subnet_timeout = SubnetTimeout(8 + below(rng, 12) as u8);
+        if below(rng, 2) == 0 {
+            (self.lid, self.sm_lid, self.lmc) = (Lid(0), Lid(0), 0);
+            self.port_state = PortState::INITIALIZE;
+        } else {
+            self.lmc = below(rng, 3) as u8;
+            self.lid = Lid(((1 + below(rng, 0x2000)) << self.lmc) as u16);
+            self.sm_lid = Lid(1 + below(rng, 0xBFFF) as u16);
+            self.port_state = PortState(2 + below(rng, 3) as u8);
+        }
+        self.sm_sl = below(rng, 16) as u8;
+        self.neighbor_mtu = Mtu(1 + below(rng, self.mtu_cap.0.max(1).into()) as u8);
+        self.operational_vls = VlCap(1 + below(rng, self.vl_cap.0.max(1).into()) as u8);
+        self.vl_high_limit = below(rng, 256) as u8;
+        self.local_phy_errors = below(rng, 16) as u8;
+        self.overrun_errors = below(rng, 16) as u8;
+        self.m_key_violations = below(rng, 6) as u16;
+        self.p_key_violations = below(rng, 6) as u16;
+        self.q_key_violations = below(rng, 6) as u16;
+        self.tables_seed = rng.next_u64();
+        self.trap_repeats = below(rng, 5) as u8;
+        self.choices = Choices::drawn(rng);
+        self
+    }
+
+    /// Whether the port says that it has an SLtoVLMappingTable.
+    #[must_use]
+    pub fn has_sl_mapping(&self) -> bool {
+        self.capability_mask.has(CapabilityMask::SL_MAPPING)
+    }
+
+    /// Whether the port has a VLArbitrationTable.
+    #[must_use]
+    pub fn has_vl_arbitration(&self) -> bool {
+        self.vl_arbitration
+    }
+
+    /// Whether NodeDescription can be set (CapabilityMask2:IsSetNodeDescriptionSupported).
+    #[must_use]
+    pub fn can_set_node_description(&self) -> bool {
+        self.capability_mask.has(CapabilityMask::MASK2) && self.capability_mask_2 & SET_NODE_DESCRIPTION != 0
+    }
+
+    pub(crate) fn has_traps(&self) -> bool {
+        self.capability_mask.has(CapabilityMask::TRAP)
+    }
+
+    pub(crate) fn has_led(&self) -> bool {
+        self.capability_mask.has(LED_INFO)
+    }
+
+    pub(crate) fn has_reinit(&self) -> bool {
+        self.capability_mask.has(REINIT)
+    }
+
+    pub(crate) fn has_extended_speeds(&self) -> bool {
+        self.capability_mask.has(EXTENDED_SPEEDS)
+    }
+
+    pub(crate) fn has_trap_suppression(&self) -> bool {
+        self.capability_mask.has(MCAST_P_KEY_TRAP_SUPPRESSION)
+    }
+}
+
+/// A number below `bound`, which is not 0.
+pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
+    // The remainder's bias is far below what anyone could see here.
+    rng.next_u64() % bound.max(1)
+}

@@ -1,0 +1,129 @@
+//! GUIDInfo, P_KeyTable and SLtoVLMappingTable (architecture 14.2.5.5, 14.2.5.7, 14.2.5.8).
+
+use verbatim_wire::{Guid, GuidInfo, Layout, PKey, PKeyTable, SlToVlMappingTable, Status};
+
+use crate::agent::{Agent, Reply};
+use crate::defect::Defect;
+
+/// Entries of a block of GUIDInfo.
+const GUIDS: usize = 8;
+/// Entries of a block of P_KeyTable.
+const P_KEYS: usize = 32;
+
+/// The first entry of a block, if the table has one there.
+fn first_of(block: u32, entries: usize, length: usize) -> Option<usize> {
+    let first = usize::try_from(block).ok()?.checked_mul(entries)?;
+    (first < length).then_some(first)
+}
+
+impl Agent<'_> {
+    /// A block of GUIDs; entries beyond GUIDCap read as 0.
+    pub(crate) fn get_guid_info(&mut self, block: u32) -> Reply {
+        let own_guid_shown = !self.faults.has(Defect::Guid0NotPortGuid);
+        let guids = &self.ports[self.at].guids;
+        let Some(first) = first_of(block, GUIDS, guids.len()) else {
+            return self.no_block(Defect::GuidBlockBeyondAccepted);
+        };
+        let mut info = GuidInfo::default();
+        for (entry, &guid) in guids[first..].iter().take(GUIDS).enumerate() {
+            info = info.with_guid(entry, guid);
+        }
+        if first == 0 && !own_guid_shown {
+            info = info.with_guid(0, Guid(!guids[0].0));
+        }
+        Reply::ok(info.bytes())
+    }
+
+    /// Entry 0 of block 0 is the port's own and read-only.
+    pub(crate) fn set_guid_info(&mut self, block: u32, data: &[u8; 64]) -> Reply {
+        let faults = self.faults;
+        let guids = &mut self.port().guids;
+        let Some(first) = first_of(block, GUIDS, guids.len()) else {
+            return self.no_block(Defect::GuidBlockBeyondAccepted);
+        };
+        let wanted = GuidInfo::from_bytes(data);
+        for (entry, guid) in guids[first..].iter_mut().take(GUIDS).enumerate() {
+            let read_only = first + entry == 0 && !faults.has(Defect::Guid0Writable);
+            if !read_only && !faults.has(Defect::GuidInfoNotStored) {
+                *guid = wanted.guid(entry);
+            }
+        }
+        self.get_guid_info(block)
+    }
+
+    /// A block of P_Keys; the high half of the modifier names a port of switches only.
+    pub(crate) fn get_p_key_table(&mut self, modifier: u32) -> Reply {
+        let keys = &self.ports[self.at].p_keys;
+        let Some(first) = first_of(modifier & 0xFFFF, P_KEYS, keys.len()) else {
+            return self.no_block(Defect::PKeyBlockBeyondAccepted);
+        };
+        let mut table = PKeyTable::default();
+        for (entry, &key) in keys[first..].iter().take(P_KEYS).enumerate() {
+            table = table.with_p_key(entry, PKey(key));
+        }
+        Reply::ok(table.bytes())
+    }
+
+    pub(crate) fn set_p_key_table(&mut self, modifier: u32, data: &[u8; 64]) -> Reply {
+        let faults = self.faults;
+        let keys = &mut self.port().p_keys;
+        let Some(first) = first_of(modifier & 0xFFFF, P_KEYS, keys.len()) else {
+            return self.no_block(Defect::PKeyBlockBeyondAccepted);
+        };
+        let wanted = PKeyTable::from_bytes(data);
+        for (entry, key) in keys[first..].iter_mut().take(P_KEYS).enumerate() {
+            let mut value = wanted.p_key(entry).0;
+            if faults.has(Defect::PKeyMembershipLost) {
+                value &= 0x7FFF;
+            }
+            if !faults.has(Defect::PKeyTableNotStored) {
+                *key = value;
+            }
+        }
+        self.get_p_key_table(modifier)
+    }
+
+    /// The VL of each SL; the modifier names ports of switches only.
+    pub(crate) fn get_sl_to_vl(&mut self) -> Reply {
+        if !self.profile.has_sl_mapping() {
+            return self.absent();
+        }
+        let mut table = SlToVlMappingTable::default();
+        for (sl, &vl) in self.port().sl_to_vl.iter().enumerate() {
+            table = table.with_vl(sl, vl);
+        }
+        Reply::ok(table.bytes())
+    }
+
+    pub(crate) fn set_sl_to_vl(&mut self, data: &[u8; 64]) -> Reply {
+        if !self.profile.has_sl_mapping() {
+            return self.absent();
+        }
+        let wanted = SlToVlMappingTable::from_bytes(data);
+        let swapped = usize::from(self.faults.has(Defect::SlToVlEntriesSwapped));
+        if !self.faults.has(Defect::SlToVlNotStored) {
+            for (sl, vl) in self.port().sl_to_vl.iter_mut().enumerate() {
+                *vl = wanted.vl(sl ^ swapped);
+            }
+        }
+        self.get_sl_to_vl()
+    }
+
+    /// The refusal of an optional table that this node does not have.
+    pub(crate) fn absent(&self) -> Reply {
+        let refusal = self.unsupported();
+        if refusal.status == Status::METHOD_ATTRIBUTE_UNSUPPORTED {
+            Reply::refused(self.profile.choices.absent_attribute())
+        } else {
+            refusal
+        }
+    }
+
+    fn no_block(&self, accepted: Defect) -> Reply {
+        if self.faults.has(accepted) {
+            Reply::ok(&[])
+        } else {
+            Reply::refused(Status::INVALID_FIELD)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Trap 256, bad M_Key: what it says, how often it is repeated (architecture 13.4.9, 14.2.5.1, 14.3.9).
+
+use core::time::Duration;
+
+use verbatim_wire::trap::{BAD_M_KEY, BadMKey};
+use verbatim_wire::values::Hex32;
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad, Method, Notice, PhysState, PortInfo};
+
+/// Notice:Type of a security trap.
+const SECURITY: u8 = 2;
+/// Notice:ProducerType of a channel adapter.
+const CHANNEL_ADAPTER: u32 = 1;
+/// Bytes of the return path that a notice holds.
+const PATH_LENGTH: u8 = 30;
+
+/// A trap and when it is sent next.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    mad: Mad,
+    due: Duration,
+    /// How often it is sent yet.
+    left: u8,
+}
+
+/// The traps of a port: one at a time, the latest.
+#[derive(Clone, Debug)]
+pub(crate) struct Traps {
+    outstanding: Option<Outstanding>,
+    /// When the port may send a trap again.
+    not_before: Duration,
+    transaction: u64,
+}
+
+impl Traps {
+    pub(crate) fn new() -> Self {
+        Self {
+            outstanding: None,
+            not_before: Duration::ZERO,
+            transaction: 0,
+        }
+    }
+
+    /// Sends this notice and repeats it, at most once in a subnet time-out.
+    pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, repeats: u8) {
+        self.transaction += 1;
+        let mad = Mad::lid_routed(Method::TRAP, AttributeId::NOTICE, 0)
+            .with_transaction_id(self.transaction)
+            .with_data(notice.bytes());
+        self.outstanding = Some(Outstanding {
+            mad,
+            due: now.max(self.not_before),
+            left: repeats.saturating_add(1),
+        });
+    }
+
+    /// A TrapRepress came: the trap of that transaction is known now.
+    pub(crate) fn repress(&mut self, transaction: u64) {
+        self.outstanding = self.outstanding.filter(|trap| trap.mad.transaction_id() != transaction);
+    }
+
+    /// When a trap is sent next.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.outstanding.map(|trap| trap.due)
+    }
+
+    /// The trap to send now.
+    pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo) -> Option<Mad> {
+        let mut trap = self.outstanding.take_if(|trap| trap.due <= now)?;
+        if !can_send(info) {
+            return None;
+        }
+        self.not_before = now + info.subnet_timeout().duration();
+        trap.left -= 1;
+        trap.due = self.not_before;
+        if trap.left > 0 {
+            self.outstanding = Some(trap);
+        }
+        Some(trap.mad)
+    }
+}
+
+/// Whether the port has an address of its own and knows the subnet manager's.
+pub(crate) fn can_send(info: &PortInfo) -> bool {
+    info.master_sm_lid() != Lid(0) && info.lid() != Lid(0) && info.port_physical_state() == PhysState::LINK_UP
+}
+
+/// The notice of trap 256 for an SMP from `source`.
+pub(crate) fn bad_m_key(issuer: Lid, source: Lid, smp: &Mad) -> Notice {
+    let mut details = BadMKey::default()
+        .with_lid(source)
+        .with_method(smp.method())
+        .with_attribute(smp.attribute_id())
+        .with_modifier(Hex32(smp.modifier()))
+        .with_m_key(smp.m_key());
+    if smp.is_directed() {
+        let route = DrSmp::from_bytes(smp.bytes());
+        // The path as the SMP has it, its unused first byte too.
+        let shown = route.hop_count().saturating_add(1).min(PATH_LENGTH);
+        details = details
+            .with_dr_slid(route.dr_slid())
+            .with_directed(true)
+            .with_hop_count(route.hop_count())
+            .with_path_truncated(route.hop_count() >= PATH_LENGTH);
+        for hop in 0..usize::from(shown) {
+            details = details.with_return_path(hop, route.return_path(hop));
+        }
+    }
+    Notice::default()
+        .with_is_generic(true)
+        .with_notice_type(SECURITY)
+        .with_producer_type(Hex32(CHANNEL_ADAPTER))
+        .with_trap_number(BAD_M_KEY)
+        .with_issuer_lid(issuer)
+        .with_details(details.bytes())
+}

@@ -1,0 +1,226 @@
+//! Every defect shows on a device that it fits, and its name finds it.
+
+mod common;
+
+use common::{Bench, KEY, NONE, OTHER, quiet, seconds};
+use verbatim_device::Defect::{self, *};
+use verbatim_device::Profile;
+use verbatim_wire::{
+    AttributeId, GuidInfo, Layout, Lid, Mad, Method, NodeDescription, NodeInfo, PKeyTable, PortInfo,
+    SlToVlMappingTable, Status, VlArbitrationTable,
+};
+
+/// All that a long talk with a device shows; without the time but where it is very late.
+struct Talk {
+    bench: Bench,
+    seen: Vec<Option<Mad>>,
+}
+
+impl Talk {
+    fn get(&mut self, attribute: AttributeId, modifier: u32, key: verbatim_wire::MKey) {
+        let answer = self.bench.get(attribute, modifier, key);
+        self.seen.push(answer);
+    }
+
+    fn set<A: verbatim_wire::Attribute>(&mut self, modifier: u32, key: verbatim_wire::MKey, to: &A) {
+        let answer = self.bench.set(modifier, key, to);
+        self.seen.push(answer);
+    }
+
+    fn port_info(&mut self, key: verbatim_wire::MKey) -> PortInfo {
+        self.get(AttributeId::PORT_INFO, 0, key);
+        let last = self.seen.last().copied().flatten();
+        last.unwrap_or_default().attribute()
+    }
+
+    fn send(&mut self, method: Method, attribute: AttributeId, key: verbatim_wire::MKey) {
+        let mad = self.bench.request(method, attribute, 0).with_m_key(key);
+        let answer = self.bench.send(&mad);
+        self.seen.push(answer);
+    }
+
+    fn everything(&mut self) {
+        for port in [1, 2] {
+            self.bench.port = port;
+            for attribute in 0x10..0x22 {
+                for modifier in [0, 1, 2, 3, 4, 32, 1 << 16, 2 << 16, 3 << 16, 4 << 16] {
+                    self.get(AttributeId(attribute), modifier, NONE);
+                }
+            }
+        }
+        self.bench.port = 1;
+    }
+}
+
+/// Reads and writes everything, without a key and with one at every level, with leases.
+fn talk(profile: &Profile, defects: &[Defect]) -> Vec<Option<Mad>> {
+    let bench = Bench::new(profile.clone(), defects);
+    let mut talk = Talk {
+        bench,
+        seen: Vec::new(),
+    };
+    let t = &mut talk;
+    t.everything();
+    let pattern: Vec<u8> = (1..=64u8).map(|byte| byte.wrapping_mul(149) | 0x80).collect();
+    t.set(0, NONE, &NodeInfo::from_bytes(&pattern));
+    t.set(0, NONE, &NodeDescription::from_bytes(&pattern));
+    t.set(0, NONE, &GuidInfo::from_bytes(&pattern));
+    t.set(0, NONE, &PKeyTable::from_bytes(&pattern));
+    t.set(0, NONE, &SlToVlMappingTable::from_bytes(&pattern));
+    for part in [1, 2, 3, 4, 5, 0, 0x0101, 0x8001, 0xFFFF, 9] {
+        let other = VlArbitrationTable::from_bytes(&pattern).with_weight(2, part as u8);
+        t.set(part << 16, NONE, &other);
+        t.get(AttributeId::VL_ARBITRATION, part << 16, NONE);
+        for legal in 1..=4 {
+            t.get(AttributeId::VL_ARBITRATION, legal << 16, NONE);
+        }
+    }
+    for method in [Method::GET_TABLE, Method::TRAP_REPRESS] {
+        t.send(method, AttributeId::NODE_INFO, NONE);
+    }
+    let mad = t.bench.request(Method::GET, AttributeId::NODE_INFO, 0);
+    let mad = mad.with_header(&mad.header().with_class_version(9));
+    let answer = t.bench.send(&mad);
+    t.seen.push(answer);
+
+    let found = quiet(&t.port_info(NONE));
+    let read_only = PortInfo::from_bytes(&found.bytes().iter().map(|b| b ^ 0x11).collect::<Vec<_>>());
+    t.set(0, NONE, &quiet(&read_only).with_m_key(NONE));
+    for odd in [
+        found.with_lid(Lid(0xD000)),
+        found.with_neighbor_mtu(verbatim_wire::Mtu(6)),
+        found.with_operational_vls(verbatim_wire::VlCap(7)),
+        found.with_link_width_enabled(verbatim_wire::LinkWidths(0x40)),
+        found.with_overrun_errors(1).with_vl_high_limit(9).with_master_sm_sl(3),
+        found
+            .with_subnet_timeout(verbatim_wire::SubnetTimeout(7))
+            .with_local_phy_errors(1),
+        found
+            .with_gid_prefix(verbatim_wire::values::Hex64(5))
+            .with_m_key_violations(9),
+        found.with_m_key_violations(0),
+    ] {
+        t.set(0, NONE, &odd);
+        t.set(2, NONE, &odd);
+        t.everything();
+    }
+    t.set(0, NONE, &found.with_m_key_violations(0));
+    for key in [NONE, KEY] {
+        for level in 0..4 {
+            locked(t, key, level, &found);
+        }
+    }
+    talk.seen
+}
+
+/// One level: wrong and right keys, then leases.
+fn locked(t: &mut Talk, key: verbatim_wire::MKey, level: u8, found: &PortInfo) {
+    let lock = |lease| {
+        found
+            .with_m_key(key)
+            .with_protect_bits(verbatim_wire::values::ProtectBits(level))
+            .with_m_key_lease_period(verbatim_wire::values::LeasePeriod(lease))
+    };
+    for other in [OTHER, NONE, verbatim_wire::MKey(key.0 ^ (1 << 60))] {
+        t.set(0, key, &lock(10));
+        for attribute in [AttributeId::NODE_INFO, AttributeId::PORT_INFO] {
+            t.get(attribute, 0, other);
+            t.get(attribute, 0, key);
+        }
+        t.send(Method::TRAP_REPRESS, AttributeId::NOTICE, other);
+        t.port_info(key);
+        t.set(0, other, &lock(10).with_overrun_errors(level));
+        t.port_info(key);
+        t.get(AttributeId::NODE_INFO, 0, other);
+        t.get(AttributeId::NODE_INFO, 0, other);
+        t.port_info(key);
+    }
+    for (lease, first, second) in [(10, 6, 5), (10, 10, 0), (10, 21, 0), (0, 61, 0), (0, 65_540, 0)] {
+        for by_set in [false, true] {
+            t.set(0, key, &lock(lease));
+            if by_set {
+                t.set(0, OTHER, &lock(lease));
+            } else {
+                t.get(AttributeId::NODE_INFO, 0, OTHER);
+            }
+            t.bench.wait(seconds(first));
+            if second > 0 {
+                t.get(AttributeId::NODE_INFO, 0, key);
+                t.get(AttributeId::NODE_INFO, 0, OTHER);
+                t.bench.wait(seconds(second));
+            }
+            t.get(AttributeId::NODE_INFO, 0, OTHER);
+            t.port_info(key);
+        }
+    }
+    t.set(0, key, &lock(0).with_m_key_violations(0));
+    t.set(0, key, found);
+}
+
+#[test]
+fn every_defect_shows_where_it_says_so() {
+    // The talk zeroes the counter before it locks; these two are shown in the M_Key tests.
+    let elsewhere = [ViolationsSaturateAt255, ViolationsWrap];
+    for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
+        let sound = talk(&profile, &[]);
+        let mut unseen = Vec::new();
+        for &defect in Defect::ALL {
+            if !defect.shows_on(&profile) || elsewhere.contains(&defect) {
+                continue;
+            }
+            if talk(&profile, &[defect]) == sound {
+                unseen.push(defect);
+            }
+        }
+        assert_eq!(unseen, [], "{:?}", profile.vl_cap);
+    }
+}
+
+#[test]
+fn names_are_kebab_case_and_find_their_defect() {
+    let mut names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).collect();
+    for &defect in Defect::ALL {
+        assert_eq!(defect.to_string().parse(), Ok(defect));
+        assert!(defect.about().ends_with('.'));
+        assert!(defect.statement().starts_with("C1"));
+        assert!(
+            !defect
+                .name()
+                .contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'))
+        );
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), Defect::ALL.len());
+    assert!("no-such-defect".parse::<Defect>().is_err());
+}
+
+#[test]
+fn defects_of_refusals_show() {
+    let get = |defect, attribute, modifier| {
+        let answer = Bench::with(defect).get(AttributeId(attribute), modifier, NONE);
+        answer.map(|mad| mad.status())
+    };
+    let (ok, invalid) = (Some(Status::OK), Some(Status::INVALID_FIELD));
+    for (defect, part) in [
+        (VlArbitrationPart0Accepted, 0),
+        (VlArbitrationPart5Accepted, 5),
+        (VlArbitrationPartLow3Bits, 9),
+        (VlArbitrationPartLow8Bits, 0x0101),
+        (VlArbitrationPart32769Accepted, 0x8001),
+        (VlArbitrationPart65535Accepted, 0xFFFF),
+    ] {
+        assert_eq!(get(defect, 0x18, part << 16), ok);
+        assert_eq!(get(defect, 0x18, 0x1238 << 16), invalid);
+    }
+    assert_eq!(get(VlArbitrationBadPartSilent, 0x18, 0), None);
+    assert_eq!(get(VlArbitrationBadPartWrongStatus, 0x18, 0), Some(Status(0x0C)));
+    assert_eq!(get(PortBeyondAccepted, 0x15, 9), ok);
+    assert_eq!(get(GuidBlockBeyondAccepted, 0x14, 9), ok);
+    assert_eq!(get(PKeyBlockBeyondAccepted, 0x16, 9), ok);
+    assert_eq!(get(SwitchInfoAnswered, 0x12, 0), ok);
+    assert_eq!(get(UnsupportedAttributeAccepted, 0x19, 0), ok);
+    assert_eq!(get(UnsupportedAttributeWrongStatus, 0x19, 0), invalid);
+    assert_eq!(get(UnsupportedAttributeSilent, 0x19, 0), None);
+    assert_eq!(get(OwnPortByNumberRefused, 0x15, 1), invalid);
+}

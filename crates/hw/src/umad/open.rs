@@ -1,0 +1,333 @@
+//! Opening, which can block for ever, on a helper thread with a bound; and why an opening failed.
+
+use std::{
+    ffi::{CStr, CString, OsStr, c_char, c_long},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    error::OpenError,
+    ffi::{MASK_WORDS, Symbols},
+    library::{describe, names},
+};
+
+/// Management classes registered at once: LID-routed and directed-route subnet management, and performance.
+const CLASSES: [u8; 3] = [0x01, 0x81, 0x04];
+/// Where the kernel lists the devices, with or without their umad interface.
+const DRIVER_DEVICES: &str = "/sys/class/infiniband";
+/// Method Trap.
+const TRAP: u32 = 0x05;
+
+/// Only one call into the library's opening half at a time, in the whole process: neither the library's list of
+/// devices nor ibsim's preload is thread-safe, and a second open beside a stuck one ends the process under ibsim.
+static OPENING: Gate = Gate {
+    busy: Mutex::new(false),
+    free: Condvar::new(),
+};
+
+struct Gate {
+    busy: Mutex<bool>,
+    free: Condvar,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody else is inside, at most `bound`.
+    fn enter(&'static self, bound: Duration) -> Option<Inside> {
+        let (mut busy, waited) = self
+            .free
+            .wait_timeout_while(self.lock(), bound, |busy| *busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && *busy {
+            return None;
+        }
+        *busy = true;
+        Some(Inside(self))
+    }
+}
+
+/// Proof that nobody else is in the library's opening half. Moves into the helper thread, so that a stuck call keeps
+/// the gate shut after its caller gave up.
+struct Inside(&'static Gate);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
+        self.0.free.notify_one();
+    }
+}
+
+/// Why [`bounded`] has no answer.
+pub(super) enum Helper {
+    /// The call did not come back in time. It goes on, and its result is dropped.
+    TimedOut,
+    /// An earlier call is still inside.
+    Busy,
+    /// The preload would end the process.
+    WorkingDirectory(String),
+    /// No thread.
+    Thread(io::Error),
+}
+
+/// Runs `call` on a helper thread and waits at most `bound` for it.
+pub(super) fn bounded<T: Send + 'static>(
+    bound: Duration,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Helper> {
+    check_working_directory()?;
+    let start = Instant::now();
+    let inside = OPENING.enter(bound).ok_or(Helper::Busy)?;
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("umad-open".into())
+        .spawn(move || {
+            let result = call();
+            drop(inside);
+            // The caller may have given up: the result is dropped, and with it an open port is closed.
+            let _ = sender.send(result);
+        })
+        .map_err(Helper::Thread)?;
+    receiver
+        .recv_timeout(bound.saturating_sub(start.elapsed()))
+        .map_err(|_| Helper::TimedOut)
+}
+
+/// ibsim's preload ends the process when it cannot write below the working directory.
+fn check_working_directory() -> Result<(), Helper> {
+    let preload = std::env::var_os("LD_PRELOAD");
+    if !preload.is_some_and(|libraries| libraries.to_string_lossy().contains("umad2sim")) {
+        return Ok(());
+    }
+    // Its own directory, made and removed: asking for permissions would say yes to root on a read-only file system.
+    let directory = PathBuf::from(format!("sys-{}", std::process::id()));
+    let error = match std::fs::create_dir(&directory) {
+        Ok(()) => {
+            let _ = std::fs::remove_dir(&directory);
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => error,
+    };
+    let place = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    Err(Helper::WorkingDirectory(format!("{}: {error}", place.display())))
+}
+
+/// An open port id and its agents. Closes on drop.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) symbols: Arc<Symbols>,
+    pub(super) id: i32,
+    pub(super) agents: Agents,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for agent in self.agents.registered() {
+            // SAFETY: the port is open and the agent was registered on it.
+            unsafe { (self.symbols.umad_unregister)(self.id, agent) };
+        }
+        // SAFETY: the port is open, and nothing uses the id afterwards.
+        unsafe { (self.symbols.umad_close_port)(self.id) };
+    }
+}
+
+/// The agent of each management class.
+#[derive(Debug)]
+pub(super) struct Agents {
+    /// Agent id, [`Agents::NEVER_ASKED`], or the negated error number of the refusal.
+    by_class: [i32; 256],
+    /// Whether traps of subnet management arrive here.
+    pub(super) traps: bool,
+}
+
+impl Agents {
+    const NEVER_ASKED: i32 = i32::MIN;
+
+    fn none() -> Self {
+        Self {
+            by_class: [Self::NEVER_ASKED; 256],
+            traps: false,
+        }
+    }
+
+    fn registered(&self) -> impl Iterator<Item = i32> + '_ {
+        self.by_class.iter().copied().filter(|agent| *agent >= 0)
+    }
+
+    /// The agent to send `class` with; registers the class when it was never asked for.
+    pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, io::Error> {
+        let slot = &mut self.by_class[usize::from(class)];
+        if *slot == Self::NEVER_ASKED {
+            *slot = register(symbols, id, class, false).unwrap_or_else(|errno| -errno);
+        }
+        if *slot >= 0 {
+            Ok(*slot)
+        } else {
+            Err(io::Error::from_raw_os_error(-*slot))
+        }
+    }
+}
+
+/// Registers one class; `traps` also asks for unsolicited Trap datagrams. The error number on refusal.
+fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, i32> {
+    if (0x30..=0x4f).contains(&class) {
+        return Err(libc::EOPNOTSUPP); // These need an OUI.
+    }
+    let version = if class == 0x03 { 2 } else { 1 }; // SubnAdm is at class version 2.
+    let mut mask: [c_long; MASK_WORDS] = [0; MASK_WORDS];
+    if traps {
+        mask[0] = 1 << TRAP;
+    }
+    // SAFETY: the port is open; the mask has 128 bits and is read before the call returns.
+    let agent = unsafe { (symbols.umad_register)(id, class.into(), version, 0, mask.as_mut_ptr()) };
+    if agent >= 0 {
+        return Ok(agent);
+    }
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    Err(if errno > 0 { errno } else { libc::EPERM })
+}
+
+/// Opens and registers; runs on the helper thread.
+pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Opened, OpenError> {
+    let Ok(c_device) = CString::new(device) else {
+        return Err(OpenError::NoDevice {
+            device: device.to_owned(),
+            existing: names(&symbols),
+        });
+    };
+    if device.is_empty() {
+        // The library would pick a device of its own choice.
+        return Err(OpenError::NoDevice {
+            device: String::new(),
+            existing: names(&symbols),
+        });
+    }
+    // SAFETY: takes nothing; does nothing but prepare the library's own state.
+    unsafe { (symbols.umad_init)() };
+    set_errno(0);
+    // SAFETY: the name is NUL-terminated.
+    let id = unsafe { (symbols.umad_open_port)(c_device.as_ptr(), port.into()) };
+    if id < 0 {
+        return Err(explain(&symbols, &c_device, port, id, io::Error::last_os_error()));
+    }
+    let mut opened = Opened {
+        symbols,
+        id,
+        agents: Agents::none(),
+    };
+    let mut refusal = libc::EPERM;
+    for class in CLASSES {
+        let symbols = &opened.symbols;
+        let agent = if class == 0x04 {
+            register(symbols, id, class, false)
+        } else {
+            match register(symbols, id, class, true) {
+                Ok(agent) => {
+                    opened.agents.traps = true;
+                    Ok(agent)
+                }
+                // Somebody else, a subnet manager, has the traps of this port.
+                Err(_) => register(symbols, id, class, false),
+            }
+        };
+        opened.agents.by_class[usize::from(class)] = agent.unwrap_or_else(|errno| {
+            refusal = errno;
+            -errno
+        });
+    }
+    if opened.agents.registered().next().is_none() {
+        let seen = io::Error::from_raw_os_error(refusal);
+        return Err(OpenError::ClassesRefused {
+            device: device.to_owned(),
+            port,
+            seen,
+        });
+    }
+    Ok(opened)
+}
+
+/// Finds out why `umad_open_port` failed.
+fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Error) -> OpenError {
+    let name = device.to_string_lossy().into_owned();
+    let existing = names(symbols);
+    if !existing.contains(&name) {
+        // Without the module the library sees no device at all; the driver's own directory tells.
+        return match Path::new(DRIVER_DEVICES).join(&name).is_dir() {
+            true => OpenError::NoKernelModule { device: name, port },
+            false => OpenError::NoDevice { device: name, existing },
+        };
+    }
+    let ports: Vec<u8> = describe(symbols, &name)
+        .map(|found| found.ports.iter().map(|p| p.number).collect())
+        .unwrap_or_default();
+    if !ports.is_empty() && port != 0 && !ports.contains(&port) {
+        return OpenError::NoPort {
+            device: name,
+            port,
+            existing: ports,
+        };
+    }
+    let Some(path) = device_file(symbols, device, port) else {
+        return OpenError::NoKernelModule { device: name, port };
+    };
+    match seen.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            let seen = match std::fs::metadata(&path) {
+                Ok(file) => {
+                    format!(
+                        "{seen}; the file has owner {}:{} and mode {:o}",
+                        file.uid(),
+                        file.gid(),
+                        file.mode() & 0o777
+                    )
+                }
+                Err(_) => seen.to_string(),
+            };
+            OpenError::NotPermitted {
+                device: name,
+                port,
+                path,
+                seen,
+            }
+        }
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => OpenError::NoDeviceFile {
+            device: name,
+            port,
+            path,
+        },
+        _ => OpenError::Failed {
+            device: name,
+            port,
+            code,
+            seen,
+        },
+    }
+}
+
+/// The file `/dev/infiniband/umadN` of a port: the library tells the number of its sibling `issmN`.
+fn device_file(symbols: &Symbols, device: &CStr, port: u8) -> Option<PathBuf> {
+    let mut path = [0 as c_char; 256];
+    // SAFETY: the name is NUL-terminated; `path` has the 256 bytes that we say.
+    let code = unsafe { (symbols.umad_get_issm_path)(device.as_ptr(), port.into(), path.as_mut_ptr(), 256) };
+    if code < 0 {
+        return None;
+    }
+    let bytes: Vec<u8> = path.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    let sibling = PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&bytes));
+    let number = sibling.file_name()?.to_str()?.strip_prefix("issm")?.to_owned();
+    Some(sibling.with_file_name(format!("umad{number}")))
+}
+
+/// Sets this thread's error number, for calls that may leave it as it was.
+pub(super) fn set_errno(value: i32) {
+    // SAFETY: points to this thread's own errno.
+    unsafe { *libc::__errno_location() = value };
+}

@@ -1,0 +1,371 @@
+//! One open port: send and receive, nothing in between.
+
+use std::{
+    ffi::c_void,
+    io,
+    ptr::NonNull,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    error::{OpenError, PortGone, SendError},
+    ffi::Header,
+    library::Library,
+    open::{Helper, Opened, bounded, open, set_errno},
+};
+
+/// Length of a management datagram.
+pub const MAD_LENGTH: usize = 256;
+
+/// The longest single wait inside the library. Longer waits are made of several: under ibsim a wait counts
+/// microseconds in 32 bits, and follows the wall clock when that is set.
+const SLICE: Duration = Duration::from_secs(10);
+
+/// How long closing waits for answers that are still on their way.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// Where a MAD goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Destination {
+    /// By the directed route inside the MAD: permissive LID, QP 0.
+    DirectedRoute,
+    /// A LID-routed subnet management packet: QP 0 at this LID.
+    Lid {
+        /// LID of the addressee.
+        dlid: u16,
+        /// Service level.
+        sl: u8,
+    },
+    /// A general management packet.
+    Gsi {
+        /// LID of the addressee.
+        dlid: u16,
+        /// Service level.
+        sl: u8,
+        /// Queue pair of the addressee, 1 unless it was redirected.
+        qpn: u32,
+        /// Queue key, 0x8001_0000 for QP 1.
+        qkey: u32,
+        /// Index into our port's partition table.
+        pkey_index: u16,
+    },
+}
+
+/// A datagram that came in, or one of ours that came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The datagram; zero beyond `length`.
+    pub mad: [u8; MAD_LENGTH],
+    /// How many bytes were delivered. Of a send that failed, the kernel hands back the 24 bytes of the header only,
+    /// ibsim all.
+    pub length: usize,
+    /// 0 for a datagram that arrived; else an error number, and `mad` is one of ours that came back: 110 (ETIMEDOUT)
+    /// when no answer came within the timeout of its send, 5 (EIO) when it could not be sent.
+    pub status: i32,
+    /// LID of the sender, 0 or 0xFFFF for a directed route.
+    pub slid: u16,
+    /// Service level it came with; always 0 under ibsim.
+    pub sl: u8,
+}
+
+/// One open port of a device, with the management classes registered.
+///
+/// A port belongs to one thread at a time: it can be moved to another, not shared.
+/// Dropping it unregisters and closes; it waits a few milliseconds for answers that are still on their way, because
+/// under ibsim an answer to a closed port ends the process.
+#[derive(Debug)]
+pub struct Port {
+    opened: Opened,
+    buffer: Box<Buffer>,
+    /// Where the MAD starts in the buffer: 64, or 56 with a kernel that knows no P_Key index.
+    offset: usize,
+    device: String,
+    number: u8,
+    /// Requests sent whose answer, or whose own return, has not been seen.
+    pub(super) outstanding: usize,
+    gone: Option<PortGone>,
+}
+
+/// The largest header and one MAD.
+#[repr(C, align(8))]
+#[derive(Debug)]
+struct Buffer {
+    header: Header,
+    mad: [u8; MAD_LENGTH],
+}
+
+impl Buffer {
+    fn bytes(&mut self) -> &mut [u8; size_of::<Buffer>()] {
+        let buffer: *mut Buffer = &raw mut *self;
+        // SAFETY: `Buffer` is plain bytes without padding (64 + 256), every pattern of which is valid; the borrow is
+        // that of `self`.
+        unsafe { &mut *buffer.cast() }
+    }
+}
+
+const _: () = assert!(size_of::<Buffer>() == size_of::<Header>() + MAD_LENGTH);
+
+impl Port {
+    /// Opens `port` of `device` and registers the management classes 0x01 and 0x81 (version 1), for answers and, where
+    /// nobody else has them, for traps; and class 0x04. Other classes are registered at their first send. A class that
+    /// the kernel refuses is no error here, unless all of them are: sending it is.
+    ///
+    /// Gives up after `bound`. The attempt then goes on in the background, and whatever it opens is closed again; until
+    /// it ends, no other open of this process is tried.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], which names what exists and what to do.
+    pub fn open(library: &Library, device: &str, port: u8, bound: Duration) -> Result<Port, OpenError> {
+        let symbols = Arc::clone(&library.symbols);
+        let name = device.to_owned();
+        let opened = match bounded(bound, move || open(symbols, &name, port)) {
+            Ok(opened) => opened?,
+            Err(Helper::TimedOut) => {
+                return Err(OpenError::TimedOut {
+                    device: device.to_owned(),
+                    port,
+                    bound,
+                });
+            }
+            Err(Helper::Busy) => return Err(OpenError::StillOpening { bound }),
+            Err(Helper::WorkingDirectory(seen)) => {
+                return Err(OpenError::WorkingDirectory { seen });
+            }
+            Err(Helper::Thread(source)) => return Err(OpenError::Thread(source)),
+        };
+        let mut buffer = Box::new(Buffer {
+            header: Header::default(),
+            mad: [0; MAD_LENGTH],
+        });
+        let base = NonNull::from(&mut *buffer).cast::<c_void>();
+        // SAFETY: takes the address of a buffer, returns an address inside it, reads nothing. Valid after an open,
+        // which settles the size of the header.
+        let mad = unsafe { (opened.symbols.umad_get_mad)(base.as_ptr()) };
+        // SAFETY: takes nothing.
+        let size = unsafe { (opened.symbols.umad_size)() };
+        let offset = mad.addr() - base.addr().get();
+        if offset != size || offset > size_of::<Header>() {
+            let seen = io::Error::other(format!(
+                "a header of {size} bytes with the MAD at {offset}, at most 64 known"
+            ));
+            return Err(OpenError::Failed {
+                device: device.to_owned(),
+                port,
+                code: 0,
+                seen,
+            });
+        }
+        Ok(Port {
+            opened,
+            buffer,
+            offset,
+            device: device.to_owned(),
+            number: port,
+            outstanding: 0,
+            gone: None,
+        })
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The port number that was asked for.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Whether traps of subnet management arrive here. They do not when another program, a subnet manager, has
+    /// registered for them.
+    pub fn receives_traps(&self) -> bool {
+        self.opened.agents.traps
+    }
+
+    /// The descriptor behind this port, for messages. It is not a kernel descriptor under ibsim: never poll it, wrap
+    /// it or close it.
+    pub fn descriptor(&self) -> i32 {
+        // SAFETY: the port is open.
+        unsafe { (self.opened.symbols.umad_get_fd)(self.opened.id) }
+    }
+
+    /// Sends one MAD, as it is, but for the high 32 bits of the transaction id, which the kernel overwrites. The
+    /// agent is picked by the management class, byte 1. There are no retries.
+    ///
+    /// `timeout` is how long the kernel waits for the answer before it hands the MAD back with status 110; it is
+    /// rounded up to milliseconds and is never less than one. A MAD that is an answer itself (response bit, or
+    /// TrapRepress) expects none, and is sent without.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::PortGone`] is final. After the other errors the port lives.
+    pub fn send(&mut self, mad: &[u8; MAD_LENGTH], to: &Destination, timeout: Duration) -> Result<(), SendError> {
+        if let Some(gone) = &self.gone {
+            return Err(gone.clone().into());
+        }
+        let (class, method) = (mad[1], mad[3]);
+        let Opened { symbols, id, agents } = &mut self.opened;
+        let agent = match agents.of(symbols, *id, class) {
+            Ok(agent) => agent,
+            Err(seen) => {
+                let device = self.device.clone();
+                return Err(SendError::ClassRefused {
+                    class,
+                    device,
+                    port: self.number,
+                    seen: seen.to_string(),
+                });
+            }
+        };
+        let awaits_answer = method & 0x80 == 0 && method != 0x07;
+        let timeout_ms = if awaits_answer { milliseconds(timeout).max(1) } else { 0 };
+
+        let (dlid, sl, qpn, qkey, pkey_index) = match *to {
+            Destination::DirectedRoute => (0xffff, 0, 0, 0, 0),
+            Destination::Lid { dlid, sl } => (dlid, sl, 0, 0, 0),
+            Destination::Gsi {
+                dlid,
+                sl,
+                qpn,
+                qkey,
+                pkey_index,
+            } => (dlid, sl, qpn, qkey, pkey_index),
+        };
+        self.buffer.header = Header::default();
+        let bytes = self.buffer.bytes();
+        bytes[self.offset..self.offset + MAD_LENGTH].copy_from_slice(mad);
+        let umad = bytes.as_mut_ptr().cast::<c_void>();
+        // SAFETY: `umad` is our buffer: 64 bytes of header and 256 of data, aligned, ours alone; the header is at most
+        // 64 bytes (checked at open), so header and MAD end inside. The port is open and the agent is registered on it.
+        let code = unsafe {
+            (symbols.umad_set_addr)(umad, dlid.into(), qpn.cast_signed(), sl.into(), qkey.cast_signed());
+            (symbols.umad_set_pkey)(umad, pkey_index.into());
+            (symbols.umad_send)(*id, agent, umad, 256, timeout_ms, 0)
+        };
+        if code >= 0 {
+            self.outstanding += usize::from(awaits_answer);
+            return Ok(());
+        }
+        let seen = io::Error::last_os_error();
+        let errno = seen.raw_os_error().unwrap_or(libc::EIO);
+        if matches!(
+            errno,
+            libc::EINVAL | libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EACCES
+        ) {
+            return Err(SendError::Refused {
+                device: self.device.clone(),
+                port: self.number,
+                seen,
+            });
+        }
+        Err(self.lost("sending", errno).into())
+    }
+
+    /// Waits at most `timeout` for a datagram; `None` when none came. Zero looks without waiting; less than a
+    /// millisecond is rounded up to one.
+    ///
+    /// # Errors
+    ///
+    /// [`PortGone`] when the port is no more. Under ibsim the end of the simulator cannot be seen from here: the next
+    /// send tells.
+    pub fn recv(&mut self, timeout: Duration) -> Result<Option<Received>, PortGone> {
+        if let Some(gone) = &self.gone {
+            return Err(gone.clone());
+        }
+        let start = Instant::now();
+        let mut remaining = timeout;
+        loop {
+            if !remaining.is_zero() {
+                self.wait(remaining.min(SLICE))?;
+            }
+            if let Some(received) = self.take()? {
+                return Ok(Some(received));
+            }
+            remaining = timeout.saturating_sub(start.elapsed());
+            if remaining.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Returns when something may be there, when `slice` is over, or for nothing.
+    fn wait(&mut self, slice: Duration) -> Result<(), PortGone> {
+        set_errno(0);
+        // SAFETY: the port is open.
+        let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(slice)) };
+        if code >= 0 || code == -libc::ETIMEDOUT {
+            return Ok(());
+        }
+        match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
+            // 0: ibsim's poll fails without a reason when it was woken for nothing.
+            0 | libc::EINTR | libc::EAGAIN => Ok(()),
+            errno => Err(self.lost("receiving", errno)),
+        }
+    }
+
+    /// Takes what is there, without waiting.
+    fn take(&mut self) -> Result<Option<Received>, PortGone> {
+        let mut length = 256; // MAD_LENGTH, as C has it.
+        let umad = self.buffer.bytes().as_mut_ptr().cast::<c_void>();
+        // SAFETY: our buffer, with room for the header (at most 64 bytes, checked at open) and the 256 bytes that
+        // `length` promises; the port is open.
+        let code = unsafe { (self.opened.symbols.umad_recv)(self.opened.id, umad, &raw mut length, 0) };
+        if code < 0 {
+            // The library returns the error number itself, or leaves it in errno; EAGAIN is how it says "nothing".
+            if code == -libc::EAGAIN || code == -libc::ETIMEDOUT || code == -libc::EINTR {
+                return Ok(None);
+            }
+            return Err(self.lost("receiving", -code));
+        }
+        // SAFETY: the same buffer, filled by umad_recv.
+        let status = unsafe { (self.opened.symbols.umad_status)(umad) };
+        let length = usize::try_from(length).unwrap_or(0).min(MAD_LENGTH);
+        let address = self.buffer.header.address;
+        let mut mad = [0; MAD_LENGTH];
+        mad[..length].copy_from_slice(&self.buffer.bytes()[self.offset..self.offset + length]);
+        if status != 0 || mad[3] & 0x80 != 0 || mad[3] == 0x07 {
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
+        Ok(Some(Received {
+            mad,
+            length,
+            status,
+            slid: u16::from_be(address.lid),
+            sl: address.sl,
+        }))
+    }
+
+    fn lost(&mut self, during: &'static str, errno: i32) -> PortGone {
+        let gone = PortGone {
+            device: self.device.clone(),
+            port: self.number,
+            during,
+            errno,
+        };
+        self.gone = Some(gone.clone());
+        gone
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while self.outstanding > 0 && self.gone.is_none() {
+            let Some(remaining) = DRAIN.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+                break;
+            };
+            if !matches!(self.recv(remaining), Ok(Some(_))) {
+                break;
+            }
+        }
+        // `opened` unregisters and closes.
+    }
+}
+
+/// Milliseconds for the library, rounded up.
+fn milliseconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,369 @@
+//! The umad module against stand-ins for the library's functions: no hardware, no simulator.
+
+mod fake;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, symbols, world};
+
+use super::{Destination, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
+
+const BOUND: Duration = Duration::from_secs(5);
+
+fn opened() -> Port {
+    let _one = one_at_a_time();
+    world(|world| *world = World::default());
+    Port::open(&library(), "sound", 1, BOUND).unwrap()
+}
+
+fn refusal(device: &str, port: u8) -> OpenError {
+    let _one = one_at_a_time();
+    Port::open(&library(), device, port, BOUND).unwrap_err()
+}
+
+fn get(class: u8) -> [u8; MAD_LENGTH] {
+    let mut mad = [0; MAD_LENGTH];
+    mad[..4].copy_from_slice(&[1, class, 1, 1]);
+    mad[255] = 0xa5;
+    mad
+}
+
+#[test]
+fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
+    let error = Library::open_at(Path::new("/nonexistent/libibumad.so.3")).unwrap_err();
+    assert!(matches!(error, Unavailable::Library { .. }));
+    let text = error.to_string();
+    assert!(
+        text.starts_with("umad unavailable: the library /nonexistent/libibumad.so.3 could not be loaded ("),
+        "{text}"
+    );
+    assert!(text.contains("apt-get install libibumad3"), "{text}");
+}
+
+#[test]
+fn another_library_is_unavailable_and_says_which_function_is_missing() {
+    let error = Library::open_at(Path::new("libc.so.6")).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Unavailable::Symbol {
+                symbol: "umad_init",
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("has no function umad_init"), "{error}");
+}
+
+#[test]
+fn devices_are_listed_with_ports_and_firmware() {
+    let _one = one_at_a_time();
+    let devices = library().devices(BOUND).unwrap();
+    assert_eq!(devices.len(), 6);
+    assert_eq!(
+        (devices[0].name.as_str(), devices[0].firmware.as_str()),
+        ("sound", "1.2.3")
+    );
+    assert_eq!(devices[0].node_guid, 0x0102);
+    assert_eq!(
+        (
+            devices[0].ports[0].number,
+            devices[0].ports[0].lid,
+            devices[0].ports[0].state
+        ),
+        (1, 7, 4)
+    );
+}
+
+#[test]
+fn an_absent_device_is_named_beside_those_that_exist() {
+    for device in ["mlx5_0", "", "nul\0inside"] {
+        let error = refusal(device, 1);
+        assert!(matches!(error, OpenError::NoDevice { .. }), "{error:?}");
+        assert!(error.to_string().contains("these exist: sound, refused,"), "{error}");
+    }
+}
+
+#[test]
+fn an_absent_port_is_named_beside_those_that_exist() {
+    let error = refusal("sound", 2);
+    assert!(
+        matches!(&error, OpenError::NoPort { existing, .. } if existing == &[1]),
+        "{error:?}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "umad device \"sound\" has no port 2; its ports are 1: correct `port` of the rig"
+    );
+}
+
+#[test]
+fn a_port_without_umad_says_which_module_to_load() {
+    let error = refusal("no_module", 1);
+    assert!(matches!(error, OpenError::NoKernelModule { .. }), "{error:?}");
+    assert!(error.to_string().contains("modprobe ib_umad"), "{error}");
+}
+
+#[test]
+fn a_refused_device_file_says_which_and_what_to_do() {
+    let error = refusal("refused", 1);
+    assert!(matches!(error, OpenError::NotPermitted { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("/dev/infiniband/umad3") && text.contains("udev rule"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_port_without_any_class_does_not_open() {
+    let _one = one_at_a_time();
+    let library = Library {
+        symbols: Arc::new(Symbols {
+            umad_register: register_none,
+            ..symbols()
+        }),
+    };
+    let error = Port::open(&library, "no_classes", 1, BOUND).unwrap_err();
+    assert!(matches!(error, OpenError::ClassesRefused { .. }), "{error:?}");
+    assert!(error.to_string().contains("Invalid argument"), "{error}");
+}
+
+#[test]
+fn a_port_with_general_management_only_opens_and_refuses_subnet_management() {
+    let _one = one_at_a_time();
+    let library = Library {
+        symbols: Arc::new(Symbols {
+            umad_register: register_general_only,
+            ..symbols()
+        }),
+    };
+    let mut port = Port::open(&library, "roce", 1, BOUND).unwrap();
+    assert!(!port.receives_traps());
+    let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
+    assert!(
+        matches!(error, SendError::ClassRefused { class: 0x81, .. }),
+        "{error:?}"
+    );
+    let to = Destination::Gsi {
+        dlid: 5,
+        sl: 2,
+        qpn: 1,
+        qkey: 0x8001_0000,
+        pkey_index: 3,
+    };
+    port.send(&get(0x04), &to, BOUND).unwrap();
+    let header = world(|world| world.sent.pop().unwrap().2);
+    assert_eq!((header.address.lid, header.address.qpn), (5_u16.to_be(), 1_u32.to_be()));
+    assert_eq!(
+        (header.address.qkey, header.address.pkey_index),
+        (0x8001_0000_u32.to_be(), 3)
+    );
+    assert_eq!(header.address.sl, 2);
+}
+
+#[test]
+fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
+    let _one = one_at_a_time();
+    let library = library();
+    let start = Instant::now();
+    let first = Port::open(&library, "slow", 1, Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(first, OpenError::TimedOut { .. }), "{first:?}");
+    assert!(start.elapsed() < Duration::from_millis(300));
+    assert!(first.to_string().contains("did not end within 50ms"), "{first}");
+    let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");
+    // When the stuck call comes back after all, the next open waits for it and succeeds.
+    Port::open(&library, "sound", 1, BOUND).unwrap();
+}
+
+#[test]
+fn the_agent_is_picked_by_class_and_the_address_by_destination() {
+    let mut port = opened();
+    assert!(port.receives_traps());
+    port.send(&get(0x81), &Destination::DirectedRoute, Duration::from_micros(1))
+        .unwrap();
+    port.send(
+        &get(0x01),
+        &Destination::Lid { dlid: 9, sl: 1 },
+        Duration::from_micros(1500),
+    )
+    .unwrap();
+    let sent = world(|world| std::mem::take(&mut world.sent));
+    let (agent, timeout, header, mad) = sent[0];
+    assert_eq!((agent, timeout, header.address.lid, mad), (0x81, 1, 0xffff, get(0x81)));
+    let (agent, timeout, header, _) = sent[1];
+    assert_eq!(
+        (agent, timeout, header.address.lid, header.address.sl),
+        (0x01, 2, 9_u16.to_be(), 1)
+    );
+    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
+}
+
+#[test]
+fn an_answer_is_sent_without_a_timeout() {
+    let mut port = opened();
+    let mut mad = get(0x01);
+    mad[3] = 0x81;
+    port.send(&mad, &Destination::Lid { dlid: 9, sl: 0 }, BOUND).unwrap();
+    mad[3] = 0x07;
+    port.send(&mad, &Destination::Lid { dlid: 9, sl: 0 }, BOUND).unwrap();
+    assert_eq!(
+        world(|world| world.sent.iter().map(|sent| sent.1).collect::<Vec<_>>()),
+        [0, 0]
+    );
+    assert_eq!(port.outstanding, 0);
+}
+
+#[test]
+fn other_classes_are_registered_at_their_first_send() {
+    let mut port = opened();
+    let to = Destination::Gsi {
+        dlid: 1,
+        sl: 0,
+        qpn: 1,
+        qkey: 0,
+        pkey_index: 0,
+    };
+    port.send(&get(0x03), &to, Duration::ZERO).unwrap();
+    let (agent, timeout, ..) = world(|world| world.sent.pop().unwrap());
+    assert_eq!((agent, timeout), (3, 1));
+    port.outstanding = 0;
+    for class in [0x0a, 0x30] {
+        let error = port.send(&get(class), &to, BOUND).unwrap_err();
+        assert!(
+            matches!(error, SendError::ClassRefused { class: refused, .. } if refused == class),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn what_arrives_is_delivered_whole() {
+    let mut port = opened();
+    world(|world| {
+        world.polls = [Poll::Data].into();
+        world.arrivals = [(0, 0x1234, get(0x81))].into();
+    });
+    let received = port.recv(BOUND).unwrap().unwrap();
+    assert_eq!(
+        (received.length, received.status, received.slid, received.mad),
+        (256, 0, 0x1234, get(0x81))
+    );
+}
+
+#[test]
+fn a_send_that_comes_back_has_its_status_and_only_its_header() {
+    let mut port = opened();
+    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
+    world(|world| {
+        world.polls = [Poll::Data].into();
+        world.arrivals = [(110, 0, get(0x81))].into();
+    });
+    let received = port.recv(BOUND).unwrap().unwrap();
+    assert_eq!(
+        (received.length, received.status, received.mad[1], received.mad[255]),
+        (24, 110, 0x81, 0)
+    );
+    assert_eq!(port.outstanding, 0);
+}
+
+#[test]
+fn waking_for_nothing_is_not_the_end() {
+    let mut port = opened();
+    world(|world| {
+        world.polls = [Poll::SpuriousFailure, Poll::Errno(libc::EINTR), Poll::Data, Poll::Data].into();
+    });
+    assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
+    world(|world| {
+        world.polls = [Poll::SpuriousFailure, Poll::Data].into();
+        world.arrivals = [(0, 0, get(0x81))].into();
+    });
+    assert!(port.recv(BOUND).unwrap().is_some());
+}
+
+#[test]
+fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
+    let mut port = opened();
+    let start = Instant::now();
+    assert_eq!(port.recv(Duration::ZERO).unwrap(), None);
+    assert_eq!(port.recv(Duration::from_micros(100)).unwrap(), None);
+    assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
+    let waited = start.elapsed();
+    assert!(
+        waited >= Duration::from_millis(20) && waited < Duration::from_secs(2),
+        "{waited:?}"
+    );
+}
+
+#[test]
+fn a_port_that_went_away_stays_away() {
+    let mut port = opened();
+    world(|world| world.send_errno = Some(libc::ECONNREFUSED));
+    let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
+    let SendError::PortGone(gone) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((gone.during, gone.errno), ("sending", libc::ECONNREFUSED));
+    assert!(
+        gone.to_string()
+            .contains("umad port sound/1 went away while sending (Connection refused"),
+        "{gone}"
+    );
+    world(|world| world.send_errno = None);
+    assert_eq!(port.recv(BOUND).unwrap_err(), gone);
+    assert!(matches!(
+        port.send(&get(0x81), &Destination::DirectedRoute, BOUND),
+        Err(SendError::PortGone(_))
+    ));
+}
+
+#[test]
+fn a_port_that_goes_away_while_receiving_says_so() {
+    let mut port = opened();
+    world(|world| {
+        world.polls = [Poll::Data].into();
+        world.recv_errno = Some(libc::EIO);
+    });
+    assert_eq!(port.recv(BOUND).unwrap_err().errno, libc::EIO);
+    let mut port = opened();
+    world(|world| world.polls = [Poll::Errno(libc::EBADF)].into());
+    assert_eq!(port.recv(BOUND).unwrap_err().errno, libc::EBADF);
+}
+
+#[test]
+fn a_refused_mad_leaves_the_port_alive() {
+    let mut port = opened();
+    world(|world| world.send_errno = Some(libc::EINVAL));
+    let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
+    assert!(matches!(error, SendError::Refused { .. }), "{error:?}");
+    world(|world| world.send_errno = None);
+    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
+    port.outstanding = 0;
+}
+
+#[test]
+fn closing_takes_in_what_is_still_on_its_way() {
+    let mut port = opened();
+    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
+    world(|world| {
+        let mut answer = get(0x81);
+        answer[3] = 0x81;
+        world.polls = [Poll::Data].into();
+        world.arrivals = [(0, 0, answer)].into();
+    });
+    drop(port);
+    assert!(world(|world| world.arrivals.is_empty()));
+}
+
+#[test]
+fn a_port_can_be_moved_to_another_thread() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Port>();
+    assert_send::<Library>();
+}

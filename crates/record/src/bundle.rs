@@ -1,0 +1,270 @@
+//! The directory that a run leaves: `run.json`, a record for each test, `verdicts.json`, and a manifest
+//! that hashes every one of them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::entry::Entry;
+use crate::file::{self, RecordError};
+
+/// The manifest's file name.
+const MANIFEST: &str = "manifest.json";
+
+/// What a run's directory must hold, byte for byte.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// "verbatim.record.v1".
+    pub schema: String,
+    /// Every other file of the bundle, in order of name.
+    pub files: Vec<ManifestFile>,
+    /// SHA-256 of the manifest with this field empty.
+    pub sha256: String,
+}
+
+/// One file of the bundle.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManifestFile {
+    /// Name within the directory.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// SHA-256 in hexadecimal.
+    pub sha256: String,
+}
+
+/// Why a bundle cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The directory or a file of it cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is no manifest.
+    #[error(
+        "{path} holds no record of a run: it has no manifest.json; the run did not end, or this is another directory"
+    )]
+    NoManifest {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The manifest is not as it was written.
+    #[error("{path} is damaged: {what}; restore the directory from a copy or run again")]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file is not as it was written.
+    #[error("{path} is damaged: expected {expected}, found {found}; restore it from a copy or run again")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Size and hash in the manifest.
+        expected: String,
+        /// Size and hash as found.
+        found: String,
+    },
+    /// A record cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError + '_ {
+    move |source| BundleError::Io {
+        path: path.into(),
+        source,
+    }
+}
+
+impl Manifest {
+    fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
+        text.push('\n');
+        text
+    }
+
+    fn sealed(files: Vec<ManifestFile>) -> Self {
+        let mut manifest = Self {
+            schema: "verbatim.record.v1".into(),
+            files,
+            sha256: String::new(),
+        };
+        manifest.sha256 = hash(manifest.to_json().as_bytes());
+        manifest
+    }
+
+    /// Reads and checks a manifest: its own hash, and that it is written exactly as this version writes it.
+    fn open(path: &Path) -> Result<Self, BundleError> {
+        let damaged = |what: String| BundleError::Manifest {
+            path: path.into(),
+            what,
+        };
+        let text = std::fs::read(path).map_err(io(path))?;
+        let manifest: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if Self::sealed(manifest.files.clone()).to_json().as_bytes() != text {
+            return Err(damaged("its bytes do not match its own hash".into()));
+        }
+        Ok(manifest)
+    }
+}
+
+/// A directory being filled.
+#[derive(Debug)]
+pub struct BundleWriter {
+    directory: PathBuf,
+    records: u32,
+}
+
+impl BundleWriter {
+    /// Starts a bundle in a directory that is absent or empty.
+    ///
+    /// # Errors
+    /// When it cannot be made, or holds something.
+    pub fn create(directory: &Path) -> Result<Self, BundleError> {
+        std::fs::create_dir_all(directory).map_err(io(directory))?;
+        let mut entries = std::fs::read_dir(directory).map_err(io(directory))?;
+        if entries.next().is_some() {
+            let source = std::io::Error::new(
+                std::io::ErrorKind::AlreadyExists,
+                "the directory is not empty: a record is never written over; name a new one",
+            );
+            return Err(BundleError::Io {
+                path: directory.into(),
+                source,
+            });
+        }
+        Ok(Self {
+            directory: directory.into(),
+            records: 0,
+        })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The file for the next test's record.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn record(&mut self, test: &str) -> Result<file::FileSink, BundleError> {
+        self.records += 1;
+        let path = self.directory.join(format!("{:03}-{test}.rec", self.records));
+        file::FileSink::create(&path).map_err(io(&path))
+    }
+
+    /// Writes a further file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), BundleError> {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).map_err(io(&path))
+    }
+
+    /// Seals the bundle with its manifest.
+    ///
+    /// # Errors
+    /// When a file cannot be read back or the manifest cannot be written.
+    pub fn seal(self) -> Result<PathBuf, BundleError> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.directory).map_err(io(&self.directory))? {
+            names.push(
+                entry
+                    .map_err(io(&self.directory))?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+        names.sort();
+        let mut files = Vec::new();
+        for name in names {
+            let path = self.directory.join(&name);
+            let bytes = std::fs::read(&path).map_err(io(&path))?;
+            files.push(ManifestFile {
+                name,
+                bytes: bytes.len() as u64,
+                sha256: hash(&bytes),
+            });
+        }
+        let path = self.directory.join(MANIFEST);
+        let part = self.directory.join(".manifest.json.part");
+        std::fs::write(&part, Manifest::sealed(files).to_json()).map_err(io(&part))?;
+        std::fs::rename(&part, &path).map_err(io(&path))?;
+        Ok(self.directory)
+    }
+}
+
+/// A whole, undamaged bundle: every byte was checked when it was opened.
+#[derive(Debug)]
+pub struct Bundle {
+    directory: PathBuf,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Bundle {
+    /// Opens a bundle and checks every byte of it against the manifest.
+    ///
+    /// # Errors
+    /// When a file is missing, damaged or cut.
+    pub fn open(directory: &Path) -> Result<Self, BundleError> {
+        let path = directory.join(MANIFEST);
+        std::fs::read_dir(directory).map_err(io(directory))?;
+        if !path.exists() {
+            return Err(BundleError::NoManifest { path: directory.into() });
+        }
+        let mut files = Vec::new();
+        for listed in Manifest::open(&path)?.files {
+            let path = directory.join(&listed.name);
+            let bytes = std::fs::read(&path).map_err(io(&path))?;
+            let found = hash(&bytes);
+            if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
+                return Err(BundleError::File {
+                    path,
+                    expected: format!("{} bytes, SHA-256 {}", listed.bytes, listed.sha256),
+                    found: format!("{} bytes, SHA-256 {found}", bytes.len()),
+                });
+            }
+            files.push((listed.name, bytes));
+        }
+        Ok(Self {
+            directory: directory.into(),
+            files,
+        })
+    }
+
+    /// The text of a file, if the bundle has it.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let (_, bytes) = self.files.iter().find(|(n, _)| n == name)?;
+        core::str::from_utf8(bytes).ok()
+    }
+
+    /// The records, in the order of the run.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn records(&self) -> Result<Vec<Vec<Entry>>, BundleError> {
+        self.files
+            .iter()
+            .filter(|(name, _)| name.ends_with(".rec"))
+            .map(|(name, bytes)| Ok(file::read(bytes, &self.directory.join(name))?))
+            .collect()
+    }
+}

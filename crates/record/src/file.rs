@@ -1,0 +1,208 @@
+//! The file of a record: magic, then entries, each behind its length and CRC-32, the last one End.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::entry::{Entry, EntryError, Sink};
+use crate::time::{Span, Time};
+
+/// The first eight bytes of a record.
+pub const MAGIC: &[u8; 8] = b"VBTMREC1";
+/// No entry is larger: a MAD, its times and its numbers need less than 400 bytes, text is bounded by the writer.
+const LARGEST: usize = 1 << 20;
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file cannot be opened or read.
+    #[error("cannot read the record {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It begins with something else.
+    #[error("{path} is not a record: it does not begin with VBTMREC1")]
+    Magic {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It ends within an entry, or without its trailer.
+    #[error("{path} is cut off at byte {offset}: {missing}; the run did not end, or its tail was lost: run it again")]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: usize,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// Bytes are not those that were written.
+    #[error("{path} is damaged at byte {offset}: {what}; restore it from a copy or run again")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Writes a record to a file.
+#[derive(Debug)]
+pub struct FileSink {
+    file: BufWriter<File>,
+    path: PathBuf,
+    entries: u64,
+    scratch: Vec<u8>,
+    error: Option<std::io::Error>,
+}
+
+impl FileSink {
+    /// Creates the file, which must not exist.
+    ///
+    /// # Errors
+    /// When it cannot be created or written.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        let file = File::options().write(true).create_new(true).open(path)?;
+        let mut file = BufWriter::with_capacity(1 << 16, file);
+        file.write_all(MAGIC)?;
+        Ok(Self {
+            file,
+            path: path.into(),
+            entries: 0,
+            scratch: Vec::with_capacity(512),
+            error: None,
+        })
+    }
+
+    /// Writes the trailer and closes the file.
+    ///
+    /// # Errors
+    /// The first error that any write met: then the record is not whole and nothing may be judged from it.
+    pub fn finish(mut self, at: Time) -> std::io::Result<()> {
+        let entries = self.entries;
+        self.put(&Entry::End {
+            entries,
+            at: Span::exactly(at),
+        });
+        self.flush();
+        match self.error.take() {
+            Some(error) => Err(std::io::Error::new(
+                error.kind(),
+                format!("{}: {error}", self.path.display()),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> std::io::Result<()> {
+        #[allow(clippy::cast_possible_truncation)] // an entry is far below 4 GiB
+        let length = self.scratch.len() as u32;
+        self.file.write_all(&length.to_le_bytes())?;
+        self.file.write_all(&crc32fast::hash(&self.scratch).to_le_bytes())?;
+        self.file.write_all(&self.scratch)
+    }
+}
+
+impl Sink for FileSink {
+    fn put(&mut self, entry: &Entry) {
+        if self.error.is_some() {
+            return;
+        }
+        self.scratch.clear();
+        entry.encode(&mut self.scratch);
+        self.entries += 1;
+        if let Err(error) = self.write() {
+            self.error = Some(error);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.file.flush().err();
+        }
+    }
+
+    fn error(&self) -> Option<String> {
+        self.error
+            .as_ref()
+            .map(|error| format!("cannot write the record {}: {error}", self.path.display()))
+    }
+}
+
+/// The entries of a record, End excluded.
+///
+/// # Errors
+/// When a byte is missing or is not what was written.
+pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
+    let bytes = std::fs::read(path).map_err(|source| RecordError::Io {
+        path: path.into(),
+        source,
+    })?;
+    read(&bytes, path)
+}
+
+/// The entries of a record that is in memory, End excluded; `path` is for messages.
+///
+/// # Errors
+/// When a byte is missing or is not what was written.
+pub fn read(bytes: &[u8], path: &Path) -> Result<Vec<Entry>, RecordError> {
+    let truncated = |offset, missing| RecordError::Truncated {
+        path: path.into(),
+        offset,
+        missing,
+    };
+    let damaged = |offset, what: String| RecordError::Damaged {
+        path: path.into(),
+        offset,
+        what,
+    };
+    let head = &bytes[..bytes.len().min(MAGIC.len())];
+    if !MAGIC.starts_with(head) {
+        return Err(RecordError::Magic { path: path.into() });
+    }
+    if head.len() < MAGIC.len() {
+        return Err(truncated(bytes.len(), "the beginning"));
+    }
+    let mut entries = Vec::with_capacity(bytes.len() / 128);
+    let mut offset = MAGIC.len();
+    loop {
+        let Some((header, rest)) = bytes[offset..].split_at_checked(8) else {
+            return Err(truncated(offset, "the trailer"));
+        };
+        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (length, crc) = (number(0) as usize, number(4));
+        if length > LARGEST {
+            return Err(damaged(offset, format!("an entry of {length} bytes")));
+        }
+        let Some(body) = rest.get(..length) else {
+            return Err(truncated(offset, "the rest of an entry"));
+        };
+        if crc32fast::hash(body) != crc {
+            return Err(damaged(offset, "the CRC of an entry does not match".into()));
+        }
+        let entry = Entry::decode(body).map_err(|error: EntryError| damaged(offset, error.to_string()))?;
+        let begins = matches!(entry, Entry::Begin(_));
+        if begins != entries.is_empty() {
+            return Err(damaged(offset, "a record has one Begin, in the first place".into()));
+        }
+        offset += 8 + length;
+        if let Entry::End { entries: counted, .. } = entry {
+            if counted != entries.len() as u64 {
+                return Err(damaged(
+                    offset,
+                    format!("{} entries, but the trailer counts {counted}", entries.len()),
+                ));
+            }
+            if offset != bytes.len() {
+                return Err(damaged(offset, "bytes after the trailer".into()));
+            }
+            return Ok(entries);
+        }
+        entries.push(entry);
+    }
+}

@@ -1,0 +1,222 @@
+//! Checks: what a judge states, each with statement, expected, seen and evidence.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use verbatim_wire::{Attribute, Field, Status};
+
+use crate::label::Label;
+use crate::trace::{Exchange, Trace};
+
+/// What a check came to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Passed {
+    /// As the statement demands.
+    Pass,
+    /// Cannot be told from the record.
+    Inconclusive,
+    /// Against the statement.
+    Fail,
+}
+
+/// One check of one statement.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// The statement, such as "C14-16".
+    pub statement: String,
+    /// What it came to.
+    pub result: Passed,
+    /// What was looked at, such as "M_KeyViolations".
+    pub about: String,
+    /// What the statement demands here.
+    pub expected: String,
+    /// What the record shows.
+    pub seen: String,
+    /// The exchanges that show it, in words with their numbers in the record.
+    pub evidence: Vec<String>,
+    /// Numbers of these exchanges.
+    pub exchanges: Vec<u32>,
+}
+
+impl Check {
+    /// Whether the device breaks the statement.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.result == Passed::Fail
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}: expected {}, seen {}",
+            self.statement, self.about, self.expected, self.seen
+        )
+    }
+}
+
+/// Something that was seen and decides nothing.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Observation {
+    /// What.
+    pub text: String,
+    /// Whether the architecture leaves it open.
+    pub spec_ambiguous: bool,
+    /// The exchanges that show it.
+    pub exchanges: Vec<u32>,
+}
+
+/// What a judge has stated so far.
+#[derive(Debug)]
+pub struct Findings<'t> {
+    trace: &'t Trace,
+    /// Checks, in the order made.
+    pub checks: Vec<Check>,
+    /// Observations, in the order made.
+    pub observations: Vec<Observation>,
+    /// Why the test does not apply to this device.
+    pub not_applicable: Option<String>,
+}
+
+impl<'t> Findings<'t> {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(trace: &'t Trace) -> Self {
+        Self {
+            trace,
+            checks: Vec::new(),
+            observations: Vec::new(),
+            not_applicable: None,
+        }
+    }
+
+    /// States a check with all its parts. True when it passed.
+    pub fn check(
+        &mut self,
+        statement: &str,
+        evidence: &[&Exchange],
+        about: &str,
+        (expected, seen): (String, String),
+        result: Passed,
+    ) -> bool {
+        self.checks.push(Check {
+            statement: statement.into(),
+            result,
+            about: about.into(),
+            expected,
+            seen,
+            evidence: if result == Passed::Pass {
+                Vec::new()
+            } else {
+                evidence.iter().map(|exchange| exchange.in_words()).collect()
+            },
+            exchanges: evidence.iter().map(|exchange| exchange.number).collect(),
+        });
+        result == Passed::Pass
+    }
+
+    /// A field must have this value; the evidence is the exchange under the label.
+    pub fn equal<A, V: PartialEq + fmt::Display>(
+        &mut self,
+        statement: &str,
+        label: Label<A>,
+        about: &str,
+        (expected, seen): (V, V),
+    ) -> bool {
+        let result = if expected == seen { Passed::Pass } else { Passed::Fail };
+        let evidence: Vec<_> = self.trace.exchange(label).into_iter().collect();
+        self.check(
+            statement,
+            &evidence,
+            about,
+            (expected.to_string(), seen.to_string()),
+            result,
+        )
+    }
+
+    /// These fields of an attribute must have the values they have in `expected`.
+    pub fn same_fields<A: Attribute>(
+        &mut self,
+        statement: &str,
+        exchange: &Exchange,
+        fields: &[&'static str],
+        (expected, seen): (&A, &A),
+    ) -> bool {
+        let mut all = true;
+        for name in fields {
+            let field: &Field = A::field(name);
+            let bits = |of: &A| (0..field.count).map(|i| field.bits(of.bytes(), i)).collect::<Vec<_>>();
+            let result = if bits(expected) == bits(seen) {
+                Passed::Pass
+            } else {
+                Passed::Fail
+            };
+            let words = (field.words(expected.bytes()), field.words(seen.bytes()));
+            all &= self.check(statement, &[exchange], field.name, words, result);
+        }
+        all
+    }
+
+    /// The exchange must stay unanswered.
+    pub fn silent(&mut self, statement: &str, exchange: &Exchange) -> bool {
+        let expected = "no answer".to_string();
+        let (result, seen) = match exchange.answer() {
+            Some(arrived) => (Passed::Fail, format!("{}", arrived.mad)),
+            None if exchange.is_silent(&self.trace.begin) => (Passed::Pass, "no answer".into()),
+            None => (Passed::Inconclusive, "the wait was too short to prove silence".into()),
+        };
+        self.check(statement, &[exchange], "answer", (expected, seen), result)
+    }
+
+    /// The exchange must be answered, with one of these status codes.
+    pub fn status(&mut self, statement: &str, exchange: &Exchange, allowed: &[Status]) -> bool {
+        let expected = allowed
+            .iter()
+            .map(|status| format!("status {status}"))
+            .collect::<Vec<_>>()
+            .join(" or ");
+        let (result, seen) = match exchange.answer() {
+            Some(arrived) if allowed.contains(&arrived.mad.status()) => {
+                (Passed::Pass, format!("status {}", arrived.mad.status()))
+            }
+            Some(arrived) => (Passed::Fail, format!("status {}", arrived.mad.status())),
+            None if exchange.is_silent(&self.trace.begin) => (self.silence_of(exchange), "no answer".into()),
+            None => (
+                Passed::Inconclusive,
+                "no answer, and the wait was too short to prove it".into(),
+            ),
+        };
+        self.check(statement, &[exchange], "status", (expected, seen), result)
+    }
+
+    /// Silence speaks against a device only if it answered something later.
+    #[must_use]
+    pub fn silence_of(&self, exchange: &Exchange) -> Passed {
+        if self.trace.alive_after(exchange.number) {
+            Passed::Fail
+        } else {
+            Passed::Inconclusive
+        }
+    }
+
+    /// Something that was seen and decides nothing.
+    pub fn observe(&mut self, text: impl Into<String>, evidence: &[&Exchange]) {
+        self.note(text.into(), evidence, false);
+    }
+
+    /// Something that the architecture leaves open.
+    pub fn observe_ambiguous(&mut self, text: impl Into<String>, evidence: &[&Exchange]) {
+        self.note(text.into(), evidence, true);
+    }
+
+    fn note(&mut self, text: String, evidence: &[&Exchange], spec_ambiguous: bool) {
+        let exchanges = evidence.iter().map(|exchange| exchange.number).collect();
+        self.observations.push(Observation {
+            text,
+            spec_ambiguous,
+            exchanges,
+        });
+    }
+}

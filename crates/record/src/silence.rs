@@ -1,0 +1,31 @@
+//! The rule of silence: how long a tester must wait before "no answer" is a fact.
+//!
+//! The longer of the port's own RespTimeValue and the default of 2^20, the way there and back at
+//! SubnetTimeOut each, and what our own host may hold up a MAD.
+
+use core::time::Duration;
+
+use verbatim_wire::{RespTime, SubnetTimeout};
+
+/// RespTimeValue and SubnetTimeOut before the port told its own.
+pub const DEFAULT: u8 = 20;
+
+/// How long after the last instant at which the request may have left silence is proven.
+#[must_use]
+pub fn lasts(resp_time: RespTime, subnet_timeout: SubnetTimeout, host_bound: Duration) -> Duration {
+    let answer = resp_time.duration().max(RespTime(DEFAULT).duration());
+    answer + 2 * subnet_timeout.duration() + host_bound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_resp_time_value_does_not_shorten_the_wait_for_silence() {
+        let wait = |resp| lasts(RespTime(resp), SubnetTimeout(18), Duration::ZERO);
+        assert_eq!(wait(8), wait(20));
+        assert!(wait(21) > wait(20));
+        assert_eq!(wait(8), Duration::from_nanos(4096 * (1 << 20) + 2 * 4096 * (1 << 18)));
+    }
+}

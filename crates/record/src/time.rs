@@ -1,0 +1,97 @@
+//! Time as a rig sees it: instants in nanoseconds, and spans that bound when something happened.
+
+use core::fmt;
+use core::time::Duration;
+
+/// An instant: nanoseconds since the rig was opened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// That much later; stops at the end of time (584 years).
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+
+    /// How long after `earlier` this is; 0 when it is not.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// When something happened: not before the first instant, not after the second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// Not before this.
+    pub earliest: Time,
+    /// Not after this.
+    pub latest: Time,
+}
+
+impl Span {
+    /// Exactly then, as simulated time has it.
+    #[must_use]
+    pub fn exactly(time: Time) -> Self {
+        Self {
+            earliest: time,
+            latest: time,
+        }
+    }
+
+    /// Between the two, in either order.
+    #[must_use]
+    pub fn between(a: Time, b: Time) -> Self {
+        Self {
+            earliest: a.min(b),
+            latest: a.max(b),
+        }
+    }
+
+    /// The shortest and longest time that can lie between `earlier` and this.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> (Duration, Duration) {
+        (self.earliest.since(earlier.latest), self.latest.since(earlier.earliest))
+    }
+}
+
+/// A duration as people say it: "491.52 ms".
+#[must_use]
+pub fn words(duration: Duration) -> String {
+    let ns = duration.as_nanos();
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.2} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_of_spans_is_bounded_on_both_sides() {
+        let sent = Span::between(Time(100), Time(120));
+        let seen = Span::between(Time(500), Time(510));
+        assert_eq!(seen.since(sent), (Duration::from_nanos(380), Duration::from_nanos(410)));
+    }
+
+    #[test]
+    fn an_earlier_instant_is_no_time_after_a_later_one() {
+        assert_eq!(Time(3).since(Time(9)), Duration::ZERO);
+        assert_eq!(Time(u64::MAX).after(Duration::MAX), Time(u64::MAX));
+    }
+}

@@ -1,0 +1,342 @@
+//! A record as judges read it: exchanges by label.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_wire::{Attribute, MKey, Mad, RespTime, Status, SubnetTimeout};
+
+use crate::entry::{Arrived, Begin, Entry, Match, Restored, Role, Stopped};
+use crate::label::Label;
+use crate::silence;
+use crate::time::Span;
+
+/// A request and all that followed from it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Exchange {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// Its label.
+    pub label: String,
+    /// 0 for the first try.
+    pub attempt: u32,
+    /// When the request left.
+    pub sent: Span,
+    /// The request.
+    pub request: Mad,
+    /// What came in with its transaction id, in order.
+    pub arrivals: Vec<Arrived>,
+    /// When silence was found, and the codes its deadline rests on.
+    pub silence: Option<(Span, RespTime, SubnetTimeout)>,
+    /// The host's error number, when it gave the MAD back.
+    pub returned: Option<i32>,
+}
+
+impl Exchange {
+    /// The answer, in time or late.
+    #[must_use]
+    pub fn answer(&self) -> Option<&Arrived> {
+        self.arrivals
+            .iter()
+            .find(|arrived| matches!(arrived.how, Match::Answer | Match::Late))
+    }
+
+    /// Whether "no answer" is proven: nothing came, and the wait was as long as the rule of silence asks.
+    #[must_use]
+    pub fn is_silent(&self, begin: &Begin) -> bool {
+        let Some((found, resp_time, subnet_timeout)) = self.silence else {
+            return false;
+        };
+        let lasted = found.earliest.since(self.sent.latest);
+        self.answer().is_none() && lasted >= silence::lasts(resp_time, subnet_timeout, begin.host_bound)
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let answer = match (self.answer(), self.arrivals.first(), &self.silence) {
+            (Some(arrived), ..) => {
+                let (low, high) = arrived.at.since(self.sent);
+                let took = if low == high {
+                    crate::duration_words(low)
+                } else {
+                    format!("{}..{}", crate::duration_words(low), crate::duration_words(high))
+                };
+                format!("{} after {took}", arrived.mad)
+            }
+            (None, Some(arrived), _) => format!("no answer, but {} ({:?})", arrived.mad, arrived.how),
+            (None, None, Some((found, ..))) => {
+                format!(
+                    "no answer in {}",
+                    crate::duration_words(found.earliest.since(self.sent.latest))
+                )
+            }
+            (None, None, None) => "nothing recorded".into(),
+        };
+        let key = if self.request.is_smp() {
+            format!(" M_Key {}", self.request.m_key())
+        } else {
+            String::new()
+        };
+        format!("#{} \"{}\": {}{key} -> {answer}", self.number, self.label, self.request)
+    }
+}
+
+/// Why a judge cannot go on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Gap {
+    /// Nothing was recorded under the label.
+    Missing(&'static str),
+    /// More than one exchange where the label is unique.
+    Repeated(&'static str),
+    /// All tries under the label stayed unanswered, by the rule of silence.
+    NoAnswer(u32),
+    /// The exchange was answered with an error status.
+    Refused(u32, Status),
+    /// An exchange was neither answered nor waited for long enough.
+    Undecided(u32),
+    /// What a check rests on does not hold.
+    Unmet(&'static str, String),
+}
+
+/// A record of one test, indexed.
+#[derive(Debug)]
+pub struct Trace {
+    /// What was asked for.
+    pub begin: Begin,
+    /// Every exchange, by number − 1.
+    pub exchanges: Vec<Exchange>,
+    /// Why the procedure ended early, if it did.
+    pub stopped: Option<Stopped>,
+    /// What restoring came to.
+    pub restored: Vec<Restored>,
+    /// Notes of the procedure.
+    pub notes: Vec<String>,
+    /// Traps and strays.
+    pub unasked: Vec<Arrived>,
+    labels: BTreeMap<String, (Role, Vec<usize>)>,
+    judged: RefCell<BTreeSet<String>>,
+}
+
+/// Why entries make no trace.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The first entry is not Begin.
+    #[error("the record does not begin with Begin")]
+    NoBegin,
+    /// An entry refers to an exchange or label that was not defined before it.
+    #[error("entry {entry} refers to {what} {number}, which the record does not have")]
+    Dangling {
+        /// Place of the entry.
+        entry: usize,
+        /// Exchange or label.
+        what: &'static str,
+        /// Its number.
+        number: u32,
+    },
+}
+
+impl Trace {
+    /// Indexes the entries of a record.
+    ///
+    /// # Errors
+    /// When an entry refers to what is not there.
+    pub fn new(entries: Vec<Entry>) -> Result<Self, TraceError> {
+        let mut entries = entries.into_iter().enumerate();
+        let Some((_, Entry::Begin(begin))) = entries.next() else {
+            return Err(TraceError::NoBegin);
+        };
+        let mut trace = Self {
+            begin,
+            exchanges: Vec::new(),
+            stopped: None,
+            restored: Vec::new(),
+            notes: Vec::new(),
+            unasked: Vec::new(),
+            labels: BTreeMap::new(),
+            judged: RefCell::default(),
+        };
+        let mut names: Vec<String> = Vec::new();
+        for (place, entry) in entries {
+            trace.take(place, entry, &mut names)?;
+        }
+        Ok(trace)
+    }
+
+    fn take(&mut self, place: usize, entry: Entry, names: &mut Vec<String>) -> Result<(), TraceError> {
+        let dangling = |what, number| TraceError::Dangling {
+            entry: place,
+            what,
+            number,
+        };
+        match entry {
+            Entry::Begin(_) | Entry::End { .. } | Entry::Journal { .. } => {}
+            Entry::Label { number, name, role } => {
+                if number as usize != names.len() + 1 {
+                    return Err(dangling("label", number));
+                }
+                self.labels.insert(name.clone(), (role, Vec::new()));
+                names.push(name);
+            }
+            Entry::Sent(sent) => {
+                if sent.exchange as usize != self.exchanges.len() + 1 {
+                    return Err(dangling("exchange", sent.exchange));
+                }
+                let name = (sent.label as usize)
+                    .checked_sub(1)
+                    .and_then(|at| names.get(at))
+                    .ok_or_else(|| dangling("label", sent.label))?;
+                if let Some((_, exchanges)) = self.labels.get_mut(name) {
+                    exchanges.push(self.exchanges.len());
+                }
+                self.exchanges.push(Exchange {
+                    number: sent.exchange,
+                    label: name.clone(),
+                    attempt: sent.attempt,
+                    sent: sent.at,
+                    request: sent.mad,
+                    arrivals: Vec::new(),
+                    silence: None,
+                    returned: None,
+                });
+            }
+            Entry::Arrived(arrived) if arrived.exchange == 0 => self.unasked.push(arrived),
+            Entry::Arrived(arrived) => {
+                let number = arrived.exchange;
+                self.of(number)
+                    .ok_or_else(|| dangling("exchange", number))?
+                    .arrivals
+                    .push(arrived);
+            }
+            Entry::Silence {
+                exchange,
+                at,
+                resp_time,
+                subnet_timeout,
+            } => {
+                self.of(exchange).ok_or_else(|| dangling("exchange", exchange))?.silence =
+                    Some((at, resp_time, subnet_timeout));
+            }
+            Entry::Returned { exchange, errno, .. } => {
+                self.of(exchange)
+                    .ok_or_else(|| dangling("exchange", exchange))?
+                    .returned = Some(errno);
+            }
+            Entry::Note(note) => self.notes.push(note.text),
+            Entry::Stopped(stopped) => self.stopped = Some(stopped),
+            Entry::Restored(restored) => self.restored.push(restored),
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, number: u32) -> Option<&mut Exchange> {
+        self.exchanges.get_mut((number as usize).checked_sub(1)?)
+    }
+
+    /// All tries and keys under a label, in order; none when nothing was sent under it.
+    pub fn each<A>(&self, label: Label<A>) -> impl Iterator<Item = &Exchange> {
+        self.judged.borrow_mut().insert(label.name.to_string());
+        self.labels
+            .get(label.name)
+            .into_iter()
+            .flat_map(|(_, exchanges)| exchanges.iter().map(|&at| &self.exchanges[at]))
+    }
+
+    /// Whether anything was sent under a label.
+    #[must_use]
+    pub fn has<A>(&self, label: Label<A>) -> bool {
+        self.each(label).next().is_some()
+    }
+
+    /// The one exchange under a label: the last try.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub fn exchange<A>(&self, label: Label<A>) -> Result<&Exchange, Gap> {
+        let firsts = self.each(label).filter(|exchange| exchange.attempt == 0).count();
+        match (firsts, self.each(label).last()) {
+            (0, _) | (_, None) => Err(Gap::Missing(label.name)),
+            (1, Some(last)) => Ok(last),
+            _ => Err(Gap::Repeated(label.name)),
+        }
+    }
+
+    /// What was asked under a label: the M_Key and the attribute that the request carried.
+    ///
+    /// # Errors
+    /// As [`Trace::exchange`].
+    pub fn asked<A: Attribute>(&self, label: Label<A>) -> Result<(MKey, A), Gap> {
+        let request = &self.exchange(label)?.request;
+        Ok((request.m_key(), request.attribute()))
+    }
+
+    /// What was answered with success under a label.
+    ///
+    /// # Errors
+    /// As [`Trace::exchange`], and when there was no answer or an error status.
+    pub fn answer<A: Attribute>(&self, label: Label<A>) -> Result<A, Gap> {
+        self.answered(self.exchange(label)?)
+    }
+
+    /// The attribute that an exchange was answered with.
+    ///
+    /// # Errors
+    /// When there was no answer or an error status.
+    pub fn answered<A: Attribute>(&self, exchange: &Exchange) -> Result<A, Gap> {
+        match exchange.answer() {
+            Some(arrived) if arrived.mad.status() == Status::OK => Ok(arrived.mad.attribute()),
+            Some(arrived) => Err(Gap::Refused(exchange.number, arrived.mad.status())),
+            None if exchange.is_silent(&self.begin) => Err(Gap::NoAnswer(exchange.number)),
+            None => Err(Gap::Undecided(exchange.number)),
+        }
+    }
+
+    /// The answer of a keyed series for one AttributeModifier: of its last try.
+    #[must_use]
+    pub fn keyed<A>(&self, label: Label<A>, modifier: u32) -> Option<&Exchange> {
+        self.each(label)
+            .filter(|exchange| exchange.request.modifier() == modifier)
+            .last()
+    }
+
+    /// Demands that something holds on which a check rests.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn require<A>(&self, label: Label<A>, what: &str, holds: bool) -> Result<(), Gap> {
+        if holds {
+            Ok(())
+        } else {
+            Err(Gap::Unmet(label.name, what.into()))
+        }
+    }
+
+    /// The value of a parameter, as recorded.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<u64> {
+        self.begin
+            .parameters
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| *value)
+    }
+
+    /// Labels of the procedure that no judge looked at: a defect of the test.
+    #[must_use]
+    pub fn unjudged(&self) -> Vec<&str> {
+        let judged = self.judged.borrow();
+        self.labels
+            .iter()
+            .filter(|(name, (role, exchanges))| *role == Role::Test && !exchanges.is_empty() && !judged.contains(*name))
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
+
+    /// Whether the device answered anything after that exchange was sent: it was alive, then.
+    #[must_use]
+    pub fn alive_after(&self, number: u32) -> bool {
+        self.exchanges
+            .iter()
+            .skip(number as usize)
+            .any(|exchange| exchange.answer().is_some())
+    }
+}

@@ -1,0 +1,207 @@
+//! Exchanges: a request, its deadline, and what comes in.
+
+use verbatim_record::{Arrived, Entry, Label, Match, Role, Sent, Span, Time};
+use verbatim_wire::{Attribute, AttributeId, Mad, Method, PortInfo, Status};
+
+use crate::rig::Arrival;
+use crate::stop::{Step, Stop};
+use crate::tester::{Answer, Tester};
+
+/// Where an exchange stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Waiting,
+    Answered,
+    Silent,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    pub(crate) number: u32,
+    pub(crate) request: Mad,
+    pub(crate) deadline: Time,
+    pub(crate) answer: Option<(Mad, Span)>,
+}
+
+impl Tester<'_> {
+    /// One try: sends, and waits for the answer or for proven silence.
+    pub(crate) fn exchange<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        attempt: u32,
+        mad: &Mad,
+    ) -> Step<Option<Answer<A>>> {
+        let number = self.launch(label.name, attempt, mad)?;
+        self.sink.flush();
+        loop {
+            let Some(place) = self.outstanding.iter().position(|out| out.number == number) else {
+                return Ok(None);
+            };
+            if let Some((mad, at)) = self.outstanding[place].answer {
+                self.outstanding.remove(place);
+                return Ok(Some(Answer {
+                    status: mad.status(),
+                    value: mad.attribute(),
+                    at,
+                }));
+            }
+            let arrival = self.rig.wait(self.outstanding[place].deadline);
+            match arrival {
+                Arrival::Deadline => self.expire(),
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// Sends a request and records it.
+    pub(crate) fn launch(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
+        let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
+        let mad = mad.with_transaction_id(u64::from(self.id_base.wrapping_add(number)));
+        let label = self.number_of(label);
+        let at = self.stimulus(&mad)?;
+        let deadline = at.latest.after(self.silence());
+        self.states.push(State::Waiting);
+        self.sink.put(&Entry::Sent(Sent {
+            exchange: number,
+            label,
+            attempt,
+            port: 0,
+            at,
+            mad,
+        }));
+        self.outstanding.push_back(Outstanding {
+            number,
+            request: mad,
+            deadline,
+            answer: None,
+        });
+        Ok(number)
+    }
+
+    /// Records what came of waiting. Ends the procedure when the rig says so.
+    pub(crate) fn take(&mut self, arrival: Arrival) -> Step {
+        match arrival {
+            Arrival::Deadline => Ok(()),
+            Arrival::Mad(port, at, mad) => {
+                let (exchange, how) = self.relate(&mad, at);
+                self.sink.put(&Entry::Arrived(Arrived {
+                    exchange,
+                    how,
+                    port,
+                    at,
+                    mad,
+                }));
+                Ok(())
+            }
+            Arrival::Returned(_, at, mad, errno) => {
+                let exchange = self.exchange_of(&mad);
+                if exchange != 0 {
+                    self.sink.put(&Entry::Returned { exchange, at, errno });
+                }
+                Ok(())
+            }
+            Arrival::Stop(stop) => {
+                let gone = matches!(stop, Stop::RigGone(_));
+                self.stopped.get_or_insert(stop.clone());
+                // While the runner restores, only the loss of the rig can stop it.
+                if self.role == Role::Runner && !gone {
+                    Ok(())
+                } else {
+                    Err(stop)
+                }
+            }
+        }
+    }
+
+    /// Deadlines that have passed become silence.
+    pub(crate) fn expire(&mut self) {
+        let now = self.rig.now();
+        let (resp_time, subnet_timeout) = (self.resp_time, self.subnet_timeout);
+        let (states, sink) = (&mut self.states, &mut *self.sink);
+        self.outstanding.retain(|out| {
+            let passed = out.deadline <= now && out.answer.is_none();
+            if passed {
+                states[out.number as usize - 1] = State::Silent;
+                sink.put(&Entry::Silence {
+                    exchange: out.number,
+                    at: Span::exactly(now),
+                    resp_time,
+                    subnet_timeout,
+                });
+            }
+            !passed
+        });
+    }
+
+    /// The exchange that a MAD belongs to by the low 32 bits of its transaction id, or 0.
+    fn exchange_of(&self, mad: &Mad) -> u32 {
+        let number = (mad.transaction_id() as u32).wrapping_sub(self.id_base);
+        if (1..=self.states.len()).contains(&(number as usize)) {
+            number
+        } else {
+            0
+        }
+    }
+
+    fn relate(&mut self, mad: &Mad, at: Span) -> (u32, Match) {
+        if mad.method() == Method::TRAP {
+            return (0, Match::Trap);
+        }
+        let number = self.exchange_of(mad);
+        if number == 0 {
+            return (0, Match::Stray);
+        }
+        let state = self.states[number as usize - 1];
+        let Some(out) = self.outstanding.iter_mut().find(|out| out.number == number) else {
+            return (
+                number,
+                if state == State::Silent {
+                    Match::Late
+                } else {
+                    Match::Again
+                },
+            );
+        };
+        if !is_answer(&out.request, mad) {
+            return (number, Match::Wrong);
+        }
+        if state == State::Answered {
+            return (number, Match::Again);
+        }
+        out.answer = Some((*mad, at));
+        self.states[number as usize - 1] = State::Answered;
+        if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
+            let info: PortInfo = mad.attribute();
+            (self.resp_time, self.subnet_timeout) = (info.resp_time_value(), info.subnet_timeout());
+        }
+        (number, Match::Answer)
+    }
+
+    fn number_of(&mut self, name: &'static str) -> u32 {
+        let role = self.role;
+        let place = self
+            .labels
+            .iter()
+            .position(|known| *known == (name, role))
+            .unwrap_or_else(|| {
+                self.labels.push((name, role));
+                let number = self.labels.len() as u32;
+                self.sink.put(&Entry::Label {
+                    number,
+                    name: name.into(),
+                    role,
+                });
+                self.labels.len() - 1
+            });
+        place as u32 + 1
+    }
+}
+
+/// Whether a MAD is the response to a request: by class, attribute and modifier; its transaction id matches already.
+fn is_answer(request: &Mad, mad: &Mad) -> bool {
+    mad.method() == Method::GET_RESP
+        && mad.class() == request.class()
+        && mad.attribute_id() == request.attribute_id()
+        && mad.modifier() == request.modifier()
+}

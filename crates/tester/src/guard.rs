@@ -1,0 +1,313 @@
+//! Sets: none leaves without a journal entry of what it may change.
+
+use core::marker::PhantomData;
+
+use verbatim_record::{Entry, Label, Role};
+use verbatim_wire::values::{LinkSpeedExt, LinkSpeeds, LinkWidths};
+use verbatim_wire::{
+    Attribute, GuidInfo, LinkDownDefault, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PhysState, PortInfo,
+    PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
+};
+
+use crate::journal::{Area, Part};
+use crate::stop::{Step, Stop};
+use crate::tester::{Answer, TRIES, Tester};
+
+/// An attribute that a Set can carry.
+pub trait Settable: Attribute {
+    /// Fields that only a Set of one value changes, such as counters: they cannot be restored.
+    const NOT_RESTORABLE: &'static [&'static str] = &[];
+    /// Fields that the device or its link changes by itself: never compared.
+    const ITS_OWN: &'static [&'static str] = &[];
+
+    /// The same with the no-change value in every field that has one.
+    #[must_use]
+    fn quiet(self) -> Self {
+        self
+    }
+
+    /// The same as `found.quiet()`, but with `found`'s value in each field that has a no-change value and differs in `now`.
+    #[must_use]
+    fn explicit(found: &Self, _now: &Self) -> Self {
+        found.quiet()
+    }
+
+    /// The M_Key and lease that a Set of it puts in force.
+    fn key_and_lease(&self) -> Option<(MKey, u16)> {
+        None
+    }
+}
+
+impl Settable for PortInfo {
+    const NOT_RESTORABLE: &'static [&'static str] = &["M_KeyViolations", "P_KeyViolations", "Q_KeyViolations"];
+    const ITS_OWN: &'static [&'static str] = &[
+        "PortState",
+        "PortPhysicalState",
+        "LinkWidthActive",
+        "LinkSpeedActive",
+        "LinkSpeedExtActive",
+        "LinkSpeedExtActive2",
+        "DiagCode",
+        "ClientReregister",
+        "MaxCreditHint",
+        "LinkRoundTripLatency",
+        "LocalPortNum",
+    ];
+
+    fn quiet(self) -> Self {
+        self.with_port_state(PortState::NO_CHANGE)
+            .with_port_physical_state(PhysState::NO_CHANGE)
+            .with_link_down_default_state(LinkDownDefault::NO_CHANGE)
+            .with_link_width_enabled(LinkWidths(0))
+            .with_link_speed_enabled(LinkSpeeds(0))
+            .with_link_speed_ext_enabled(LinkSpeedExt(0))
+            .with_link_speed_ext_enabled_2(0)
+            .with_operational_vls(VlCap::NO_CHANGE)
+            .with_client_reregister(false)
+            .with_m_key_violations(0xFFFF)
+            .with_p_key_violations(0xFFFF)
+            .with_q_key_violations(0xFFFF)
+    }
+
+    fn explicit(found: &Self, now: &Self) -> Self {
+        let mut image = found.quiet();
+        if found.link_down_default_state() != now.link_down_default_state() {
+            image = image.with_link_down_default_state(found.link_down_default_state());
+        }
+        if found.link_width_enabled() != now.link_width_enabled() {
+            image = image.with_link_width_enabled(found.link_width_enabled());
+        }
+        if found.link_speed_enabled() != now.link_speed_enabled() {
+            image = image.with_link_speed_enabled(found.link_speed_enabled());
+        }
+        if found.link_speed_ext_enabled() != now.link_speed_ext_enabled() {
+            image = image.with_link_speed_ext_enabled(found.link_speed_ext_enabled());
+        }
+        if found.operational_vls() != now.operational_vls() {
+            image = image.with_operational_vls(found.operational_vls());
+        }
+        image
+    }
+
+    fn key_and_lease(&self) -> Option<(MKey, u16)> {
+        Some((self.m_key(), self.m_key_lease_period().0))
+    }
+}
+
+impl Settable for VlArbitrationTable {}
+impl Settable for NodeDescription {}
+impl Settable for NodeInfo {
+    const ITS_OWN: &'static [&'static str] = &["LocalPortNum"];
+}
+impl Settable for GuidInfo {}
+impl Settable for PKeyTable {}
+impl Settable for SlToVlMappingTable {}
+
+/// A value that a Set may carry: it changes only what [`Quiet::change`] names.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet<A>(A);
+
+impl<A: Settable> Quiet<A> {
+    /// Changes fields on purpose.
+    #[must_use]
+    pub fn change(self, change: impl FnOnce(A) -> A) -> Self {
+        Self(change(self.0))
+    }
+
+    /// What the Set will carry.
+    #[must_use]
+    pub fn get(&self) -> &A {
+        &self.0
+    }
+}
+
+/// Proof that an area is in the journal; a Set demands it.
+#[derive(Debug)]
+pub struct Guarded<A> {
+    found: Vec<(u32, A)>,
+    attribute: PhantomData<A>,
+}
+
+impl<A: Settable> Guarded<A> {
+    /// What was found with modifier 0, or the first part that was there.
+    #[must_use]
+    pub fn found(&self) -> &A {
+        &self.found[0].1
+    }
+
+    /// What was found with that modifier.
+    #[must_use]
+    pub fn found_at(&self, modifier: u32) -> Option<&A> {
+        self.found.iter().find(|(m, _)| *m == modifier).map(|(_, value)| value)
+    }
+
+    /// What was found, with no-change values: the image that a Set starts from.
+    #[must_use]
+    pub fn quiet(&self) -> Quiet<A> {
+        Quiet(self.found().quiet())
+    }
+
+    /// The image that a Set of another modifier starts from: all 0 where nothing was found.
+    #[must_use]
+    pub fn quiet_at(&self, modifier: u32) -> Quiet<A> {
+        Quiet(self.found_at(modifier).copied().unwrap_or_default().quiet())
+    }
+}
+
+/// An area that this run may have changed.
+#[derive(Clone, Debug)]
+pub(crate) struct AreaState {
+    pub(crate) area: Area,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Tester<'_> {
+    /// Reads an attribute with the right key and puts it into the journal. From here on it may be Set.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the journal cannot be written.
+    pub fn guard<A: Settable>(&mut self, label: Label<A>, key: MKey) -> Step<Guarded<A>> {
+        self.guard_parts(label, key, &[0])
+    }
+
+    /// Reads all parts of an attribute and puts those that the device has into the journal.
+    ///
+    /// # Errors
+    /// When none can be read, or the journal cannot be written.
+    pub fn guard_parts<A: Settable>(&mut self, label: Label<A>, key: MKey, modifiers: &[u32]) -> Step<Guarded<A>> {
+        let mut found = Vec::new();
+        let mut refusal = None;
+        for &modifier in modifiers {
+            match self.ask_at(label, key, modifier)? {
+                Some(Answer {
+                    status: Status::OK,
+                    value,
+                    ..
+                }) => found.push((modifier, value)),
+                Some(answer) => refusal = Some(answer.status),
+                None => return Err(Stop::NoAnswer(label.name.into())),
+            }
+        }
+        if found.is_empty() {
+            let status = refusal.map_or_else(String::new, |status| status.to_string());
+            return Err(Stop::Refused(format!(
+                "\"{}\" was refused with status {status}",
+                label.name
+            )));
+        }
+        let area = Area {
+            attribute: A::ID.0,
+            name: format!("{} of the receiving port", A::NAME),
+        };
+        let parts: Vec<Part> = found
+            .iter()
+            .map(|(modifier, value): &(u32, A)| Part {
+                modifier: *modifier,
+                data: value.bytes().to_vec(),
+            })
+            .collect();
+        self.journal
+            .save(&area, &parts, &self.keys)
+            .map_err(|error| Stop::Tester(format!("nothing was changed on the device: {error}")))?;
+        self.sink.put(&Entry::Journal {
+            area: area.name.clone(),
+            change: "saved".into(),
+        });
+        self.areas.push(AreaState { area, parts });
+        Ok(Guarded {
+            found,
+            attribute: PhantomData,
+        })
+    }
+
+    /// Sets an attribute with the M_Key in force. `None` when the answer was lost but a later read shows the new key.
+    ///
+    /// # Errors
+    /// [`Stop::NoAnswer`] after three silences.
+    pub fn set<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        guard: &Guarded<A>,
+        value: Quiet<A>,
+    ) -> Step<Option<Answer<A>>> {
+        let old = self.key();
+        let new = value
+            .get()
+            .key_and_lease()
+            .map(|(key, _)| key)
+            .filter(|key| *key != old);
+        for attempt in 0..TRIES {
+            if let Some(answer) = self.set_attempt(label, guard, (self.key(), 0), attempt, value)? {
+                if let Some(new) = new {
+                    // A refused Set may have applied its legal fields all the same.
+                    if answer.status == Status::OK || self.shows_key(new)? {
+                        self.put_in_force(new);
+                    }
+                }
+                return Ok(Some(answer));
+            }
+            // Repeating a Set that did change the key would count as a violation: look first.
+            if let Some(new) = new {
+                if self.shows_key(new)? {
+                    self.put_in_force(new);
+                    return Ok(None);
+                }
+            }
+        }
+        Err(Stop::NoAnswer(label.name.into()))
+    }
+
+    /// Sets an attribute once, with any M_Key and modifier: where a repetition would count twice.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn set_once<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        guard: &Guarded<A>,
+        (key, modifier): (MKey, u32),
+        value: Quiet<A>,
+    ) -> Step<Option<Answer<A>>> {
+        self.set_attempt(label, guard, (key, modifier), 0, value)
+    }
+
+    fn set_attempt<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        _guard: &Guarded<A>,
+        (key, modifier): (MKey, u32),
+        attempt: u32,
+        value: Quiet<A>,
+    ) -> Step<Option<Answer<A>>> {
+        if let Some((new, lease)) = value.get().key_and_lease() {
+            // Whatever comes of this Set, a restorer must know every key that may be in force, and how long a
+            // lease it would have to wait for.
+            if !self.keys.contains(&new) {
+                self.keys.push(new);
+            }
+            self.journal
+                .may_be_in_force(&self.keys, lease)
+                .map_err(|error| Stop::Tester(format!("the Set was not sent: {error}")))?;
+        }
+        let mad = self
+            .mad::<A>(Method::SET, modifier)
+            .with_m_key(key)
+            .with_data(value.get().bytes());
+        self.exchange(label, attempt, &mad)
+    }
+
+    /// Makes a key the likeliest one.
+    pub(crate) fn put_in_force(&mut self, key: MKey) {
+        self.keys.retain(|known| *known != key);
+        self.keys.insert(0, key);
+    }
+
+    fn shows_key(&mut self, key: MKey) -> Step<bool> {
+        const LABEL: Label<PortInfo> = Label::new("which M_Key is in force");
+        let role = core::mem::replace(&mut self.role, Role::Runner);
+        let shown = self.get_once(LABEL, key);
+        self.role = role;
+        self.check_stop()?;
+        Ok(shown?.is_some_and(|answer| answer.value.m_key() == key))
+    }
+}

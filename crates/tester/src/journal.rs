@@ -1,0 +1,417 @@
+//! The restore journal: what the device had before the first Set, on disk before that Set leaves.
+
+use std::fs::{File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use verbatim_wire::MKey;
+
+/// What is restored together: an attribute with all its parts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Area {
+    /// Its AttributeID.
+    pub attribute: u16,
+    /// What people call it.
+    pub name: String,
+}
+
+/// One part of an area: an AttributeModifier and the bytes found there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// The AttributeModifier.
+    pub modifier: u32,
+    /// The attribute's bytes.
+    #[serde(with = "hex")]
+    pub data: Vec<u8>,
+}
+
+/// An area that was changed, or may have been, and is not yet restored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pending {
+    /// The area.
+    pub area: Area,
+    /// What was found.
+    pub parts: Vec<Part>,
+}
+
+/// Why the journal cannot be used. Nothing may be Set then.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// A file of it cannot be read or written.
+    #[error(
+        "restore journal {path}: {source}; free space or mend the permissions of that directory, or name another one in STATE_DIRECTORY"
+    )]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Another process uses the rig.
+    #[error("rig {rig} is in use by another process (it holds {path}); wait for it to end, or stop it")]
+    Busy {
+        /// The rig.
+        rig: String,
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// It does not hold what a journal holds.
+    #[error(
+        "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove the file"
+    )]
+    Damaged {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Where it is kept what must be restored.
+pub trait Journal {
+    /// Keeps an area. On disk when this returns; an area that is kept already stays as it was first found.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError>;
+
+    /// Keeps every M_Key that may be in force after the coming Set, and the longest lease period in seconds.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError>;
+
+    /// Forgets an area that is restored.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn settle(&mut self, area: &Area) -> Result<(), JournalError>;
+
+    /// The longest lease period in seconds that any Set asked for.
+    fn lease_s(&self) -> u16;
+}
+
+/// What a journal holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    /// Version of this form.
+    version: u32,
+    /// Every M_Key that may be in force, the likeliest first, in hexadecimal.
+    keys: Vec<String>,
+    /// The longest lease period in seconds.
+    lease_s: u16,
+    /// Areas to restore, in the order in which they were saved.
+    areas: Vec<Pending>,
+}
+
+impl Content {
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) {
+        self.version = 1;
+        self.add_keys(keys);
+        if self.areas.iter().all(|pending| pending.area != *area) {
+            self.areas.push(Pending {
+                area: area.clone(),
+                parts: parts.to_vec(),
+            });
+        }
+    }
+
+    fn add_keys(&mut self, keys: &[MKey]) -> bool {
+        let before = self.keys.len();
+        for key in keys {
+            let words = key.to_string();
+            if !self.keys.contains(&words) {
+                self.keys.push(words);
+            }
+        }
+        self.keys.len() != before
+    }
+
+    fn settle(&mut self, area: &Area) {
+        self.areas.retain(|pending| pending.area != *area);
+        if self.areas.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
+/// A journal that ends with the process: for devices that end with it too.
+#[derive(Debug, Default)]
+pub struct MemoryJournal(Content);
+
+impl MemoryJournal {
+    /// Areas not yet restored.
+    #[must_use]
+    pub fn pending(&self) -> &[Pending] {
+        &self.0.areas
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError> {
+        self.0.save(area, parts, keys);
+        Ok(())
+    }
+    fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
+        self.0.add_keys(keys);
+        self.0.lease_s = self.0.lease_s.max(lease_s);
+        Ok(())
+    }
+    fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
+        self.0.settle(area);
+        Ok(())
+    }
+    fn lease_s(&self) -> u16 {
+        self.0.lease_s
+    }
+}
+
+/// A journal on disk, one for each rig, locked for as long as it is open.
+///
+/// Each change writes a new file, syncs it, and renames it over the old one: after a crash at any instant
+/// the journal is the old one or the new one.
+#[derive(Debug)]
+pub struct FileJournal {
+    path: PathBuf,
+    content: Content,
+    _lock: File,
+}
+
+impl FileJournal {
+    /// Opens and locks the journal of a rig in a directory, which is made if absent.
+    ///
+    /// # Errors
+    /// When another process holds it, or it cannot be read.
+    pub fn open(directory: &Path, rig: &str) -> Result<Self, JournalError> {
+        let io = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| JournalError::Io { path, source }
+        };
+        std::fs::create_dir_all(directory).map_err(io(directory))?;
+        let lock_path = directory.join(format!("{rig}.lock"));
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(io(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Busy {
+                    rig: rig.into(),
+                    path: lock_path,
+                });
+            }
+            Err(TryLockError::Error(source)) => {
+                return Err(JournalError::Io {
+                    path: lock_path,
+                    source,
+                });
+            }
+        }
+        let path = directory.join(format!("{rig}.journal.json"));
+        let content = match std::fs::read(&path) {
+            Ok(text) => parse(&text).map_err(|what| JournalError::Damaged {
+                path: path.clone(),
+                what,
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Content::default(),
+            Err(source) => return Err(JournalError::Io { path, source }),
+        };
+        Ok(Self {
+            path,
+            content,
+            _lock: lock,
+        })
+    }
+
+    /// Areas that an earlier run left changed.
+    #[must_use]
+    pub fn pending(&self) -> &[Pending] {
+        &self.content.areas
+    }
+
+    /// Every M_Key that may be in force, the likeliest first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<MKey> {
+        self.content.keys.iter().filter_map(|words| key_of(words)).collect()
+    }
+
+    /// The journal's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&self) -> Result<(), JournalError> {
+        let io = |source| JournalError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        if self.content.areas.is_empty() {
+            match std::fs::remove_file(&self.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
+                _ => {}
+            }
+        } else {
+            let part = self.path.with_extension("json.part");
+            let mut file = File::create(&part).map_err(io)?;
+            let text = serde_json::to_vec_pretty(&self.content).expect("a journal is plain data");
+            file.write_all(&text).map_err(io)?;
+            file.sync_all().map_err(io)?;
+            std::fs::rename(&part, &self.path).map_err(io)?;
+        }
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(io)
+    }
+}
+
+impl Journal for FileJournal {
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError> {
+        self.content.save(area, parts, keys);
+        self.write()
+    }
+
+    fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
+        let longer = lease_s > self.content.lease_s;
+        self.content.lease_s = self.content.lease_s.max(lease_s);
+        if self.content.add_keys(keys) || longer {
+            self.write()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
+        self.content.settle(area);
+        self.write()
+    }
+
+    fn lease_s(&self) -> u16 {
+        self.content.lease_s
+    }
+}
+
+fn key_of(words: &str) -> Option<MKey> {
+    u64::from_str_radix(words.strip_prefix("0x")?, 16).ok().map(MKey)
+}
+
+fn parse(text: &[u8]) -> Result<Content, String> {
+    let content: Content = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if content.version != 1 {
+        return Err(format!("version {}, this program knows 1", content.version));
+    }
+    match content.keys.iter().find(|words| key_of(words).is_none()) {
+        Some(words) => Err(format!("{words:?} is no M_Key")),
+        None => Ok(content),
+    }
+}
+
+/// Bytes as hexadecimal text.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bad = || serde::de::Error::custom("bytes in hexadecimal, two digits each, were expected");
+        if !text.is_ascii() || text.len() % 2 != 0 {
+            return Err(bad());
+        }
+        (0..text.len() / 2)
+            .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| bad()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area() -> (Area, Vec<Part>) {
+        let area = Area {
+            attribute: 0x15,
+            name: "PortInfo of the receiving port".into(),
+        };
+        (
+            area,
+            vec![Part {
+                modifier: 0,
+                data: vec![1, 2, 255],
+            }],
+        )
+    }
+
+    #[test]
+    fn what_was_saved_is_there_after_reopening_and_gone_after_settling() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+        journal.save(&area, &parts, &[MKey(0)]).unwrap();
+        journal.may_be_in_force(&[MKey(7)], 15).unwrap();
+        drop(journal);
+        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+        assert_eq!(
+            journal.pending(),
+            [Pending {
+                area: area.clone(),
+                parts
+            }]
+        );
+        assert_eq!(journal.keys(), [MKey(0), MKey(7)]);
+        assert_eq!(journal.lease_s(), 15);
+        journal.settle(&area).unwrap();
+        assert!(!journal.path().exists());
+    }
+
+    #[test]
+    fn a_second_process_is_told_that_the_rig_is_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let _first = FileJournal::open(directory.path(), "r").unwrap();
+        let error = FileJournal::open(directory.path(), "r").unwrap_err();
+        assert!(matches!(error, JournalError::Busy { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_first_image_of_an_area_is_the_one_that_is_kept() {
+        let (area, parts) = area();
+        let mut journal = MemoryJournal::default();
+        journal.save(&area, &parts, &[]).unwrap();
+        journal
+            .save(
+                &area,
+                &[Part {
+                    modifier: 0,
+                    data: vec![9],
+                }],
+                &[],
+            )
+            .unwrap();
+        assert_eq!(journal.pending()[0].parts, parts);
+    }
+
+    #[test]
+    fn a_damaged_journal_is_an_error_that_says_what_to_do_and_never_an_empty_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+        journal.save(&area, &parts, &[MKey(1)]).unwrap();
+        let path = journal.path().to_path_buf();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let error = FileJournal::open(directory.path(), "r").unwrap_err();
+            assert!(matches!(error, JournalError::Damaged { .. }), "cut at {cut}: {error}");
+        }
+    }
+}

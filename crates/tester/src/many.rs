@@ -1,0 +1,102 @@
+//! Series of exchanges with several outstanding at once.
+
+use verbatim_record::{Label, Time};
+use verbatim_wire::{Attribute, MKey, Mad, Method};
+
+use crate::exchange::State;
+use crate::guard::{Guarded, Quiet, Settable};
+use crate::rig::Arrival;
+use crate::stop::Step;
+use crate::tester::Tester;
+
+/// A series ends after this many silences: a dead port must not cost a day.
+const SILENCES: usize = 16;
+/// Arrivals between two flushes of the record.
+const FLUSH_EVERY: u32 = 64;
+
+impl Tester<'_> {
+    /// Gets an attribute with each of the modifiers, several outstanding. One try each; returns the modifiers that
+    /// stayed unanswered, to be asked again.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn get_many<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        key: MKey,
+        modifiers: impl Iterator<Item = u32>,
+    ) -> Step<Vec<u32>> {
+        let blank = self.mad::<A>(Method::GET, 0).with_m_key(key);
+        let mads = modifiers.map(move |modifier| with_modifier(blank, modifier));
+        self.many(label, mads)
+    }
+
+    /// Sets an attribute with each of the modifiers, several outstanding. One try each; returns the modifiers that
+    /// stayed unanswered.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn set_many<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        _guard: &Guarded<A>,
+        key: MKey,
+        what: impl Iterator<Item = (u32, Quiet<A>)>,
+    ) -> Step<Vec<u32>> {
+        let blank = self.mad::<A>(Method::SET, 0).with_m_key(key);
+        let mads = what.map(move |(modifier, value)| with_modifier(blank, modifier).with_data(value.get().bytes()));
+        self.many(label, mads)
+    }
+
+    fn many<A: Attribute>(&mut self, label: Label<A>, mut mads: impl Iterator<Item = Mad>) -> Step<Vec<u32>> {
+        let window = self.info.window.clamp(1, 64);
+        let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
+        loop {
+            while !exhausted && self.outstanding.len() < window && silent.len() < SILENCES {
+                match mads.next() {
+                    Some(mad) => {
+                        self.launch(label.name, 0, &mad)?;
+                    }
+                    None => exhausted = true,
+                }
+            }
+            let Some(first) = self.outstanding.front() else { break };
+            let deadline: Time = first.deadline;
+            if arrivals % FLUSH_EVERY == 0 {
+                self.sink.flush();
+            }
+            arrivals += 1;
+            match self.rig.wait(deadline) {
+                Arrival::Deadline => {
+                    let waiting: Vec<_> = self
+                        .outstanding
+                        .iter()
+                        .map(|out| (out.number, out.request.modifier()))
+                        .collect();
+                    self.expire();
+                    let states = &self.states;
+                    silent.extend(
+                        waiting
+                            .into_iter()
+                            .filter(|(n, _)| states[*n as usize - 1] == State::Silent)
+                            .map(|(_, m)| m),
+                    );
+                }
+                other => self.take(other)?,
+            }
+            let states = &self.states;
+            self.outstanding
+                .retain(|out| states[out.number as usize - 1] == State::Waiting);
+        }
+        self.sink.flush();
+        if silent.len() >= SILENCES && !exhausted {
+            self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
+        }
+        Ok(silent)
+    }
+}
+
+fn with_modifier(mut mad: Mad, modifier: u32) -> Mad {
+    mad.bytes_mut()[20..24].copy_from_slice(&modifier.to_be_bytes());
+    mad
+}

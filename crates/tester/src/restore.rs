@@ -1,0 +1,186 @@
+//! Restoring: the device gets back what was its own.
+
+use core::time::Duration;
+
+use verbatim_record::{Entry, Label, Restored};
+use verbatim_wire::{
+    AttributeId, GuidInfo, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
+    VlArbitrationTable,
+};
+
+use crate::guard::{AreaState, Settable};
+use crate::journal::Part;
+use crate::stop::{Step, Stop};
+use crate::tester::{TRIES, Tester};
+
+const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
+
+impl Tester<'_> {
+    /// Restores every area that may have changed, the last one first, and tells what each came to.
+    pub(crate) fn restore_all(&mut self) -> Vec<Restored> {
+        let mut results = Vec::new();
+        while let Some(state) = self.areas.pop() {
+            let result = self.restore_area(&state);
+            if result.is_complete() {
+                match self.journal.settle(&state.area) {
+                    Ok(()) => {
+                        let area = state.area.name.clone();
+                        self.sink.put(&Entry::Journal {
+                            area,
+                            change: "settled".into(),
+                        });
+                    }
+                    Err(error) => self.note(format!("restored, but the journal still lists it: {error}")),
+                }
+            }
+            self.sink.put(&Entry::Restored(result.clone()));
+            self.sink.flush();
+            results.push(result);
+        }
+        results
+    }
+
+    fn restore_area(&mut self, state: &AreaState) -> Restored {
+        let parts = &state.parts;
+        let mut result = Restored {
+            area: state.area.name.clone(),
+            ..Restored::default()
+        };
+        let done = self.find_key().and_then(|()| match AttributeId(state.area.attribute) {
+            AttributeId::PORT_INFO => self.restore_parts::<PortInfo>(parts, &mut result),
+            AttributeId::VL_ARBITRATION => self.restore_parts::<VlArbitrationTable>(parts, &mut result),
+            AttributeId::NODE_INFO => self.restore_parts::<NodeInfo>(parts, &mut result),
+            AttributeId::NODE_DESCRIPTION => self.restore_parts::<NodeDescription>(parts, &mut result),
+            AttributeId::GUID_INFO => self.restore_parts::<GuidInfo>(parts, &mut result),
+            AttributeId::P_KEY_TABLE => self.restore_parts::<PKeyTable>(parts, &mut result),
+            AttributeId::SL_TO_VL => self.restore_parts::<SlToVlMappingTable>(parts, &mut result),
+            other => Err(Stop::Tester(format!("this version cannot restore {other}"))),
+        });
+        if let Err(stop) = done {
+            result.failure = stop.to_entry().text;
+        }
+        result
+    }
+
+    /// Finds the M_Key in force among those that may be; waits for the lease to expire when none is.
+    fn find_key(&mut self) -> Step {
+        if self.try_keys()? {
+            return Ok(());
+        }
+        let lease = self.journal.lease_s();
+        if lease > 0 {
+            self.note(format!(
+                "no M_Key that may be in force is answered: waiting {lease} s for the lease to expire"
+            ));
+            self.pause(Duration::from_secs(u64::from(lease) + 2))?;
+            if self.try_keys()? {
+                return Ok(());
+            }
+        }
+        let keys = self.keys.iter().map(MKey::to_string).collect::<Vec<_>>().join(", ");
+        Err(Stop::NoAnswer(format!(
+            "no answer to Get(PortInfo) with any M_Key that may be in force ({keys}): is the device there? \
+             If it is, power-cycle it or set its M_Key by its own tools"
+        )))
+    }
+
+    fn try_keys(&mut self) -> Step<bool> {
+        for key in self.keys.clone() {
+            for attempt in 0..TRIES {
+                let mad = self.mad::<PortInfo>(Method::GET, 0).with_m_key(key);
+                let Some(answer) = self.exchange(PROBE, attempt, &mad)? else {
+                    continue;
+                };
+                let shown = answer.value.m_key();
+                // Level 1 shows 0 to a wrong key; level 0 and the right key show what is in force.
+                let hidden = shown == MKey(0) && key != MKey(0) && answer.value.protect_bits().0 == 1;
+                if answer.status != Status::OK || hidden {
+                    break;
+                }
+                self.put_in_force(shown);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn restore_parts<A: Settable>(&mut self, parts: &[Part], result: &mut Restored) -> Step {
+        for part in parts {
+            let found = A::from_bytes(&part.data);
+            let now = self.read_for_restore::<A>(part.modifier)?;
+            if different::<A>(&found, &now).is_empty() {
+                result.not_restorable.extend(moved::<A>(&found, &now));
+                continue;
+            }
+            self.write_back::<A>(part.modifier, found.quiet())?;
+            let mut now = self.read_for_restore::<A>(part.modifier)?;
+            if !different::<A>(&found, &now).is_empty() {
+                self.write_back::<A>(part.modifier, A::explicit(&found, &now))?;
+                now = self.read_for_restore::<A>(part.modifier)?;
+            }
+            result.left.extend(different::<A>(&found, &now));
+            result.not_restorable.extend(moved::<A>(&found, &now));
+        }
+        Ok(())
+    }
+
+    fn read_for_restore<A: Settable>(&mut self, modifier: u32) -> Step<A> {
+        self.get_at(Label::<A>::new("restoring: as it is"), self.key(), modifier)
+    }
+
+    /// Writes an image back. A refusal is no error here: what it left shows when the area is read again.
+    fn write_back<A: Settable>(&mut self, modifier: u32, image: A) -> Step {
+        let label = Label::<A>::new("restoring: as it was found");
+        let new = image.key_and_lease().map(|(key, _)| key);
+        for attempt in 0..TRIES {
+            let mad = self
+                .mad::<A>(Method::SET, modifier)
+                .with_m_key(self.key())
+                .with_data(image.bytes());
+            let answered = self.exchange(label, attempt, &mad)?.is_some();
+            if let Some(new) = new {
+                if !self.keys.contains(&new) {
+                    self.keys.push(new);
+                }
+                self.find_key()?;
+            }
+            if answered {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fields that differ and can be restored, each with the value found and the value now.
+fn different<A: Settable>(found: &A, now: &A) -> Vec<String> {
+    found
+        .differences(now)
+        .into_iter()
+        .filter(|difference| {
+            let name = difference.field.name;
+            !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name)
+        })
+        .map(|difference| {
+            format!(
+                "{}: found {}, left {}",
+                difference.field.name, difference.left, difference.right
+            )
+        })
+        .collect()
+}
+
+/// Fields that cannot be restored and did change.
+fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
+    found
+        .differences(now)
+        .into_iter()
+        .filter(|difference| A::NOT_RESTORABLE.contains(&difference.field.name))
+        .map(|difference| {
+            format!(
+                "{}: found {}, now {}",
+                difference.field.name, difference.left, difference.right
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! The seam between a procedure and what it runs on: one door out, one door in, hence one order of events.
+
+use core::time::Duration;
+
+use verbatim_record::{Span, Time};
+use verbatim_wire::{Lid, MKey, Mad};
+
+use crate::stop::{Step, Stop};
+use crate::test::Need;
+
+/// A port of the rig: 0 for the tester's only one.
+pub type PortId = u32;
+
+/// What can be sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Stimulus<'a> {
+    /// A MAD. Its class says how it travels: 0x81 along its own path, others to the DUT's LID.
+    Mad(PortId, &'a Mad),
+}
+
+/// What can come of waiting.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Arrival {
+    /// A MAD came in, with the instant bounded.
+    Mad(PortId, Span, Mad),
+    /// The host gave a MAD back unanswered, with its error number.
+    Returned(PortId, Span, Mad, i32),
+    /// The instant waited for is here.
+    Deadline,
+    /// The procedure must stop. Delivered once for each cause.
+    Stop(Stop),
+}
+
+/// Where a procedure runs: simulated, or real ports. The only place in which time passes.
+pub trait Rig {
+    /// Now, in the rig's time.
+    fn now(&self) -> Time;
+
+    /// Sends, and says when it left.
+    ///
+    /// # Errors
+    /// [`Stop::RigGone`] when the port is gone.
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span>;
+
+    /// Waits for the next arrival, until an instant at the latest.
+    fn wait(&mut self, until: Time) -> Arrival;
+}
+
+/// How MADs reach the DUT.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// A directed route: the ports to leave by, at least one hop, or the M_Key is not checked.
+    Directed(Vec<u8>),
+    /// The DUT's LID.
+    Lid(Lid),
+}
+
+/// What a rig is, as far as a procedure and its judge need to know.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RigInfo {
+    /// Its kind: "virtual", "umad", "model".
+    pub kind: String,
+    /// What it offers.
+    pub offers: Vec<Need>,
+    /// How MADs reach the DUT.
+    pub route: Route,
+    /// The M_Key that the rig file gives for the DUT.
+    pub key: MKey,
+    /// How long our own host may hold up a MAD, as measured.
+    pub host_bound: Duration,
+    /// Whether time is simulated.
+    pub simulated: bool,
+    /// Whether the rig file says that an SM of somebody else shares the subnet.
+    pub shared_subnet: bool,
+    /// MADs that may be outstanding at once, 1..=64.
+    pub window: usize,
+}

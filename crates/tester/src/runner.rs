@@ -1,0 +1,240 @@
+//! Runs one test: sanity check, procedure, restore, whatever happens in between.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use verbatim_record::{Begin, Entry, Label, Restored, Role, Sink, StopReason, Stopped};
+use verbatim_wire::{MKey, PortInfo};
+
+use crate::guard::AreaState;
+use crate::journal::{FileJournal, Journal};
+use crate::rig::{Rig, RigInfo};
+use crate::stop::Stop;
+use crate::test::Test;
+use crate::tester::Tester;
+
+const SANITY: Label<PortInfo> = Label::new("sanity check");
+const ALIVE: Label<PortInfo> = Label::new("is the device still there");
+
+/// One execution of one test.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The test.
+    pub test: &'a Test,
+    /// The run's seed.
+    pub seed: u64,
+    /// Parameters given by the operator.
+    pub parameters: Vec<(String, u64)>,
+    /// Version of the catalogue.
+    pub catalogue: String,
+}
+
+impl Case<'_> {
+    /// The value of a parameter: as given, else its default for this kind of rig.
+    #[must_use]
+    pub fn parameter(&self, name: &str, simulated: bool) -> Option<u64> {
+        let declared = self.test.parameters.iter().find(|parameter| parameter.name == name)?;
+        let given = self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
+        Some(given.unwrap_or(if simulated {
+            declared.simulated
+        } else {
+            declared.default
+        }))
+    }
+
+    /// The first entry of the record.
+    #[must_use]
+    pub fn begin(&self, info: &RigInfo) -> Begin {
+        let mut parameters: Vec<_> = self
+            .test
+            .parameters
+            .iter()
+            .filter_map(|p| Some((p.name.to_string(), self.parameter(p.name, info.simulated)?)))
+            .collect();
+        parameters.sort();
+        Begin {
+            test: self.test.id.into(),
+            revision: self.test.revision,
+            seed: self.seed,
+            parameters,
+            rig_kind: info.kind.clone(),
+            rig_key: info.key,
+            host_bound: info.host_bound,
+            simulated: info.simulated,
+            shared_subnet: info.shared_subnet,
+            catalogue: self.catalogue.clone(),
+        }
+    }
+
+    /// What the test needs and the rig does not offer, in words.
+    #[must_use]
+    pub fn missing(&self, info: &RigInfo) -> Option<String> {
+        let missing: Vec<_> = self
+            .test
+            .needs
+            .iter()
+            .filter(|need| !info.offers.contains(need))
+            .map(|need| need.about())
+            .collect();
+        (!missing.is_empty()).then(|| format!("the rig does not offer {}", missing.join(", nor ")))
+    }
+}
+
+/// What became of a run of one test, beside its record.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ran {
+    /// What restoring came to, area by area.
+    pub restored: Vec<Restored>,
+    /// Why the procedure ended early.
+    pub stopped: Option<Stopped>,
+}
+
+/// Runs a test and restores the device: after return, stop or panic.
+///
+/// Everything worth knowing goes into `sink`; the caller closes it.
+pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Ran {
+    sink.put(&Entry::Begin(case.begin(info)));
+    if let Some(missing) = case.missing(info) {
+        let stopped = Stopped {
+            reason: StopReason::NotOffered,
+            text: missing,
+        };
+        sink.put(&Entry::Stopped(stopped.clone()));
+        sink.flush();
+        return Ran {
+            restored: Vec::new(),
+            stopped: Some(stopped),
+        };
+    }
+    let mut tester = Tester::new(rig, info, sink, journal, case);
+    let mut stopped = tester.sanity();
+    if stopped.is_none() {
+        tester.role = Role::Test;
+        let outcome = catch_unwind(AssertUnwindSafe(|| (case.test.procedure)(&mut tester)));
+        stopped = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(stop)) => Some(stop.to_entry()),
+            Err(panic) => Some(Stopped {
+                reason: StopReason::Panicked,
+                text: message_of(panic.as_ref()),
+            }),
+        };
+        tester.role = Role::Runner;
+    }
+    if let Some(stopped) = &stopped {
+        tester.sink.put(&Entry::Stopped(stopped.clone()));
+    }
+    let restored = tester.restore_all();
+    if matches!(
+        &stopped,
+        Some(Stopped {
+            reason: StopReason::NoAnswer,
+            ..
+        })
+    ) {
+        // Whether silence speaks against the device depends on whether it is there at all.
+        let key = tester.key();
+        let _ = tester.get(ALIVE, key);
+    }
+    tester.sink.flush();
+    Ran { restored, stopped }
+}
+
+/// Restores what an earlier run left changed: before anything else happens on the rig.
+pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut FileJournal) -> Vec<Restored> {
+    let case = Case {
+        test: &RECOVERY,
+        seed: 0,
+        parameters: Vec::new(),
+        catalogue: String::new(),
+    };
+    sink.put(&Entry::Begin(case.begin(info)));
+    let pending = journal.pending().to_vec();
+    let keys = journal.keys();
+    let mut tester = Tester::new(rig, info, sink, journal, &case);
+    tester.role = Role::Runner;
+    for key in keys {
+        if !tester.keys.contains(&key) {
+            tester.keys.push(key);
+        }
+    }
+    tester.areas = pending
+        .into_iter()
+        .map(|p| AreaState {
+            area: p.area,
+            parts: p.parts,
+        })
+        .collect();
+    tester.restore_all()
+}
+
+/// Not a test: what `recover` runs as.
+const RECOVERY: Test = Test {
+    id: "restore",
+    aliases: &[],
+    revision: 1,
+    about: "restores what an earlier run left changed",
+    reading: "",
+    statements: &[],
+    needs: &[],
+    parameters: &[],
+    procedure: |_| Ok(()),
+    judge: |_, _| Ok(()),
+};
+
+impl Tester<'_> {
+    /// The check that precedes every test: the device answers Get(PortInfo), and what it says can be worked with.
+    fn sanity(&mut self) -> Option<Stopped> {
+        self.role = Role::Runner;
+        let not_sane = |text: String| {
+            Some(Stopped {
+                reason: StopReason::NotSane,
+                text,
+            })
+        };
+        let info = match self.get(SANITY, self.rig_key()) {
+            Ok(info) => info,
+            Err(stop) if !stop.is_about_the_device() => return Some(stop.to_entry()),
+            Err(Stop::Refused(text)) => return not_sane(format!("the device refuses Get(PortInfo): {text}")),
+            Err(_) => {
+                return not_sane(format!(
+                    "the device does not answer Get(PortInfo) with M_Key {}, asked 3 times: is it cabled, powered and \
+                     on this route, and does the rig file give its M_Key?",
+                    self.rig_key()
+                ));
+            }
+        };
+        if self.stopped.is_some() {
+            return self.stopped.as_ref().map(Stop::to_entry);
+        }
+        if info.subnet_timeout().0 > 20 {
+            return not_sane(format!(
+                "SubnetTimeOut is {}: silence cannot be proven in reasonable time; let a subnet manager set it to 18",
+                info.subnet_timeout()
+            ));
+        }
+        if info.m_key() != self.rig_key() && info.m_key() != MKey(0) {
+            return not_sane(format!(
+                "the device's M_Key is {}, the rig's is {}: put m_key = \"{}\" into the rig file",
+                info.m_key(),
+                self.rig_key(),
+                info.m_key()
+            ));
+        }
+        None
+    }
+
+    /// A lease period in seconds that outlasts this test by far: twelve silences, at least a minute.
+    #[must_use]
+    pub fn longer_than_this_test(&self) -> u16 {
+        let seconds = (self.silence().as_secs() + 1).saturating_mul(12).max(60);
+        u16::try_from(seconds).unwrap_or(u16::MAX)
+    }
+}
+
+fn message_of(panic: &(dyn core::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}

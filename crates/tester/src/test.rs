@@ -1,0 +1,71 @@
+//! What a test is: a procedure, a judge, and what both are about.
+
+use verbatim_record::{Findings, Gap, Trace};
+
+use crate::stop::Step;
+use crate::tester::Tester;
+
+/// Stimulates the device and records; never concludes.
+pub type Procedure = fn(&mut Tester<'_>) -> Step;
+/// States checks from the record; a pure function.
+pub type Judge = fn(&Trace, &mut Findings<'_>) -> Result<(), Gap>;
+
+/// What a test needs of its rig.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// To send MADs to the DUT.
+    Mad,
+    /// A subnet without an SM of somebody else.
+    OwnSubnet,
+}
+
+impl Need {
+    /// The need in words.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Mad => "a port that sends MADs (kind virtual, model or umad)",
+            Self::OwnSubnet => "a subnet without an SM of somebody else",
+        }
+    }
+}
+
+/// A typed parameter of a test, set by `--set name=value` and kept in the record.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name, the unit last: `wait_s`.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Smallest and largest value.
+    pub range: (u64, u64),
+    /// Its value on a simulated rig, where waiting costs nothing.
+    pub simulated: u64,
+    /// Its value on hardware.
+    pub default: u64,
+}
+
+/// One test of the catalogue.
+#[derive(Debug)]
+pub struct Test {
+    /// Statement first, then what it shows: `c14-016-get-protect-2`.
+    pub id: &'static str,
+    /// Names in public test suites.
+    pub aliases: &'static [&'static str],
+    /// Another set of labels is another revision.
+    pub revision: u32,
+    /// What a correct device does, in a sentence.
+    pub about: &'static str,
+    /// How unclear steps are read, and where a false alarm could come from.
+    pub reading: &'static str,
+    /// The statements that it judges.
+    pub statements: &'static [&'static str],
+    /// What it needs of the rig.
+    pub needs: &'static [Need],
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// The procedure.
+    pub procedure: Procedure,
+    /// The judge.
+    pub judge: Judge,
+}

@@ -1,0 +1,262 @@
+//! The tester: what a procedure calls.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use verbatim_record::{Entry, Label, Note, Role, Sink, Span, Time};
+use verbatim_wire::{Attribute, MKey, Mad, Method, Notice, RespTime, Status, SubnetTimeout};
+
+use crate::exchange::{Outstanding, State};
+use crate::guard::AreaState;
+use crate::journal::Journal;
+use crate::random::Stream;
+use crate::rig::{Arrival, Rig, RigInfo, Route, Stimulus};
+use crate::runner::Case;
+use crate::stop::{Step, Stop};
+
+/// Tries of an exchange that must be answered: "no answer" is proved by asking again.
+pub(crate) const TRIES: u32 = 3;
+
+/// An answer: its status, and the attribute that it carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<A> {
+    /// Its status.
+    pub status: Status,
+    /// The attribute.
+    pub value: A,
+    /// When it came.
+    pub at: Span,
+}
+
+/// What a procedure works with; exists once for each run of a test.
+pub struct Tester<'r> {
+    pub(crate) rig: &'r mut dyn Rig,
+    pub(crate) info: &'r RigInfo,
+    pub(crate) sink: &'r mut dyn Sink,
+    pub(crate) journal: &'r mut dyn Journal,
+    pub(crate) case: &'r Case<'r>,
+    pub(crate) role: Role,
+    pub(crate) labels: Vec<(&'static str, Role)>,
+    pub(crate) id_base: u32,
+    pub(crate) states: Vec<State>,
+    pub(crate) outstanding: VecDeque<Outstanding>,
+    pub(crate) resp_time: RespTime,
+    pub(crate) subnet_timeout: SubnetTimeout,
+    /// Every M_Key that may be in force, the likeliest first.
+    pub(crate) keys: Vec<MKey>,
+    pub(crate) areas: Vec<AreaState>,
+    pub(crate) stopped: Option<Stop>,
+}
+
+impl core::fmt::Debug for Tester<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Tester({} at {})", self.case.test.id, self.rig.now())
+    }
+}
+
+impl<'r> Tester<'r> {
+    pub(crate) fn new(
+        rig: &'r mut dyn Rig,
+        info: &'r RigInfo,
+        sink: &'r mut dyn Sink,
+        journal: &'r mut dyn Journal,
+        case: &'r Case<'r>,
+    ) -> Self {
+        // Transaction ids differ between runs, so that a straggler of an earlier one matches nothing.
+        let id_base = Stream::new(case.seed, case.test.id, "transaction ids").bits() as u32 & 0x7FFF_0000;
+        Self {
+            rig,
+            info,
+            sink,
+            journal,
+            case,
+            role: Role::Test,
+            labels: Vec::new(),
+            id_base,
+            states: Vec::new(),
+            outstanding: VecDeque::new(),
+            resp_time: RespTime(verbatim_record::silence::DEFAULT),
+            subnet_timeout: SubnetTimeout(verbatim_record::silence::DEFAULT),
+            keys: vec![info.key],
+            areas: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    /// Now, in the rig's time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.rig.now()
+    }
+
+    /// A stream of random numbers of this run.
+    #[must_use]
+    pub fn random(&self, name: &str) -> Stream {
+        Stream::new(self.case.seed, self.case.test.id, name)
+    }
+
+    /// The value of a parameter of this test.
+    ///
+    /// # Panics
+    /// When the test declares no such parameter.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> u64 {
+        self.case
+            .parameter(name, self.info.simulated)
+            .unwrap_or_else(|| panic!("{} declares no parameter {name}", self.case.test.id))
+    }
+
+    /// The M_Key that the rig file gives for the DUT.
+    #[must_use]
+    pub fn rig_key(&self) -> MKey {
+        self.info.key
+    }
+
+    /// The M_Key that is in force, as far as is known.
+    #[must_use]
+    pub fn key(&self) -> MKey {
+        self.keys[0]
+    }
+
+    /// How long silence must last, by the rule of silence and what the port told of itself.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        verbatim_record::silence::lasts(self.resp_time, self.subnet_timeout, self.info.host_bound)
+    }
+
+    /// Puts a note into the record.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let at = Span::exactly(self.rig.now());
+        self.sink.put(&Entry::Note(Note { at, text: text.into() }));
+    }
+
+    /// Lets time pass; what arrives meanwhile is recorded.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn wait_until(&mut self, until: Time) -> Step {
+        self.check_stop()?;
+        self.sink.flush();
+        loop {
+            match self.rig.wait(until) {
+                Arrival::Deadline => return Ok(()),
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// Lets that much time pass.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn pause(&mut self, duration: Duration) -> Step {
+        self.wait_until(self.rig.now().after(duration))
+    }
+
+    /// Gets an attribute of the receiving port: up to three tries, each recorded.
+    ///
+    /// # Errors
+    /// [`Stop::NoAnswer`] after three silences, [`Stop::Refused`] when the answer has an error status.
+    pub fn get<A: Attribute>(&mut self, label: Label<A>, key: MKey) -> Step<A> {
+        self.get_at(label, key, 0)
+    }
+
+    /// Gets an attribute with a modifier: up to three tries, each recorded.
+    ///
+    /// # Errors
+    /// As [`Tester::get`].
+    pub fn get_at<A: Attribute>(&mut self, label: Label<A>, key: MKey, modifier: u32) -> Step<A> {
+        match self.ask_at(label, key, modifier)? {
+            Some(answer) if answer.status == Status::OK => Ok(answer.value),
+            Some(answer) => Err(Stop::Refused(format!(
+                "\"{}\" was refused with status {}",
+                label.name, answer.status
+            ))),
+            None => Err(Stop::NoAnswer(label.name.into())),
+        }
+    }
+
+    /// Gets an attribute whose refusal is as good an answer as its value: up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_at<A: Attribute>(&mut self, label: Label<A>, key: MKey, modifier: u32) -> Step<Option<Answer<A>>> {
+        for attempt in 0..TRIES {
+            let mad = self.mad::<A>(Method::GET, modifier).with_m_key(key);
+            if let Some(answer) = self.exchange(label, attempt, &mad)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gets an attribute once: where a repetition would count twice.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn get_once<A: Attribute>(&mut self, label: Label<A>, key: MKey) -> Step<Option<Answer<A>>> {
+        let mad = self.mad::<A>(Method::GET, 0).with_m_key(key);
+        self.exchange(label, 0, &mad)
+    }
+
+    /// Sends a TrapRepress, which nothing answers, and waits until silence is proven.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn repress(&mut self, label: Label<Notice>, key: MKey, notice: &Notice) -> Step<Option<Answer<Notice>>> {
+        use verbatim_wire::Layout;
+        let mad = self
+            .mad::<Notice>(Method::TRAP_REPRESS, 0)
+            .with_m_key(key)
+            .with_data(notice.bytes());
+        self.exchange(label, 0, &mad)
+    }
+
+    /// Sends a MAD of an attribute once, with any method, for tests of methods and modifiers.
+    ///
+    /// A Set must go through [`Tester::set`], which guards what it changes.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    ///
+    /// # Panics
+    /// When the method is Set.
+    pub fn send_once<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        method: Method,
+        modifier: u32,
+        key: MKey,
+    ) -> Step<Option<Answer<A>>> {
+        assert!(method != Method::SET, "a Set goes out through a guard");
+        let mad = self.mad::<A>(method, modifier).with_m_key(key);
+        self.exchange(label, 0, &mad)
+    }
+
+    /// A MAD of an attribute on the rig's route.
+    pub(crate) fn mad<A: Attribute>(&self, method: Method, modifier: u32) -> Mad {
+        if A::PERFORMANCE {
+            return Mad::performance(method, A::ID, modifier);
+        }
+        match &self.info.route {
+            Route::Directed(path) => Mad::directed(method, A::ID, modifier, path),
+            Route::Lid(_) => Mad::lid_routed(method, A::ID, modifier),
+        }
+    }
+
+    /// Ends at once when the run was stopped before, or the record cannot be written.
+    pub(crate) fn check_stop(&mut self) -> Step {
+        if self.role == Role::Runner {
+            return Ok(());
+        }
+        if self.stopped.is_none() {
+            self.stopped = self.sink.error().map(Stop::Tester);
+        }
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn stimulus(&mut self, mad: &Mad) -> Step<Span> {
+        self.check_stop()?;
+        self.rig.send(Stimulus::Mad(0, mad))
+    }
+}

@@ -1,0 +1,139 @@
+//! Values of packet headers, as newtypes that print what they mean.
+
+use core::fmt;
+
+use crate::value::Value;
+
+/// A type whose codes have names; unknown codes print as `0x5 (unknown)`.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+        pub struct $name(pub u8);
+        impl $name {
+            $( #[doc = concat!("`", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
+
+            /// The name, if the code has one.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $( $code => Some($words), )* _ => None }
+            }
+        }
+        impl Value for $name {
+            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
+            fn from_bits(bits: u64) -> Self { Self(bits as u8) }
+            fn to_bits(self) -> u64 { self.0.into() }
+            fn is_legal(self) -> bool { self.name().is_some() }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "{:#04x} (unknown)", self.0),
+                }
+            }
+        }
+    };
+}
+
+codes!(
+    /// LRH:LNH: which header follows the LRH.
+    Lnh { 0 RAW "raw", 1 IPV6 "raw IPv6", 2 IBA_LOCAL "IBA local", 3 IBA_GLOBAL "IBA global" }
+);
+codes!(
+    /// BTH:OpCode: transport service and operation. Reliable connection and unreliable datagram have names.
+    Opcode {
+        0x00 RC_SEND_FIRST "RC SEND First", 0x01 RC_SEND_MIDDLE "RC SEND Middle",
+        0x02 RC_SEND_LAST "RC SEND Last", 0x03 RC_SEND_LAST_IMM "RC SEND Last with Immediate",
+        0x04 RC_SEND_ONLY "RC SEND Only", 0x05 RC_SEND_ONLY_IMM "RC SEND Only with Immediate",
+        0x06 RC_WRITE_FIRST "RC RDMA WRITE First", 0x07 RC_WRITE_MIDDLE "RC RDMA WRITE Middle",
+        0x08 RC_WRITE_LAST "RC RDMA WRITE Last", 0x09 RC_WRITE_LAST_IMM "RC RDMA WRITE Last with Immediate",
+        0x0A RC_WRITE_ONLY "RC RDMA WRITE Only", 0x0B RC_WRITE_ONLY_IMM "RC RDMA WRITE Only with Immediate",
+        0x0C RC_READ_REQUEST "RC RDMA READ Request",
+        0x0D RC_READ_RESPONSE_FIRST "RC RDMA READ Response First",
+        0x0E RC_READ_RESPONSE_MIDDLE "RC RDMA READ Response Middle",
+        0x0F RC_READ_RESPONSE_LAST "RC RDMA READ Response Last",
+        0x10 RC_READ_RESPONSE_ONLY "RC RDMA READ Response Only",
+        0x11 RC_ACKNOWLEDGE "RC Acknowledge", 0x12 RC_ATOMIC_ACKNOWLEDGE "RC ATOMIC Acknowledge",
+        0x13 RC_COMPARE_SWAP "RC CmpSwap", 0x14 RC_FETCH_ADD "RC FetchAdd",
+        0x16 RC_SEND_LAST_INVALIDATE "RC SEND Last with Invalidate",
+        0x17 RC_SEND_ONLY_INVALIDATE "RC SEND Only with Invalidate",
+        0x1C RC_FLUSH "RC FLUSH", 0x1D RC_ATOMIC_WRITE "RC ATOMIC WRITE",
+        0x64 UD_SEND_ONLY "UD SEND Only", 0x65 UD_SEND_ONLY_IMM "UD SEND Only with Immediate",
+    }
+);
+
+/// A queue pair number: 0 takes subnet management packets, 1 general ones, 0xFFFFFF a multicast group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Qpn(pub u32);
+
+impl Qpn {
+    /// QP0: subnet management packets.
+    pub const SMI: Self = Self(0);
+    /// QP1: general management packets.
+    pub const GSI: Self = Self(1);
+    /// All members of a multicast group.
+    pub const MULTICAST: Self = Self(0xFF_FFFF);
+}
+
+impl Value for Qpn {
+    #[allow(clippy::cast_possible_truncation)] // the field has 24 bits
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u32)
+    }
+    fn to_bits(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl fmt::Display for Qpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#08x}", self.0)?;
+        match *self {
+            Self::SMI => f.write_str(" (SMI)"),
+            Self::GSI => f.write_str(" (GSI)"),
+            Self::MULTICAST => f.write_str(" (multicast)"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A queue key. The one of QP1 is a constant; bit 31 says privileged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct QKey(pub u32);
+
+impl QKey {
+    /// The Q_Key of QP1.
+    pub const GSI: Self = Self(0x8001_0000);
+}
+
+impl Value for QKey {
+    #[allow(clippy::cast_possible_truncation)] // the field has 32 bits
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u32)
+    }
+    fn to_bits(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl fmt::Display for QKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_read_as_people_say_them() {
+        assert_eq!(Opcode(0x13).to_string(), "RC CmpSwap");
+        assert_eq!(Opcode(0x64).to_string(), "UD SEND Only");
+        assert_eq!(Opcode(0x15).to_string(), "0x15 (unknown)");
+        assert_eq!(Lnh(3).to_string(), "IBA global");
+        assert_eq!(Qpn(1).to_string(), "0x000001 (GSI)");
+        assert!(!Opcode(0x15).is_legal());
+    }
+}

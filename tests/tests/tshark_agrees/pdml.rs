@@ -1,0 +1,92 @@
+//! Reads what `tshark -T pdml` prints: for each packet, its fields in order.
+
+use std::net::Ipv6Addr;
+
+/// One packet as tshark understands it.
+#[derive(Debug)]
+pub(crate) struct Dissection {
+    /// Names and values as shown, in order; a tree stands before its branches.
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+impl Dissection {
+    /// All values of a field.
+    pub(crate) fn shown(&self, name: &str) -> Vec<&str> {
+        self.fields
+            .iter()
+            .filter(|(have, _)| have == name)
+            .map(|(_, show)| show.as_str())
+            .collect()
+    }
+
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.fields.iter().any(|(name, _)| name == "_ws.malformed")
+    }
+}
+
+/// All packets of a capture.
+pub(crate) fn read(pdml: &str) -> Vec<Dissection> {
+    pdml.split("<packet>")
+        .skip(1)
+        .map(|packet| Dissection {
+            fields: packet
+                .split('<')
+                .filter(|tag| tag.starts_with("field ") || tag.starts_with("proto "))
+                .filter_map(|tag| {
+                    let name = attribute(tag, "name")?;
+                    Some((name, attribute(tag, "show").unwrap_or_default()))
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+fn attribute(tag: &str, name: &str) -> Option<String> {
+    let from = tag.find(&format!(" {name}=\""))? + name.len() + 3;
+    let length = tag[from..].find('"')?;
+    let mut text = tag[from..from + length].to_string();
+    for (entity, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#x27;", "'"),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(entity, character);
+    }
+    Some(text)
+}
+
+/// A number as tshark shows it: decimal, hexadecimal or a truth value.
+pub(crate) fn number(show: &str) -> Option<u64> {
+    match show {
+        "True" => Some(1),
+        "False" => Some(0),
+        _ => match show.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => show.parse().ok(),
+        },
+    }
+}
+
+/// Bytes as tshark shows them: pairs of digits, or an IPv6 address.
+pub(crate) fn octets(show: &str) -> Option<Vec<u64>> {
+    if let Ok(address) = show.parse::<Ipv6Addr>() {
+        return Some(address.octets().map(u64::from).to_vec());
+    }
+    show.split(':').map(|pair| u64::from_str_radix(pair, 16).ok()).collect()
+}
+
+#[test]
+fn a_packet_is_read_with_its_entities_undone() {
+    let pdml = r#"<packet><proto name="a" show=""><field name="b" size="1" show="0x1f" value="1f"/>
+        <field name="c" show="&lt;&amp;lt;&quot;"/></proto></packet>"#;
+    let packets = read(pdml);
+    assert_eq!(packets[0].shown("b"), ["0x1f"]);
+    assert_eq!(packets[0].shown("c"), ["<&lt;\""]);
+    assert_eq!(number("0x1f"), Some(31));
+    assert_eq!(octets("0a:ff"), Some(vec![10, 255]));
+    assert_eq!(octets("::1").map(|octets| octets.len()), Some(16));
+}

@@ -1,0 +1,138 @@
+//! Campaigns: long runs that a test suite has no time for. Each is a module here, with one entry in [`CAMPAIGNS`].
+
+mod fuzz;
+
+use anyhow::bail;
+
+/// How large a campaign shall be, and what only one campaign understands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// How often to do the one thing that is done often; the campaign's own choice when absent.
+    pub times: Option<u64>,
+    /// How large, 1.0 being the campaign's own choice.
+    pub scale: f64,
+    /// Seconds for each part of a campaign that is limited by time.
+    pub seconds: Option<u64>,
+    /// Arguments that only the campaign understands.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            times: None,
+            scale: 1.0,
+            seconds: None,
+            arguments: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// How often, when the campaign's own choice is `usual`: `--times`, else `--scale` of it, at least once.
+    pub fn times_or(&self, usual: u64) -> u64 {
+        // Precision is lost beyond 2^53 times, which nobody lives to see.
+        self.times.unwrap_or((usual as f64 * self.scale).round() as u64).max(1)
+    }
+
+    /// How many seconds, when the campaign's own choice is `usual`.
+    pub fn seconds_or(&self, usual: u64) -> u64 {
+        self.seconds
+            .unwrap_or((usual as f64 * self.scale).round() as u64)
+            .max(1)
+    }
+}
+
+/// One campaign.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// What people type.
+    pub name: &'static str,
+    /// One line for the list.
+    pub summary: &'static str,
+    /// Does it; fails when it found something.
+    pub run: fn(&Options) -> anyhow::Result<()>,
+}
+
+/// All campaigns.
+pub const CAMPAIGNS: &[Campaign] = &[Campaign {
+    name: "fuzz",
+    summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
+    run: fuzz::run,
+}];
+
+/// Runs the campaign `name`.
+///
+/// # Errors
+///
+/// When there is none of that name, the options make no sense, or the campaign found something.
+pub fn run(name: &str, options: &Options) -> anyhow::Result<()> {
+    if !options.scale.is_finite() || options.scale <= 0.0 {
+        bail!("--scale must be a number above 0, not {}", options.scale);
+    }
+    match CAMPAIGNS.iter().find(|campaign| campaign.name == name) {
+        Some(campaign) => (campaign.run)(options),
+        None => bail!("no campaign {name:?}; there are:\n{}", list()),
+    }
+}
+
+/// The campaigns, one a line.
+pub fn list() -> String {
+    CAMPAIGNS
+        .iter()
+        .map(|campaign| format!("  {:<12} {}\n", campaign.name, campaign.summary))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_campaign_is_answered_by_the_list() {
+        let error = run("nonsense", &Options::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("no campaign \"nonsense\"") && error.contains("fuzz"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn times_wins_over_scale_and_nothing_is_less_than_once() {
+        assert_eq!(
+            Options {
+                times: Some(3),
+                scale: 9.0,
+                ..Options::default()
+            }
+            .times_or(100),
+            3
+        );
+        assert_eq!(
+            Options {
+                scale: 0.25,
+                ..Options::default()
+            }
+            .times_or(100),
+            25
+        );
+        assert_eq!(
+            Options {
+                scale: 0.001,
+                ..Options::default()
+            }
+            .times_or(100),
+            1
+        );
+        assert!(
+            run(
+                "fuzz",
+                &Options {
+                    scale: 0.0,
+                    ..Options::default()
+                }
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,397 @@
+//! `cargo xtask deps`: the directions in which the crates may depend on each other.
+//!
+//! The point of it: a rule of the architecture is written twice, as judgement in `catalog` and as behaviour in
+//! `device`, so that one misreading cannot hide in both. So these two share `wire` and nothing else. Dependencies of
+//! tests and build scripts count like any other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::workspace;
+
+/// What a crate may depend on, directly.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// These crates of ours only.
+    Only(&'static [&'static str]),
+    /// Every crate of ours but these.
+    AllBut(&'static [&'static str]),
+}
+
+/// Every crate of the workspace, in the order of the layers.
+const RULES: &[(&str, Rule)] = &[
+    ("verbatim-wire", Rule::Only(&[])),
+    ("verbatim-hw", Rule::Only(&[])),
+    ("verbatim-record-proto", Rule::Only(&[])),
+    ("verbatim-proto", Rule::Only(&["verbatim-record-proto"])),
+    ("verbatim-codegen", Rule::Only(&[])),
+    (
+        "verbatim-record",
+        Rule::Only(&["verbatim-wire", "verbatim-record-proto"]),
+    ),
+    ("verbatim-tester", Rule::Only(&["verbatim-record", "verbatim-wire"])),
+    (
+        "verbatim-catalog",
+        Rule::Only(&["verbatim-tester", "verbatim-record", "verbatim-wire"]),
+    ),
+    ("verbatim-device", Rule::Only(&["verbatim-wire"])),
+    (
+        "verbatim-sim",
+        Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
+    ),
+    ("verbatim-agent", Rule::Only(&["verbatim-proto", "verbatim-hw"])),
+    ("verbatim-client", Rule::Only(&["verbatim-proto"])),
+    (
+        "verbatim-daemon",
+        Rule::AllBut(&["verbatim-client", "verbatim", "verbatim-tests", "xtask"]),
+    ),
+    ("verbatim", Rule::AllBut(&["verbatim-agent", "verbatim-tests", "xtask"])),
+    ("verbatim-tests", Rule::AllBut(&[])),
+    ("xtask", Rule::AllBut(&["verbatim-tests"])),
+];
+
+/// The two crates that may meet in one crate only.
+const APART: [&str; 2] = ["verbatim-device", "verbatim-catalog"];
+/// That crate.
+const MEETING_POINT: &str = "verbatim-wire";
+
+/// One breach of the directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Breach {
+    /// A crate depends on another that its rule does not name.
+    Edge {
+        /// The crate.
+        from: String,
+        /// What it depends on.
+        to: String,
+        /// `normal`, `dev` or `build`.
+        kind: String,
+        /// What it may depend on.
+        rule: String,
+    },
+    /// A crate of the workspace has no rule.
+    NoRule {
+        /// The crate.
+        package: String,
+    },
+    /// The reference device and the catalogue reach the same crate.
+    Shared {
+        /// The crate.
+        package: String,
+        /// How the device reaches it.
+        from_device: Vec<String>,
+        /// How the catalogue reaches it.
+        from_catalog: Vec<String>,
+    },
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Breach::Edge { from, to, kind, rule } => {
+                write!(
+                    f,
+                    "{from} depends on {to} ({kind} dependency); {rule}. Move what is needed, or drop the edge"
+                )
+            }
+            Breach::NoRule { package } => {
+                write!(
+                    f,
+                    "{package} has no rule; add what it may depend on to RULES in xtask/src/deps.rs"
+                )
+            }
+            Breach::Shared {
+                package,
+                from_device,
+                from_catalog,
+            } => write!(
+                f,
+                "{} and {} share {package}, and may share {MEETING_POINT} only ({}; {}): a rule of the architecture is \
+                 written twice, once in each",
+                APART[0],
+                APART[1],
+                from_device.join(" -> "),
+                from_catalog.join(" -> ")
+            ),
+        }
+    }
+}
+
+/// Checks this workspace.
+///
+/// # Errors
+///
+/// Lists every breach, or says why cargo could not tell.
+pub fn check_workspace() -> anyhow::Result<()> {
+    let metadata = workspace::metadata(&workspace::root().join("Cargo.toml"))?;
+    let breaches = breaches(&metadata)?;
+    if breaches.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = breaches.iter().map(|breach| format!("  {breach}")).collect();
+    bail!(
+        "the crates depend on each other in directions that are not allowed:\n{}",
+        lines.join("\n")
+    )
+}
+
+/// The breaches in the output of `cargo metadata`.
+///
+/// # Errors
+///
+/// When the value is not what cargo prints.
+pub fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
+    let edges = edges(metadata)?;
+    let mut breaches = Vec::new();
+    for (package, dependencies) in &edges {
+        let Some((_, rule)) = RULES.iter().find(|(name, _)| name == package) else {
+            breaches.push(Breach::NoRule {
+                package: package.clone(),
+            });
+            continue;
+        };
+        for (to, kind) in dependencies {
+            if !rule.allows(to) {
+                let (from, rule) = (package.clone(), format!("{package} {rule}"));
+                breaches.push(Breach::Edge {
+                    from,
+                    to: to.clone(),
+                    kind: kind.clone(),
+                    rule,
+                });
+            }
+        }
+    }
+    let [device, catalog] = APART.map(|start| reached(&edges, start));
+    for (package, from_device) in &device {
+        if let Some(from_catalog) = catalog.get(package).filter(|_| package != MEETING_POINT) {
+            let (from_device, from_catalog) = (from_device.clone(), from_catalog.clone());
+            breaches.push(Breach::Shared {
+                package: package.clone(),
+                from_device,
+                from_catalog,
+            });
+        }
+    }
+    Ok(breaches)
+}
+
+impl Rule {
+    fn allows(self, package: &str) -> bool {
+        match self {
+            Rule::Only(allowed) => allowed.contains(&package),
+            Rule::AllBut(forbidden) => !forbidden.contains(&package),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Only([]) => write!(f, "may depend on no crate of ours"),
+            Rule::Only(allowed) => write!(f, "may depend on {} only", allowed.join(", ")),
+            Rule::AllBut(forbidden) => write!(f, "may not depend on {}", forbidden.join(", ")),
+        }
+    }
+}
+
+/// Each crate of the workspace with those of the workspace that it depends on, and how.
+type Edges = BTreeMap<String, BTreeSet<(String, String)>>;
+
+fn edges(metadata: &Value) -> anyhow::Result<Edges> {
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata has no packages")?;
+    let members: BTreeSet<&str> = metadata["workspace_members"]
+        .as_array()
+        .context("cargo metadata has no workspace_members")?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let ours: Vec<&Value> = packages
+        .iter()
+        .filter(|package| package["id"].as_str().is_some_and(|id| members.contains(id)))
+        .collect();
+    let names: BTreeSet<&str> = ours.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut edges = Edges::new();
+    for package in ours {
+        let name = package["name"].as_str().context("a package without a name")?;
+        let dependencies = package["dependencies"]
+            .as_array()
+            .context("a package without dependencies")?;
+        let to_ours = dependencies.iter().filter_map(|dependency| {
+            // "name" is the package's own name, whatever it was renamed to.
+            let to = dependency["name"].as_str().filter(|to| names.contains(to))?;
+            Some((
+                to.to_owned(),
+                dependency["kind"].as_str().unwrap_or("normal").to_owned(),
+            ))
+        });
+        edges.insert(name.to_owned(), to_ours.collect());
+    }
+    Ok(edges)
+}
+
+/// Every crate that `start` reaches, itself included, with the way there.
+fn reached(edges: &Edges, start: &str) -> BTreeMap<String, Vec<String>> {
+    let mut reached = BTreeMap::new();
+    let mut next = vec![vec![start.to_owned()]];
+    while let Some(way) = next.pop() {
+        let last = way.last().expect("a way has a start").clone();
+        if !edges.contains_key(&last) || reached.contains_key(&last) {
+            continue;
+        }
+        for (to, _) in &edges[&last] {
+            next.push([way.clone(), vec![to.clone()]].concat());
+        }
+        reached.insert(last, way);
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    type To = (&'static str, Option<&'static str>);
+
+    /// Metadata of a workspace with these edges.
+    fn metadata(packages: &[(&str, &[To])]) -> Value {
+        let id = |name: &str| format!("path+file:///w/{name}#0.1.0");
+        let listed: Vec<Value> = packages
+            .iter()
+            .map(|(name, dependencies)| {
+                let dependencies: Vec<Value> = dependencies
+                    .iter()
+                    .map(|(to, kind)| json!({"name": to, "kind": kind, "rename": "x"}))
+                    .collect();
+                json!({"name": name, "id": id(name), "dependencies": dependencies})
+            })
+            .collect();
+        let members: Vec<String> = packages.iter().map(|(name, _)| id(name)).collect();
+        json!({"packages": listed, "workspace_members": members})
+    }
+
+    const SOUND: &[(&str, &[To])] = &[
+        ("verbatim-wire", &[("proptest", Some("dev"))]),
+        ("verbatim-hw", &[("libc", None)]),
+        ("verbatim-record-proto", &[("prost", None)]),
+        (
+            "verbatim-record",
+            &[("verbatim-wire", None), ("verbatim-record-proto", None)],
+        ),
+        ("verbatim-tester", &[("verbatim-record", None)]),
+        (
+            "verbatim-catalog",
+            &[("verbatim-tester", None), ("verbatim-wire", Some("dev"))],
+        ),
+        ("verbatim-device", &[("verbatim-wire", None)]),
+        ("verbatim-sim", &[("verbatim-tester", None), ("verbatim-device", None)]),
+        (
+            "verbatim-daemon",
+            &[
+                ("verbatim-hw", None),
+                ("verbatim-sim", None),
+                ("verbatim-catalog", None),
+            ],
+        ),
+        ("verbatim", &[("verbatim-daemon", None)]),
+        ("verbatim-tests", &[("xtask", Some("dev")), ("verbatim", Some("dev"))]),
+        ("xtask", &[]),
+    ];
+
+    fn with(package: &str, extra: &[To]) -> Vec<Breach> {
+        let mut packages: Vec<(&str, Vec<To>)> = SOUND.iter().map(|(name, to)| (*name, to.to_vec())).collect();
+        match packages.iter_mut().find(|(name, _)| *name == package) {
+            Some((_, to)) => to.extend_from_slice(extra),
+            None => packages.push((package, extra.to_vec())),
+        }
+        let packages: Vec<(&str, &[To])> = packages.iter().map(|(name, to)| (*name, to.as_slice())).collect();
+        breaches(&metadata(&packages)).unwrap()
+    }
+
+    #[test]
+    fn the_layers_as_they_are_meant_are_allowed() {
+        assert_eq!(breaches(&metadata(SOUND)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_forbidden_edge_is_reported_with_its_rule() {
+        let found = with("verbatim-hw", &[("verbatim-wire", None)]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].to_string(),
+            "verbatim-hw depends on verbatim-wire (normal dependency); verbatim-hw may depend on no crate of ours. \
+             Move what is needed, or drop the edge"
+        );
+    }
+
+    #[test]
+    fn dependencies_of_tests_and_build_scripts_count() {
+        for kind in ["dev", "build"] {
+            let found = with("verbatim-wire", &[("verbatim-record", Some(kind))]);
+            assert!(
+                found
+                    .iter()
+                    .any(|breach| matches!(breach, Breach::Edge { kind: found, .. } if found == kind)),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn device_and_catalog_meet_in_wire_only() {
+        let found = with("verbatim-catalog", &[("verbatim-sim", Some("dev"))]);
+        assert!(
+            found
+                .iter()
+                .any(|breach| matches!(breach, Breach::Edge { to, .. } if to == "verbatim-sim"))
+        );
+        let shared = found
+            .iter()
+            .find(|breach| matches!(breach, Breach::Shared { .. }))
+            .unwrap();
+        assert_eq!(
+            shared.to_string(),
+            "verbatim-device and verbatim-catalog share verbatim-device, and may share verbatim-wire only \
+             (verbatim-device; verbatim-catalog -> verbatim-sim -> verbatim-device): a rule of the architecture is \
+             written twice, once in each"
+        );
+        let found = with("verbatim-device", &[("verbatim-record", None)]);
+        assert!(
+            found
+                .iter()
+                .any(|breach| matches!(breach, Breach::Shared { package, .. } if package == "verbatim-record-proto"))
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_rule_is_reported() {
+        let found = with("verbatim-surprise", &[]);
+        assert_eq!(
+            found,
+            [Breach::NoRule {
+                package: "verbatim-surprise".to_owned()
+            }]
+        );
+    }
+
+    #[test]
+    fn the_command_line_does_not_reach_into_the_agent_nor_the_daemon_into_the_client() {
+        assert_eq!(with("verbatim-daemon", &[("verbatim", None)]).len(), 1);
+        assert_eq!(with("xtask", &[("verbatim-tests", None)]).len(), 1);
+    }
+
+    #[test]
+    fn this_workspace_keeps_the_directions() {
+        check_workspace().unwrap();
+    }
+}

@@ -1,0 +1,165 @@
+//! `cargo xtask lab ibsim -- COMMAND`: one command inside a lab, and nothing left behind.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::IbsimLab;
+use crate::workspace::{cargo, run, target_directory};
+
+/// How long a command may take to end after it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Builds `verbatim` and `verbatimd` for release and returns the directory they are in.
+///
+/// # Errors
+///
+/// When the build fails.
+pub fn build_binaries() -> anyhow::Result<PathBuf> {
+    let build = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "verbatim",
+        "-p",
+        "verbatim-daemon",
+    ];
+    run("building verbatim and verbatimd", cargo().args(build))?;
+    Ok(target_directory()?.join("release"))
+}
+
+/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of
+/// a shell, so 128 and the signal's number when a signal ended it.
+///
+/// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
+///
+/// # Errors
+///
+/// When the lab does not come up or the command cannot be started.
+pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
+    let [name, arguments @ ..] = command else {
+        bail!("which command? `cargo xtask lab ibsim -- COMMAND…`, for example `-- verbatim run`");
+    };
+    // Before anything is started, so that no signal finds us unprepared.
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGHUP, SIGINT, SIGTERM] {
+        let value = usize::try_from(number).context("a signal's number is positive")?;
+        signal_hook::flag::register_usize(number, Arc::clone(&signal), value).context("catching signals")?;
+    }
+    let binaries = build_binaries()?;
+    let lab = IbsimLab::start()?;
+    eprintln!(
+        "xtask: ibsim runs as {} (process {})",
+        lab.socket_name(),
+        lab.pid().unwrap_or(0)
+    );
+
+    let mut path = OsString::from(&binaries);
+    if let Some(rest) = env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    let child = Command::new(resolve(name, &binaries))
+        .args(arguments)
+        .envs(lab.environment())
+        .env("PATH", path)
+        .env_remove("LD_PRELOAD")
+        .spawn()
+        .with_context(|| format!("{} could not be started; is it on the PATH?", name.to_string_lossy()))?;
+    let status = wait(child, &signal)?;
+    drop(lab);
+    Ok(exit_code(status))
+}
+
+/// A program of ours by its bare name is the one just built.
+fn resolve(name: &OsString, binaries: &Path) -> OsString {
+    let built = binaries.join(name);
+    if Path::new(name).components().count() == 1 && built.is_file() {
+        built.into()
+    } else {
+        name.clone()
+    }
+}
+
+/// Waits for the child; passes a signal on to it, and kills it when it does not obey.
+fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for the command")? {
+            return Ok(status);
+        }
+        let caught = signal.load(Ordering::Relaxed);
+        if caught != 0 {
+            let since = *told.get_or_insert_with(|| {
+                // A Ctrl-C reaches the command from the terminal too; a second one does no harm.
+                tell(&child, caught);
+                Instant::now()
+            });
+            if since.elapsed() > GRACE {
+                eprintln!("xtask: the command did not end within {GRACE:?} of its signal; killing it");
+                child.kill().context("killing the command")?;
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal, with the shell's own `kill`.
+fn tell(child: &Child, signal: usize) {
+    let _ = Command::new("sh")
+        .args([
+            "-c",
+            "kill -s \"$1\" \"$2\"",
+            "sh",
+            &signal.to_string(),
+            &child.id().to_string(),
+        ])
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).spawn().unwrap()
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_command() {
+        let none = AtomicUsize::new(0);
+        assert_eq!(exit_code(wait(shell("exit 7"), &none).unwrap()), 7);
+        assert_eq!(exit_code(wait(shell("kill -9 $$"), &none).unwrap()), 137);
+    }
+
+    #[test]
+    fn a_signal_is_passed_on() {
+        let term = AtomicUsize::new(usize::try_from(SIGTERM).unwrap());
+        let start = Instant::now();
+        assert_eq!(exit_code(wait(shell("exec sleep 60"), &term).unwrap()), 143);
+        assert!(start.elapsed() < GRACE);
+    }
+}
