@@ -2,6 +2,7 @@
 
 use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, Trace, Verdict};
 use verbatim_tester::Test;
+use verbatim_wire::Status;
 
 use crate::TESTS;
 
@@ -104,7 +105,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
 }
 
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
-    let gap = (test.judge)(trace, findings).err();
+    let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
     for exchange in &trace.exchanges {
         let answers = exchange
             .arrivals
@@ -136,6 +137,17 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         // A gap that is no finding never hides one, and never lets a pass stand.
         Some(came) if came.0 > by_checks.0 || by_checks.0 <= Outcome::Pass => came,
         _ => by_checks,
+    }
+}
+
+/// What is missing because the procedure ended early is due to the exchange at which it ended.
+fn why_missing(trace: &Trace, gap: Gap) -> Gap {
+    match (&gap, &trace.stopped, trace.last_of_procedure()) {
+        (Gap::Missing(_), Some(_), Some(last)) => match last.answer() {
+            Some(answer) if answer.mad.status() != Status::OK => Gap::Refused(last.number, answer.mad.status()),
+            _ => Gap::NoAnswer(last.number),
+        },
+        _ => gap,
     }
 }
 
@@ -194,6 +206,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             let exchange = &trace.exchanges[*number as usize - 1];
             let seen = match gap {
                 Gap::Refused(_, status) => format!("status {status}"),
+                _ if exchange.answer().is_some() => "an answer after the deadline of the rule of silence".into(),
                 _ => "no answer, though the device answered others later".into(),
             };
             let words = ("an answer with status 0x0000 (success)".to_string(), seen);

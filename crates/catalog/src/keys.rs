@@ -1,9 +1,9 @@
 //! What the M_Key tests share: keys, locking a port, and the check that the lock took.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
-use verbatim_tester::{Answer, Guarded, Step, Tester};
+use verbatim_tester::{Guarded, Step, Tester};
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
-use verbatim_wire::{Attribute, MKey, NodeInfo, PortInfo, Status};
+use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
 
 /// The port before anything was changed.
 pub(crate) const FOUND: Label<PortInfo> = Label::new("port as found");
@@ -68,15 +68,6 @@ pub(crate) fn accepted(found: &PortInfo) -> &'static [Status] {
     } else {
         &[Status::OK]
     }
-}
-
-/// Sends an attribute's Get once with each of the wrong keys.
-pub(crate) fn get_with_each<A: Attribute>(
-    t: &mut Tester<'_>,
-    label: Label<A>,
-    keys: &[MKey],
-) -> Step<Vec<Option<Answer<A>>>> {
-    keys.iter().map(|key| t.get_once(label, *key)).collect()
 }
 
 /// Judges M_KeyViolations: it must have grown by the number of SMPs that had to be dropped.

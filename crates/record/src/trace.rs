@@ -320,6 +320,18 @@ impl Trace {
             .map(|(_, value)| *value)
     }
 
+    /// The last exchange of the procedure itself: the one that an early end is about.
+    #[must_use]
+    pub fn last_of_procedure(&self) -> Option<&Exchange> {
+        let mut places = self
+            .labels
+            .values()
+            .filter(|(role, _)| *role == Role::Test)
+            .flat_map(|(_, places)| places.last());
+        let first = *places.next()?;
+        Some(&self.exchanges[places.fold(first, |last, place| last.max(*place))])
+    }
+
     /// Labels of the procedure that no judge looked at: a defect of the test.
     #[must_use]
     pub fn unjudged(&self) -> Vec<&str> {

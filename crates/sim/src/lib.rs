@@ -1,1 +1,10 @@
-//! verbatim-sim
+//! Simulated time and link: the virtual rig.
+//!
+//! Waiting costs nothing: the event loop runs in the caller's thread, in order of (time, serial), and time
+//! jumps from event to event. Nothing here reads a clock, so one seed leaves one record, byte for byte.
+
+mod link;
+mod rig;
+
+pub use link::{Delivery, Tamper, smi_forward, smi_return};
+pub use rig::VirtualRig;

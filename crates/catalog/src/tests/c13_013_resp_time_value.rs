@@ -12,7 +12,7 @@ use verbatim_wire::{PortInfo, RespTime, Status};
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 
 /// RespTimeValue is legal, and the default limit holds.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c13-013-resp-time-value",
     aliases: &["C13_013"],
     revision: 1,

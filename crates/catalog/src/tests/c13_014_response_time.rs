@@ -18,7 +18,7 @@ const DESCRIPTION: Label<NodeDescription> = Label::new("NodeDescription");
 const SET: Label<PortInfo> = Label::new("Set that changes nothing");
 
 /// The port's own RespTimeValue holds.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c13-014-response-time",
     aliases: &["C13_014_01"],
     revision: 1,

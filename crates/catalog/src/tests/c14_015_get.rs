@@ -30,7 +30,7 @@ const LEVELS: [(u8, Label<PortInfo>, Label<PortInfo>, Label<NodeInfo>, Label<Por
 ];
 
 /// While the M_Key is 0, no Get is checked.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-015-get",
     aliases: &["C14_015"],
     revision: 1,

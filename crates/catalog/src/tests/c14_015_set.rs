@@ -32,7 +32,7 @@ const LEVELS: [(u8, [Label<PortInfo>; 4]); 2] = [
 ];
 
 /// While the M_Key is 0, no Set is checked.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-015-set",
     aliases: &["C14_015"],
     revision: 1,

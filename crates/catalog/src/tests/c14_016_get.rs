@@ -48,25 +48,25 @@ const fn test(id: &'static str, about: &'static str, level: u8) -> Test {
 }
 
 /// Level 0.
-pub static PROTECT_0: Test = test(
+pub(super) static PROTECT_0: Test = test(
     "c14-016-get-protect-0",
     "At protect level 0 a Get with another M_Key is answered, the key shown.",
     0,
 );
 /// Level 1.
-pub static PROTECT_1: Test = test(
+pub(super) static PROTECT_1: Test = test(
     "c14-016-get-protect-1",
     "At protect level 1 a Get with another M_Key is answered, the key hidden.",
     1,
 );
 /// Level 2.
-pub static PROTECT_2: Test = test(
+pub(super) static PROTECT_2: Test = test(
     "c14-016-get-protect-2",
     "At protect level 2 a Get with another M_Key is dropped and counted.",
     2,
 );
 /// Level 3.
-pub static PROTECT_3: Test = test(
+pub(super) static PROTECT_3: Test = test(
     "c14-016-get-protect-3",
     "At protect level 3 a Get with another M_Key is dropped and counted.",
     3,

@@ -42,25 +42,25 @@ const fn test(id: &'static str, about: &'static str, level: u8) -> Test {
 }
 
 /// Level 0.
-pub static PROTECT_0: Test = test(
+pub(super) static PROTECT_0: Test = test(
     "c14-016-set-protect-0",
     "At protect level 0 a Set needs the right M_Key.",
     0,
 );
 /// Level 1.
-pub static PROTECT_1: Test = test(
+pub(super) static PROTECT_1: Test = test(
     "c14-016-set-protect-1",
     "At protect level 1 a Set needs the right M_Key.",
     1,
 );
 /// Level 2.
-pub static PROTECT_2: Test = test(
+pub(super) static PROTECT_2: Test = test(
     "c14-016-set-protect-2",
     "At protect level 2 a Set needs the right M_Key.",
     2,
 );
 /// Level 3.
-pub static PROTECT_3: Test = test(
+pub(super) static PROTECT_3: Test = test(
     "c14-016-set-protect-3",
     "At protect level 3 a Set needs the right M_Key.",
     3,

@@ -43,21 +43,21 @@ const fn test(
 }
 
 /// A second before the end the port is still protected.
-pub static NOT_EARLY: Test = test(
+pub(super) static NOT_EARLY: Test = test(
     "c14-017-lease-not-early",
     "A second before the lease period has passed since a failed check, the port is still protected.",
     |t| procedure(t, Start::Get, Probe::Before),
     |t, f| judge(t, f, Start::Get, Probe::Before),
 );
 /// A second after the end the protect bits are 0.
-pub static EXPIRES: Test = test(
+pub(super) static EXPIRES: Test = test(
     "c14-017-lease-expires",
     "A second after the lease period has passed since a failed Get, the protect bits are 0 and the key is kept.",
     |t| procedure(t, Start::Get, Probe::After),
     |t, f| judge(t, f, Start::Get, Probe::After),
 );
 /// A failed Set starts the timer too, at level 1.
-pub static EXPIRES_AFTER_SET: Test = test(
+pub(super) static EXPIRES_AFTER_SET: Test = test(
     "c14-017-lease-expires-after-set",
     "A second after the lease period has passed since a failed Set, the protect bits are 0 and the key is kept.",
     |t| procedure(t, Start::Set, Probe::After),

@@ -18,7 +18,7 @@ const RESET: Label<NodeInfo> = Label::new("right key, stops the timer");
 const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
 /// A right key stops the timer.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-017-lease-reset",
     aliases: &["C14_017_03"],
     revision: 1,

@@ -16,7 +16,7 @@ const WRONG: Label<NodeInfo> = Label::new("wrong key");
 const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
 /// Lease period 0 never expires.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-017-lease-zero",
     aliases: &["C14_017_05"],
     revision: 1,

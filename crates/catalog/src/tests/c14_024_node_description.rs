@@ -15,7 +15,7 @@ const SET: Label<NodeDescription> = Label::new("set another description");
 const AFTER: Label<NodeDescription> = Label::new("after the Set");
 
 /// NodeDescription is read-only unless the device says otherwise.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-024-node-description",
     aliases: &["C14_024_02"],
     revision: 1,

@@ -16,7 +16,7 @@ const SET: Label<NodeInfo> = Label::new("set every component to another value");
 const AFTER: Label<NodeInfo> = Label::new("after the Set");
 
 /// NodeInfo is legal, consistent and read-only.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-024-node-info",
     aliases: &["C14_024_03"],
     revision: 1,

@@ -38,7 +38,7 @@ const TELLING: [u16; 24] = [
 ];
 
 /// Legal parts are kept, illegal ones refused.
-pub static TEST: Test = Test {
+pub(super) static TEST: Test = Test {
     id: "c14-024-vl-arbitration-ca",
     aliases: &["C14_024_09_CA"],
     revision: 1,
