@@ -14,15 +14,16 @@ pub(crate) const BEFORE: Label<PortInfo> = Label::new("right key, before");
 /// What the right key shows at the end.
 pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
 
-/// Our key, and three that are not: one random, two that differ from ours in a single bit of each half.
-pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 3]) {
+/// Our key, and four that are not: one random, two that differ from ours in a single bit of each half, and 0.
+pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
     let mut random = t.random("keys");
-    let ours = random.nonzero();
-    let mut other = random.nonzero();
-    if other == ours {
-        other = !ours;
-    }
-    (MKey(ours), [MKey(other), MKey(ours ^ (1 << 40)), MKey(ours ^ 1)])
+    // Never a key that one of the wrong ones could meet: neither 0 nor a single bit.
+    let ours = random.nonzero() | 0x0100_0000_0000_0100;
+    let other = random.nonzero() & !0x100;
+    (
+        MKey(ours),
+        [MKey(other.max(2)), MKey(ours ^ (1 << 40)), MKey(ours ^ 1), MKey(0)],
+    )
 }
 
 /// Journals the port, sets key, level and lease in one Set, and reads the port with the right key.
@@ -53,6 +54,15 @@ pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
     }
     let before: PortInfo = t.answer(BEFORE)?;
     let exchange = t.exchange(BEFORE)?;
+    if before.protect_bits() == wanted.protect_bits() && before.m_key() == MKey(0) && wanted.m_key() != MKey(0) {
+        // The rest of the lock was kept: the key may be there and hidden from its owner.
+        f.equal(
+            "C14-16",
+            BEFORE,
+            "M_Key as shown to the right key",
+            (wanted.m_key(), before.m_key()),
+        );
+    }
     Ok(f.same_fields(
         "C14-24",
         exchange,

@@ -28,7 +28,7 @@ impl Tester<'_> {
     ) -> Step<Vec<u32>> {
         let blank = self.mad::<A>(Method::GET, 0).with_m_key(key);
         let mads = modifiers.map(move |modifier| with_modifier(blank, modifier));
-        self.many(label, mads)
+        self.many(label, mads, SILENCES)
     }
 
     /// Sets an attribute with each of the modifiers, several outstanding. One try each; returns the modifiers that
@@ -45,14 +45,30 @@ impl Tester<'_> {
     ) -> Step<Vec<u32>> {
         let blank = self.mad::<A>(Method::SET, 0).with_m_key(key);
         let mads = what.map(move |(modifier, value)| with_modifier(blank, modifier).with_data(value.get().bytes()));
-        self.many(label, mads)
+        self.many(label, mads, SILENCES)
     }
 
-    fn many<A: Attribute>(&mut self, label: Label<A>, mut mads: impl Iterator<Item = Mad>) -> Step<Vec<u32>> {
+    /// Sends the same Get `count` times with a key that must not be answered, several outstanding, and waits until
+    /// each silence is proven.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn provoke_many<A: Attribute>(&mut self, label: Label<A>, key: MKey, count: u64) -> Step {
+        let mad = self.mad::<A>(Method::GET, 0).with_m_key(key);
+        let mads = (0..count).map(move |_| mad);
+        self.many(label, mads, usize::MAX).map(|_| ())
+    }
+
+    fn many<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        mut mads: impl Iterator<Item = Mad>,
+        bearable: usize,
+    ) -> Step<Vec<u32>> {
         let window = self.info.window.clamp(1, 64);
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
         loop {
-            while !exhausted && self.outstanding.len() < window && silent.len() < SILENCES {
+            while !exhausted && self.outstanding.len() < window && silent.len() < bearable {
                 match mads.next() {
                     Some(mad) => {
                         self.launch(label.name, 0, &mad)?;
@@ -89,7 +105,7 @@ impl Tester<'_> {
                 .retain(|out| states[out.number as usize - 1] == State::Waiting);
         }
         self.sink.flush();
-        if silent.len() >= SILENCES && !exhausted {
+        if silent.len() >= bearable && !exhausted {
             self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
         }
         Ok(silent)

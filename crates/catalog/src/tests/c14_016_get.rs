@@ -2,7 +2,7 @@
 //!
 //! A correct port answers it at level 0, answers it with the key hidden at level 1, and drops and counts it at
 //! levels 2 and 3. Reading: the public page runs 2 "or" 3, we run both; its "violations == 1" is a difference; the
-//! key is random, and three other keys are tried, two of which differ from it in one bit. A key that is not kept
+//! key is random, and four other keys are tried: a random one, two that differ from it in one bit, and 0. A key that is not kept
 //! fails C14-24 and ends the judgement. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
@@ -11,15 +11,16 @@ use verbatim_wire::{MKey, NodeInfo, PortInfo};
 
 use crate::keys::{self, AFTER, BEFORE, NODE};
 
-const WRONG: [Label<PortInfo>; 3] = [
+const WRONG: [Label<PortInfo>; 4] = [
     Label::new("wrong key"),
     Label::new("wrong key, high half"),
     Label::new("wrong key, low half"),
+    Label::new("wrong key, 0"),
 ];
 const WRONG_NODE: Label<NodeInfo> = Label::new("wrong key, NodeInfo");
 
-const READING: &str = "Levels 2 and 3 are separate runs. Violations are judged as a difference. Three wrong keys: one \
-    random, two that differ from the right one in a single bit. No answer is proven by the rule of silence, and \
+const READING: &str = "Levels 2 and 3 are separate runs. Violations are judged as a difference. Four wrong keys: one \
+    random, two that differ from the right one in a single bit, and 0. No answer is proven by the rule of silence, and \
     by a right-key Get afterwards.";
 
 const fn test(id: &'static str, about: &'static str, level: u8) -> Test {
@@ -75,7 +76,7 @@ pub(super) static PROTECT_3: Test = test(
 fn procedure<const LEVEL: u8>(t: &mut Tester<'_>) -> Step {
     let (ours, others) = keys::keys(t);
     let lease = t.longer_than_this_test();
-    keys::lock(t, ours, LEVEL, lease, 4)?;
+    keys::lock(t, ours, LEVEL, lease, 5)?;
     t.get(NODE, ours)?;
     for (label, other) in WRONG.iter().zip(others) {
         t.get_once(*label, other)?;
@@ -126,5 +127,5 @@ fn judge<const LEVEL: u8>(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             if same { Passed::Pass } else { Passed::Fail },
         );
     }
-    keys::violations(t, f, if LEVEL >= 2 { 4 } else { 0 })
+    keys::violations(t, f, if LEVEL >= 2 { WRONG.len() + 1 } else { 0 })
 }

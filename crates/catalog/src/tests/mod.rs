@@ -4,16 +4,20 @@
 mod c13_013_resp_time_value;
 mod c13_014_response_time;
 mod c14_015_get;
+mod c14_015_lease;
 mod c14_015_set;
 mod c14_015_trap_repress;
 mod c14_016_get;
 mod c14_016_set;
 mod c14_017_lease;
+mod c14_017_lease_reload;
 mod c14_017_lease_reset;
 mod c14_017_lease_zero;
 mod c14_024_node_description;
 mod c14_024_node_info;
 mod c14_024_vl_arbitration_ca;
+mod c14_029_counter;
+mod c14_029_trap_repress;
 
 use verbatim_tester::Test;
 
@@ -22,6 +26,7 @@ pub static TESTS: &[&Test] = &[
     &c13_013_resp_time_value::TEST,
     &c13_014_response_time::TEST,
     &c14_015_get::TEST,
+    &c14_015_lease::TEST,
     &c14_015_set::TEST,
     &c14_015_trap_repress::TEST,
     &c14_016_get::PROTECT_0,
@@ -35,11 +40,14 @@ pub static TESTS: &[&Test] = &[
     &c14_017_lease::NOT_EARLY,
     &c14_017_lease::EXPIRES,
     &c14_017_lease::EXPIRES_AFTER_SET,
+    &c14_017_lease_reload::TEST,
     &c14_017_lease_reset::TEST,
     &c14_017_lease_zero::TEST,
     &c14_024_node_description::TEST,
     &c14_024_node_info::TEST,
     &c14_024_vl_arbitration_ca::TEST,
+    &c14_029_counter::TEST,
+    &c14_029_trap_repress::TEST,
 ];
 
 #[cfg(test)]
