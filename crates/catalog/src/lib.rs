@@ -2,6 +2,7 @@
 //!
 //! To add one: a file under `tests/`, one line in [`TESTS`], a defect of the device model that it catches.
 
+mod adapter;
 mod judging;
 mod keys;
 mod select;

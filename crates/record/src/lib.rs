@@ -14,6 +14,7 @@ mod time;
 mod trace;
 mod verdict;
 
+pub mod capture;
 pub mod pcapng;
 pub mod silence;
 

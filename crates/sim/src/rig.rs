@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use verbatim_device::{Defect, Device, Profile};
 use verbatim_record::{Span, Time};
-use verbatim_tester::{Arrival, Need, Rig, RigInfo, Route, Step, Stimulus, Stop};
+use verbatim_tester::{Arrival, Need, PortId, Rig, RigInfo, Route, Step, Stimulus, Stop};
 use verbatim_wire::{MKey, Mad, Method};
 
 use crate::link::{Tamper, smi_forward, smi_return};
@@ -16,11 +16,11 @@ const WAY: Duration = Duration::from_micros(1);
 const EVENT_BUDGET: u64 = 20_000_000;
 
 enum Event {
-    ToDevice(Mad),
-    ToTester(Mad),
+    ToDevice(PortId, Mad),
+    ToTester(PortId, Mad),
 }
 
-/// The device model behind a simulated link.
+/// The device model behind simulated links: the rig's port n is cabled to the device's port n + 1, if it has one.
 pub struct VirtualRig {
     device: Device,
     now: Time,
@@ -57,7 +57,7 @@ impl VirtualRig {
     pub fn info(key: MKey) -> RigInfo {
         RigInfo {
             kind: "virtual".into(),
-            offers: vec![Need::Mad, Need::OwnSubnet],
+            offers: vec![Need::Mad, Need::OwnSubnet, Need::SecondPort],
             route: Route::Directed(vec![1]),
             key,
             host_bound: Duration::ZERO,
@@ -96,12 +96,13 @@ impl VirtualRig {
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
             let mad = smi_return(&Mad::from(transmit.bytes));
+            let cable = PortId::from(transmit.port.saturating_sub(1));
             let deliveries = match &mut self.tamper {
                 Some(tamper) if mad.method() != Method::TRAP => tamper(&mad),
                 _ => vec![(Duration::ZERO, mad)],
             };
             for (delay, mad) in deliveries {
-                self.schedule(self.now.after(WAY + delay), Event::ToTester(mad));
+                self.schedule(self.now.after(WAY + delay), Event::ToTester(cable, mad));
             }
         }
     }
@@ -124,8 +125,8 @@ impl Rig for VirtualRig {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        let Stimulus::Mad(_, mad) = what;
-        self.schedule(self.now.after(WAY), Event::ToDevice(smi_forward(mad)));
+        let Stimulus::Mad(cable, mad) = what;
+        self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
         Ok(Span::exactly(self.now))
     }
 
@@ -153,8 +154,11 @@ impl Rig for VirtualRig {
                 .filter(|entry| entry.key().0 <= at)
                 .map(|entry| entry.remove())
             {
-                Some(Event::ToTester(mad)) => return Arrival::Mad(0, Span::exactly(self.now), mad),
-                Some(Event::ToDevice(mad)) => self.device.handle(self.since_start(), 1, mad.bytes()),
+                Some(Event::ToTester(cable, mad)) => return Arrival::Mad(cable, Span::exactly(self.now), mad),
+                Some(Event::ToDevice(cable, mad)) => {
+                    let port = u8::try_from(cable + 1).unwrap_or(0); // no device has a port 0
+                    self.device.handle(self.since_start(), port, mad.bytes());
+                }
                 None => self.device.tick(self.since_start()),
             }
             self.collect();

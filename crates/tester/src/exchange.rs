@@ -66,7 +66,7 @@ impl Tester<'_> {
             exchange: number,
             label,
             attempt,
-            port: 0,
+            port: self.leaves_by(),
             at,
             mad,
         }));

@@ -230,6 +230,20 @@ impl Tester<'_> {
         guard: &Guarded<A>,
         value: Quiet<A>,
     ) -> Step<Option<Answer<A>>> {
+        self.set_at(label, guard, 0, value)
+    }
+
+    /// The same with a modifier.
+    ///
+    /// # Errors
+    /// As [`Tester::set`].
+    pub fn set_at<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        guard: &Guarded<A>,
+        modifier: u32,
+        value: Quiet<A>,
+    ) -> Step<Option<Answer<A>>> {
         let old = self.key();
         let new = value
             .get()
@@ -237,7 +251,7 @@ impl Tester<'_> {
             .map(|(key, _)| key)
             .filter(|key| *key != old);
         for attempt in 0..TRIES {
-            if let Some(answer) = self.set_attempt(label, guard, (self.key(), 0), attempt, value)? {
+            if let Some(answer) = self.set_attempt(label, guard, (self.key(), modifier), attempt, value)? {
                 if let Some(new) = new {
                     // A refused Set may have applied its legal fields all the same.
                     if answer.status == Status::OK || self.shows_key(new)? {

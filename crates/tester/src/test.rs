@@ -17,6 +17,8 @@ pub enum Need {
     Mad,
     /// A subnet without an SM of somebody else.
     OwnSubnet,
+    /// A second port of the rig, cabled to a second port of the DUT.
+    SecondPort,
 }
 
 impl Need {
@@ -26,6 +28,7 @@ impl Need {
         match self {
             Self::Mad => "a port that sends MADs (kind virtual, model or umad)",
             Self::OwnSubnet => "a subnet without an SM of somebody else",
+            Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::exchange::{Outstanding, State};
 use crate::guard::AreaState;
 use crate::journal::Journal;
 use crate::random::Stream;
-use crate::rig::{Arrival, Rig, RigInfo, Route, Stimulus};
+use crate::rig::{Arrival, PortId, Rig, RigInfo, Route, Stimulus};
 use crate::runner::Case;
 use crate::stop::{Step, Stop};
 
@@ -36,6 +36,8 @@ pub struct Tester<'r> {
     pub(crate) journal: &'r mut dyn Journal,
     pub(crate) case: &'r Case<'r>,
     pub(crate) role: Role,
+    /// The port that requests of the procedure leave by.
+    pub(crate) port: PortId,
     pub(crate) labels: Vec<(&'static str, Role)>,
     pub(crate) id_base: u32,
     pub(crate) states: Vec<State>,
@@ -71,6 +73,7 @@ impl<'r> Tester<'r> {
             journal,
             case,
             role: Role::Test,
+            port: 0,
             labels: Vec::new(),
             id_base,
             states: Vec::new(),
@@ -110,6 +113,12 @@ impl<'r> Tester<'r> {
     #[must_use]
     pub fn rig_key(&self) -> MKey {
         self.info.key
+    }
+
+    /// Whether MADs reach the DUT by its LID, so that a change of it cuts the DUT off.
+    #[must_use]
+    pub fn is_lid_routed(&self) -> bool {
+        matches!(self.info.route, Route::Lid(_))
     }
 
     /// The M_Key that is in force, as far as is known.
@@ -199,6 +208,27 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
+    /// Gets an attribute of the DUT's other port: the request leaves by another port of the rig. Up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_from<A: Attribute>(&mut self, port: PortId, label: Label<A>, key: MKey) -> Step<Option<Answer<A>>> {
+        self.port = port;
+        let answer = self.ask_at(label, key, 0);
+        self.port = 0;
+        answer
+    }
+
+    /// Gets an attribute once, in a MAD of another class version than 1.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn get_as_version<A: Attribute>(&mut self, label: Label<A>, version: u8, key: MKey) -> Step<Option<Answer<A>>> {
+        let mad = self.mad::<A>(Method::GET, 0).with_m_key(key);
+        let mad = mad.with_header(&mad.header().with_class_version(version));
+        self.exchange(label, 0, &mad)
+    }
+
     /// Sends a TrapRepress, which nothing answers, and waits until silence is proven.
     ///
     /// # Errors
@@ -255,8 +285,13 @@ impl<'r> Tester<'r> {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
+    /// The port that a request leaves by; what restores always goes out by the first, whatever the procedure was at.
+    pub(crate) fn leaves_by(&self) -> PortId {
+        if self.role == Role::Runner { 0 } else { self.port }
+    }
+
     pub(crate) fn stimulus(&mut self, mad: &Mad) -> Step<Span> {
         self.check_stop()?;
-        self.rig.send(Stimulus::Mad(0, mad))
+        self.rig.send(Stimulus::Mad(self.leaves_by(), mad))
     }
 }

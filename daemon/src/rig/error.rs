@@ -89,4 +89,12 @@ pub enum RigError {
         /// What the system said.
         source: io::Error,
     },
+    /// The port was there and went away while it was opened.
+    #[error("rig {rig:?} is unavailable: {why}")]
+    Lost {
+        /// The rig.
+        rig: String,
+        /// Why.
+        why: String,
+    },
 }

@@ -1,0 +1,123 @@
+//! `verbatim doctor`: what this machine offers and what it lacks, each with its remedy.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use verbatim_daemon::rig::{self, RigConfig, RigKind};
+use verbatim_daemon::state::StateDirectory;
+use verbatim_hw::umad::Library;
+
+use crate::commands::rigs;
+use crate::{exit, print};
+
+/// Tell what this machine offers and what it lacks.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Look only at this rig, and fail if it cannot be used
+    #[arg(long)]
+    rig: Option<String>,
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
+    #[arg(long, value_name = "FILE")]
+    rig_file: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Found {
+    what: String,
+    usable: bool,
+    words: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let file = rigs::load(arguments.rig_file.as_ref())?;
+    let mut found = Vec::new();
+    let mut wanted: Vec<RigConfig> = file.rigs.clone();
+    if let Some(name) = &arguments.rig {
+        let config = file.find(name).map_err(|error| exit::Usage(error.to_string()))?.clone();
+        rig::env::enter(&config)?;
+        wanted = vec![config];
+    } else {
+        found.push(match &file.path {
+            Some(path) => good("rig file", path.display().to_string()),
+            None => good("rig file", "none: only the built-in rig `virtual`".into()),
+        });
+        found.push(libibumad());
+    }
+    found.push(state_directory());
+    found.extend(wanted.iter().map(a_rig));
+    let usable = found.iter().all(|found| found.usable);
+    if arguments.json {
+        print::json(&serde_json::json!({ "found": found }))?;
+    } else {
+        let lines: String = found
+            .iter()
+            .map(|found| format!("{} {:<18} {}\n", if found.usable { "ok     " } else { "missing" }, found.what, found.words))
+            .collect();
+        print::text(&lines)?;
+    }
+    // Without --rig this is a survey: what no rig needs may be missing.
+    Ok(ExitCode::from(if usable || arguments.rig.is_none() { 0 } else { exit::ERROR }))
+}
+
+fn good(what: &str, words: String) -> Found {
+    Found { what: what.into(), usable: true, words }
+}
+
+fn bad(what: &str, words: String) -> Found {
+    Found { what: what.into(), usable: false, words }
+}
+
+fn libibumad() -> Found {
+    let library = match Library::open() {
+        Ok(library) => library,
+        Err(error) => return bad("libibumad", error.to_string()),
+    };
+    match library.devices(Duration::from_secs(3)) {
+        Err(error) => bad("libibumad", error.to_string()),
+        Ok(devices) if devices.is_empty() => good("libibumad", "loads; no InfiniBand or RoCE device on this host".into()),
+        Ok(devices) => {
+            let ports: Vec<String> = devices
+                .iter()
+                .flat_map(|device| {
+                    device.ports.iter().map(move |port| format!("{} port {} (firmware {})", device.name, port.number, device.firmware))
+                })
+                .collect();
+            good("libibumad", format!("loads; {}", ports.join(", ")))
+        }
+    }
+}
+
+fn state_directory() -> Found {
+    let directory = match StateDirectory::find() {
+        Ok(state) => state.path().to_path_buf(),
+        Err(error) => return bad("state directory", error.to_string()),
+    };
+    let probe = directory.join(".doctor");
+    let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(&probe, b"")).and_then(|()| std::fs::remove_file(&probe));
+    match written {
+        Ok(()) => good("state directory", directory.display().to_string()),
+        Err(error) => bad(
+            "state directory",
+            format!("{}: {error}; mend its permissions, or name another one in STATE_DIRECTORY", directory.display()),
+        ),
+    }
+}
+
+fn a_rig(config: &RigConfig) -> Found {
+    let what = format!("rig {}", config.name);
+    match &config.kind {
+        RigKind::Virtual(_) => good(&what, "simulated: always usable".into()),
+        RigKind::Umad { .. } if !rig::env::in_force(config) => {
+            good(&what, format!("not looked at: it needs an environment of its own; `verbatim doctor --rig {}` looks", config.name))
+        }
+        _ => match rig::open(config, Default::default()) {
+            Ok(open) => good(&what, format!("opens; {}", open.fingerprint)),
+            Err(error) => bad(&what, error.to_string()),
+        },
+    }
+}

@@ -1,0 +1,22 @@
+//! `verbatim export DIR --pcapng FILE`: the record in other forms.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use verbatim_daemon::embedded;
+
+/// Export a record.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The directory that `verbatim run --record` left
+    directory: PathBuf,
+    /// Write a capture for Wireshark: MADs as InfiniBand packets with reconstructed headers
+    #[arg(long, value_name = "FILE")]
+    pcapng: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    embedded::export_pcapng(&arguments.directory, &arguments.pcapng)?;
+    eprintln!("wrote {}", arguments.pcapng.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,9 @@
+//! One command a file.
+
+pub(crate) mod doctor;
+pub(crate) mod export;
+pub(crate) mod judge;
+pub(crate) mod qualify;
+pub(crate) mod rigs;
+pub(crate) mod run;
+pub(crate) mod tests;

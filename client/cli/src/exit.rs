@@ -1,0 +1,73 @@
+//! Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged.
+
+use verbatim_record::{Outcome, Verdict};
+
+/// Wrong words on the command line or in the rig file.
+pub(crate) const USAGE: u8 = 2;
+/// The tester or the rig failed.
+pub(crate) const ERROR: u8 = 3;
+
+/// An error that is the operator's: a wrong name, a wrong file.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl core::fmt::Display for Usage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The code of a command that ended with an error.
+pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
+    if error.is::<Usage>() { USAGE } else { ERROR }
+}
+
+/// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.
+pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
+    let worst = verdicts.iter().map(|verdict| verdict.outcome).max();
+    let passed = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Pass);
+    match worst {
+        Some(Outcome::Error) => ERROR,
+        Some(Outcome::Fail) => 1,
+        Some(Outcome::Inconclusive) => 4,
+        _ if passed => 0,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(outcomes: &[Outcome]) -> u8 {
+        let verdicts: Vec<Verdict> = outcomes
+            .iter()
+            .map(|outcome| Verdict {
+                test: "t".into(),
+                aliases: Vec::new(),
+                outcome: *outcome,
+                cause: None,
+                reason: String::new(),
+                statements: Vec::new(),
+                findings: Vec::new(),
+                passed: Vec::new(),
+                observations: Vec::new(),
+                restored: Vec::new(),
+            })
+            .collect();
+        of_verdicts(&verdicts)
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_worst_outcome_and_nothing_judged_is_no_success() {
+        use Outcome::{Error, Fail, Inconclusive, NotApplicable, Pass, Skipped};
+        assert_eq!(code(&[Pass, NotApplicable, Skipped]), 0);
+        assert_eq!(code(&[Pass, Fail]), 1);
+        assert_eq!(code(&[Fail, Error]), 3);
+        assert_eq!(code(&[Pass, Inconclusive]), 4);
+        assert_eq!(code(&[NotApplicable, Skipped]), 4);
+        assert_eq!(code(&[]), 4);
+    }
+}

@@ -1,0 +1,139 @@
+//! Verdicts for people.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Context;
+use serde::Serialize;
+use verbatim_daemon::embedded::Report;
+use verbatim_record::{Check, Outcome, Verdict};
+
+/// Prints one JSON document on stdout.
+pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes text to stdout; a closed pipe is an error that ends the program quietly.
+pub(crate) fn text(text: &str) -> anyhow::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes()).context("cannot write to stdout")
+}
+
+/// Whether an error says that nobody reads stdout any more.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether to colour what goes to stdout: only on a terminal, and not when NO_COLOR says otherwise.
+pub(crate) fn colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn coloured(outcome: Outcome, words: &str) -> String {
+    if !colours() {
+        return words.into();
+    }
+    let code = match outcome {
+        Outcome::Pass => 32,
+        Outcome::Fail | Outcome::Error => 31,
+        Outcome::Inconclusive => 33,
+        Outcome::NotApplicable | Outcome::Skipped => 90,
+    };
+    format!("\x1b[{code}m{words}\x1b[0m")
+}
+
+/// A line per test.
+pub(crate) fn line(verdict: &Verdict) -> String {
+    let outcome = coloured(verdict.outcome, &format!("{:<14}", verdict.outcome));
+    let why = match verdict.cause {
+        _ if verdict.reason.is_empty() => String::new(),
+        Some(cause) => format!("  [{cause}] {}", shortened(&verdict.reason, 110)),
+        None => format!("  {}", shortened(&verdict.reason, 110)),
+    };
+    format!("{outcome} {:<34}{why}", verdict.test).trim_end().to_string()
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most - 3).chain("...".chars()).collect()
+}
+
+/// What ended other than well, explained: statement, expected, seen, the packets.
+pub(crate) fn explanation(report: &Report) -> String {
+    let mut out = String::new();
+    for verdict in &report.verdicts {
+        let explains = matches!(verdict.outcome, Outcome::Fail | Outcome::Error | Outcome::Inconclusive);
+        if explains {
+            out.push_str(&one(verdict));
+        }
+    }
+    let observations: Vec<String> = report
+        .verdicts
+        .iter()
+        .flat_map(|verdict| {
+            verdict.observations.iter().map(|seen| {
+                let open = if seen.spec_ambiguous { " (left open by the architecture)" } else { "" };
+                format!("  {}: {}{open}\n", verdict.test, seen.text)
+            })
+        })
+        .collect();
+    if !observations.is_empty() {
+        out.push_str("\nObservations, which decide nothing:\n");
+        out.extend(observations);
+    }
+    out
+}
+
+fn one(verdict: &Verdict) -> String {
+    let cause = verdict.cause.map_or_else(String::new, |cause| format!(", cause {cause}"));
+    let head = format!("{} {}{cause}", verdict.outcome, verdict.test);
+    let mut out = format!("\n{}\n", coloured(verdict.outcome, &head));
+    if !verdict.aliases.is_empty() {
+        out.push_str(&format!("  public name: {}\n", verdict.aliases.join(", ")));
+    }
+    if verdict.findings.is_empty() || verdict.outcome == Outcome::Error {
+        out.push_str(&format!("  {}\n", verdict.reason));
+    }
+    for check in &verdict.findings {
+        out.push_str(&finding(check));
+    }
+    for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
+        out.push_str(&format!("  not restored: {} {}\n", restored.area, restored.failure));
+        for field in &restored.left {
+            out.push_str(&format!("    {field}\n"));
+        }
+    }
+    out
+}
+
+fn finding(check: &Check) -> String {
+    let title = verbatim_catalog::statement(&check.statement).map_or("", |statement| statement.title.as_str());
+    let mut out = format!("  {} {title}: {}\n", check.statement, check.about);
+    out.push_str(&format!("    expected  {}\n    seen      {}\n", check.expected, check.seen));
+    for exchange in &check.evidence {
+        out.push_str(&format!("    evidence  {exchange}\n"));
+    }
+    out
+}
+
+/// One line that sums a run up.
+pub(crate) fn summary(report: &Report) -> String {
+    let count = |outcome| report.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
+    let parts: Vec<String> = [
+        (Outcome::Pass, "passed"),
+        (Outcome::Fail, "failed"),
+        (Outcome::Error, "errors"),
+        (Outcome::Inconclusive, "inconclusive"),
+        (Outcome::NotApplicable, "not applicable"),
+        (Outcome::Skipped, "skipped"),
+    ]
+    .into_iter()
+    .filter(|(outcome, _)| count(*outcome) > 0)
+    .map(|(outcome, words)| format!("{} {words}", count(outcome)))
+    .collect();
+    let record = report.run.record.as_ref().map_or_else(String::new, |path| format!("; record in {}", path.display()));
+    format!("{} tests on {}, seed {}: {}{record}", report.verdicts.len(), report.run.rig, report.run.seed, parts.join(", "))
+}

@@ -1,0 +1,393 @@
+//! A run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
+//! other, judge each from its record.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use verbatim_catalog::{VERSION, judge};
+use verbatim_record::{
+    Bundle, BundleError, BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Role, Sink, StopReason, Stopped,
+    Time, Verdict,
+};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Case, FileJournal, Journal, JournalError, MemoryJournal, Ran, Rig, RigInfo, Test, recover, run};
+
+use crate::rig::{self, OpenRig, RigConfig, RigError, Session};
+use crate::state::{NoStateDirectory, StateDirectory};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The rig.
+    pub rig: RigConfig,
+    /// The tests, in order.
+    pub tests: Vec<&'static Test>,
+    /// Parameters given by the operator.
+    pub parameters: Vec<(String, u64)>,
+    /// The seed.
+    pub seed: u64,
+    /// Where the bundle goes; none for a run that leaves only its verdicts.
+    pub record: Option<PathBuf>,
+    /// Set to stop the run.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// What a run reports while it goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A test begins: its place from 0 on, and how many there are.
+    Begun(&'static Test, usize, usize),
+    /// The procedure sends under another label.
+    Step(&'a str),
+    /// A test ended.
+    Ended(&'a Verdict),
+    /// What an earlier run left was restored, or could not be.
+    Recovered(&'a [Restored]),
+}
+
+/// The run itself, as it stands in `run.json` and in `--json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Names this run: time of its start and a part of its seed.
+    pub id: String,
+    /// The rig's name.
+    pub rig: String,
+    /// The rig's kind.
+    pub rig_kind: String,
+    /// The seed.
+    pub seed: u64,
+    /// Version of the catalogue that judged.
+    pub catalogue: String,
+    /// Nanoseconds since 1970 at the start.
+    pub started_ns: u64,
+    /// The host's name.
+    pub host: String,
+    /// What is known about the device and the way to it.
+    pub fingerprint: serde_json::Value,
+    /// The worst outcome.
+    pub outcome: Outcome,
+    /// Where the bundle is.
+    pub record: Option<PathBuf>,
+}
+
+/// Version of the shape of [`Report`] in JSON.
+pub const REPORT_SCHEMA: &str = "verbatim.report.v1";
+
+/// A run and its verdicts: the document of `--json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA`].
+    pub schema: String,
+    /// The run.
+    pub run: RunInfo,
+    /// A verdict for each test, in order.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Why a run did not begin, or could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The rig cannot be opened.
+    #[error(transparent)]
+    Rig(#[from] RigError),
+    /// The restore journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// There is no place for the restore journal.
+    #[error(transparent)]
+    State(#[from] NoStateDirectory),
+    /// The bundle cannot be written or read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// What an earlier run left changed cannot be restored.
+    #[error("rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again")]
+    NotRestored {
+        /// The rig.
+        rig: String,
+        /// What is left, area by area.
+        what: String,
+        /// The journal.
+        journal: PathBuf,
+    },
+    /// A record does not fit the catalogue.
+    #[error(transparent)]
+    Judge(#[from] verbatim_catalog::JudgeError),
+    /// A document of the bundle is not what it should be.
+    #[error("{path}: {what}")]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// A journal for each kind of rig: on disk where the device outlives this process.
+enum RunJournal {
+    Memory(MemoryJournal),
+    File(FileJournal),
+}
+
+impl RunJournal {
+    fn get(&mut self) -> &mut dyn Journal {
+        match self {
+            Self::Memory(journal) => journal,
+            Self::File(journal) => journal,
+        }
+    }
+}
+
+/// Runs tests on a rig and judges them.
+///
+/// # Errors
+/// When the run cannot begin or its bundle cannot be kept. What happens to a test is in its verdict.
+pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<Report, RunError> {
+    let started_ns = nanoseconds_since_1970();
+    let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
+    let mut open = rig::open(&request.rig, Arc::clone(&request.cancel))?;
+    let mut journal = match open.session {
+        Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
+        Session::Real(_) => RunJournal::File(FileJournal::open(&StateDirectory::find()?.journals(), &request.rig.name)?),
+    };
+    recover_first(request, &mut open, &mut journal, report)?;
+
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut over: Option<String> = None;
+    for (place, test) in request.tests.iter().copied().enumerate() {
+        report(Event::Begun(test, place, request.tests.len()));
+        if over.is_none() && request.cancel.load(Ordering::Relaxed) && place > 0 {
+            over = Some("the run was cancelled before this test".into());
+        }
+        let case =
+            Case { test, seed: request.seed, parameters: request.parameters.clone(), catalogue: VERSION.into() };
+        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), over.as_deref(), report)?;
+        if over.is_none() {
+            over = ends_the_run(&verdict);
+        }
+        report(Event::Ended(&verdict));
+        verdicts.push(verdict);
+    }
+    let run = RunInfo {
+        id: run_id(started_ns, request.seed),
+        rig: request.rig.name.clone(),
+        rig_kind: open.info.kind.clone(),
+        seed: request.seed,
+        catalogue: VERSION.into(),
+        started_ns,
+        host: host(),
+        fingerprint: open.fingerprint,
+        outcome: verdicts.iter().map(|verdict| verdict.outcome).max().unwrap_or(Outcome::Skipped),
+        record: request.record.clone(),
+    };
+    let document = Report { schema: REPORT_SCHEMA.into(), run, verdicts };
+    if let Some(bundle) = bundle {
+        bundle.write("run.json", &pretty(&document.run))?;
+        bundle.write("verdicts.json", &pretty(&document.verdicts))?;
+        bundle.seal()?;
+    }
+    Ok(document)
+}
+
+/// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
+///
+/// # Errors
+/// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
+pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
+    let bundle = Bundle::open(directory)?;
+    let mut run: RunInfo = document(&bundle, directory, "run.json")?;
+    let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
+    let verdicts = bundle.records()?.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
+    let drift = drift(&before, &verdicts);
+    run.outcome = verdicts.iter().map(|verdict| verdict.outcome).max().unwrap_or(Outcome::Skipped);
+    Ok((Report { schema: REPORT_SCHEMA.into(), run, verdicts }, drift))
+}
+
+/// Writes the capture of a bundle.
+///
+/// # Errors
+/// When the bundle cannot be read or the capture cannot be written.
+pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
+    let bundle = Bundle::open(directory)?;
+    let run: RunInfo = document(&bundle, directory, "run.json")?;
+    let records = bundle.records()?;
+    let verdicts = records.iter().cloned().map(judge).collect::<Result<Vec<_>, _>>()?;
+    let recorded: Vec<_> = records
+        .iter()
+        .zip(&verdicts)
+        .map(|(entries, verdict)| verbatim_record::capture::Recorded { entries, verdict: Some(verdict) })
+        .collect();
+    let io = |source| RunError::Bundle(BundleError::Io { path: file.into(), source });
+    let out = std::io::BufWriter::new(std::fs::File::create(file).map_err(io)?);
+    let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
+    verbatim_record::capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
+    Ok(())
+}
+
+fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, name: &str) -> Result<T, RunError> {
+    let wrong = |what: String| RunError::Document { path: directory.join(name), what };
+    let text = bundle.text(name).ok_or_else(|| wrong("the bundle does not have it".into()))?;
+    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+}
+
+fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
+    let mut drift: Vec<String> = before
+        .iter()
+        .zip(now)
+        .filter(|(before, now)| before != now)
+        .map(|(before, now)| {
+            if before.outcome == now.outcome {
+                format!("{}: still {}, but its checks differ", now.test, now.outcome)
+            } else {
+                format!("{}: was {}, is {}", now.test, before.outcome, now.outcome)
+            }
+        })
+        .collect();
+    if before.len() != now.len() {
+        drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
+    }
+    drift
+}
+
+fn recover_first(
+    request: &Request,
+    open: &mut OpenRig,
+    journal: &mut RunJournal,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<(), RunError> {
+    let (RunJournal::File(journal), Session::Real(rig)) = (journal, &mut open.session) else { return Ok(()) };
+    if journal.pending().is_empty() {
+        return Ok(());
+    }
+    let mut entries = Vec::new();
+    let restored = recover(rig.as_mut(), &open.info, &mut entries, journal);
+    report(Event::Recovered(&restored));
+    let left: Vec<String> = restored
+        .iter()
+        .filter(|restored| !restored.is_complete())
+        .map(|restored| format!("{}: {}{}", restored.area, restored.left.join("; "), restored.failure))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::NotRestored {
+        rig: request.rig.name.clone(),
+        what: left.join(" | "),
+        journal: journal.path().to_path_buf(),
+    })
+}
+
+fn one_test(
+    case: &Case<'_>,
+    open: &mut OpenRig,
+    journal: &mut dyn Journal,
+    bundle: Option<&mut BundleWriter>,
+    over: Option<&str>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Verdict, RunError> {
+    let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
+    let mut sink = RunSink { entries: Vec::new(), file, step: None, report };
+    let info = open.info.clone();
+    let now = if let Some(why) = over {
+        sink.put(&Entry::Begin(case.begin(&info)));
+        sink.put(&Entry::Stopped(Stopped { reason: StopReason::Skipped, text: why.into() }));
+        Time(0)
+    } else {
+        match &mut open.session {
+            // Each test has a device of its own: its record depends on nothing that ran before.
+            Session::Virtual(config) => {
+                let mut rig = VirtualRig::new(config.profile(), &config.defects);
+                perform(&mut rig, &info, &mut sink, journal, case)
+            }
+            Session::Real(rig) => perform(rig.as_mut(), &info, &mut sink, journal, case),
+        }
+    };
+    let RunSink { entries, file, .. } = sink;
+    let written = file.map_or(Ok(()), |file| file.finish(now));
+    let verdict = judge(entries)?;
+    Ok(match written {
+        Ok(()) => verdict,
+        // What is not on disk whole cannot be checked by anyone: it is no verdict.
+        Err(error) => Verdict {
+            outcome: Outcome::Error,
+            cause: Some(Cause::Tester),
+            reason: format!("the record could not be written: {error}"),
+            ..verdict
+        },
+    })
+}
+
+fn perform(rig: &mut dyn Rig, info: &RigInfo, sink: &mut RunSink<'_, '_>, journal: &mut dyn Journal, case: &Case<'_>) -> Time {
+    let _: Ran = run(rig, info, sink, journal, case);
+    rig.now()
+}
+
+/// Whether the run cannot go on after this verdict, and why.
+fn ends_the_run(verdict: &Verdict) -> Option<String> {
+    let ends = match (verdict.outcome, verdict.cause) {
+        (Outcome::Error, Some(Cause::Rig | Cause::Operator)) => true,
+        (Outcome::Inconclusive, Some(Cause::Rig)) => verdict.findings.is_empty() && verdict.passed.is_empty(),
+        _ => false,
+    };
+    ends.then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
+}
+
+/// Keeps entries for the judge and for the bundle, and reports steps.
+struct RunSink<'a, 'b> {
+    entries: Vec<Entry>,
+    file: Option<FileSink>,
+    step: Option<u32>,
+    report: &'a mut (dyn FnMut(Event<'_>) + 'b),
+}
+
+impl Sink for RunSink<'_, '_> {
+    fn put(&mut self, entry: &Entry) {
+        if let Some(file) = &mut self.file {
+            file.put(entry);
+        }
+        if let Entry::Sent(sent) = entry {
+            if self.step != Some(sent.label) {
+                self.step = Some(sent.label);
+                let name = self.entries.iter().find_map(|known| match known {
+                    Entry::Label { number, name, role: Role::Test | Role::Runner } if *number == sent.label => Some(name),
+                    _ => None,
+                });
+                if let Some(name) = name {
+                    (self.report)(Event::Step(name));
+                }
+            }
+        }
+        self.entries.push(entry.clone());
+    }
+
+    fn flush(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.flush();
+        }
+    }
+
+    fn error(&self) -> Option<String> {
+        self.file.as_ref().and_then(Sink::error)
+    }
+}
+
+fn pretty<T: Serialize>(of: &T) -> String {
+    let mut text = serde_json::to_string_pretty(of).expect("plain data");
+    text.push('\n');
+    text
+}
+
+fn nanoseconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn run_id(started_ns: u64, seed: u64) -> String {
+    format!("{:013x}-{:04x}", started_ns / 1_000_000, seed & 0xFFFF)
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_string()).unwrap_or_default()
+}

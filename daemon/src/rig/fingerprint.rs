@@ -1,0 +1,157 @@
+//! What a rig and its device are, in words: kept with every run.
+
+use core::time::Duration;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use verbatim_hw::umad::{Device, DevicePort, Port};
+use verbatim_tester::{Arrival, Rig, RigInfo, Route, Step, Stimulus};
+use verbatim_wire::{Attribute, Layout, Mad, Method, NodeDescription, NodeInfo, PortInfo, Status, Style};
+
+use super::file::VirtualConfig;
+
+/// Low halves of the transaction ids of these questions; the tester's have the top bit clear.
+const FIRST_ID: u32 = 0xFFFF_FE00;
+/// Tries of each question, and how long each waits.
+const TRIES: u32 = 3;
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
+    let defects: Vec<_> = config.defects.iter().map(|defect| defect.name()).collect();
+    json!({
+        "kind": "virtual",
+        "program": env!("CARGO_PKG_VERSION"),
+        "profile": config.profile.name(),
+        "seed": config.seed,
+        "defects": defects,
+    })
+}
+
+pub(super) fn of_model(socket: &Path) -> Value {
+    json!({
+        "kind": "model",
+        "program": env!("CARGO_PKG_VERSION"),
+        "kernel": kernel(),
+        "socket": socket.to_string_lossy(),
+    })
+}
+
+/// What the tester's own side is; what cannot be read is null.
+pub(super) fn of_umad(device: Option<&Device>, seen: Option<&DevicePort>, port: &Port) -> Value {
+    let hex = |guid: u64| format!("{guid:#018x}");
+    let adapter = device.map(|device| {
+        json!({
+            "name": device.name,
+            "type": device.kind,
+            "firmware": device.firmware,
+            "hardware": device.hardware,
+            "node_guid": hex(device.node_guid),
+            "system_image_guid": hex(device.system_guid),
+            "driver": driver(&device.name),
+        })
+    });
+    let link = seen.map(|port| {
+        json!({
+            "port": port.number,
+            "state": port.state,
+            "physical_state": port.physical_state,
+            "lid": port.lid,
+            "lmc": port.lmc,
+            "sm_lid": port.sm_lid,
+            "rate_gbps": port.rate_gbps,
+            "capability_mask": format!("{:#010x}", port.capability_mask),
+            "port_guid": hex(port.guid),
+            "link_layer": port.link_layer,
+        })
+    });
+    json!({
+        "kind": "umad",
+        "program": env!("CARGO_PKG_VERSION"),
+        "kernel": kernel(),
+        "adapter": adapter,
+        "link": link,
+        "receives_traps": port.receives_traps(),
+    })
+}
+
+/// What the device under test says of itself: NodeInfo, NodeDescription and PortInfo without its M_Key. What it does
+/// not answer is null. Ask after an earlier run was restored: the questions carry the rig's own M_Key.
+///
+/// # Errors
+/// When the run must stop.
+pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
+    let mut id = FIRST_ID;
+    Ok(json!({
+        "node_info": ask::<NodeInfo>(rig, info, &mut id)?,
+        "node_description": ask::<NodeDescription>(rig, info, &mut id)?,
+        "port_info": ask::<PortInfo>(rig, info, &mut id)?,
+    }))
+}
+
+fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Value> {
+    for _ in 0..TRIES {
+        *id += 1;
+        let blank = match &info.route {
+            Route::Directed(path) => Mad::directed(Method::GET, A::ID, 0, path),
+            Route::Lid(_) => Mad::lid_routed(Method::GET, A::ID, 0),
+        };
+        let ask = blank.with_m_key(info.key).with_transaction_id(u64::from(*id));
+        let until = rig.send(Stimulus::Mad(0, &ask))?.latest.after(ANSWER_WITHIN);
+        loop {
+            match rig.wait(until) {
+                Arrival::Stop(stop) => return Err(stop),
+                Arrival::Deadline => break,
+                Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id => {
+                    return Ok(match mad.status() {
+                        Status::OK => fields(&mad.attribute::<A>()),
+                        refused => json!({ "refused": refused.to_string() }),
+                    });
+                }
+                Arrival::Mad(..) | Arrival::Returned(..) => {}
+            }
+        }
+    }
+    Ok(Value::Null)
+}
+
+/// Every field in words, but for reserved ones and keys.
+fn fields<A: Layout>(attribute: &A) -> Value {
+    let shown = A::FIELDS
+        .iter()
+        .filter(|field| field.style != Style::Reserved && field.name != "M_Key");
+    let pairs = shown.map(|field| (field.name.into(), Value::String(field.words(attribute.bytes()))));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
+fn kernel() -> Option<String> {
+    line("/proc/sys/kernel/osrelease".as_ref())
+}
+
+/// The driver behind an adapter, and its version where the module tells one.
+fn driver(adapter: &str) -> Value {
+    let link = Path::new("/sys/class/infiniband").join(adapter).join("device/driver/module");
+    let module = fs::canonicalize(link).ok();
+    let name = module.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let version = module.as_deref().and_then(|module| line(&module.join("version")));
+    json!({ "name": name, "version": version })
+}
+
+fn line(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_in_words_without_reserved_bits_and_keys() {
+        let info = PortInfo::from_bytes(&[0xFF; 64]);
+        let Value::Object(fields) = fields(&info) else {
+            panic!("no object");
+        };
+        assert!(fields.contains_key("LID") && !fields.contains_key("M_Key"), "{fields:?}");
+        assert!(fields.keys().all(|name| !name.starts_with("Reserved")), "{fields:?}");
+    }
+}

@@ -1,0 +1,199 @@
+//! A port of this machine, through libibumad.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use verbatim_hw::umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError};
+use verbatim_tester::Route;
+use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
+
+use super::error::RigError;
+use super::file::RigConfig;
+use super::place::WorkingPlace;
+use super::port::{Incoming, Link, NotSent, PortRig};
+use super::{OpenRig, Session, env, fingerprint, info};
+
+/// How long the kernel waits before it gives a MAD back: longer than any of our own deadlines, so that ours rule.
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(65);
+/// How long opening may take.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// The library that stands in for the kernel when ibsim is the device.
+const PRELOAD: &str = "umad2sim";
+/// Low half of the transaction id of what asks our own port; the tester's have the top bit clear.
+const PROBE_ID: u32 = 0xFFFF_FF01;
+/// Queue pair and key of the general services interface.
+const GSI: (u32, u32) = (1, 0x8001_0000);
+
+/// Opens the rig.
+pub(super) fn open(
+    config: &RigConfig,
+    device: &str,
+    number: u8,
+    cancel: Arc<AtomicBool>,
+) -> Result<OpenRig, RigError> {
+    let rig = || config.name.clone();
+    if let Some((name, value)) = env::missing(&config.env, |name| std::env::var_os(name)) {
+        return Err(RigError::Environment {
+            rig: rig(),
+            expected: format!("{name}={value}"),
+            seen: env::seen(std::env::var_os(name), name),
+        });
+    }
+    let place = match config.env.contains_key("LD_PRELOAD") {
+        true => Some(WorkingPlace::enter(&config.name)?),
+        false => None,
+    };
+    let library = Library::open().map_err(|source| RigError::Unavailable { rig: rig(), source })?;
+    let devices = library
+        .devices(OPEN_WITHIN)
+        .map_err(|source| RigError::Listing { rig: rig(), source })?;
+    let ours = devices.iter().find(|known| known.name == device);
+    let our_port = ours.and_then(|known| known.ports.iter().find(|port| port.number == number));
+    if let (Some(port), false) = (our_port, config.shared_subnet) {
+        refuse_foreign_manager(config, device, port)?;
+    }
+    let port = Port::open(&library, device, number, OPEN_WITHIN)
+        .map_err(|source| RigError::Port { rig: rig(), source })?;
+    let fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
+    let simulated = std::env::var_os("LD_PRELOAD").is_some_and(|list| list.to_string_lossy().contains(PRELOAD));
+    let link = UmadLink {
+        port,
+        route: config.route.clone(),
+        lid_seen: None,
+        asks_its_own_port: simulated,
+        _place: place,
+    };
+    let mut port = PortRig::new(link, cancel);
+    let bound = port.measure_host_bound().map_err(|why| RigError::Lost { rig: rig(), why })?;
+    Ok(OpenRig {
+        info: info(config, bound),
+        session: Session::Real(Box::new(port)),
+        fingerprint,
+    })
+}
+
+fn without_ports(device: &Device) -> Device {
+    Device {
+        ports: Vec::new(),
+        ..device.clone()
+    }
+}
+
+fn refuse_foreign_manager(config: &RigConfig, device: &str, port: &DevicePort) -> Result<(), RigError> {
+    if port.sm_lid == 0 || port.sm_lid == port.lid {
+        return Ok(());
+    }
+    Err(RigError::ForeignSubnetManager {
+        rig: config.name.clone(),
+        device: device.into(),
+        port: port.number,
+        sm_lid: port.sm_lid,
+        lid: port.lid,
+    })
+}
+
+/// One open port. The port is closed before the directory, which the preload writes to, is left.
+struct UmadLink {
+    port: Port,
+    route: Route,
+    /// The DUT's LID, as its PortInfo told on a directed route.
+    lid_seen: Option<Lid>,
+    /// Under a simulator that can end without anybody being told: see [`Link::probe`].
+    asks_its_own_port: bool,
+    _place: Option<WorkingPlace>,
+}
+
+impl UmadLink {
+    fn destination(&self, mad: &Mad) -> Result<Destination, String> {
+        let lid = match (&self.route, self.lid_seen) {
+            (Route::Lid(lid), _) => Some(lid.0),
+            (Route::Directed(_), seen) => seen.map(|lid| lid.0),
+        };
+        match (mad.class(), lid) {
+            (MgmtClass::SUBN_DIRECTED, _) => Ok(Destination::DirectedRoute),
+            (_, None) => Err(format!(
+                "{mad} cannot be sent: it goes to a LID, the rig has a directed route, and no PortInfo with a LID was \
+                 seen from the device; give the rig a `lid`, or let a subnet manager assign one"
+            )),
+            (MgmtClass::SUBN_LID, Some(dlid)) => Ok(Destination::Lid { dlid, sl: 0 }),
+            (_, Some(dlid)) => Ok(Destination::Gsi {
+                dlid,
+                sl: 0,
+                qpn: GSI.0,
+                qkey: GSI.1,
+                pkey_index: 0,
+            }),
+        }
+    }
+
+    /// Keeps the LID that the DUT shows, for MADs that go to a LID.
+    fn learn(&mut self, mad: &Mad) {
+        let shows_it = mad.is_directed()
+            && (mad.method(), mad.attribute_id()) == (Method::GET_RESP, AttributeId::PORT_INFO)
+            && mad.modifier() == 0
+            && mad.status() == Status::OK;
+        if shows_it {
+            let lid = mad.attribute::<PortInfo>().lid();
+            self.lid_seen = (1..=0xBFFF).contains(&lid.0).then_some(lid);
+        }
+    }
+}
+
+fn gone(gone: &PortGone) -> String {
+    gone.to_string()
+}
+
+/// Whether this is the answer of our own port to a probe, or the probe itself, given back.
+fn is_probe(mad: &Mad) -> bool {
+    // Hop count 0: it never left this adapter.
+    mad.is_directed() && mad.bytes()[7] == 0 && mad.transaction_id() as u32 == PROBE_ID
+}
+
+impl Link for UmadLink {
+    fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
+        let to = self.destination(mad).map_err(NotSent::Refused)?;
+        self.port
+            .send(mad.bytes(), &to, KERNEL_TIMEOUT)
+            .map_err(|error| match error {
+                SendError::PortGone(lost) => NotSent::Gone(gone(&lost)),
+                other => NotSent::Refused(other.to_string()),
+            })
+    }
+
+    fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
+        loop {
+            let Some(received) = self.port.recv(timeout).map_err(|lost| gone(&lost))? else {
+                return Ok(None);
+            };
+            let mad = Mad::from(received.mad);
+            if is_probe(&mad) {
+                if timeout.is_zero() {
+                    continue;
+                }
+                return Ok(None);
+            }
+            if received.status == 0 {
+                self.learn(&mad);
+            }
+            return Ok(Some(Incoming {
+                mad,
+                errno: received.status,
+            }));
+        }
+    }
+
+    /// Receiving cannot see that a simulator ended, sending can. So our own port is asked for its NodeInfo, without a
+    /// hop, which the device under test never sees. A kernel tells by itself, and its port is left alone.
+    fn probe(&mut self) -> Result<(), String> {
+        if !self.asks_its_own_port {
+            return Ok(());
+        }
+        let ask = Mad::directed(Method::GET, AttributeId::NODE_INFO, 0, &[]).with_transaction_id(PROBE_ID.into());
+        match self.port.send(ask.bytes(), &Destination::DirectedRoute, KERNEL_TIMEOUT) {
+            Err(SendError::PortGone(lost)) => Err(gone(&lost)),
+            // Anything else says nothing of the port.
+            _ => Ok(()),
+        }
+    }
+}
