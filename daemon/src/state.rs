@@ -17,7 +17,7 @@ pub struct NoStateDirectory;
 
 impl StateDirectory {
     /// `$STATE_DIRECTORY` (the first of several, as a service manager sets it), else `$XDG_STATE_HOME/verbatim`, else
-    /// `~/.local/state/verbatim`. It need not exist yet.
+    /// `~/.local/state/verbatim`. Variables that hold no absolute path count as unset. It need not exist yet.
     ///
     /// # Errors
     /// When none of the variables is set to an absolute path.
@@ -26,14 +26,12 @@ impl StateDirectory {
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoStateDirectory> {
-        let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute = |path: &PathBuf| path.is_absolute();
+        let path = |name: &str| variable(name).map(PathBuf::from).filter(absolute);
         // A service manager that was asked for several directories separates them by colons.
-        let first = variable("STATE_DIRECTORY").and_then(|list| {
-            let text = list.to_str()?;
-            text.split(':').next().map(PathBuf::from)
-        });
+        let first = variable("STATE_DIRECTORY").and_then(|list| std::env::split_paths(&list).next());
         first
-            .filter(|path| path.is_absolute())
+            .filter(absolute)
             .or_else(|| path("XDG_STATE_HOME").map(|home| home.join("verbatim")))
             .or_else(|| path("HOME").map(|home| home.join(".local/state/verbatim")))
             .map(Self)
@@ -81,6 +79,7 @@ mod tests {
         assert_eq!(found(&all).as_deref(), Some("/a"));
         assert_eq!(found(&all[1..]).as_deref(), Some("/x/verbatim"));
         assert_eq!(found(&all[2..]).as_deref(), Some("/h/.local/state/verbatim"));
+        assert_eq!(found(&[]), None);
     }
 
     #[test]

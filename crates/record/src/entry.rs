@@ -51,6 +51,8 @@ pub struct Begin {
     pub shared_subnet: bool,
     /// Version of the catalogue.
     pub catalogue: String,
+    /// SubnetTimeOut by the rig file; the port's own counts when there is none.
+    pub subnet_timeout: Option<SubnetTimeout>,
 }
 
 /// Who made an exchange.
@@ -309,8 +311,39 @@ fn span_in(span: Option<pb::Span>) -> Result<Span, EntryError> {
     })
 }
 
-fn mad_in(bytes: &[u8]) -> Result<Mad, EntryError> {
-    Mad::with_trailing_zeros(bytes).map_err(|_| EntryError::Unusable("MAD"))
+/// Zeros that end a run: fewer cost less inside a run than the head of the next one.
+const GAP: usize = 3;
+
+/// The runs of a MAD that are not 0: most of its 256 bytes are.
+fn pack(mad: &Mad) -> Vec<u8> {
+    let bytes = mad.bytes();
+    let mut packed = Vec::with_capacity(96);
+    let mut at = 0;
+    while let Some(skip) = bytes[at..].iter().position(|byte| *byte != 0) {
+        let first = at + skip;
+        let mut end = first + 1;
+        while let Some(next) = bytes[end..].iter().take(GAP).position(|byte| *byte != 0) {
+            end += next + 1;
+        }
+        #[allow(clippy::cast_possible_truncation)] // offsets and lengths within 256 bytes
+        packed.extend([first as u8, (end - first - 1) as u8]);
+        packed.extend_from_slice(&bytes[first..end]);
+        at = end;
+    }
+    packed
+}
+
+fn mad_in(packed: &[u8]) -> Result<Mad, EntryError> {
+    let mut mad = Mad::default();
+    let mut rest = packed;
+    while let [first, length, more @ ..] = rest {
+        let (first, length) = (usize::from(*first), usize::from(*length) + 1);
+        let run = more.get(..length).ok_or(EntryError::Unusable("MAD"))?;
+        let place = mad.bytes_mut().get_mut(first..first + length).ok_or(EntryError::Unusable("MAD"))?;
+        place.copy_from_slice(run);
+        rest = &more[length..];
+    }
+    if rest.is_empty() { Ok(mad) } else { Err(EntryError::Unusable("MAD")) }
 }
 
 fn code_in(code: u32) -> Result<u8, EntryError> {
@@ -354,6 +387,7 @@ impl Entry {
                 simulated: begin.simulated,
                 shared_subnet: begin.shared_subnet,
                 catalogue: begin.catalogue,
+                subnet_timeout: begin.subnet_timeout.map(|code| code.0.into()),
             }),
             Self::Label { number, name, role } => Kind::Label(pb::LabelDefinition {
                 number,
@@ -366,14 +400,14 @@ impl Entry {
                 attempt: sent.attempt,
                 port: sent.port,
                 at: span_out(sent.at),
-                mad: sent.mad.without_trailing_zeros().to_vec(),
+                mad: pack(&sent.mad),
             }),
             Self::Arrived(arrived) => Kind::Arrived(pb::Arrived {
                 exchange: arrived.exchange,
                 r#match: pb::Match::from(arrived.how).into(),
                 port: arrived.port,
                 at: span_out(arrived.at),
-                mad: arrived.mad.without_trailing_zeros().to_vec(),
+                mad: pack(&arrived.mad),
             }),
             Self::Silence {
                 exchange,
@@ -427,6 +461,7 @@ impl Entry {
                 simulated: begin.simulated,
                 shared_subnet: begin.shared_subnet,
                 catalogue: begin.catalogue,
+                subnet_timeout: begin.subnet_timeout.map(code_in).transpose()?.map(SubnetTimeout),
             }),
             Kind::Label(label) => Self::Label {
                 number: label.number,
@@ -482,5 +517,35 @@ impl Entry {
                 at: span_in(end.at)?,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_packed_mad_is_the_same_mad(sparse in proptest::collection::vec((0usize..256, any::<u8>()), 0..300)) {
+            let mut mad = Mad::default();
+            for (place, byte) in sparse {
+                mad.bytes_mut()[place] = byte;
+            }
+            prop_assert_eq!(mad_in(&pack(&mad)), Ok(mad));
+        }
+
+        #[test]
+        fn any_bytes_are_a_packed_mad_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = mad_in(&bytes);
+        }
+    }
+
+    #[test]
+    fn an_empty_and_a_full_mad_pack_too() {
+        for mad in [Mad::default(), Mad::from([7; 256])] {
+            assert_eq!(mad_in(&pack(&mad)), Ok(mad));
+        }
+        assert_eq!(mad_in(&[250, 9, 1, 2, 3]), Err(EntryError::Unusable("MAD")));
     }
 }

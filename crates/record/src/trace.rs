@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_wire::{Attribute, MKey, Mad, RespTime, Status, SubnetTimeout};
+use core::time::Duration;
+
+use verbatim_wire::{Attribute, MKey, Mad, PortInfo, RespTime, Status, SubnetTimeout};
 
 use crate::entry::{Arrived, Begin, Entry, Match, Restored, Role, Stopped};
 use crate::label::Label;
@@ -308,6 +310,12 @@ impl Trace {
         } else {
             Err(Gap::Unmet(label.name, what.into()))
         }
+    }
+
+    /// How long a packet may take one way through the subnet: by the rig file, else as the port itself tells.
+    #[must_use]
+    pub fn way(&self, port: &PortInfo) -> Duration {
+        self.begin.subnet_timeout.unwrap_or(port.subnet_timeout()).duration()
     }
 
     /// The value of a parameter, as recorded.

@@ -64,6 +64,7 @@ impl VirtualRig {
             simulated: true,
             shared_subnet: false,
             window: 16,
+            subnet_timeout: None,
         }
     }
 

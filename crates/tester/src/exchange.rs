@@ -173,7 +173,8 @@ impl Tester<'_> {
         self.states[number as usize - 1] = State::Answered;
         if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
             let info: PortInfo = mad.attribute();
-            (self.resp_time, self.subnet_timeout) = (info.resp_time_value(), info.subnet_timeout());
+            self.resp_time = info.resp_time_value();
+            self.subnet_timeout = self.info.subnet_timeout.unwrap_or(info.subnet_timeout());
         }
         (number, Match::Answer)
     }

@@ -261,11 +261,11 @@ impl Tester<'_> {
                 return Ok(Some(answer));
             }
             // Repeating a Set that did change the key would count as a violation: look first.
-            if let Some(new) = new {
-                if self.shows_key(new)? {
-                    self.put_in_force(new);
-                    return Ok(None);
-                }
+            if let Some(new) = new
+                && self.shows_key(new)?
+            {
+                self.put_in_force(new);
+                return Ok(None);
             }
         }
         Err(Stop::NoAnswer(label.name.into()))
@@ -319,7 +319,8 @@ impl Tester<'_> {
     fn shows_key(&mut self, key: MKey) -> Step<bool> {
         const LABEL: Label<PortInfo> = Label::new("which M_Key is in force");
         let role = core::mem::replace(&mut self.role, Role::Runner);
-        let shown = self.get_once(LABEL, key);
+        // Asked again when unanswered: a lost answer must not make the key in force look like another.
+        let shown = self.ask_at(LABEL, key, 0);
         self.role = role;
         self.check_stop()?;
         Ok(shown?.is_some_and(|answer| answer.value.m_key() == key))

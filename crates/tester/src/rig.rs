@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use verbatim_record::{Span, Time};
-use verbatim_wire::{Lid, MKey, Mad};
+use verbatim_wire::{Lid, MKey, Mad, SubnetTimeout};
 
 use crate::stop::{Step, Stop};
 use crate::test::Need;
@@ -74,4 +74,6 @@ pub struct RigInfo {
     pub shared_subnet: bool,
     /// MADs that may be outstanding at once, 1..=64.
     pub window: usize,
+    /// SubnetTimeOut by the rig file, where no SM sets the port's own.
+    pub subnet_timeout: Option<SubnetTimeout>,
 }

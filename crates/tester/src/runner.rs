@@ -62,6 +62,7 @@ impl Case<'_> {
             simulated: info.simulated,
             shared_subnet: info.shared_subnet,
             catalogue: self.catalogue.clone(),
+            subnet_timeout: info.subnet_timeout,
         }
     }
 
@@ -206,10 +207,11 @@ impl Tester<'_> {
         if self.stopped.is_some() {
             return self.stopped.as_ref().map(Stop::to_entry);
         }
-        if info.subnet_timeout().0 > 20 {
+        if self.subnet_timeout.0 > 20 {
             return not_sane(format!(
-                "SubnetTimeOut is {}: silence cannot be proven in reasonable time; let a subnet manager set it to 18",
-                info.subnet_timeout()
+                "SubnetTimeOut is {}: silence cannot be proven in reasonable time; let a subnet manager set it, or, where \
+                 none manages this subnet, write subnet_timeout = 18 into the rig file",
+                self.subnet_timeout
             ));
         }
         if info.m_key() != self.rig_key() && info.m_key() != MKey(0) {

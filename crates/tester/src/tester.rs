@@ -79,7 +79,9 @@ impl<'r> Tester<'r> {
             states: Vec::new(),
             outstanding: VecDeque::new(),
             resp_time: RespTime(verbatim_record::silence::DEFAULT),
-            subnet_timeout: SubnetTimeout(verbatim_record::silence::DEFAULT),
+            subnet_timeout: info
+                .subnet_timeout
+                .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
             keys: vec![info.key],
             areas: Vec::new(),
             stopped: None,

@@ -69,9 +69,7 @@ fn remove_stale(path: &Path) -> Result<(), ModelError> {
     }
     let answer = UnixDatagram::unbound().and_then(|probe| probe.connect(path));
     match answer {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(failed)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),
         // Connected, or a socket of another type, or not ours to talk to: somebody's.
         _ => Err(ModelError::InUse { path: path.into() }),
     }

@@ -11,6 +11,7 @@ const MAD: u8 = 0x01;
 const HEAD: usize = 3;
 
 /// What a datagram carries.
+#[allow(clippy::large_enum_variant)] // one at a time, on the stack; a box would be an allocation for each MAD
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
     /// Nothing: sent to learn whether somebody is there.

@@ -15,6 +15,7 @@
 //! m_key = "0x1234"          # the M_Key of the device, if it has one
 //! shared_subnet = false     # whether a subnet manager of somebody else may be there
 //! window = 16               # MADs outstanding at once, 1..=64
+//! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
 //! [rig.env]                 # umad: environment that the process must be started with
 //! IBSIM_SOCKNAME = "sim"
 //!
@@ -46,7 +47,7 @@ use std::str::FromStr;
 
 use verbatim_device::{Defect, Profile};
 use verbatim_tester::Route;
-use verbatim_wire::MKey;
+use verbatim_wire::{MKey, SubnetTimeout};
 
 pub use nearest::nearest;
 pub use parse::defect;
@@ -84,6 +85,8 @@ pub struct RigConfig {
     pub shared_subnet: bool,
     /// MADs outstanding at once, 1..=64.
     pub window: usize,
+    /// SubnetTimeOut to count with, where no SM sets the port's own.
+    pub subnet_timeout: Option<SubnetTimeout>,
     /// Environment that the process must have been started with.
     pub env: BTreeMap<String, String>,
 }
@@ -293,6 +296,7 @@ impl RigFile {
                 m_key: MKey(0),
                 shared_subnet: false,
                 window: DEFAULT_WINDOW,
+                subnet_timeout: None,
                 env: BTreeMap::new(),
             });
         }
@@ -309,7 +313,9 @@ impl RigFile {
                 name: name.into(),
                 place: match &self.path {
                     Some(path) => path.display().to_string(),
-                    None => format!("this machine (no rig file: neither --rig-file, nor {VARIABLE}, nor {SYSTEM_FILE})"),
+                    None => {
+                        format!("this machine (no rig file: neither --rig-file, nor {VARIABLE}, nor {SYSTEM_FILE})")
+                    }
                 },
                 hint: nearest::hint(name, &existing),
                 existing,

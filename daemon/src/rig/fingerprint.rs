@@ -130,9 +130,14 @@ fn kernel() -> Option<String> {
 
 /// The driver behind an adapter, and its version where the module tells one.
 fn driver(adapter: &str) -> Value {
-    let link = Path::new("/sys/class/infiniband").join(adapter).join("device/driver/module");
+    let link = Path::new("/sys/class/infiniband")
+        .join(adapter)
+        .join("device/driver/module");
     let module = fs::canonicalize(link).ok();
-    let name = module.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let name = module
+        .as_deref()
+        .and_then(Path::file_name)
+        .map(|name| name.to_string_lossy());
     let version = module.as_deref().and_then(|module| line(&module.join("version")));
     json!({ "name": name, "version": version })
 }
@@ -151,7 +156,10 @@ mod tests {
         let Value::Object(fields) = fields(&info) else {
             panic!("no object");
         };
-        assert!(fields.contains_key("LID") && !fields.contains_key("M_Key"), "{fields:?}");
+        assert!(
+            fields.contains_key("LID") && !fields.contains_key("M_Key"),
+            "{fields:?}"
+        );
         assert!(fields.keys().all(|name| !name.starts_with("Reserved")), "{fields:?}");
     }
 }

@@ -106,5 +106,6 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
         simulated: matches!(config.kind, RigKind::Virtual(_)),
         shared_subnet: config.shared_subnet,
         window: config.window,
+        subnet_timeout: config.subnet_timeout,
     }
 }

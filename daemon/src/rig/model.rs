@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tempfile::TempDir;
 use verbatim_wire::Mad;
 
 use super::error::RigError;
 use super::file::RigConfig;
+use super::place::Place;
 use super::port::{Incoming, Link, NotSent, PortRig};
-use super::{OpenRig, Session, fingerprint, info, place};
+use super::{OpenRig, Session, fingerprint, info};
 use crate::model::datagram::{self, Junk, Message};
 
 /// How long the model may leave its queue full.
@@ -40,12 +40,12 @@ struct ModelLink {
     socket: UnixDatagram,
     model: PathBuf,
     /// Where our own socket is; removed with it.
-    _place: TempDir,
+    _place: Place,
 }
 
 impl ModelLink {
     fn connect(rig: &str, model: &Path) -> Result<Self, RigError> {
-        let place = place::make(rig)?;
+        let place = Place::new(rig)?;
         let own = place.path().join("socket");
         let socket = UnixDatagram::bind(&own)
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))

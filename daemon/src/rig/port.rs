@@ -286,7 +286,11 @@ mod tests {
         let until = rig.now().after(Duration::from_millis(30));
         assert_eq!(rig.wait(until), Arrival::Deadline);
         assert!(rig.empty_at >= until);
-        assert_eq!(rig.wait(Time(0)), Arrival::Deadline, "a deadline in the past is met at once");
+        assert_eq!(
+            rig.wait(Time(0)),
+            Arrival::Deadline,
+            "a deadline in the past is met at once"
+        );
     }
 
     #[test]
@@ -338,7 +342,9 @@ mod tests {
 
     #[test]
     fn a_link_that_answers_is_not_probed() {
-        let arrivals = (1..=20).map(|at| (Duration::from_millis(at * 20), incoming(0))).collect();
+        let arrivals = (1..=20)
+            .map(|at| (Duration::from_millis(at * 20), incoming(0)))
+            .collect();
         let mut rig = rig(Script {
             arrivals,
             ..Script::default()

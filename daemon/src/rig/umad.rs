@@ -26,12 +26,7 @@ const PROBE_ID: u32 = 0xFFFF_FF01;
 const GSI: (u32, u32) = (1, 0x8001_0000);
 
 /// Opens the rig.
-pub(super) fn open(
-    config: &RigConfig,
-    device: &str,
-    number: u8,
-    cancel: Arc<AtomicBool>,
-) -> Result<OpenRig, RigError> {
+pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     let rig = || config.name.clone();
     if let Some((name, value)) = env::missing(&config.env, |name| std::env::var_os(name)) {
         return Err(RigError::Environment {
@@ -53,8 +48,8 @@ pub(super) fn open(
     if let (Some(port), false) = (our_port, config.shared_subnet) {
         refuse_foreign_manager(config, device, port)?;
     }
-    let port = Port::open(&library, device, number, OPEN_WITHIN)
-        .map_err(|source| RigError::Port { rig: rig(), source })?;
+    let port =
+        Port::open(&library, device, number, OPEN_WITHIN).map_err(|source| RigError::Port { rig: rig(), source })?;
     let fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
     let simulated = std::env::var_os("LD_PRELOAD").is_some_and(|list| list.to_string_lossy().contains(PRELOAD));
     let link = UmadLink {
@@ -65,7 +60,9 @@ pub(super) fn open(
         _place: place,
     };
     let mut port = PortRig::new(link, cancel);
-    let bound = port.measure_host_bound().map_err(|why| RigError::Lost { rig: rig(), why })?;
+    let bound = port
+        .measure_host_bound()
+        .map_err(|why| RigError::Lost { rig: rig(), why })?;
     Ok(OpenRig {
         info: info(config, bound),
         session: Session::Real(Box::new(port)),
@@ -105,28 +102,6 @@ struct UmadLink {
 }
 
 impl UmadLink {
-    fn destination(&self, mad: &Mad) -> Result<Destination, String> {
-        let lid = match (&self.route, self.lid_seen) {
-            (Route::Lid(lid), _) => Some(lid.0),
-            (Route::Directed(_), seen) => seen.map(|lid| lid.0),
-        };
-        match (mad.class(), lid) {
-            (MgmtClass::SUBN_DIRECTED, _) => Ok(Destination::DirectedRoute),
-            (_, None) => Err(format!(
-                "{mad} cannot be sent: it goes to a LID, the rig has a directed route, and no PortInfo with a LID was \
-                 seen from the device; give the rig a `lid`, or let a subnet manager assign one"
-            )),
-            (MgmtClass::SUBN_LID, Some(dlid)) => Ok(Destination::Lid { dlid, sl: 0 }),
-            (_, Some(dlid)) => Ok(Destination::Gsi {
-                dlid,
-                sl: 0,
-                qpn: GSI.0,
-                qkey: GSI.1,
-                pkey_index: 0,
-            }),
-        }
-    }
-
     /// Keeps the LID that the DUT shows, for MADs that go to a LID.
     fn learn(&mut self, mad: &Mad) {
         let shows_it = mad.is_directed()
@@ -137,6 +112,29 @@ impl UmadLink {
             let lid = mad.attribute::<PortInfo>().lid();
             self.lid_seen = (1..=0xBFFF).contains(&lid.0).then_some(lid);
         }
+    }
+}
+
+/// Where a MAD goes, by its class; `seen` is the DUT's LID, as it told it.
+fn destination(route: &Route, seen: Option<&Lid>, mad: &Mad) -> Result<Destination, String> {
+    let lid = match route {
+        Route::Lid(lid) => Some(lid.0),
+        Route::Directed(_) => seen.map(|lid| lid.0),
+    };
+    match (mad.class(), lid) {
+        (MgmtClass::SUBN_DIRECTED, _) => Ok(Destination::DirectedRoute),
+        (_, None) => Err(format!(
+            "{mad} cannot be sent: it goes to a LID, the rig has a directed route, and the device showed no LID in a \
+             PortInfo; give the rig a `lid`, or let a subnet manager assign one"
+        )),
+        (MgmtClass::SUBN_LID, Some(dlid)) => Ok(Destination::Lid { dlid, sl: 0 }),
+        (_, Some(dlid)) => Ok(Destination::Gsi {
+            dlid,
+            sl: 0,
+            qpn: GSI.0,
+            qkey: GSI.1,
+            pkey_index: 0,
+        }),
     }
 }
 
@@ -152,7 +150,7 @@ fn is_probe(mad: &Mad) -> bool {
 
 impl Link for UmadLink {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
-        let to = self.destination(mad).map_err(NotSent::Refused)?;
+        let to = destination(&self.route, self.lid_seen.as_ref(), mad).map_err(NotSent::Refused)?;
         self.port
             .send(mad.bytes(), &to, KERNEL_TIMEOUT)
             .map_err(|error| match error {
@@ -195,5 +193,80 @@ impl Link for UmadLink {
             // Anything else says nothing of the port.
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::RigFile;
+
+    fn config(shared: bool) -> RigConfig {
+        let text = format!(
+            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n\
+             shared_subnet = {shared}\n"
+        );
+        RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0)
+    }
+
+    fn port(lid: u16, sm_lid: u16) -> DevicePort {
+        DevicePort {
+            number: 1,
+            state: 4,
+            physical_state: 5,
+            lid,
+            lmc: 0,
+            sm_lid,
+            sm_sl: 0,
+            rate_gbps: 100,
+            capability_mask: 0,
+            guid: 1,
+            link_layer: "InfiniBand".into(),
+        }
+    }
+
+    #[test]
+    fn a_subnet_manager_elsewhere_is_refused_with_the_remedy_and_our_own_or_none_is_not() {
+        let config = config(false);
+        assert!(refuse_foreign_manager(&config, "d", &port(0, 0)).is_ok());
+        assert!(refuse_foreign_manager(&config, "d", &port(7, 7)).is_ok());
+        let error = refuse_foreign_manager(&config, "d", &port(7, 3))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("at LID 3") && error.contains("shared_subnet = true"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_class_of_a_mad_says_where_it_goes() {
+        let directed = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
+        let by_lid = Mad::lid_routed(Method::GET, AttributeId::PORT_INFO, 0);
+        let counters = Mad::performance(Method::GET, AttributeId::PORT_COUNTERS, 0);
+        let (route, lid) = (Route::Directed(vec![1]), Route::Lid(Lid(9)));
+        let seen = Lid(5);
+        assert_eq!(destination(&route, None, &directed), Ok(Destination::DirectedRoute));
+        assert_eq!(destination(&lid, None, &directed), Ok(Destination::DirectedRoute));
+        assert_eq!(
+            destination(&lid, Some(&seen), &by_lid),
+            Ok(Destination::Lid { dlid: 9, sl: 0 })
+        );
+        assert!(
+            destination(&route, None, &counters)
+                .unwrap_err()
+                .contains("give the rig a `lid`")
+        );
+        let Ok(Destination::Gsi { dlid: 5, qpn: 1, .. }) = destination(&route, Some(&seen), &counters) else {
+            panic!("not to the LID that was seen");
+        };
+    }
+
+    #[test]
+    fn only_what_never_left_our_adapter_is_taken_for_an_answer_to_a_probe() {
+        let id = u64::from(PROBE_ID) | 7 << 32;
+        let own = Mad::directed(Method::GET_RESP, AttributeId::NODE_INFO, 0, &[]).with_transaction_id(id);
+        let other = Mad::directed(Method::GET_RESP, AttributeId::NODE_INFO, 0, &[1]).with_transaction_id(id);
+        assert!(is_probe(&own) && !is_probe(&other) && !is_probe(&own.with_transaction_id(5)));
     }
 }

@@ -87,6 +87,9 @@ pub struct Begin {
     /// Version of the catalogue that made this record.
     #[prost(string, tag = "10")]
     pub catalogue: ::prost::alloc::string::String,
+    /// SubnetTimeOut by the rig file, where no SM sets the port's own; the port's own counts when absent.
+    #[prost(uint32, optional, tag = "11")]
+    pub subnet_timeout: ::core::option::Option<u32>,
 }
 /// A typed parameter of a test and its value.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -129,7 +132,8 @@ pub struct Sent {
     /// When.
     #[prost(message, optional, tag = "5")]
     pub at: ::core::option::Option<Span>,
-    /// The 256 bytes without trailing zeros.
+    /// The 256 bytes, packed: runs that matter, each as its offset (one byte), its length less one (one byte) and its bytes.
+    /// What no run covers is 0.
     #[prost(bytes = "vec", tag = "6")]
     pub mad: ::prost::alloc::vec::Vec<u8>,
 }
@@ -148,7 +152,8 @@ pub struct Arrived {
     /// When.
     #[prost(message, optional, tag = "4")]
     pub at: ::core::option::Option<Span>,
-    /// The 256 bytes without trailing zeros.
+    /// The 256 bytes, packed: runs that matter, each as its offset (one byte), its length less one (one byte) and its bytes.
+    /// What no run covers is 0.
     #[prost(bytes = "vec", tag = "5")]
     pub mad: ::prost::alloc::vec::Vec<u8>,
 }

@@ -398,7 +398,7 @@ fn is_our_architecture(name: &OsStr) -> bool {
 /// The rig file: the tester on A, port 1, the device under test one hop away.
 fn rig_file(preload: &Path, socket_name: &str) -> String {
     let mut text = String::from(
-        "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\n\n[rig.env]\n",
+        "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\n",
     );
     for (name, value) in [
         ("LD_PRELOAD", &*preload.to_string_lossy()),
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(
             rig_file(Path::new("/usr/lib/x/libumad2sim.so"), "verbatim-1-0-1"),
             "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
-             route = \"0,1\"\n\n[rig.env]\nLD_PRELOAD = \"/usr/lib/x/libumad2sim.so\"\nSIM_HOST = \"A\"\n\
+             route = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\nLD_PRELOAD = \"/usr/lib/x/libumad2sim.so\"\nSIM_HOST = \"A\"\n\
              IBSIM_SOCKNAME = \"verbatim-1-0-1\"\n"
         );
     }

@@ -9,7 +9,7 @@ use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{NodeDescription, NodeInfo, PortInfo};
 
-use super::c13_013_resp_time_value::{took, within};
+use super::c13_013_resp_time_value::{slowest, within};
 
 const FOUND: Label<PortInfo> = Label::new("port as found");
 const PORT: Label<PortInfo> = Label::new("PortInfo");
@@ -47,15 +47,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: PortInfo = t.answer(FOUND)?;
     let limit = found.resp_time_value().duration();
-    let way = 2 * found.subnet_timeout().duration();
+    let way = 2 * t.way(&found);
     within(t, f, "C13-14", FOUND, limit)?;
-    for exchange in t
-        .each(PORT)
-        .chain(t.each(NODE))
-        .chain(t.each(DESCRIPTION))
-        .chain(t.each(SET))
-    {
-        took(f, "C13-14", exchange, limit, way);
-    }
+    let exchanges = t.each(PORT).chain(t.each(NODE)).chain(t.each(DESCRIPTION)).chain(t.each(SET));
+    slowest(f, "C13-14", exchanges, (limit, way));
     Ok(())
 }

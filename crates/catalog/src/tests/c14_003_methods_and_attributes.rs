@@ -77,7 +77,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         adapter::refused_or_discarded(f, t.exchange(label)?, &what, &[Status::BAD_VERSION]);
     }
     f.status("C13-24", t.exchange(LINEAR)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
-    f.status("C13-24", t.exchange(MULTICAST)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
+    f.status(
+        "C13-24",
+        t.exchange(MULTICAST)?,
+        &[Status::METHOD_ATTRIBUTE_UNSUPPORTED],
+    );
     f.status("C13-24", t.exchange(LAST)?, &[Status::OK]);
     Ok(())
 }

@@ -165,7 +165,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
 /// How long after the DUT saw the first exchange it saw the second, at least and at most.
 pub(super) fn elapsed(t: &Trace, first: &Exchange, second: &Exchange) -> Result<(Duration, Duration), Gap> {
     let answered = second.answer().ok_or(Gap::NoAnswer(second.number))?;
-    let way = t.answer(BEFORE)?.subnet_timeout().duration();
+    let way = t.way(&t.answer(BEFORE)?);
     let least =
         second.sent.earliest.since(
             first

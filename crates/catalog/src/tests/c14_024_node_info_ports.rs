@@ -60,9 +60,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let (first, second) = (t.exchange(NODE)?, t.exchange(SECOND)?);
     let both = [first, second];
-    let answered = second
-        .answer()
-        .is_some_and(|answer| answer.mad.status() == Status::OK);
+    let answered = second.answer().is_some_and(|answer| answer.mad.status() == Status::OK);
     let other: NodeInfo = if answered { t.answer(SECOND)? } else { node };
     let elsewhere = other.node_guid() != node.node_guid() && other.system_image_guid() != node.system_image_guid();
     if !answered || elsewhere {
@@ -91,11 +89,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let words = (format!("another one than {at_first}"), at_second);
         f.check("C14-24", &both, about, words, result);
     };
-    differs(
-        "PortGUID",
-        node.port_guid().to_string(),
-        other.port_guid().to_string(),
-    );
+    differs("PortGUID", node.port_guid().to_string(), other.port_guid().to_string());
     differs(
         "LocalPortNum",
         node.local_port_num().to_string(),

@@ -45,7 +45,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         Some(answer) if answer.mad.status() == Status::OK => (Passed::Pass, "SwitchInfo".to_string()),
         Some(answer) => (Passed::Fail, format!("status {}", answer.mad.status())),
         None if switch.is_silent(&t.begin) => (f.silence_of(switch), "no answer".into()),
-        None => (Passed::Inconclusive, "no answer, and the wait was too short to prove it".into()),
+        None => (
+            Passed::Inconclusive,
+            "no answer, and the wait was too short to prove it".into(),
+        ),
     };
     let words = ("a switch answers SwitchInfo".to_string(), seen);
     f.check("C14-24", &[t.exchange(NODE)?, switch], "NodeType", words, result);

@@ -1,8 +1,8 @@
 //! `c14-024-port-info-ro` (C14_024_06_CA_02): a Set(PortInfo) changes no read-only component.
 //!
 //! One Set carries another value in every read-only component and the values found in all others; a Get shows them
-//! unchanged; a second Set carries what was found. The other values would be legal if they could be set, so that no
-//! other rule hides a component that is written. Reading: such a Set may be answered with success or with 0x001C.
+//! unchanged; a second Set carries what was found. The other values offer more than the port has, where that is
+//! possible, so that a device that writes them can be given back what was its own. Reading: such a Set may be answered with success or with 0x001C.
 //! InitTypeReply, read-write in some revisions, and LinkRoundTripLatency, which some devices measure anew when it is
 //! written, are left alone. Components that the device or its link moves by itself (DiagCode, the active width and
 //! speeds, MaxCreditHint) fail only if they show what was written. False alarm: a capability that a host's software
@@ -72,26 +72,32 @@ fn neighbour(code: u8, last: u8) -> u8 {
     if code < last { code + 1 } else { last - 1 }
 }
 
-/// Other values in all read-only components; more is offered than the port has, where that is possible, so that the
-/// values of the read-write components stay legal under them.
+/// Other values in all read-only components. Where possible they offer more than the port has, so that the values of the
+/// read-write components stay legal under them.
 fn other(info: PortInfo) -> PortInfo {
     let flip = |hex: Hex16| Hex16(!hex.0);
     info.with_capability_mask(CapabilityMask(!info.capability_mask().0))
         .with_capability_mask_2(flip(info.capability_mask_2()))
         .with_diag_code(flip(info.diag_code()))
         .with_local_port_num(info.local_port_num() ^ 3)
-        .with_link_width_supported(LinkWidths(another_bit(info.link_width_supported().0, &[1, 2, 4, 8, 16])))
+        .with_link_width_supported(LinkWidths(another_bit(
+            info.link_width_supported().0,
+            &[1, 2, 4, 8, 16],
+        )))
         .with_link_width_active(LinkWidths(if info.link_width_active().0 == 1 { 2 } else { 1 }))
         .with_link_speed_supported(LinkSpeeds(another_bit(info.link_speed_supported().0, &[1, 2, 4, 8])))
         .with_link_speed_active(LinkSpeeds(if info.link_speed_active().0 == 1 { 2 } else { 1 }))
-        .with_link_speed_ext_supported(LinkSpeedExt(another_bit(info.link_speed_ext_supported().0, &[1, 2, 4, 8])))
+        .with_link_speed_ext_supported(LinkSpeedExt(another_bit(
+            info.link_speed_ext_supported().0,
+            &[1, 2, 4, 8],
+        )))
         .with_link_speed_ext_active(LinkSpeedExt(if info.link_speed_ext_active().0 == 1 { 2 } else { 1 }))
         .with_link_speed_ext_supported_2(info.link_speed_ext_supported_2() ^ 1)
         .with_link_speed_ext_active_2(info.link_speed_ext_active_2() ^ 1)
-        .with_vl_cap(VlCap(neighbour(info.vl_cap().0, 5)))
+        .with_vl_cap(VlCap((info.vl_cap().0 + 1) & 0xF))
         .with_vl_arbitration_high_cap(neighbour(info.vl_arbitration_high_cap(), 64))
         .with_vl_arbitration_low_cap(neighbour(info.vl_arbitration_low_cap(), 64))
-        .with_mtu_cap(Mtu(neighbour(info.mtu_cap().0, 5)))
+        .with_mtu_cap(Mtu((info.mtu_cap().0 + 1) & 0xF))
         .with_guid_cap(neighbour(info.guid_cap(), u8::MAX))
         .with_resp_time_value(RespTime(neighbour(info.resp_time_value().0, 20)))
         .with_max_credit_hint(flip(info.max_credit_hint()))

@@ -137,8 +137,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (_, wanted) = t.asked(SET)?;
     for (about, differs) in [
         ("another GidPrefix", wanted.gid_prefix() != found.gid_prefix()),
-        ("another SubnetTimeOut", wanted.subnet_timeout() != found.subnet_timeout()),
-        ("other LocalPhyErrors", wanted.local_phy_errors() != found.local_phy_errors()),
+        (
+            "another SubnetTimeOut",
+            wanted.subnet_timeout() != found.subnet_timeout(),
+        ),
+        (
+            "other LocalPhyErrors",
+            wanted.local_phy_errors() != found.local_phy_errors(),
+        ),
         ("other OverrunErrors", wanted.overrun_errors() != found.overrun_errors()),
     ] {
         t.require(SET, about, differs)?;

@@ -3,6 +3,7 @@
 
 mod c13_013_resp_time_value;
 mod c13_014_response_time;
+mod c14_003_methods_and_attributes;
 mod c14_015_get;
 mod c14_015_lease;
 mod c14_015_set;
@@ -13,8 +14,18 @@ mod c14_017_lease;
 mod c14_017_lease_reload;
 mod c14_017_lease_reset;
 mod c14_017_lease_zero;
+mod c14_024_guid_info;
 mod c14_024_node_description;
 mod c14_024_node_info;
+mod c14_024_node_info_ports;
+mod c14_024_node_type;
+mod c14_024_p_key_table;
+mod c14_024_port_info_illegal;
+mod c14_024_port_info_modifier;
+mod c14_024_port_info_ro;
+mod c14_024_port_info_rw;
+mod c14_024_sl_to_vl;
+mod c14_024_violation_counters;
 mod c14_024_vl_arbitration_ca;
 mod c14_029_counter;
 mod c14_029_trap_repress;
@@ -25,6 +36,7 @@ use verbatim_tester::Test;
 pub static TESTS: &[&Test] = &[
     &c13_013_resp_time_value::TEST,
     &c13_014_response_time::TEST,
+    &c14_003_methods_and_attributes::TEST,
     &c14_015_get::TEST,
     &c14_015_lease::TEST,
     &c14_015_set::TEST,
@@ -43,8 +55,18 @@ pub static TESTS: &[&Test] = &[
     &c14_017_lease_reload::TEST,
     &c14_017_lease_reset::TEST,
     &c14_017_lease_zero::TEST,
+    &c14_024_guid_info::TEST,
     &c14_024_node_description::TEST,
     &c14_024_node_info::TEST,
+    &c14_024_node_info_ports::TEST,
+    &c14_024_node_type::TEST,
+    &c14_024_p_key_table::TEST,
+    &c14_024_port_info_illegal::TEST,
+    &c14_024_port_info_modifier::TEST,
+    &c14_024_port_info_ro::TEST,
+    &c14_024_port_info_rw::TEST,
+    &c14_024_sl_to_vl::TEST,
+    &c14_024_violation_counters::TEST,
     &c14_024_vl_arbitration_ca::TEST,
     &c14_029_counter::TEST,
     &c14_029_trap_repress::TEST,

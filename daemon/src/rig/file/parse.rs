@@ -11,7 +11,7 @@ use serde::de::{self, Deserializer, Visitor};
 use toml::Spanned;
 use verbatim_device::Defect;
 use verbatim_tester::Route;
-use verbatim_wire::{Lid, MKey};
+use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use super::nearest::{hint, list};
 use super::{DEFAULT_WINDOW, ProfileName, RigConfig, RigFileError, RigKind, VirtualConfig};
@@ -45,6 +45,7 @@ struct RawRig {
     m_key: Option<Spanned<Number>>,
     shared_subnet: Option<bool>,
     window: Option<Spanned<i64>>,
+    subnet_timeout: Option<Spanned<i64>>,
     route: Option<Spanned<String>>,
     lid: Option<Spanned<i64>>,
     device: Option<Spanned<String>>,
@@ -131,7 +132,12 @@ fn place(bytes: &[u8], at: usize) -> (usize, usize) {
 fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
     let versioned: Versioned = toml::from_str(text).map_err(|error| in_words(&error))?;
     match versioned.config_version {
-        None => return wrong(0..0, "there is no config_version; expected `config_version = 1` at the top"),
+        None => {
+            return wrong(
+                0..0,
+                "there is no config_version; expected `config_version = 1` at the top",
+            );
+        }
         Some(version) if *version.get_ref() != 1 => {
             return wrong(
                 version.span(),
@@ -172,7 +178,9 @@ fn in_words(error: &toml::de::Error) -> Wrong {
             let known: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
             format!("unknown key {key:?}{}", hint(key, &known))
         }
-        None => message.replacen("missing field", "missing key", 1),
+        None => message
+            .replacen("missing field", "missing key", 1)
+            .replace("expected i64", "expected an integer"),
     };
     Wrong { span, what }
 }
@@ -193,7 +201,11 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
     if !KINDS.contains(&kind) {
         return wrong(
             rig.kind.span(),
-            format!("no kind of rig is called {kind:?}{}; kinds are {}", hint(kind, &KINDS), list(&KINDS)),
+            format!(
+                "no kind of rig is called {kind:?}{}; kinds are {}",
+                hint(kind, &KINDS),
+                list(&KINDS)
+            ),
         );
     }
     only_its_own_keys(&rig, kind)?;
@@ -204,6 +216,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         m_key,
         shared_subnet: rig.shared_subnet.unwrap_or(false),
         window: within(rig.window.as_ref(), "window", 1, 64)?.unwrap_or(DEFAULT_WINDOW),
+        subnet_timeout: within(rig.subnet_timeout.as_ref(), "subnet_timeout", 0, 20)?.map(SubnetTimeout),
         env: environment(rig.env.as_ref())?,
         kind: match kind {
             "umad" => RigKind::Umad {
@@ -353,7 +366,10 @@ fn environment(env: Option<&Spanned<BTreeMap<String, Spanned<String>>>>) -> Resu
 fn virtual_config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> {
     let profile = match &rig.profile {
         None => ProfileName::default(),
-        Some(name) => name.get_ref().parse().or_else(|what: String| wrong(name.span(), what))?,
+        Some(name) => name
+            .get_ref()
+            .parse()
+            .or_else(|what: String| wrong(name.span(), what))?,
     };
     let mut defects = Vec::new();
     for name in rig.defects.iter().flat_map(Spanned::get_ref) {
