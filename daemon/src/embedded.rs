@@ -103,7 +103,9 @@ pub enum RunError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// What an earlier run left changed cannot be restored.
-    #[error("rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again")]
+    #[error(
+        "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
+    )]
     NotRestored {
         /// The rig.
         rig: String,
@@ -150,7 +152,10 @@ pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<R
     let mut open = rig::open(&request.rig, Arc::clone(&request.cancel))?;
     let mut journal = match open.session {
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
-        Session::Real(_) => RunJournal::File(FileJournal::open(&StateDirectory::find()?.journals(), &request.rig.name)?),
+        Session::Real(_) => RunJournal::File(FileJournal::open(
+            &StateDirectory::find()?.journals(),
+            &request.rig.name,
+        )?),
     };
     recover_first(request, &mut open, &mut journal, report)?;
 
@@ -161,9 +166,20 @@ pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<R
         if over.is_none() && request.cancel.load(Ordering::Relaxed) && place > 0 {
             over = Some("the run was cancelled before this test".into());
         }
-        let case =
-            Case { test, seed: request.seed, parameters: request.parameters.clone(), catalogue: VERSION.into() };
-        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), over.as_deref(), report)?;
+        let case = Case {
+            test,
+            seed: request.seed,
+            parameters: request.parameters.clone(),
+            catalogue: VERSION.into(),
+        };
+        let verdict = one_test(
+            &case,
+            &mut open,
+            journal.get(),
+            bundle.as_mut(),
+            over.as_deref(),
+            report,
+        )?;
         if over.is_none() {
             over = ends_the_run(&verdict);
         }
@@ -179,10 +195,18 @@ pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<R
         started_ns,
         host: host(),
         fingerprint: open.fingerprint,
-        outcome: verdicts.iter().map(|verdict| verdict.outcome).max().unwrap_or(Outcome::Skipped),
+        outcome: verdicts
+            .iter()
+            .map(|verdict| verdict.outcome)
+            .max()
+            .unwrap_or(Outcome::Skipped),
         record: request.record.clone(),
     };
-    let document = Report { schema: REPORT_SCHEMA.into(), run, verdicts };
+    let document = Report {
+        schema: REPORT_SCHEMA.into(),
+        run,
+        verdicts,
+    };
     if let Some(bundle) = bundle {
         bundle.write("run.json", &pretty(&document.run))?;
         bundle.write("verdicts.json", &pretty(&document.verdicts))?;
@@ -199,10 +223,25 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
     let bundle = Bundle::open(directory)?;
     let mut run: RunInfo = document(&bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
-    let verdicts = bundle.records()?.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
+    let verdicts = bundle
+        .records()?
+        .into_iter()
+        .map(judge)
+        .collect::<Result<Vec<_>, _>>()?;
     let drift = drift(&before, &verdicts);
-    run.outcome = verdicts.iter().map(|verdict| verdict.outcome).max().unwrap_or(Outcome::Skipped);
-    Ok((Report { schema: REPORT_SCHEMA.into(), run, verdicts }, drift))
+    run.outcome = verdicts
+        .iter()
+        .map(|verdict| verdict.outcome)
+        .max()
+        .unwrap_or(Outcome::Skipped);
+    Ok((
+        Report {
+            schema: REPORT_SCHEMA.into(),
+            run,
+            verdicts,
+        },
+        drift,
+    ))
 }
 
 /// Writes the capture of a bundle.
@@ -217,9 +256,17 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
     let recorded: Vec<_> = records
         .iter()
         .zip(&verdicts)
-        .map(|(entries, verdict)| verbatim_record::capture::Recorded { entries, verdict: Some(verdict) })
+        .map(|(entries, verdict)| verbatim_record::capture::Recorded {
+            entries,
+            verdict: Some(verdict),
+        })
         .collect();
-    let io = |source| RunError::Bundle(BundleError::Io { path: file.into(), source });
+    let io = |source| {
+        RunError::Bundle(BundleError::Io {
+            path: file.into(),
+            source,
+        })
+    };
     let out = std::io::BufWriter::new(std::fs::File::create(file).map_err(io)?);
     let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
     verbatim_record::capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
@@ -227,8 +274,13 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
 }
 
 fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, name: &str) -> Result<T, RunError> {
-    let wrong = |what: String| RunError::Document { path: directory.join(name), what };
-    let text = bundle.text(name).ok_or_else(|| wrong("the bundle does not have it".into()))?;
+    let wrong = |what: String| RunError::Document {
+        path: directory.join(name),
+        what,
+    };
+    let text = bundle
+        .text(name)
+        .ok_or_else(|| wrong("the bundle does not have it".into()))?;
     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
 }
 
@@ -257,7 +309,9 @@ fn recover_first(
     journal: &mut RunJournal,
     report: &mut dyn FnMut(Event<'_>),
 ) -> Result<(), RunError> {
-    let (RunJournal::File(journal), Session::Real(rig)) = (journal, &mut open.session) else { return Ok(()) };
+    let (RunJournal::File(journal), Session::Real(rig)) = (journal, &mut open.session) else {
+        return Ok(());
+    };
     if journal.pending().is_empty() {
         return Ok(());
     }
@@ -288,11 +342,19 @@ fn one_test(
     report: &mut dyn FnMut(Event<'_>),
 ) -> Result<Verdict, RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
-    let mut sink = RunSink { entries: Vec::new(), file, step: None, report };
+    let mut sink = RunSink {
+        entries: Vec::new(),
+        file,
+        step: None,
+        report,
+    };
     let info = open.info.clone();
     let now = if let Some(why) = over {
         sink.put(&Entry::Begin(case.begin(&info)));
-        sink.put(&Entry::Stopped(Stopped { reason: StopReason::Skipped, text: why.into() }));
+        sink.put(&Entry::Stopped(Stopped {
+            reason: StopReason::Skipped,
+            text: why.into(),
+        }));
         Time(0)
     } else {
         match &mut open.session {
@@ -319,7 +381,13 @@ fn one_test(
     })
 }
 
-fn perform(rig: &mut dyn Rig, info: &RigInfo, sink: &mut RunSink<'_, '_>, journal: &mut dyn Journal, case: &Case<'_>) -> Time {
+fn perform(
+    rig: &mut dyn Rig,
+    info: &RigInfo,
+    sink: &mut RunSink<'_, '_>,
+    journal: &mut dyn Journal,
+    case: &Case<'_>,
+) -> Time {
     let _: Ran = run(rig, info, sink, journal, case);
     rig.now()
 }
@@ -351,7 +419,11 @@ impl Sink for RunSink<'_, '_> {
             if self.step != Some(sent.label) {
                 self.step = Some(sent.label);
                 let name = self.entries.iter().find_map(|known| match known {
-                    Entry::Label { number, name, role: Role::Test | Role::Runner } if *number == sent.label => Some(name),
+                    Entry::Label {
+                        number,
+                        name,
+                        role: Role::Test | Role::Runner,
+                    } if *number == sent.label => Some(name),
                     _ => None,
                 });
                 if let Some(name) = name {
@@ -380,7 +452,9 @@ fn pretty<T: Serialize>(of: &T) -> String {
 }
 
 fn nanoseconds_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -389,5 +463,7 @@ fn run_id(started_ns: u64, seed: u64) -> String {
 }
 
 fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_string()).unwrap_or_default()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_string())
+        .unwrap_or_default()
 }

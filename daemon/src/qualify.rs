@@ -1,8 +1,8 @@
 //! The tests are tested: every test against sound models, which must not fail, and every defect of the
 //! device model against the tests of its statement, one of which must fail for it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use verbatim_catalog::{TESTS, VERSION, judge};
@@ -89,7 +89,11 @@ pub struct FalseAlarm {
 
 /// The sound models.
 fn models() -> [(&'static str, Profile); 3] {
-    [("full", Profile::full()), ("minimal", Profile::minimal()), ("one-data-vl", Profile::one_data_vl())]
+    [
+        ("full", Profile::full()),
+        ("minimal", Profile::minimal()),
+        ("one-data-vl", Profile::one_data_vl()),
+    ]
 }
 
 /// Runs and judges one test on one model, in simulated time.
@@ -99,10 +103,24 @@ pub fn verdict_on(test: &'static Test, profile: Profile, defects: &[Defect], see
     let mut rig = VirtualRig::new(profile, defects);
     // Beyond the range of the counter only where a defect is to be found: it takes a tenth of a second.
     let violations = if defects.is_empty() { 300 } else { 65_540 };
-    let parameters = vec![("illegal_parts".to_string(), sweep), ("violations".to_string(), violations)];
-    let case = Case { test, seed, parameters, catalogue: VERSION.into() };
+    let parameters = vec![
+        ("illegal_parts".to_string(), sweep),
+        ("violations".to_string(), violations),
+    ];
+    let case = Case {
+        test,
+        seed,
+        parameters,
+        catalogue: VERSION.into(),
+    };
     let mut entries = Vec::new();
-    run(&mut rig, &VirtualRig::info(key), &mut entries, &mut MemoryJournal::default(), &case);
+    run(
+        &mut rig,
+        &VirtualRig::info(key),
+        &mut entries,
+        &mut MemoryJournal::default(),
+        &case,
+    );
     judge(entries).expect("a record that was just made can be judged")
 }
 
@@ -120,7 +138,12 @@ enum Result {
 pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qualification {
     let jobs: Vec<Job> = (0..models().len())
         .flat_map(|model| (0..extent.seeds).map(move |seed| Job::Sound(model, seed)))
-        .chain(Defect::ALL.iter().filter(|defect| concerns(extent, **defect)).map(|defect| Job::Defect(*defect)))
+        .chain(
+            Defect::ALL
+                .iter()
+                .filter(|defect| concerns(extent, **defect))
+                .map(|defect| Job::Defect(*defect)),
+        )
         .collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results = Mutex::new(Vec::new());
@@ -130,21 +153,34 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let place = next.load(Ordering::Relaxed);
                     let result = perform(job, extent);
-                    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((place, result));
+                    results
+                        .lock()
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .push((place, result));
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
                 }
             });
         }
     });
-    summary(extent, results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    summary(
+        extent,
+        results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
+    )
 }
 
 fn tests(extent: &Extent) -> impl Iterator<Item = &'static Test> + '_ {
-    TESTS.iter().copied().filter(|test| extent.tests.is_empty() || extent.tests.iter().any(|wanted| wanted.id == test.id))
+    TESTS
+        .iter()
+        .copied()
+        .filter(|test| extent.tests.is_empty() || extent.tests.iter().any(|wanted| wanted.id == test.id))
 }
 
 fn concerns(extent: &Extent, defect: Defect) -> bool {
-    extent.tests.is_empty() || extent.tests.iter().any(|test| test.statements.contains(&defect.statement()))
+    extent.tests.is_empty()
+        || extent
+            .tests
+            .iter()
+            .any(|test| test.statements.contains(&defect.statement()))
 }
 
 fn perform(job: &Job, extent: &Extent) -> Result {
@@ -152,8 +188,9 @@ fn perform(job: &Job, extent: &Extent) -> Result {
         Job::Sound(model, seed) => {
             let (name, profile) = &models()[*model];
             let profile = profile.clone().vary(*seed);
-            let verdicts =
-                tests(extent).map(|test| verdict_on(test, profile.clone(), &[], *seed, extent.sweep)).collect();
+            let verdicts = tests(extent)
+                .map(|test| verdict_on(test, profile.clone(), &[], *seed, extent.sweep))
+                .collect();
             Result::Sound(name, *seed, verdicts)
         }
         Job::Defect(defect) => {
@@ -175,7 +212,8 @@ fn perform(job: &Job, extent: &Extent) -> Result {
                 for seed in 1..=DEFECT_SEEDS {
                     for test in tests(extent).filter(|test| test.statements.contains(&statement)) {
                         cases += 1;
-                        if verdict_on(test, profile.clone().vary(seed), &[*defect], seed, extent.sweep).fails(statement) {
+                        if verdict_on(test, profile.clone().vary(seed), &[*defect], seed, extent.sweep).fails(statement)
+                        {
                             came.killed_by.push(test.id.into());
                         }
                     }
@@ -194,7 +232,12 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
     let mut qualification = Qualification {
         catalogue: VERSION.into(),
         tests: tests(extent)
-            .map(|test| QualifiedTest { id: test.id.into(), passed: 0, not_applicable: 0, catches: Vec::new() })
+            .map(|test| QualifiedTest {
+                id: test.id.into(),
+                passed: 0,
+                not_applicable: 0,
+                catches: Vec::new(),
+            })
             .collect(),
         defects: Vec::new(),
         survived: Vec::new(),
@@ -206,7 +249,9 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
             Result::Sound(model, seed, verdicts) => {
                 for verdict in verdicts {
                     qualification.cases += 1;
-                    let Some(test) = qualification.tests.iter_mut().find(|test| test.id == verdict.test) else { continue };
+                    let Some(test) = qualification.tests.iter_mut().find(|test| test.id == verdict.test) else {
+                        continue;
+                    };
                     match verdict.outcome {
                         Outcome::Pass => test.passed += 1,
                         Outcome::NotApplicable => test.not_applicable += 1,
@@ -234,11 +279,15 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
             }
         }
     }
-    qualification.defects.sort_by(|a, b| (&a.statement, &a.name).cmp(&(&b.statement, &b.name)));
+    qualification
+        .defects
+        .sort_by(|a, b| (&a.statement, &a.name).cmp(&(&b.statement, &b.name)));
     qualification.survived.sort();
     for test in &mut qualification.tests {
         test.catches.sort();
     }
-    qualification.false_alarms.sort_by(|a, b| (&a.test, &a.model, a.seed).cmp(&(&b.test, &b.model, b.seed)));
+    qualification
+        .false_alarms
+        .sort_by(|a, b| (&a.test, &a.model, a.seed).cmp(&(&b.test, &b.model, b.seed)));
     qualification
 }

@@ -17,12 +17,18 @@ pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
 
 /// Writes text to stdout; a closed pipe is an error that ends the program quietly.
 pub(crate) fn text(text: &str) -> anyhow::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes()).context("cannot write to stdout")
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("cannot write to stdout")
 }
 
 /// Whether an error says that nobody reads stdout any more.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Whether to colour what goes to stdout: only on a terminal, and not when NO_COLOR says otherwise.
@@ -75,7 +81,11 @@ pub(crate) fn explanation(report: &Report) -> String {
         .iter()
         .flat_map(|verdict| {
             verdict.observations.iter().map(|seen| {
-                let open = if seen.spec_ambiguous { " (left open by the architecture)" } else { "" };
+                let open = if seen.spec_ambiguous {
+                    " (left open by the architecture)"
+                } else {
+                    ""
+                };
                 format!("  {}: {}{open}\n", verdict.test, seen.text)
             })
         })
@@ -88,7 +98,9 @@ pub(crate) fn explanation(report: &Report) -> String {
 }
 
 fn one(verdict: &Verdict) -> String {
-    let cause = verdict.cause.map_or_else(String::new, |cause| format!(", cause {cause}"));
+    let cause = verdict
+        .cause
+        .map_or_else(String::new, |cause| format!(", cause {cause}"));
     let head = format!("{} {}{cause}", verdict.outcome, verdict.test);
     let mut out = format!("\n{}\n", coloured(verdict.outcome, &head));
     if !verdict.aliases.is_empty() {
@@ -112,7 +124,10 @@ fn one(verdict: &Verdict) -> String {
 fn finding(check: &Check) -> String {
     let title = verbatim_catalog::statement(&check.statement).map_or("", |statement| statement.title.as_str());
     let mut out = format!("  {} {title}: {}\n", check.statement, check.about);
-    out.push_str(&format!("    expected  {}\n    seen      {}\n", check.expected, check.seen));
+    out.push_str(&format!(
+        "    expected  {}\n    seen      {}\n",
+        check.expected, check.seen
+    ));
     for exchange in &check.evidence {
         out.push_str(&format!("    evidence  {exchange}\n"));
     }
@@ -121,7 +136,13 @@ fn finding(check: &Check) -> String {
 
 /// One line that sums a run up.
 pub(crate) fn summary(report: &Report) -> String {
-    let count = |outcome| report.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
+    let count = |outcome| {
+        report
+            .verdicts
+            .iter()
+            .filter(|verdict| verdict.outcome == outcome)
+            .count()
+    };
     let parts: Vec<String> = [
         (Outcome::Pass, "passed"),
         (Outcome::Fail, "failed"),
@@ -134,6 +155,16 @@ pub(crate) fn summary(report: &Report) -> String {
     .filter(|(outcome, _)| count(*outcome) > 0)
     .map(|(outcome, words)| format!("{} {words}", count(outcome)))
     .collect();
-    let record = report.run.record.as_ref().map_or_else(String::new, |path| format!("; record in {}", path.display()));
-    format!("{} tests on {}, seed {}: {}{record}", report.verdicts.len(), report.run.rig, report.run.seed, parts.join(", "))
+    let record = report
+        .run
+        .record
+        .as_ref()
+        .map_or_else(String::new, |path| format!("; record in {}", path.display()));
+    format!(
+        "{} tests on {}, seed {}: {}{record}",
+        report.verdicts.len(),
+        report.run.rig,
+        report.run.seed,
+        parts.join(", ")
+    )
 }

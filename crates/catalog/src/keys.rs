@@ -54,7 +54,11 @@ pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
     }
     let before: PortInfo = t.answer(BEFORE)?;
     let exchange = t.exchange(BEFORE)?;
-    if wanted.protect_bits().0 == 1 && before.protect_bits().0 == 1 && before.m_key() == MKey(0) && wanted.m_key() != MKey(0) {
+    if wanted.protect_bits().0 == 1
+        && before.protect_bits().0 == 1
+        && before.m_key() == MKey(0)
+        && wanted.m_key() != MKey(0)
+    {
         // The rest of the lock was kept: the key may be there and hidden from its owner.
         f.equal(
             "C14-16",

@@ -339,11 +339,18 @@ fn mad_in(packed: &[u8]) -> Result<Mad, EntryError> {
     while let [first, length, more @ ..] = rest {
         let (first, length) = (usize::from(*first), usize::from(*length) + 1);
         let run = more.get(..length).ok_or(EntryError::Unusable("MAD"))?;
-        let place = mad.bytes_mut().get_mut(first..first + length).ok_or(EntryError::Unusable("MAD"))?;
+        let place = mad
+            .bytes_mut()
+            .get_mut(first..first + length)
+            .ok_or(EntryError::Unusable("MAD"))?;
         place.copy_from_slice(run);
         rest = &more[length..];
     }
-    if rest.is_empty() { Ok(mad) } else { Err(EntryError::Unusable("MAD")) }
+    if rest.is_empty() {
+        Ok(mad)
+    } else {
+        Err(EntryError::Unusable("MAD"))
+    }
 }
 
 fn code_in(code: u32) -> Result<u8, EntryError> {

@@ -97,13 +97,17 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
     if !config.shared_subnet {
         offers.push(Need::OwnSubnet);
     }
+    let simulated = matches!(config.kind, RigKind::Virtual(_));
+    if simulated {
+        offers.push(Need::SecondPort);
+    }
     RigInfo {
         kind: config.kind.name().into(),
         offers,
         route: config.route.clone(),
         key: config.m_key,
         host_bound,
-        simulated: matches!(config.kind, RigKind::Virtual(_)),
+        simulated,
         shared_subnet: config.shared_subnet,
         window: config.window,
         subnet_timeout: config.subnet_timeout,

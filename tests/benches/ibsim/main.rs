@@ -37,18 +37,38 @@ fn parent() -> anyhow::Result<()> {
     };
     let lab = IbsimLab::start()?;
     let c_loop = build_c_programs()?.join("ibmad_loop");
-    let c = || measure(&lab, Command::new(&c_loop).args(["ibsim0", "1", ROUND_TRIPS, "nodeinfo"]));
+    let c = || {
+        measure(
+            &lab,
+            Command::new(&c_loop).args(["ibsim0", "1", ROUND_TRIPS, "nodeinfo"]),
+        )
+    };
     let ours = |mode: &str| {
         let program = std::env::current_exe()?;
-        measure(&lab, Command::new(program).env(MODE, mode).env("VERBATIM_BENCH_COUNT", ROUND_TRIPS))
+        measure(
+            &lab,
+            Command::new(program)
+                .env(MODE, mode)
+                .env("VERBATIM_BENCH_COUNT", ROUND_TRIPS),
+        )
     };
     let (mut one, mut sixteen) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
         one.push(ours("window 1")? / c()?);
         sixteen.push(ours("window 16")? / c()?);
     }
-    report("one at a time, against C over libibmad", &mut one, "at least 0.95", |ratio| ratio >= 0.95);
-    report("window 16, against C over libibmad one at a time", &mut sixteen, "at least 2.5", |ratio| ratio >= 2.5);
+    report(
+        "one at a time, against C over libibmad",
+        &mut one,
+        "at least 0.95",
+        |ratio| ratio >= 0.95,
+    );
+    report(
+        "window 16, against C over libibmad one at a time",
+        &mut sixteen,
+        "at least 2.5",
+        |ratio| ratio >= 2.5,
+    );
     let (mut sweep, mut judged, mut bytes) = (Vec::new(), Vec::new(), 0.0);
     for _ in 0..pairs.min(5) {
         let bare = ours("sweep bare")?;
@@ -56,9 +76,18 @@ fn parent() -> anyhow::Result<()> {
         judged.push(ours("sweep judged")?);
         bytes = ours("sweep bytes")?;
     }
-    report("sweep of 65,536 parts recorded, against bare pipelined sends (time)", &mut sweep, "at most 1.5", |r| r <= 1.5);
+    report(
+        "sweep of 65,536 parts recorded, against bare pipelined sends (time)",
+        &mut sweep,
+        "at most 1.5",
+        |r| r <= 1.5,
+    );
     report("sweep judged, seconds", &mut judged, "below 1", |seconds| seconds < 1.0);
-    println!("record of the sweep: {:.1} MB, goal below 60: {}", bytes / 1e6, verdict(bytes < 60e6));
+    println!(
+        "record of the sweep: {:.1} MB, goal below 60: {}",
+        bytes / 1e6,
+        verdict(bytes < 60e6)
+    );
     Ok(())
 }
 
@@ -68,11 +97,16 @@ fn measure(lab: &IbsimLab, command: &mut Command) -> anyhow::Result<f64> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.lines().find_map(|line| {
-        line.split_whitespace().find_map(|word| word.split_once('=')?.1.parse().ok())
+        line.split_whitespace()
+            .find_map(|word| word.split_once('=')?.1.parse().ok())
     });
     match number {
         Some(number) if output.status.success() => Ok(number),
-        _ => bail!("{command:?} ended with {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr)),
+        _ => bail!(
+            "{command:?} ended with {}: {text}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        ),
     }
 }
 

@@ -19,7 +19,9 @@ pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
         "window 1" => round_trips(&mut open, 1),
         "window 16" => round_trips(&mut open, 16),
         "sweep bare" => bare_sweep(&mut open),
-        "sweep recorded" => recorded(&mut open, directory.path()).map(|(time, _)| println!("seconds={}", time.as_secs_f64())),
+        "sweep recorded" => {
+            recorded(&mut open, directory.path()).map(|(time, _)| println!("seconds={}", time.as_secs_f64()))
+        }
         "sweep judged" => {
             let (_, file) = recorded(&mut open, directory.path())?;
             let start = Instant::now();
@@ -63,8 +65,12 @@ fn pump(rig: &mut dyn Rig, mads: &mut dyn ExactSizeIterator<Item = Mad>, window:
     let start = Instant::now();
     while answered < all {
         while sent < all && sent - answered < window {
-            let mad = mads.next().context("as many as promised")?.with_transaction_id(sent as u64 + 1);
-            rig.send(Stimulus::Mad(0, &mad)).map_err(|stop| anyhow::anyhow!("{stop:?}"))?;
+            let mad = mads
+                .next()
+                .context("as many as promised")?
+                .with_transaction_id(sent as u64 + 1);
+            rig.send(Stimulus::Mad(0, &mad))
+                .map_err(|stop| anyhow::anyhow!("{stop:?}"))?;
             sent += 1;
         }
         match rig.wait(rig.now().after(Duration::from_secs(2))) {
@@ -90,9 +96,16 @@ fn bare_sweep(open: &mut OpenRig) -> anyhow::Result<()> {
     let mut mads = (0..131_072u32).map(|number| {
         let method = if number < 65_536 { Method::SET } else { Method::GET };
         let mad = Mad::directed(method, AttributeId::VL_ARBITRATION, (number & 0xFFFF) << 16, &[1]);
-        if method == Method::SET { mad.with_data(&data[..16]) } else { mad }
+        if method == Method::SET {
+            mad.with_data(&data[..16])
+        } else {
+            mad
+        }
     });
-    let mut exact = ExactSize { inner: &mut mads, left: 131_072 };
+    let mut exact = ExactSize {
+        inner: &mut mads,
+        left: 131_072,
+    };
     let took = pump(real(open)?, &mut exact, window)?;
     println!("seconds={}", took.as_secs_f64());
     Ok(())
@@ -118,8 +131,16 @@ impl ExactSizeIterator for ExactSize<'_> {}
 
 /// The whole test with its record on disk: its time, and the record.
 fn recorded(open: &mut OpenRig, directory: &Path) -> anyhow::Result<(Duration, std::path::PathBuf)> {
-    let test = TESTS.iter().find(|test| test.id == "c14-024-vl-arbitration-ca").context("the sweep's test")?;
-    let case = Case { test, seed: 1, parameters: Vec::new(), catalogue: VERSION.into() };
+    let test = TESTS
+        .iter()
+        .find(|test| test.id == "c14-024-vl-arbitration-ca")
+        .context("the sweep's test")?;
+    let case = Case {
+        test,
+        seed: 1,
+        parameters: Vec::new(),
+        catalogue: VERSION.into(),
+    };
     let mut bundle = BundleWriter::create(&directory.join("record"))?;
     let info = open.info.clone();
     let start = Instant::now();

@@ -56,20 +56,39 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         let lines: String = found
             .iter()
-            .map(|found| format!("{} {:<18} {}\n", if found.usable { "ok     " } else { "missing" }, found.what, found.words))
+            .map(|found| {
+                format!(
+                    "{} {:<18} {}\n",
+                    if found.usable { "ok     " } else { "missing" },
+                    found.what,
+                    found.words
+                )
+            })
             .collect();
         print::text(&lines)?;
     }
     // Without --rig this is a survey: what no rig needs may be missing.
-    Ok(ExitCode::from(if usable || arguments.rig.is_none() { 0 } else { exit::ERROR }))
+    Ok(ExitCode::from(if usable || arguments.rig.is_none() {
+        0
+    } else {
+        exit::ERROR
+    }))
 }
 
 fn good(what: &str, words: String) -> Found {
-    Found { what: what.into(), usable: true, words }
+    Found {
+        what: what.into(),
+        usable: true,
+        words,
+    }
 }
 
 fn bad(what: &str, words: String) -> Found {
-    Found { what: what.into(), usable: false, words }
+    Found {
+        what: what.into(),
+        usable: false,
+        words,
+    }
 }
 
 fn libibumad() -> Found {
@@ -79,12 +98,17 @@ fn libibumad() -> Found {
     };
     match library.devices(Duration::from_secs(3)) {
         Err(error) => bad("libibumad", error.to_string()),
-        Ok(devices) if devices.is_empty() => good("libibumad", "loads; no InfiniBand or RoCE device on this host".into()),
+        Ok(devices) if devices.is_empty() => {
+            good("libibumad", "loads; no InfiniBand or RoCE device on this host".into())
+        }
         Ok(devices) => {
             let ports: Vec<String> = devices
                 .iter()
                 .flat_map(|device| {
-                    device.ports.iter().map(move |port| format!("{} port {} (firmware {})", device.name, port.number, device.firmware))
+                    device
+                        .ports
+                        .iter()
+                        .map(move |port| format!("{} port {} (firmware {})", device.name, port.number, device.firmware))
                 })
                 .collect();
             good("libibumad", format!("loads; {}", ports.join(", ")))
@@ -98,12 +122,17 @@ fn state_directory() -> Found {
         Err(error) => return bad("state directory", error.to_string()),
     };
     let probe = directory.join(".doctor");
-    let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(&probe, b"")).and_then(|()| std::fs::remove_file(&probe));
+    let written = std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(&probe, b""))
+        .and_then(|()| std::fs::remove_file(&probe));
     match written {
         Ok(()) => good("state directory", directory.display().to_string()),
         Err(error) => bad(
             "state directory",
-            format!("{}: {error}; mend its permissions, or name another one in STATE_DIRECTORY", directory.display()),
+            format!(
+                "{}: {error}; mend its permissions, or name another one in STATE_DIRECTORY",
+                directory.display()
+            ),
         ),
     }
 }
@@ -112,9 +141,13 @@ fn a_rig(config: &RigConfig) -> Found {
     let what = format!("rig {}", config.name);
     match &config.kind {
         RigKind::Virtual(_) => good(&what, "simulated: always usable".into()),
-        RigKind::Umad { .. } if !rig::env::in_force(config) => {
-            good(&what, format!("not looked at: it needs an environment of its own; `verbatim doctor --rig {}` looks", config.name))
-        }
+        RigKind::Umad { .. } if !rig::env::in_force(config) => good(
+            &what,
+            format!(
+                "not looked at: it needs an environment of its own; `verbatim doctor --rig {}` looks",
+                config.name
+            ),
+        ),
         _ => match rig::open(config, Default::default()) {
             Ok(open) => good(&what, format!("opens; {}", open.fingerprint)),
             Err(error) => bad(&what, error.to_string()),

@@ -25,8 +25,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print::json(&report)?;
     } else {
-        let lines: String = report.verdicts.iter().map(|verdict| print::line(verdict) + "\n").collect();
-        print::text(&format!("{lines}{}\n{}\n", print::explanation(&report), print::summary(&report)))?;
+        let lines: String = report
+            .verdicts
+            .iter()
+            .map(|verdict| print::line(verdict) + "\n")
+            .collect();
+        print::text(&format!(
+            "{lines}{}\n{}\n",
+            print::explanation(&report),
+            print::summary(&report)
+        ))?;
     }
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
 }

@@ -33,7 +33,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         tests,
     };
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
+    };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} models {elapsed}") {
         bar.set_style(style);
     }
@@ -62,8 +66,15 @@ fn words(qualification: &Qualification) -> String {
             test.catches.len()
         ));
     }
-    for defect in qualification.defects.iter().filter(|defect| defect.killed_by.is_empty()) {
-        out.push_str(&format!("SURVIVED    {} {} ({})\n", defect.statement, defect.name, defect.about));
+    for defect in qualification
+        .defects
+        .iter()
+        .filter(|defect| defect.killed_by.is_empty())
+    {
+        out.push_str(&format!(
+            "SURVIVED    {} {} ({})\n",
+            defect.statement, defect.name, defect.about
+        ));
     }
     for alarm in &qualification.false_alarms {
         out.push_str(&format!(

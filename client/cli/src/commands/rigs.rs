@@ -43,8 +43,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print::json(&serde_json::json!({ "rig_file": file.path, "rigs": rigs }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines: String =
-        file.rigs.iter().map(|rig| format!("{:<20} {:<8} {}\n", rig.name, rig.kind.name(), device(rig))).collect();
+    let lines: String = file
+        .rigs
+        .iter()
+        .map(|rig| format!("{:<20} {:<8} {}\n", rig.name, rig.kind.name(), device(rig)))
+        .collect();
     print::text(&lines)?;
     if file.path.is_none() {
         eprintln!("no rig file: only the built-in rig; name one with --rig-file, or make /etc/verbatim/rigs.toml");
@@ -56,7 +59,11 @@ fn device(rig: &RigConfig) -> String {
     match &rig.kind {
         RigKind::Virtual(model) => {
             let defects: Vec<_> = model.defects.iter().map(ToString::to_string).collect();
-            let broken = if defects.is_empty() { String::new() } else { format!(", defects {}", defects.join(", ")) };
+            let broken = if defects.is_empty() {
+                String::new()
+            } else {
+                format!(", defects {}", defects.join(", "))
+            };
             format!("device model {}{broken}", model.profile.name())
         }
         RigKind::Umad { device, port } => format!("{device} port {port}"),

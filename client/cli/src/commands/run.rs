@@ -47,21 +47,40 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
     let parameters = parameters(&arguments.set, &tests)?;
     let file = rigs::load(arguments.rig_file.as_ref())?;
-    let mut config = file.find(&arguments.rig).map_err(|error| Usage(error.to_string()))?.clone();
+    let mut config = file
+        .find(&arguments.rig)
+        .map_err(|error| Usage(error.to_string()))?
+        .clone();
     if let rig::RigKind::Virtual(model) = &mut config.kind {
         model.seed.get_or_insert(arguments.seed);
     }
     // A rig may need variables that count only when the process starts: then this starts it again.
     rig::env::enter(&config).context("cannot start again with the rig's environment")?;
-    let record = arguments.record.as_ref().map(std::path::absolute).transpose().context("--record")?;
-    let request = Request { rig: config, tests, parameters, seed: arguments.seed, record, cancel: cancel()? };
+    let record = arguments
+        .record
+        .as_ref()
+        .map(std::path::absolute)
+        .transpose()
+        .context("--record")?;
+    let request = Request {
+        rig: config,
+        tests,
+        parameters,
+        seed: arguments.seed,
+        record,
+        cancel: cancel()?,
+    };
     let mut progress = Progress::new(arguments.json);
     let report = embedded::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
     if arguments.json {
         print::json(&report)?;
     } else {
-        print::text(&format!("{}\n{}\n", print::explanation(&report), print::summary(&report)))?;
+        print::text(&format!(
+            "{}\n{}\n",
+            print::explanation(&report),
+            print::summary(&report)
+        ))?;
     }
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
 }
@@ -71,14 +90,21 @@ fn parameters(given: &[String], tests: &[&'static Test]) -> Result<Vec<(String, 
     given
         .iter()
         .map(|pair| {
-            let (name, value) =
-                pair.split_once('=').ok_or_else(|| Usage(format!("--set {pair}: NAME=VALUE was expected")))?;
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| Usage(format!("--set {pair}: NAME=VALUE was expected")))?;
             let known: Vec<_> = tests.iter().flat_map(|test| test.parameters).collect();
             let declared = known.iter().find(|parameter| parameter.name == name).ok_or_else(|| {
                 let mut names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
                 names.dedup();
-                let names = if names.is_empty() { "none".into() } else { names.join(", ") };
-                Usage(format!("--set {name}: none of the chosen tests has this parameter; theirs are: {names}"))
+                let names = if names.is_empty() {
+                    "none".into()
+                } else {
+                    names.join(", ")
+                };
+                Usage(format!(
+                    "--set {name}: none of the chosen tests has this parameter; theirs are: {names}"
+                ))
             })?;
             let parsed = match value.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16),
@@ -87,7 +113,9 @@ fn parameters(given: &[String], tests: &[&'static Test]) -> Result<Vec<(String, 
             let (least, most) = declared.range;
             match parsed {
                 Ok(value) if (least..=most).contains(&value) => Ok((name.to_string(), value)),
-                _ => Err(Usage(format!("--set {name}={value}: a number from {least} to {most} was expected"))),
+                _ => Err(Usage(format!(
+                    "--set {name}={value}: a number from {least} to {most} was expected"
+                ))),
             }
         })
         .collect()
@@ -138,12 +166,18 @@ impl Progress {
                 if !self.quiet {
                     let line = print::line(verdict);
                     // A closed pipe shows at the end of the run: the device is restored before anything else.
-                    self.bar.suspend(|| print::text(&format!("{line}\n")).unwrap_or_default());
+                    self.bar
+                        .suspend(|| print::text(&format!("{line}\n")).unwrap_or_default());
                 }
             }
             Event::Recovered(restored) => {
                 let areas: Vec<_> = restored.iter().map(|restored| restored.area.as_str()).collect();
-                self.bar.suspend(|| eprintln!("verbatim: an earlier run left the device changed; restored first: {}", areas.join(", ")));
+                self.bar.suspend(|| {
+                    eprintln!(
+                        "verbatim: an earlier run left the device changed; restored first: {}",
+                        areas.join(", ")
+                    )
+                });
             }
         }
     }

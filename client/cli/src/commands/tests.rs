@@ -74,7 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut out = String::new();
     for test in tests {
-        let aliases = if test.aliases.is_empty() { String::new() } else { format!(" ({})", test.aliases.join(", ")) };
+        let aliases = if test.aliases.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", test.aliases.join(", "))
+        };
         out.push_str(&format!("{:<34} {}{aliases}\n", test.id, test.statements.join(" ")));
         if arguments.long {
             out.push_str(&format!("    {}\n    Reading: {}\n", test.about, test.reading));

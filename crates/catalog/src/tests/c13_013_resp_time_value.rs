@@ -69,10 +69,15 @@ pub(super) fn slowest<'t>(
     let (answered, silent): (Vec<_>, Vec<_>) = exchanges.partition(|exchange| exchange.answer().is_some());
     if let Some(first) = silent.first() {
         // Asked once each: a lost packet and a port that did not answer look alike.
-        let words = ("an answer".to_string(), format!("{} of {} unanswered", silent.len(), silent.len() + answered.len()));
+        let words = (
+            "an answer".to_string(),
+            format!("{} of {} unanswered", silent.len(), silent.len() + answered.len()),
+        );
         f.check(statement, &[first], "answer", words, Passed::Inconclusive);
     }
-    let times = answered.into_iter().filter_map(|exchange| Some((exchange.answer()?.at.since(exchange.sent), exchange)));
+    let times = answered
+        .into_iter()
+        .filter_map(|exchange| Some((exchange.answer()?.at.since(exchange.sent), exchange)));
     // The one that is certain to be late, if any is; else the one that may be.
     let judged = times.map(|((least, most), exchange)| {
         let result = if most <= limit {
@@ -85,11 +90,25 @@ pub(super) fn slowest<'t>(
         (result, most, least, exchange)
     });
     let mut count = 0;
-    let worst = judged.inspect(|_| count += 1).max_by_key(|(result, most, ..)| (*result, *most));
-    let Some((result, most, least, exchange)) = worst else { return };
+    let worst = judged
+        .inspect(|_| count += 1)
+        .max_by_key(|(result, most, ..)| (*result, *most));
+    let Some((result, most, least, exchange)) = worst else {
+        return;
+    };
     let words = (
-        format!("at most {}, and {} for the way", duration_words(limit), duration_words(way)),
+        format!(
+            "at most {}, and {} for the way",
+            duration_words(limit),
+            duration_words(way)
+        ),
         format!("{}..{}", duration_words(least), duration_words(most)),
     );
-    f.check(statement, &[exchange], &format!("time to answer, slowest of {count}"), words, result);
+    f.check(
+        statement,
+        &[exchange],
+        &format!("time to answer, slowest of {count}"),
+        words,
+        result,
+    );
 }

@@ -49,7 +49,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let limit = found.resp_time_value().duration();
     let way = 2 * t.way(&found);
     within(t, f, "C13-14", FOUND, limit)?;
-    let exchanges = t.each(PORT).chain(t.each(NODE)).chain(t.each(DESCRIPTION)).chain(t.each(SET));
+    let exchanges = t
+        .each(PORT)
+        .chain(t.each(NODE))
+        .chain(t.each(DESCRIPTION))
+        .chain(t.each(SET));
     slowest(f, "C13-14", exchanges, (limit, way));
     Ok(())
 }
