@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::{VERSION, judge};
 use verbatim_record::{
-    Bundle, BundleError, BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Role, Sink, StopReason, Stopped,
-    Time, Verdict,
+    Bundle, BundleError, BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Sink, StopReason, Stopped, Time,
+    Verdict,
 };
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Case, FileJournal, Journal, JournalError, MemoryJournal, Ran, Rig, RigInfo, Test, recover, run};
@@ -415,20 +415,16 @@ impl Sink for RunSink<'_, '_> {
         if let Some(file) = &mut self.file {
             file.put(entry);
         }
-        if let Entry::Sent(sent) = entry {
-            if self.step != Some(sent.label) {
-                self.step = Some(sent.label);
-                let name = self.entries.iter().find_map(|known| match known {
-                    Entry::Label {
-                        number,
-                        name,
-                        role: Role::Test | Role::Runner,
-                    } if *number == sent.label => Some(name),
-                    _ => None,
-                });
-                if let Some(name) = name {
-                    (self.report)(Event::Step(name));
-                }
+        if let Entry::Sent(sent) = entry
+            && self.step != Some(sent.label)
+        {
+            self.step = Some(sent.label);
+            let name = self.entries.iter().find_map(|known| match known {
+                Entry::Label { number, name, .. } if *number == sent.label => Some(name),
+                _ => None,
+            });
+            if let Some(name) = name {
+                (self.report)(Event::Step(name));
             }
         }
         self.entries.push(entry.clone());

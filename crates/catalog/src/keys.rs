@@ -29,7 +29,7 @@ pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
 /// Journals the port, sets key, level and lease in one Set, and reads the port with the right key.
 pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violations: u16) -> Step<Guarded<PortInfo>> {
     let rig_key = t.rig_key();
-    let mut port = t.guard(FOUND, rig_key)?;
+    let port = t.guard(FOUND, rig_key)?;
     // A counter about to saturate would hide what is counted.
     let room = port.found().m_key_violations() <= u16::MAX - violations;
     let locked = port.quiet().change(|info| {
@@ -39,7 +39,7 @@ pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violati
             .with_m_key_lease_period(LeasePeriod(lease));
         if room { info } else { info.with_m_key_violations(0) }
     });
-    t.set(LOCK, &mut port, locked)?;
+    t.set(LOCK, &port, locked)?;
     t.get(BEFORE, key)?;
     Ok(port)
 }

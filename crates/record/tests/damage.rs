@@ -1,5 +1,7 @@
 //! A record or bundle of which a byte was flipped, or whose tail was cut, is a clear error: never a panic, never a verdict.
 
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
 use std::path::Path;
 
 use proptest::prelude::*;

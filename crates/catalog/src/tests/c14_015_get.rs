@@ -11,22 +11,30 @@ use crate::keys;
 
 /// The port before anything was changed.
 const FOUND: Label<PortInfo> = keys::FOUND;
-/// One set of labels for each of the levels 2 and 3.
-const LEVELS: [(u8, Label<PortInfo>, Label<PortInfo>, Label<NodeInfo>, Label<PortInfo>); 2] = [
-    (
-        2,
-        Label::new("set M_Key 0 and level 2"),
-        Label::new("level 2, before"),
-        Label::new("level 2, another key, NodeInfo"),
-        Label::new("level 2, another key, PortInfo"),
-    ),
-    (
-        3,
-        Label::new("set M_Key 0 and level 3"),
-        Label::new("level 3, before"),
-        Label::new("level 3, another key, NodeInfo"),
-        Label::new("level 3, another key, PortInfo"),
-    ),
+/// The labels of one level.
+struct Level {
+    level: u8,
+    unlock: Label<PortInfo>,
+    before: Label<PortInfo>,
+    node: Label<NodeInfo>,
+    after: Label<PortInfo>,
+}
+
+const LEVELS: [Level; 2] = [
+    Level {
+        level: 2,
+        unlock: Label::new("set M_Key 0 and level 2"),
+        before: Label::new("level 2, before"),
+        node: Label::new("level 2, another key, NodeInfo"),
+        after: Label::new("level 2, another key, PortInfo"),
+    },
+    Level {
+        level: 3,
+        unlock: Label::new("set M_Key 0 and level 3"),
+        before: Label::new("level 3, before"),
+        node: Label::new("level 3, another key, NodeInfo"),
+        after: Label::new("level 3, another key, PortInfo"),
+    },
 ];
 
 /// While the M_Key is 0, no Get is checked.
@@ -47,7 +55,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let (any, _) = keys::keys(t);
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
-    for (level, unlock, before, node, after) in LEVELS {
+    for Level {
+        level,
+        unlock,
+        before,
+        node,
+        after,
+    } in LEVELS
+    {
         let value = port.quiet().change(|info| {
             info.with_m_key(MKey(0))
                 .with_protect_bits(ProtectBits(level))
@@ -63,7 +78,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: PortInfo = t.answer(FOUND)?;
-    for (_, unlock, before, node, after) in LEVELS {
+    for Level {
+        unlock,
+        before,
+        node,
+        after,
+        ..
+    } in LEVELS
+    {
         let (_, wanted) = t.asked(unlock)?;
         if t.exchange(unlock)?.answer().is_some() {
             f.status("C14-26", t.exchange(unlock)?, keys::accepted(&found));

@@ -73,7 +73,7 @@ pub static TESTS: &[&Test] = &[
 ];
 
 #[cfg(test)]
-mod tests {
+mod listing {
     use super::*;
 
     #[test]
