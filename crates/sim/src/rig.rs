@@ -82,6 +82,13 @@ impl VirtualRig {
         self
     }
 
+    /// Ends a procedure after that many events instead of the usual number.
+    #[must_use]
+    pub fn with_event_budget(mut self, events: u64) -> Self {
+        self.budget = events;
+        self
+    }
+
     /// The device, to be looked at.
     #[must_use]
     pub fn device(&self) -> &Device {
@@ -134,9 +141,7 @@ impl Rig for VirtualRig {
     fn wait(&mut self, until: Time) -> Arrival {
         loop {
             if self.budget == 0 {
-                return Arrival::Stop(Stop::Tester(format!(
-                    "the event budget of {EVENT_BUDGET} is spent: an endless procedure?"
-                )));
+                return Arrival::Stop(Stop::Tester("the event budget is spent: an endless procedure?".into()));
             }
             self.budget -= 1;
             let next = self.next().filter(|at| *at <= until);
