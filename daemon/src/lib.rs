@@ -7,3 +7,4 @@ pub mod model;
 pub mod qualify;
 pub mod rig;
 pub mod state;
+pub mod worker;

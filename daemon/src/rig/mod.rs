@@ -2,8 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`file`] | the rig file: TOML, found, read, checked |
-//! | [`env`] | the environment that a rig's process must have been started with |
+//! | [`mod@file`] | the rig file: TOML, found, read, checked |
+//! | [`mod@env`] | the environment that a rig's process must have been started with |
 //! | `port` | what all real ports share: spans, deadlines, cancel, a peer that vanishes |
 //! | `umad` | a port of this machine, through libibumad |
 //! | `model` | the device model of another process |
@@ -74,7 +74,7 @@ impl fmt::Debug for Session {
 
 /// Opens a rig. `cancel` stops the run at its next wait, within 20 ms; it can be reset for the next run.
 ///
-/// The rig's environment must be in force, see [`env::enter`]. A rig under a preloaded simulator changes the working
+/// The rig's environment must be in force, see [`env::enter()`]. A rig under a preloaded simulator changes the working
 /// directory of the process until it is dropped: paths given by people must be absolute by then.
 ///
 /// # Errors

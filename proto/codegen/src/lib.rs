@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use prost::Message;
+use prost_build::{Config, Module};
+use protox::prost_reflect::prost_types::FileDescriptorSet;
 
 /// A committed file and what it should hold.
 #[derive(Debug)]
@@ -10,30 +13,47 @@ pub struct Generated {
     /// Where it is committed.
     pub path: PathBuf,
     /// What the definitions give.
-    pub code: String,
+    pub content: Vec<u8>,
 }
 
-/// The Rust of `verbatim/record/v1/record.proto`.
+/// Every generated file of the tree.
 ///
 /// # Errors
 /// When the definitions do not compile.
-pub fn record() -> anyhow::Result<Generated> {
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("proto/ above codegen/")?;
-    let files = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
-    let mut config = prost_build::Config::new();
+pub fn all() -> anyhow::Result<Vec<Generated>> {
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("proto/ above codegen/")?;
+    let mut generated = Vec::new();
+
+    let record = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
+    for (_, code) in code(record, Config::new().btree_map(["."]))? {
+        generated.push(Generated { path: proto.join("record-proto/src/generated.rs"), content: code.into() });
+    }
+
+    let service = [
+        "verbatim/v1/catalog.proto",
+        "verbatim/v1/rig.proto",
+        "verbatim/v1/run.proto",
+    ];
+    let descriptors = protox::compile(service, [proto])?;
+    let out = proto.join("verbatim-proto/src");
+    generated.push(Generated { path: out.join("descriptors.bin"), content: descriptors.encode_to_vec() });
+    let mut config = Config::new();
     config.btree_map(["."]);
-    let modules = config.generate(
-        files
-            .file
-            .into_iter()
-            .map(|file| (prost_build::Module::from_protobuf_package_name(file.package()), file))
-            .collect(),
-    )?;
-    let code = modules.into_values().collect();
-    Ok(Generated {
-        path: proto.join("record-proto/src/generated.rs"),
-        code,
-    })
+    config.service_generator(tonic_prost_build::configure().service_generator());
+    for (package, code) in code(descriptors, &mut config)? {
+        if package == "verbatim.v1" {
+            generated.push(Generated { path: out.join("verbatim.v1.rs"), content: code.into() });
+        }
+    }
+    let worker = protox::compile(["verbatim/worker/v1/worker.proto"], [proto])?;
+    for (_, code) in code(worker, Config::new().btree_map(["."]))? {
+        generated.push(Generated { path: out.join("verbatim.worker.v1.rs"), content: code.into() });
+    }
+    Ok(generated)
+}
+
+fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(String, String)>> {
+    let requests = files.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file)).collect();
+    let modules = config.generate(requests)?;
+    Ok(modules.into_iter().map(|(module, code)| (module.parts().collect::<Vec<_>>().join("."), code)).collect())
 }

@@ -1,8 +1,9 @@
 //! `cargo run -p verbatim-codegen` writes the generated Rust anew.
 
 fn main() -> anyhow::Result<()> {
-    let generated = verbatim_codegen::record()?;
-    std::fs::write(&generated.path, generated.code)?;
-    eprintln!("wrote {}", generated.path.display());
+    for generated in verbatim_codegen::all()? {
+        std::fs::write(&generated.path, generated.content)?;
+        eprintln!("wrote {}", generated.path.display());
+    }
     Ok(())
 }

@@ -2,11 +2,13 @@
 /// One thing that happened, in the order in which the tester knew of it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Entry {
+    /// What it is.
     #[prost(oneof = "entry::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15")]
     pub kind: ::core::option::Option<entry::Kind>,
 }
 /// Nested message and enum types in `Entry`.
 pub mod entry {
+    /// What it is.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         /// First entry: what was asked for.

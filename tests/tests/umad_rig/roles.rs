@@ -39,7 +39,7 @@ const BUSY: Test = Test {
     ..BLANK
 };
 
-/// Waits for what nobody answers: a path whose second hop leads nowhere is not needed, a method that ibsim drops is.
+/// Sends what nobody answers, and waits for the answer.
 const AWAITING: Test = Test {
     procedure: |tester| {
         say("running", "awaiting");

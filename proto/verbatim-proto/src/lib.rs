@@ -1,0 +1,19 @@
+//! The service's API `verbatim.v1` and the worker's protocol `verbatim.worker.v1`, as generated from `proto/`.
+//! No logic lives here.
+
+/// `verbatim.v1`: what remote clients call.
+#[allow(missing_docs, missing_debug_implementations, clippy::all, unreachable_pub)]
+#[rustfmt::skip]
+pub mod v1 {
+    include!("verbatim.v1.rs");
+}
+
+/// `verbatim.worker.v1`: between the daemon and the worker of a rig.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[rustfmt::skip]
+pub mod worker {
+    include!("verbatim.worker.v1.rs");
+}
+
+/// The descriptors of `verbatim.v1`, for reflection: an encoded FileDescriptorSet with all that it imports.
+pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");
