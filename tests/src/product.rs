@@ -25,7 +25,10 @@ static RELEASE: LazyLock<PathBuf> =
 /// The same `verbatim`, with debug assertions and overflow checks.
 static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {
     let status = cargo().args(["build", "--quiet", "-p", "verbatim"]).status();
-    assert!(status.is_ok_and(|status| status.success()), "cargo build -p verbatim failed");
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "cargo build -p verbatim failed"
+    );
     let target = target_directory().unwrap_or_else(|error| panic!("{error:#}"));
     target.join("debug/verbatim")
 });
@@ -55,7 +58,10 @@ impl Place {
     pub fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
         let readable = std::fs::Permissions::from_mode(0o755);
-        let directory = tempfile::Builder::new().prefix("verbatim-test-").permissions(readable).tempdir();
+        let directory = tempfile::Builder::new()
+            .prefix("verbatim-test-")
+            .permissions(readable)
+            .tempdir();
         Self(directory.unwrap_or_else(|error| panic!("a temporary directory: {error}")))
     }
 
@@ -85,7 +91,9 @@ impl Place {
                 command.env(kept, value);
             }
         }
-        command.env("HOME", self.0.path()).env("STATE_DIRECTORY", self.path("state"));
+        command
+            .env("HOME", self.0.path())
+            .env("STATE_DIRECTORY", self.path("state"));
         command
     }
 
@@ -122,7 +130,9 @@ impl Output {
     /// When a signal ended it.
     #[must_use]
     pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| panic!("ended by signal {:?}: {self}", self.status.signal()))
+        self.status
+            .code()
+            .unwrap_or_else(|| panic!("ended by signal {:?}: {self}", self.status.signal()))
     }
 
     /// The one JSON document on stdout.
@@ -198,7 +208,11 @@ impl Running {
     pub fn says(&self, words: &str) {
         let heard = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(words);
         let so_far = self.stderr.until(heard, Duration::from_secs(10));
-        assert!(heard(&so_far), "it did not say {words:?} but: {}", String::from_utf8_lossy(&so_far));
+        assert!(
+            heard(&so_far),
+            "it did not say {words:?} but: {}",
+            String::from_utf8_lossy(&so_far)
+        );
     }
 
     /// Waits until it ends by itself.

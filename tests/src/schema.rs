@@ -23,7 +23,10 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, breaches: &mut V
         let holds = match keyword.as_str() {
             words if WORDS.contains(&words) => true,
             "$ref" => {
-                let pointer = demand.as_str().and_then(|text| text.strip_prefix('#')).unwrap_or("/nowhere");
+                let pointer = demand
+                    .as_str()
+                    .and_then(|text| text.strip_prefix('#'))
+                    .unwrap_or("/nowhere");
                 match root.pointer(pointer) {
                     Some(target) => {
                         check(root, target, value, at, breaches);
@@ -38,13 +41,19 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, breaches: &mut V
                 Value::Array(names) => names.iter().any(|name| is_of_type(value, name)),
                 name => is_of_type(value, name),
             },
-            "minimum" => value.as_f64().is_none_or(|have| demand.as_f64().is_some_and(|least| have >= least)),
-            "minLength" => value
-                .as_str()
-                .is_none_or(|text| demand.as_u64().is_some_and(|least| text.chars().count() as u64 >= least)),
-            "required" => value
-                .as_object()
-                .is_none_or(|object| list(demand).iter().all(|name| name.as_str().is_some_and(|n| object.contains_key(n)))),
+            "minimum" => value
+                .as_f64()
+                .is_none_or(|have| demand.as_f64().is_some_and(|least| have >= least)),
+            "minLength" => value.as_str().is_none_or(|text| {
+                demand
+                    .as_u64()
+                    .is_some_and(|least| text.chars().count() as u64 >= least)
+            }),
+            "required" => value.as_object().is_none_or(|object| {
+                list(demand)
+                    .iter()
+                    .all(|name| name.as_str().is_some_and(|n| object.contains_key(n)))
+            }),
             "properties" => {
                 for (name, inner) in demand.as_object().into_iter().flatten() {
                     if let Some(property) = value.get(name) {
@@ -101,11 +110,27 @@ mod tests {
             (json!({ "enum": ["a", "b"] }), json!("b"), json!("c")),
             (json!({ "type": "integer", "minimum": 1 }), json!(1), json!(0)),
             (json!({ "type": ["string", "null"] }), json!(null), json!(1)),
-            (json!({ "type": "object", "required": ["a"] }), json!({ "a": 1 }), json!({ "b": 1 })),
-            (json!({ "properties": { "a": { "type": "boolean" } } }), json!({ "b": 1 }), json!({ "a": 1 })),
-            (json!({ "type": "array", "items": { "type": "null" } }), json!([null]), json!([null, 1])),
+            (
+                json!({ "type": "object", "required": ["a"] }),
+                json!({ "a": 1 }),
+                json!({ "b": 1 }),
+            ),
+            (
+                json!({ "properties": { "a": { "type": "boolean" } } }),
+                json!({ "b": 1 }),
+                json!({ "a": 1 }),
+            ),
+            (
+                json!({ "type": "array", "items": { "type": "null" } }),
+                json!([null]),
+                json!([null, 1]),
+            ),
             (json!({ "anyOf": [{ "const": 1 }, { "const": 2 }] }), json!(2), json!(3)),
-            (json!({ "$ref": "#/$defs/short", "$defs": definitions }), json!("ab"), json!("a")),
+            (
+                json!({ "$ref": "#/$defs/short", "$defs": definitions }),
+                json!("ab"),
+                json!("a"),
+            ),
         ] {
             assert_eq!(breaches(&schema, &good), [] as [String; 0], "{schema}");
             assert_eq!(breaches(&schema, &bad).len(), 1, "{schema}");

@@ -67,7 +67,11 @@ impl<'r> Tester<'r> {
         // Transaction ids differ between runs, so that a straggler of an earlier one matches nothing.
         let id_base = Stream::new(case.seed, case.test.id, "transaction ids").bits() as u32 & 0x7FFF_0000;
         // On a port that stays open they also differ from test to test: a kernel remembers those of silent requests.
-        let id_base = if info.simulated { id_base } else { id_base ^ ((rig.now().0 >> 10) as u32 & 0x7FFF_0000) };
+        let id_base = if info.simulated {
+            id_base
+        } else {
+            id_base ^ ((rig.now().0 >> 10) as u32 & 0x7FFF_0000)
+        };
         Self {
             rig,
             info,

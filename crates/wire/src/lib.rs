@@ -12,6 +12,7 @@
 //! This crate knows no rule, performs no I/O and reads no clock.
 
 mod bits;
+mod codes;
 mod layout;
 mod mad;
 mod value;
@@ -28,10 +29,9 @@ pub use attr::{
     VlArbitrationTable,
 };
 pub use bits::{get_bits, set_bits};
+pub use codes::{AttributeId, Method, MgmtClass, Status};
 pub use layout::{Difference, Field, Invalid, Layout, Style, Valid};
-pub use mad::{
-    AttributeId, DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, Method, MgmtClass, SMP_DATA_LENGTH, Status,
-};
+pub use mad::{DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, SMP_DATA_LENGTH};
 pub use packet::{Bth, Deth, Grh, Lnh, Lrh, MadHeaders, Opcode, QKey, Qpn, mad_packet};
 pub use value::{Reserved, Value};
 pub use values::{

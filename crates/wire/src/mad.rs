@@ -5,135 +5,15 @@
 use core::fmt;
 
 use crate::attr::{AnyAttribute, Attribute};
+use crate::codes::{AttributeId, Method, MgmtClass, Status};
 use crate::layout::{Layout, layout};
-use crate::value::{Reserved, Value};
+use crate::value::Reserved;
 use crate::values::{Hex16, Hex32, Hex64, Lid, MKey};
 
 /// Bytes of every MAD.
 pub const MAD_LENGTH: usize = 256;
 /// Bytes of the data of a subnet management packet.
 pub const SMP_DATA_LENGTH: usize = 64;
-
-macro_rules! named_code {
-    ($(#[$meta:meta])* $name:ident($inner:ty, $digits:literal) { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-        pub struct $name(pub $inner);
-        impl $name {
-            $( #[doc = concat!("`", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
-
-            /// The name, if the code has one.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 { $( $code => Some($words), )* _ => None }
-            }
-        }
-        impl Value for $name {
-            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
-            fn from_bits(bits: u64) -> Self { Self(bits as $inner) }
-            fn to_bits(self) -> u64 { u64::from(self.0) }
-            fn is_legal(self) -> bool { self.name().is_some() }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.name() {
-                    Some(name) => f.write_str(name),
-                    None => write!(f, concat!("{:#0", $digits, "x} (unknown)"), self.0),
-                }
-            }
-        }
-    };
-}
-
-named_code!(
-    /// MADHeader:MgmtClass.
-    MgmtClass(u8, 4) {
-        0x01 SUBN_LID "Subn (LID routed)", 0x81 SUBN_DIRECTED "Subn (directed route)", 0x03 SUBN_ADM "SubnAdm",
-        0x04 PERF "Perf", 0x05 BM "BM", 0x06 DEV_MGT "DevMgt", 0x07 COM_MGT "ComMgt", 0x08 SNMP "SNMP",
-    }
-);
-named_code!(
-    /// MADHeader:R and Method together: bit 7 says response.
-    Method(u8, 4) {
-        0x01 GET "Get", 0x02 SET "Set", 0x81 GET_RESP "GetResp", 0x03 SEND "Send", 0x05 TRAP "Trap",
-        0x06 REPORT "Report", 0x86 REPORT_RESP "ReportResp", 0x07 TRAP_REPRESS "TrapRepress",
-        0x12 GET_TABLE "GetTable", 0x92 GET_TABLE_RESP "GetTableResp", 0x13 GET_TRACE_TABLE "GetTraceTable",
-        0x14 GET_MULTI "GetMulti", 0x94 GET_MULTI_RESP "GetMultiResp", 0x15 DELETE "Delete", 0x95 DELETE_RESP "DeleteResp",
-    }
-);
-named_code!(
-    /// MADHeader:AttributeID, as the subnet management class names them.
-    AttributeId(u16, 6) {
-        0x0001 CLASS_PORT_INFO "ClassPortInfo", 0x0002 NOTICE "Notice", 0x0010 NODE_DESCRIPTION "NodeDescription",
-        0x0011 NODE_INFO "NodeInfo", 0x0012 SWITCH_INFO "SwitchInfo", 0x0014 GUID_INFO "GUIDInfo",
-        0x0015 PORT_INFO "PortInfo", 0x0016 P_KEY_TABLE "P_KeyTable", 0x0017 SL_TO_VL "SLtoVLMappingTable",
-        0x0018 VL_ARBITRATION "VLArbitrationTable", 0x0019 LINEAR_FORWARDING "LinearForwardingTable",
-        0x001A RANDOM_FORWARDING "RandomForwardingTable", 0x001B MULTICAST_FORWARDING "MulticastForwardingTable",
-        0x0020 SM_INFO "SMInfo", 0x0030 VENDOR_DIAG "VendorDiag", 0x0031 LED_INFO "LedInfo",
-    }
-);
-
-impl AttributeId {
-    /// PortCounters of the performance class, which shares its number with SwitchInfo.
-    pub const PORT_COUNTERS: Self = Self(0x0012);
-    /// PortRcvErrorDetails of the performance class, which shares its number with PortInfo.
-    pub const PORT_RCV_ERROR_DETAILS: Self = Self(0x0015);
-}
-
-impl Method {
-    /// Whether the R bit is set.
-    #[must_use]
-    pub fn is_response(self) -> bool {
-        self.0 & 0x80 != 0
-    }
-}
-
-/// MADHeader:Status without the direction bit that a directed-route SMP has in its place 15.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Status(pub u16);
-
-impl Status {
-    /// Success.
-    pub const OK: Self = Self(0);
-    /// The base or class version is not supported.
-    pub const BAD_VERSION: Self = Self(0x0004);
-    /// The method is not supported.
-    pub const METHOD_UNSUPPORTED: Self = Self(0x0008);
-    /// The combination of method and attribute is not supported.
-    pub const METHOD_ATTRIBUTE_UNSUPPORTED: Self = Self(0x000C);
-    /// A value in the attribute or its modifier is invalid.
-    pub const INVALID_FIELD: Self = Self(0x001C);
-}
-
-impl Value for Status {
-    #[allow(clippy::cast_possible_truncation)] // the field has 16 bits at most
-    fn from_bits(bits: u64) -> Self {
-        Self(bits as u16)
-    }
-    fn to_bits(self) -> u64 {
-        self.0.into()
-    }
-    fn is_legal(self) -> bool {
-        matches!((self.0 >> 2) & 7, 0..=3 | 7)
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match (self.0 >> 2) & 7 {
-            0 if self.0 & 1 != 0 => "busy",
-            0 if self.0 & 2 != 0 => "redirect",
-            0 if self.0 == 0 => "success",
-            0 => "class specific",
-            1 => "bad version",
-            2 => "method not supported",
-            3 => "method/attribute combination not supported",
-            7 => "invalid value in attribute or modifier",
-            _ => "reserved code",
-        };
-        write!(f, "{:#06x} ({words})", self.0)
-    }
-}
 
 layout! {
     /// The common header of every MAD, 24 bytes (architecture 13.4.2).

@@ -1,8 +1,8 @@
 //! DataDetails of the traps 256 to 259 (architecture 14.2.5.1).
 
 use crate::Notice;
+use crate::codes::{AttributeId, Method};
 use crate::layout::{Layout, layout};
-use crate::mad::{AttributeId, Method};
 use crate::value::Reserved;
 use crate::values::{Hex16, Hex32, Lid, MKey, PKey};
 

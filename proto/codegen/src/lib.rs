@@ -21,12 +21,17 @@ pub struct Generated {
 /// # Errors
 /// When the definitions do not compile.
 pub fn all() -> anyhow::Result<Vec<Generated>> {
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("proto/ above codegen/")?;
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("proto/ above codegen/")?;
     let mut generated = Vec::new();
 
     let record = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
     for (_, code) in code(record, Config::new().btree_map(["."]))? {
-        generated.push(Generated { path: proto.join("record-proto/src/generated.rs"), content: code.into() });
+        generated.push(Generated {
+            path: proto.join("record-proto/src/generated.rs"),
+            content: code.into(),
+        });
     }
 
     let service = [
@@ -36,24 +41,40 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     ];
     let descriptors = protox::compile(service, [proto])?;
     let out = proto.join("verbatim-proto/src");
-    generated.push(Generated { path: out.join("descriptors.bin"), content: descriptors.encode_to_vec() });
+    generated.push(Generated {
+        path: out.join("descriptors.bin"),
+        content: descriptors.encode_to_vec(),
+    });
     let mut config = Config::new();
     config.btree_map(["."]);
     config.service_generator(tonic_prost_build::configure().service_generator());
     for (package, code) in code(descriptors, &mut config)? {
         if package == "verbatim.v1" {
-            generated.push(Generated { path: out.join("verbatim.v1.rs"), content: code.into() });
+            generated.push(Generated {
+                path: out.join("verbatim.v1.rs"),
+                content: code.into(),
+            });
         }
     }
     let worker = protox::compile(["verbatim/worker/v1/worker.proto"], [proto])?;
     for (_, code) in code(worker, Config::new().btree_map(["."]))? {
-        generated.push(Generated { path: out.join("verbatim.worker.v1.rs"), content: code.into() });
+        generated.push(Generated {
+            path: out.join("verbatim.worker.v1.rs"),
+            content: code.into(),
+        });
     }
     Ok(generated)
 }
 
 fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(String, String)>> {
-    let requests = files.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file)).collect();
+    let requests = files
+        .file
+        .into_iter()
+        .map(|file| (Module::from_protobuf_package_name(file.package()), file))
+        .collect();
     let modules = config.generate(requests)?;
-    Ok(modules.into_iter().map(|(module, code)| (module.parts().collect::<Vec<_>>().join("."), code)).collect())
+    Ok(modules
+        .into_iter()
+        .map(|(module, code)| (module.parts().collect::<Vec<_>>().join("."), code))
+        .collect())
 }

@@ -19,8 +19,9 @@ pub use tables::{
     GuidInfo, LinearForwardingTable, MulticastForwardingTable, PKeyTable, SlToVlMappingTable, VlArbitrationTable,
 };
 
+use crate::codes::{AttributeId, MgmtClass};
 use crate::layout::{Field, Layout};
-use crate::mad::{AttributeId, Mad, MgmtClass};
+use crate::mad::Mad;
 
 /// An attribute that a MAD can carry.
 pub trait Attribute: Layout + Copy + Default {

@@ -1,8 +1,8 @@
 //! NodeDescription, NodeInfo, SwitchInfo, SMInfo.
 
 use super::Attribute;
+use crate::codes::AttributeId;
 use crate::layout::{Layout, layout};
-use crate::mad::AttributeId;
 use crate::value::Reserved;
 use crate::values::{Guid, Hex16, Hex32, Hex64, NodeType, SmState};
 

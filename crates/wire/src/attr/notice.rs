@@ -1,8 +1,8 @@
 //! Notice: what a trap carries.
 
 use super::Attribute;
+use crate::codes::AttributeId;
 use crate::layout::layout;
-use crate::mad::AttributeId;
 use crate::values::{Hex32, Lid};
 
 layout! {

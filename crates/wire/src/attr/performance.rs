@@ -1,8 +1,8 @@
 //! Counters of the performance class.
 
 use super::Attribute;
+use crate::codes::AttributeId;
 use crate::layout::layout;
-use crate::mad::AttributeId;
 use crate::value::Reserved;
 use crate::values::{Hex8, Hex16};
 

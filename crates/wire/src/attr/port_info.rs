@@ -1,8 +1,8 @@
 //! PortInfo: what a port is, can and is set to.
 
 use super::Attribute;
+use crate::codes::AttributeId;
 use crate::layout::layout;
-use crate::mad::AttributeId;
 use crate::value::Reserved;
 use crate::values::{
     CapabilityMask, Hex16, Hex64, LeasePeriod, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu,

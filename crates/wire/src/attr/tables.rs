@@ -1,8 +1,8 @@
 //! GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable and the forwarding tables: one block each.
 
 use super::Attribute;
+use crate::codes::AttributeId;
 use crate::layout::layout;
-use crate::mad::AttributeId;
 use crate::value::Reserved;
 use crate::values::{Guid, Hex16, PKey};
 

@@ -188,7 +188,7 @@ pub fn mad_packet(headers: &MadHeaders, mad: &Mad) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mad::{AttributeId, Method};
+    use crate::codes::{AttributeId, Method};
     use proptest::prelude::*;
 
     #[test]

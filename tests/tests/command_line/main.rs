@@ -1,0 +1,45 @@
+//! `verbatim` as people run it, on the virtual rig: no lab, no hardware.
+
+mod capture;
+mod damage;
+mod machine;
+mod pipes;
+mod records;
+mod usage;
+mod verdicts;
+
+use std::fs;
+use std::path::Path;
+
+/// Enough of the long sweeps to be a sweep, in a record of some 100 kB.
+const SHORT: &str = "--set illegal_parts=100 --set violations=300";
+
+/// A rig whose device answers what it must not.
+const BROKEN: &str = r#"config_version = 1
+
+[[rig]]
+name = "broken"
+kind = "virtual"
+defects = ["m-key-ignored-on-get"]
+"#;
+
+/// The files of a directory: name and content, in order of name.
+fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// The records among them.
+fn records(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut records = files(directory);
+    records.retain(|(name, _)| name.ends_with(".rec"));
+    assert!(records.len() > 20, "{}", records.len());
+    records
+}

@@ -1,0 +1,109 @@
+//! Every wrong word ends with 2, leaves stdout empty, and says what to do.
+
+use verbatim_tests::product::{Place, run};
+
+/// Runs, expects exit code 2, and the words on stderr.
+fn refused(place: &Place, arguments: &str, words: &[&str]) {
+    let output = run(&mut place.verbatim(arguments));
+    assert_eq!(output.code(), 2, "{arguments}: {output}");
+    assert_eq!(output.stdout, "", "{arguments}");
+    for words in words {
+        assert!(output.stderr.contains(words), "{arguments}: {words:?} is not in: {}", output.stderr);
+    }
+    assert!(!output.stderr.contains("panicked"), "{output}");
+}
+
+#[test]
+fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
+    let place = Place::new();
+    for (arguments, words) in [
+        ("run no-such-test", ["\"no-such-test\"", "`verbatim tests` lists them"]),
+        ("run C14-99", ["\"C14-99\"", "`verbatim tests` lists them"]),
+        ("qualify nothing-*", ["\"nothing-*\"", "`verbatim tests` lists them"]),
+        ("tests no-such-test", ["\"no-such-test\"", "`verbatim tests` lists them"]),
+        ("run --set nope=1", ["--set nope", "theirs are: "]),
+        ("run C13_013 --set wait_s=1", ["--set wait_s", "theirs are: none"]),
+        ("run --set wait_s", ["--set wait_s", "NAME=VALUE was expected"]),
+        ("run --set illegal_parts=70000", ["--set illegal_parts=70000", "a number from 0 to "]),
+        ("run --set illegal_parts=-1", ["--set illegal_parts=-1", "a number from 0 to "]),
+        ("run --set illegal_parts=0xg", ["--set illegal_parts=0xg", "a number from 0 to "]),
+        ("run --rig bench-3", ["\"bench-3\"", "are: virtual"]),
+        ("run --rig virtal", ["\"virtal\"", "\"virtual\""]),
+        ("doctor --rig bench-3", ["\"bench-3\"", "are: virtual"]),
+        ("run --rig-file none.toml", ["none.toml cannot be read", "correct the path"]),
+        ("rigs --rig-file .", [". cannot be read", "correct the path"]),
+        ("run --seed x", ["'x' for '--seed <SEED>'", "--help"]),
+        ("run --frobnicate", ["'--frobnicate'", "Usage: verbatim run"]),
+        ("judge", ["<DIRECTORY>", "Usage: verbatim judge"]),
+        ("export here", ["--pcapng <FILE>", "Usage: verbatim export"]),
+        ("juge", ["'juge'", "--help"]),
+        ("", ["Usage: verbatim <COMMAND>", "Commands:"]),
+    ] {
+        refused(&place, arguments, &words);
+    }
+}
+
+#[test]
+fn a_parameter_within_its_range_is_taken_in_decimal_and_in_hexadecimal() {
+    let place = Place::new();
+    for arguments in ["run c14-024-vl-arbitration-ca --set illegal_parts=16", "run C14_024_09_CA --set illegal_parts=0x10"] {
+        let output = run(&mut place.verbatim(arguments));
+        assert_eq!(output.code(), 0, "{arguments}: {output}");
+    }
+}
+
+#[test]
+fn a_typo_in_the_rig_file_is_told_with_line_and_column_and_what_was_expected() {
+    let place = Place::new();
+    for (text, words) in [
+        (
+            "config_version = 1\n\n[[rig]]\nname = \"a\"\nkind = \"virtual\"\n  defect = []\n",
+            ["rigs.toml:6:3: ", "\"defect\"", "\"defects\""],
+        ),
+        (
+            "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"virtaul\"\n",
+            ["rigs.toml:4:8: ", "\"virtaul\"", "\"virtual\""],
+        ),
+        (
+            "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"virtual\"\ndefects = [\"m-key-ignored-on-gte\"]\n",
+            ["rigs.toml:5:12: ", "\"m-key-ignored-on-gte\"", "\"m-key-ignored-on-get\""],
+        ),
+        (
+            "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"x\"\nport = 300\nroute = \"0,1\"\n",
+            ["rigs.toml:6:8: ", "\"port\" is 300", "expected 1 to 254"],
+        ),
+        ("config_version = 1\n[[rig]\n", ["rigs.toml:2:", "", ""]),
+        ("[[rig]]\n", ["rigs.toml:1:1: ", "config_version", "config_version = 1"]),
+    ] {
+        place.write("rigs.toml", text);
+        for command in ["run --rig-file rigs.toml", "rigs --rig-file rigs.toml", "doctor --rig-file rigs.toml"] {
+            refused(&place, command, &words);
+        }
+    }
+}
+
+#[test]
+fn the_rig_file_of_the_environment_is_read_and_the_one_on_the_command_line_comes_first() {
+    let place = Place::new();
+    let file = |name: &str| format!("config_version = 1\n[[rig]]\nname = \"{name}\"\nkind = \"virtual\"\n");
+    place.write("one.toml", file("one"));
+    place.write("two.toml", file("two"));
+    let rigs = |arguments: &str| {
+        let output = run(place.verbatim(arguments).env("VERBATIM_RIG_FILE", "one.toml"));
+        assert_eq!(output.code(), 0, "{output}");
+        output.stdout
+    };
+    assert!(rigs("rigs").contains("one ") && !rigs("rigs").contains("two "));
+    assert!(rigs("rigs --rig-file two.toml").contains("two "));
+    assert!(rigs("rigs").contains("virtual "), "the built-in rig is always there");
+}
+
+#[test]
+fn help_and_version_are_results_and_end_with_0() {
+    let place = Place::new();
+    for arguments in ["--help", "--version", "run --help", "judge --help", "help export"] {
+        let output = run(&mut place.verbatim(arguments));
+        assert_eq!((output.code(), output.stderr.as_str()), (0, ""), "{arguments}");
+        assert!(!output.stdout.is_empty());
+    }
+}
