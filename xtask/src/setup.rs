@@ -55,6 +55,10 @@ const PACKAGES: &[Package] = &[
         probe: Program("gcc"),
     },
     Package {
+        name: "g++",
+        probe: Program("g++"),
+    },
+    Package {
         name: "tshark",
         probe: Program("tshark"),
     },

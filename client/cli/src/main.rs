@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if print::is_closed_pipe(&error) => ExitCode::from(exit::ERROR),
         Err(error) => {
-            eprintln!("verbatim: {error:#}");
+            eprintln!("verbatim: {}", print::in_words(&error));
             ExitCode::from(exit::of_error(&error))
         }
     }

@@ -23,6 +23,19 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
         .context("cannot write to stdout")
 }
 
+/// An error and its causes, each said once: many an error says its cause itself.
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
 /// Whether an error says that nobody reads stdout any more.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
@@ -167,4 +180,18 @@ pub(crate) fn summary(report: &Report) -> String {
         report.run.seed,
         parts.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_an_error_says_itself_is_not_said_again() {
+        let cause = || io::Error::other("the disk is full");
+        let silent = anyhow::Error::from(cause()).context("cannot write");
+        assert_eq!(in_words(&silent), "cannot write: the disk is full");
+        let telling = anyhow::Error::from(cause()).context("cannot write (the disk is full)");
+        assert_eq!(in_words(&telling), "cannot write (the disk is full)");
+    }
 }

@@ -44,22 +44,41 @@ fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: 
     for command in commands {
         let mut verbatim = place.command(program("verbatim"));
         match *command {
-            "export" => verbatim.arg("export").arg(directory).arg("--pcapng").arg(directory.with_extension("pcapng")),
+            "export" => verbatim
+                .arg("export")
+                .arg(directory)
+                .arg("--pcapng")
+                .arg(directory.with_extension("pcapng")),
             _ => verbatim.arg("judge").arg(directory).arg("--json"),
         };
         let output = run(&mut verbatim);
         let at = directory.join(file);
         assert_eq!(output.code(), 3, "{command}, {file}, {damage}: {output}");
         assert_eq!(output.stdout, "", "{command}, {file}, {damage}");
-        assert!(output.stderr.contains(at.to_str().unwrap()), "{command}, {file}, {damage}: {output}");
-        assert!(output.stderr.contains("damaged"), "{command}, {file}, {damage}: {output}");
-        assert!(!output.stderr.contains("panicked"), "{command}, {file}, {damage}: {output}");
+        assert!(
+            output.stderr.contains(at.to_str().unwrap()),
+            "{command}, {file}, {damage}: {output}"
+        );
+        assert!(
+            output.stderr.contains("damaged"),
+            "{command}, {file}, {damage}: {output}"
+        );
+        assert!(
+            !output.stderr.contains("panicked"),
+            "{command}, {file}, {damage}: {output}"
+        );
     }
-    assert!(!directory.with_extension("pcapng").exists(), "a capture of a damaged record");
+    assert!(
+        !directory.with_extension("pcapng").exists(),
+        "a capture of a damaged record"
+    );
 }
 
 /// Does all the damage to each file, one after the other, each time from the sound file.
-fn everywhere(commands: &[&str], damages: impl Fn(usize, &mut Random) -> Vec<(String, Box<dyn Fn(&[u8]) -> Vec<u8>>)> + Sync) {
+fn everywhere(
+    commands: &[&str],
+    damages: impl Fn(usize, &mut Random) -> Vec<(String, Box<dyn Fn(&[u8]) -> Vec<u8>>)> + Sync,
+) {
     let place = Place::new();
     let files = sound(&place);
     let next = AtomicUsize::new(0);
@@ -100,7 +119,10 @@ fn a_flipped_bit_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
                 content[at] ^= bit;
                 content
             };
-            (format!("bit {bit:#04x} of byte {at} flipped"), Box::new(flip) as Box<dyn Fn(&[u8]) -> Vec<u8>>)
+            (
+                format!("bit {bit:#04x} of byte {at} flipped"),
+                Box::new(flip) as Box<dyn Fn(&[u8]) -> Vec<u8>>,
+            )
         })
         .collect()
     });
@@ -112,7 +134,10 @@ fn a_tail_cut_off_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
         let kept = places(length, random).into_iter().step_by(3).chain([length - 1]);
         kept.map(|kept| {
             let cut = move |content: &[u8]| content[..kept].to_vec();
-            (format!("cut to {kept} bytes"), Box::new(cut) as Box<dyn Fn(&[u8]) -> Vec<u8>>)
+            (
+                format!("cut to {kept} bytes"),
+                Box::new(cut) as Box<dyn Fn(&[u8]) -> Vec<u8>>,
+            )
         })
         .collect()
     });
@@ -161,10 +186,17 @@ fn what_is_no_record_of_a_run_is_told_apart() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();
     place.write("file", "text");
-    for (name, words) in [("empty", "holds no record of a run"), ("nowhere", "No such file"), ("file", "Not a directory")] {
+    for (name, words) in [
+        ("empty", "holds no record of a run"),
+        ("nowhere", "No such file"),
+        ("file", "Not a directory"),
+    ] {
         let output = run(&mut place.verbatim(&format!("judge {name}")));
         assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
-        assert!(output.stderr.contains(words) && output.stderr.contains(name), "{output}");
+        assert!(
+            output.stderr.contains(words) && output.stderr.contains(name),
+            "{output}"
+        );
         assert_eq!(output.stderr.matches(words).count(), 1, "said once: {output}");
     }
 }

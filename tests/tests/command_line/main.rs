@@ -29,7 +29,10 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
         .unwrap()
         .map(|entry| {
             let entry = entry.unwrap();
-            (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read(entry.path()).unwrap(),
+            )
         })
         .collect();
     files.sort();

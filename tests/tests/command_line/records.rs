@@ -51,12 +51,19 @@ fn another_seed_leaves_another_record_of_every_test_that_chooses() {
     let one = keep(&place, &release, "one", &format!("--seed 1 {SHORT}"));
     let two = keep(&place, &release, "two", &format!("--seed 2 {SHORT}"));
     let differ = differing(&one, &two);
-    assert_eq!(differ.len(), records(&one).len(), "the seed is part of every record: {differ:?}");
+    assert_eq!(
+        differ.len(),
+        records(&one).len(),
+        "the seed is part of every record: {differ:?}"
+    );
     // Beyond the seed itself: other keys.
     let one = run(&mut place.verbatim("export one --pcapng one.pcapng"));
     let two = run(&mut place.verbatim("export two --pcapng two.pcapng"));
     assert_eq!((one.code(), two.code()), (0, 0));
-    assert_ne!(fs::read(place.path("one.pcapng")).unwrap(), fs::read(place.path("two.pcapng")).unwrap());
+    assert_ne!(
+        fs::read(place.path("one.pcapng")).unwrap(),
+        fs::read(place.path("two.pcapng")).unwrap()
+    );
 }
 
 #[test]
@@ -66,7 +73,10 @@ fn a_test_leaves_the_same_record_alone_and_in_company() {
     let company = keep(&place, &release, "company", SHORT);
     let alone = keep_one(&place, "alone", "c14-016-set-protect-2");
     let all = records(&company);
-    let (_, in_company) = all.iter().find(|(name, _)| name.ends_with("c14-016-set-protect-2.rec")).unwrap();
+    let (_, in_company) = all
+        .iter()
+        .find(|(name, _)| name.ends_with("c14-016-set-protect-2.rec"))
+        .unwrap();
     assert_eq!(in_company, &alone);
 }
 
@@ -88,7 +98,11 @@ fn judging_a_record_gives_the_verdicts_of_the_run_and_changes_nothing() {
     place.write("rigs.toml", BROKEN);
     for (record, what, code) in [
         ("sound", format!("run --json --seed 9 {SHORT}"), 0),
-        ("broken", "run --json --rig-file rigs.toml --rig broken C14_016_Get C13_013".to_owned(), 1),
+        (
+            "broken",
+            "run --json --rig-file rigs.toml --rig broken C14_016_Get C13_013".to_owned(),
+            1,
+        ),
     ] {
         let ran = run(&mut place.verbatim(&format!("{what} --record {record}")));
         assert_eq!(ran.code(), code, "{ran}");
@@ -105,7 +119,10 @@ fn a_record_is_judged_wherever_it_was_moved_and_by_a_user_who_may_not_write_ther
     let place = Place::new();
     let first = keep(&place, &program("verbatim"), "first", "c14-016-get-*");
     fs::rename(first, place.path("second place")).unwrap();
-    let output = run(place.command(program("verbatim")).arg("judge").arg(place.path("second place")));
+    let output = run(place
+        .command(program("verbatim"))
+        .arg("judge")
+        .arg(place.path("second place")));
     assert_eq!(output.code(), 0, "{output}");
     assert_eq!(output.stdout.lines().filter(|line| line.starts_with("PASS")).count(), 4);
 }
@@ -120,7 +137,10 @@ fn a_directory_that_holds_something_is_refused_and_left_alone() {
         let before = files(&directory);
         let output = run(&mut place.verbatim(&format!("run C13_013 --record {name}")));
         assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
-        assert!(output.stderr.contains("not empty") && output.stderr.contains("name a new one"), "{output}");
+        assert!(
+            output.stderr.contains("not empty") && output.stderr.contains("name a new one"),
+            "{output}"
+        );
         assert!(output.stderr.contains(directory.to_str().unwrap()), "{output}");
         assert_eq!(files(&directory), before);
     }

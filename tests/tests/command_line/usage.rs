@@ -8,7 +8,11 @@ fn refused(place: &Place, arguments: &str, words: &[&str]) {
     assert_eq!(output.code(), 2, "{arguments}: {output}");
     assert_eq!(output.stdout, "", "{arguments}");
     for words in words {
-        assert!(output.stderr.contains(words), "{arguments}: {words:?} is not in: {}", output.stderr);
+        assert!(
+            output.stderr.contains(words),
+            "{arguments}: {words:?} is not in: {}",
+            output.stderr
+        );
     }
     assert!(!output.stderr.contains("panicked"), "{output}");
 }
@@ -20,17 +24,32 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
         ("run no-such-test", ["\"no-such-test\"", "`verbatim tests` lists them"]),
         ("run C14-99", ["\"C14-99\"", "`verbatim tests` lists them"]),
         ("qualify nothing-*", ["\"nothing-*\"", "`verbatim tests` lists them"]),
-        ("tests no-such-test", ["\"no-such-test\"", "`verbatim tests` lists them"]),
+        (
+            "tests no-such-test",
+            ["\"no-such-test\"", "`verbatim tests` lists them"],
+        ),
         ("run --set nope=1", ["--set nope", "theirs are: "]),
         ("run C13_013 --set wait_s=1", ["--set wait_s", "theirs are: none"]),
         ("run --set wait_s", ["--set wait_s", "NAME=VALUE was expected"]),
-        ("run --set illegal_parts=70000", ["--set illegal_parts=70000", "a number from 0 to "]),
-        ("run --set illegal_parts=-1", ["--set illegal_parts=-1", "a number from 0 to "]),
-        ("run --set illegal_parts=0xg", ["--set illegal_parts=0xg", "a number from 0 to "]),
+        (
+            "run --set illegal_parts=70000",
+            ["--set illegal_parts=70000", "a number from 0 to "],
+        ),
+        (
+            "run --set illegal_parts=-1",
+            ["--set illegal_parts=-1", "a number from 0 to "],
+        ),
+        (
+            "run --set illegal_parts=0xg",
+            ["--set illegal_parts=0xg", "a number from 0 to "],
+        ),
         ("run --rig bench-3", ["\"bench-3\"", "are: virtual"]),
         ("run --rig virtal", ["\"virtal\"", "\"virtual\""]),
         ("doctor --rig bench-3", ["\"bench-3\"", "are: virtual"]),
-        ("run --rig-file none.toml", ["none.toml cannot be read", "correct the path"]),
+        (
+            "run --rig-file none.toml",
+            ["none.toml cannot be read", "correct the path"],
+        ),
         ("rigs --rig-file .", [". cannot be read", "correct the path"]),
         ("run --seed x", ["'x' for '--seed <SEED>'", "--help"]),
         ("run --frobnicate", ["'--frobnicate'", "Usage: verbatim run"]),
@@ -46,7 +65,10 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
 #[test]
 fn a_parameter_within_its_range_is_taken_in_decimal_and_in_hexadecimal() {
     let place = Place::new();
-    for arguments in ["run c14-024-vl-arbitration-ca --set illegal_parts=16", "run C14_024_09_CA --set illegal_parts=0x10"] {
+    for arguments in [
+        "run c14-024-vl-arbitration-ca --set illegal_parts=16",
+        "run C14_024_09_CA --set illegal_parts=0x10",
+    ] {
         let output = run(&mut place.verbatim(arguments));
         assert_eq!(output.code(), 0, "{arguments}: {output}");
     }
@@ -66,7 +88,11 @@ fn a_typo_in_the_rig_file_is_told_with_line_and_column_and_what_was_expected() {
         ),
         (
             "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"virtual\"\ndefects = [\"m-key-ignored-on-gte\"]\n",
-            ["rigs.toml:5:12: ", "\"m-key-ignored-on-gte\"", "\"m-key-ignored-on-get\""],
+            [
+                "rigs.toml:5:12: ",
+                "\"m-key-ignored-on-gte\"",
+                "\"m-key-ignored-on-get\"",
+            ],
         ),
         (
             "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"x\"\nport = 300\nroute = \"0,1\"\n",
@@ -76,7 +102,11 @@ fn a_typo_in_the_rig_file_is_told_with_line_and_column_and_what_was_expected() {
         ("[[rig]]\n", ["rigs.toml:1:1: ", "config_version", "config_version = 1"]),
     ] {
         place.write("rigs.toml", text);
-        for command in ["run --rig-file rigs.toml", "rigs --rig-file rigs.toml", "doctor --rig-file rigs.toml"] {
+        for command in [
+            "run --rig-file rigs.toml",
+            "rigs --rig-file rigs.toml",
+            "doctor --rig-file rigs.toml",
+        ] {
             refused(&place, command, &words);
         }
     }

@@ -17,7 +17,10 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 /// The ids of all tests, as `verbatim tests` lists them.
 fn listed(place: &Place) -> Vec<String> {
     let document = run(&mut place.verbatim("tests --json")).json();
-    let tests: Vec<_> = list(&document, "tests").iter().map(|test| text(test, "id").to_owned()).collect();
+    let tests: Vec<_> = list(&document, "tests")
+        .iter()
+        .map(|test| text(test, "id").to_owned())
+        .collect();
     assert!(tests.len() > 20, "{tests:?}");
     tests
 }
@@ -37,10 +40,16 @@ fn a_run_prints_a_line_for_each_test_and_ends_with_0() {
     assert_eq!(lines.len(), tests.len(), "{output}");
     for (line, test) in lines.iter().zip(&tests) {
         let words: Vec<_> = line.split_whitespace().collect();
-        assert!(["PASS", "NOT_APPLICABLE"].contains(&words[0]) && words[1] == test, "{line}, expected {test}");
+        assert!(
+            ["PASS", "NOT_APPLICABLE"].contains(&words[0]) && words[1] == test,
+            "{line}, expected {test}"
+        );
     }
     let summary = output.stdout.lines().last().unwrap();
-    assert!(summary.starts_with(&format!("{} tests on virtual, seed 0: ", tests.len())), "{summary}");
+    assert!(
+        summary.starts_with(&format!("{} tests on virtual, seed 0: ", tests.len())),
+        "{summary}"
+    );
 }
 
 #[test]
@@ -50,13 +59,20 @@ fn the_json_of_a_run_is_one_document_of_the_published_schema() {
     assert_eq!((output.code(), output.stderr.as_str()), (0, ""), "{output}");
     let report = output.json();
     assert_eq!(breaches(&schema(), &report), [] as [String; 0]);
-    let tests: Vec<_> = list(&report, "verdicts").iter().map(|verdict| text(verdict, "test")).collect();
+    let tests: Vec<_> = list(&report, "verdicts")
+        .iter()
+        .map(|verdict| text(verdict, "test"))
+        .collect();
     assert_eq!(tests, listed(&place));
     assert_eq!(report["run"]["seed"], 7);
     assert_eq!(text(&report["run"], "record"), place.path("here").to_str().unwrap());
     for verdict in list(&report, "verdicts") {
         assert_eq!(verdict["outcome"] == "PASS", verdict["cause"].is_null(), "{verdict}");
-        assert_eq!(verdict["outcome"] == "PASS", text(verdict, "reason").is_empty(), "{verdict}");
+        assert_eq!(
+            verdict["outcome"] == "PASS",
+            text(verdict, "reason").is_empty(),
+            "{verdict}"
+        );
     }
 }
 
@@ -66,7 +82,10 @@ fn the_schema_refuses_a_report_without_any_one_of_its_parts() {
     place.write("rigs.toml", BROKEN);
     let report = run(&mut place.verbatim("run --rig-file rigs.toml --rig broken C14_016_Get --json")).json();
     assert_eq!(breaches(&schema(), &report), [] as [String; 0]);
-    let worst = list(&report, "verdicts").iter().position(|verdict| verdict["outcome"] == "FAIL").unwrap();
+    let worst = list(&report, "verdicts")
+        .iter()
+        .position(|verdict| verdict["outcome"] == "FAIL")
+        .unwrap();
     for (pointer, keys) in [
         (String::new(), vec!["schema", "run", "verdicts"]),
         (
@@ -80,7 +99,14 @@ fn the_schema_refuses_a_report_without_any_one_of_its_parts() {
     ] {
         for key in keys {
             let mut less = report.clone();
-            assert!(less.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(key).is_some());
+            assert!(
+                less.pointer_mut(&pointer)
+                    .unwrap()
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(key)
+                    .is_some()
+            );
             assert_eq!(breaches(&schema(), &less).len(), 1, "{pointer}/{key}");
         }
     }
@@ -93,7 +119,10 @@ fn a_failure_is_explained_by_statement_expected_seen_and_evidence() {
     let run_it = |more: &str| run(&mut place.verbatim(&format!("run --rig-file rigs.toml --rig broken {more}")));
     let output = run_it("c14-016-get-protect-2");
     assert_eq!((output.code(), output.stderr.as_str()), (1, ""), "{output}");
-    let (_, explained) = output.stdout.split_once("\nFAIL c14-016-get-protect-2, cause DUT\n").unwrap();
+    let (_, explained) = output
+        .stdout
+        .split_once("\nFAIL c14-016-get-protect-2, cause DUT\n")
+        .unwrap();
     for words in [
         "  public name: C14_016_Get\n",
         "  C14-16 ",
@@ -115,7 +144,10 @@ fn a_failure_is_explained_by_statement_expected_seen_and_evidence() {
         assert_eq!(text(finding, "statement"), "C14-16");
         assert!(!text(finding, "expected").is_empty() && !text(finding, "seen").is_empty());
         assert!(text(&finding["evidence"], "").is_empty() || !list(finding, "evidence").is_empty());
-        assert!(list(finding, "evidence")[0].as_str().unwrap().contains("SubnGet("), "{finding}");
+        assert!(
+            list(finding, "evidence")[0].as_str().unwrap().contains("SubnGet("),
+            "{finding}"
+        );
     }
 }
 
@@ -144,11 +176,16 @@ fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no
 #[test]
 fn colours_come_only_on_a_terminal_and_not_where_no_color_is_set() {
     let place = Place::new();
-    let line = format!("{} run c14-016-get-protect-0 2>/dev/null", program("verbatim").display());
+    let line = format!(
+        "{} run c14-016-get-protect-0 2>/dev/null",
+        program("verbatim").display()
+    );
     // A terminal, made by a program that every system has.
     let on_terminal = |no_color: Option<&str>| {
         let mut command = place.command("script");
-        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
+        command
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("TERM", "xterm");
         if let Some(value) = no_color {
             command.env("NO_COLOR", value);
         }
@@ -158,8 +195,14 @@ fn colours_come_only_on_a_terminal_and_not_where_no_color_is_set() {
         output.stdout
     };
     assert!(on_terminal(None).contains("\x1b[32mPASS"));
-    assert!(on_terminal(Some("")).contains("\x1b[32mPASS"), "an empty NO_COLOR counts as none");
+    assert!(
+        on_terminal(Some("")).contains("\x1b[32mPASS"),
+        "an empty NO_COLOR counts as none"
+    );
     assert!(!on_terminal(Some("1")).contains('\x1b'));
     let piped = run(&mut place.verbatim("run c14-016-get-protect-0"));
-    assert!(!piped.stdout.contains('\x1b') && !piped.stderr.contains('\x1b'), "{piped}");
+    assert!(
+        !piped.stdout.contains('\x1b') && !piped.stderr.contains('\x1b'),
+        "{piped}"
+    );
 }

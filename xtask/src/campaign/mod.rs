@@ -1,6 +1,7 @@
 //! Campaigns: long runs that a test suite has no time for. Each is a module here, with one entry in [`CAMPAIGNS`].
 
 mod fuzz;
+mod kill;
 
 use anyhow::bail;
 
@@ -55,11 +56,18 @@ pub struct Campaign {
 }
 
 /// All campaigns.
-pub const CAMPAIGNS: &[Campaign] = &[Campaign {
-    name: "fuzz",
-    summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
-    run: fuzz::run,
-}];
+pub const CAMPAIGNS: &[Campaign] = &[
+    Campaign {
+        name: "fuzz",
+        summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
+        run: fuzz::run,
+    },
+    Campaign {
+        name: "kill",
+        summary: "kill -9 of daemon, worker or both at random instants, --times (300): the device is always as found",
+        run: kill::run,
+    },
+];
 
 /// Runs the campaign `name`.
 ///

@@ -96,6 +96,7 @@ fn parameters(given: &[String], tests: &[&'static Test]) -> Result<Vec<(String, 
             let known: Vec<_> = tests.iter().flat_map(|test| test.parameters).collect();
             let declared = known.iter().find(|parameter| parameter.name == name).ok_or_else(|| {
                 let mut names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
+                names.sort_unstable();
                 names.dedup();
                 let names = if names.is_empty() {
                     "none".into()

@@ -1,0 +1,145 @@
+//! `verbatim export --pcapng`, as tshark reads it.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use verbatim_record::{Entry, read_file};
+use verbatim_tests::oracle::available;
+use verbatim_tests::product::{Place, run};
+
+use crate::{BROKEN, SHORT, records};
+
+const INSTALL: &str = "sudo apt-get install -y --no-install-recommends tshark";
+/// Severity of an expert information from which on a packet is not what it should be.
+const ERROR: u64 = 0x0080_0000;
+
+struct Packet {
+    protocols: String,
+    comments: Vec<String>,
+}
+
+/// Every packet of a capture; none may be malformed.
+fn dissect(place: &Place, file: &str) -> Vec<Packet> {
+    let fields = [
+        "frame.protocols",
+        "frame.comment",
+        "_ws.malformed",
+        "_ws.expert.severity",
+    ];
+    let mut tshark = place.command("tshark");
+    tshark.args([
+        "-n",
+        "-r",
+        file,
+        "-T",
+        "fields",
+        "-E",
+        "separator=/t",
+        "-E",
+        "aggregator=|",
+    ]);
+    let output = run(tshark.args(fields.iter().flat_map(|field| ["-e", field])));
+    assert_eq!(output.code(), 0, "{output}");
+    let lines = output.stdout.lines().enumerate();
+    lines
+        .map(|(number, line)| {
+            let columns: Vec<_> = line.split('\t').collect();
+            let [protocols, comments, malformed, severities] = columns[..] else {
+                panic!("{line}")
+            };
+            assert_eq!(malformed, "", "packet {}: {line}", number + 1);
+            let severe = severities
+                .split('|')
+                .filter_map(|text| text.parse().ok())
+                .any(|s: u64| s >= ERROR);
+            assert!(!severe, "packet {}: {line}", number + 1);
+            Packet {
+                protocols: protocols.to_owned(),
+                comments: comments.split('|').map(str::to_owned).collect(),
+            }
+        })
+        .collect()
+}
+
+/// The exchanges of the capture, by what their comments begin with.
+fn by_exchange(packets: &[Packet]) -> HashMap<String, Vec<&Packet>> {
+    let mut exchanges: HashMap<_, Vec<_>> = HashMap::new();
+    for packet in packets {
+        let (start, _) = packet.comments[0]
+            .split_once(" \"")
+            .unwrap_or_else(|| panic!("{:?}", packet.comments));
+        exchanges.entry(start.to_owned()).or_default().push(packet);
+    }
+    exchanges
+}
+
+fn mads(place: &Place, record: &str) -> usize {
+    let mut count = 0;
+    for (name, _) in records(&place.path(record)) {
+        let entries = read_file(&place.path(record).join(name)).unwrap();
+        count += entries
+            .iter()
+            .filter(|entry| matches!(entry, Entry::Sent(_) | Entry::Arrived(_)))
+            .count();
+    }
+    count
+}
+
+#[test]
+fn tshark_reads_every_packet_of_a_run_and_finds_the_statement_beside_the_exchange_that_shows_it() {
+    if !available("tshark", INSTALL) {
+        return;
+    }
+    let place = Place::new();
+    place.write("rigs.toml", BROKEN);
+    for (rig, words) in [("virtual", "Pass: "), ("broken", "Fail: ")] {
+        let ran = run(&mut place.verbatim(&format!(
+            "run --json --rig-file rigs.toml --rig {rig} --record {rig} {SHORT}"
+        )));
+        let exported = run(&mut place.verbatim(&format!("export {rig} --pcapng {rig}.pcapng")));
+        assert_eq!((exported.code(), exported.stdout.as_str()), (0, ""), "{exported}");
+        let packets = dissect(&place, &format!("{rig}.pcapng"));
+        assert_eq!(packets.len(), mads(&place, rig), "each MAD of the records is a packet");
+        for packet in &packets {
+            assert!(packet.protocols.contains("infiniband"), "{}", packet.protocols);
+            assert!(
+                packet.comments.iter().any(|c| c.contains("headers reconstructed")),
+                "{:?}",
+                packet.comments
+            );
+        }
+        let exchanges = by_exchange(&packets);
+        let mut found = 0;
+        let report: Value = ran.json();
+        for verdict in report["verdicts"].as_array().unwrap() {
+            let checks = ["passed", "findings"].map(|list| verdict[list].as_array().unwrap());
+            for check in checks.into_iter().flatten() {
+                for number in check["exchanges"].as_array().unwrap() {
+                    let name = format!("{} exchange #{number}", verdict["test"].as_str().unwrap());
+                    let statement = check["statement"].as_str().unwrap();
+                    let packets = exchanges.get(&name).unwrap_or_else(|| panic!("no packet of {name}"));
+                    for packet in packets {
+                        let carries = packet
+                            .comments
+                            .iter()
+                            .any(|comment| comment.contains(&format!(": {statement} ")));
+                        assert!(carries, "{name}: {statement} is not in {:?}", packet.comments);
+                        found += usize::from(packet.comments.iter().any(|comment| comment.starts_with(words)));
+                    }
+                }
+            }
+        }
+        assert!(found > 5, "{rig}: {found} comments begin with {words}");
+    }
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
+    let place = Place::new();
+    assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
+    for file in ["no/such/directory.pcapng", "/dev/full"] {
+        let output = run(&mut place.verbatim(&format!("export record --pcapng {file}")));
+        assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
+        assert!(output.stderr.contains(file), "{output}");
+    }
+}
