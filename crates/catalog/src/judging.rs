@@ -1,6 +1,6 @@
 //! From a record to a verdict.
 
-use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, Trace, Verdict};
+use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, Verdict};
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
@@ -135,7 +135,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     };
     match by_gap {
         // A gap that is no finding never hides one, and never lets a pass stand.
-        Some(came) if came.0 > by_checks.0 || by_checks.0 <= Outcome::Pass => came,
+        Some(came) if came.0 > by_checks.0 || worst.is_none_or(|worst| worst == Passed::Pass) => came,
         _ => by_checks,
     }
 }
@@ -195,12 +195,20 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Cause::Rig,
             format!("exchange #{number} was neither answered nor waited for long enough"),
         ),
+        Gap::Refused(number, Status::BUSY) => inconclusive(
+            Cause::Rig,
+            format!("exchange #{number}: the device was busy each time it was asked"),
+        ),
         Gap::NoAnswer(number) if !trace.alive_after(*number) => (
             Outcome::Error,
             Some(Cause::Rig),
             format!(
                 "the device stopped answering at exchange #{number} and answered nothing after it: is it still there?"
             ),
+        ),
+        Gap::NoAnswer(number) if !asked_again(trace, *number) => inconclusive(
+            Cause::Rig,
+            format!("exchange #{number} was sent once and not answered: a lost packet looks the same"),
         ),
         Gap::NoAnswer(number) | Gap::Refused(number, _) => {
             let exchange = &trace.exchanges[*number as usize - 1];
@@ -214,6 +222,11 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail))
         }
     }
+}
+
+/// Whether silence in that exchange is no lost packet: it was asked again, or the link loses none.
+fn asked_again(trace: &Trace, number: u32) -> bool {
+    trace.begin.simulated || trace.exchanges[number as usize - 1].attempt + 1 >= TRIES
 }
 
 /// A device that could not be restored makes any outcome an error: the rig is not what it was.
@@ -231,7 +244,7 @@ fn with_restore(trace: &Trace, came: Came) -> Came {
             format!("{} not restored: {what}", restored.area)
         })
         .collect();
-    if left.is_empty() || came.0 == Outcome::Error {
+    if left.is_empty() {
         return came;
     }
     let before = if came.2.is_empty() {

@@ -99,6 +99,8 @@ pub(crate) fn violations(t: &Trace, f: &mut Findings<'_>, dropped: usize) -> Res
         core::cmp::Ordering::Equal => Passed::Pass,
         // Somebody else on the subnet may have sent wrong keys too.
         core::cmp::Ordering::Greater if t.begin.shared_subnet => Passed::Inconclusive,
+        // VL 15 has no flow control: of several packets one may be lost, and was never seen.
+        core::cmp::Ordering::Less if !t.begin.simulated && wanted - grown == 1 => Passed::Inconclusive,
         _ => Passed::Fail,
     };
     let words = (

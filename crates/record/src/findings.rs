@@ -68,6 +68,16 @@ pub struct Observation {
     pub exchanges: Vec<u32>,
 }
 
+/// Tries after which an unanswered request is no lost packet.
+pub const TRIES: u32 = 3;
+
+fn no_answer(exchange: &Exchange) -> String {
+    match exchange.response() {
+        Some(arrived) => format!("no answer, but {}", arrived.mad),
+        None => "no answer".into(),
+    }
+}
+
 /// What a judge has stated so far.
 #[derive(Debug)]
 pub struct Findings<'t> {
@@ -162,7 +172,7 @@ impl<'t> Findings<'t> {
     /// The exchange must stay unanswered.
     pub fn silent(&mut self, statement: &str, exchange: &Exchange) -> bool {
         let expected = "no answer".to_string();
-        let (result, seen) = match exchange.answer() {
+        let (result, seen) = match exchange.response() {
             Some(arrived) => (Passed::Fail, format!("{}", arrived.mad)),
             None if exchange.is_silent(&self.trace.begin) => (Passed::Pass, "no answer".into()),
             None => (Passed::Inconclusive, "the wait was too short to prove silence".into()),
@@ -182,7 +192,7 @@ impl<'t> Findings<'t> {
                 (Passed::Pass, format!("status {}", arrived.mad.status()))
             }
             Some(arrived) => (Passed::Fail, format!("status {}", arrived.mad.status())),
-            None if exchange.is_silent(&self.trace.begin) => (self.silence_of(exchange), "no answer".into()),
+            None if exchange.is_waited_out(&self.trace.begin) => (self.silence_of(exchange), no_answer(exchange)),
             None => (
                 Passed::Inconclusive,
                 "no answer, and the wait was too short to prove it".into(),
@@ -191,10 +201,12 @@ impl<'t> Findings<'t> {
         self.check(statement, &[exchange], "status", (expected, seen), result)
     }
 
-    /// Silence speaks against a device only if it answered something later.
+    /// Silence speaks against a device only if it was asked again, unless no packet can be lost, and if it answered
+    /// something later.
     #[must_use]
     pub fn silence_of(&self, exchange: &Exchange) -> Passed {
-        if self.trace.alive_after(exchange.number) {
+        let asked_again = exchange.attempt + 1 >= TRIES || self.trace.begin.simulated;
+        if asked_again && self.trace.alive_after(exchange.number) {
             Passed::Fail
         } else {
             Passed::Inconclusive

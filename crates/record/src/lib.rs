@@ -19,9 +19,9 @@ pub mod pcapng;
 pub mod silence;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
-pub use entry::{Arrived, Begin, Entry, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
+pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
-pub use findings::{Check, Findings, Observation, Passed};
+pub use findings::{Check, Findings, Observation, Passed, TRIES};
 pub use label::Label;
 pub use time::{Span, Time, words as duration_words};
 pub use trace::{Exchange, Gap, Trace};

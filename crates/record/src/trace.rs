@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 
-use verbatim_wire::{Attribute, MKey, Mad, PortInfo, RespTime, Status, SubnetTimeout};
+use verbatim_wire::{Attribute, MKey, Mad, Method, PortInfo, RespTime, Status, SubnetTimeout};
 
 use crate::entry::{Arrived, Begin, Entry, Match, Restored, Role, Stopped};
 use crate::label::Label;
@@ -29,27 +29,54 @@ pub struct Exchange {
     pub arrivals: Vec<Arrived>,
     /// When silence was found, and the codes its deadline rests on.
     pub silence: Option<(Span, RespTime, SubnetTimeout)>,
-    /// The host's error number, when it gave the MAD back.
-    pub returned: Option<i32>,
+    /// When the host gave the MAD back unanswered, and its error number.
+    pub returned: Option<(Span, i32)>,
 }
 
 impl Exchange {
     /// The answer, in time or late.
     #[must_use]
     pub fn answer(&self) -> Option<&Arrived> {
-        self.arrivals
-            .iter()
-            .find(|arrived| matches!(arrived.how, Match::Answer | Match::Late))
+        self.arrivals.iter().find(|arrived| match arrived.how {
+            Match::Answer => true,
+            Match::Late => self.is_answered_by(&arrived.mad),
+            _ => false,
+        })
     }
 
-    /// Whether "no answer" is proven: nothing came, and the wait was as long as the rule of silence asks.
+    /// Any response with the request's transaction id, be it the right one or not: it breaks silence.
     #[must_use]
-    pub fn is_silent(&self, begin: &Begin) -> bool {
+    pub fn response(&self) -> Option<&Arrived> {
+        self.answer()
+            .or_else(|| self.arrivals.iter().find(|arrived| arrived.mad.method().is_response()))
+    }
+
+    fn is_answered_by(&self, mad: &Mad) -> bool {
+        mad.method() == Method::GET_RESP
+            && mad.class() == self.request.class()
+            && mad.attribute_id() == self.request.attribute_id()
+            && mad.modifier() == self.request.modifier()
+    }
+
+    /// Whether the wait was as long as the rule of silence asks, and the request did leave the host.
+    ///
+    /// A MAD that the host gave back before the deadline may never have reached the device.
+    #[must_use]
+    pub fn is_waited_out(&self, begin: &Begin) -> bool {
         let Some((found, resp_time, subnet_timeout)) = self.silence else {
             return false;
         };
-        let lasted = found.earliest.since(self.sent.latest);
-        self.answer().is_none() && lasted >= silence::lasts(resp_time, subnet_timeout, begin.host_bound)
+        let needed = silence::lasts(resp_time, subnet_timeout, begin.host_bound);
+        let gave_back = self
+            .returned
+            .is_some_and(|(at, _)| at.earliest.since(self.sent.latest) < needed);
+        found.earliest.since(self.sent.latest) >= needed && !gave_back
+    }
+
+    /// Whether "no answer" is proven: nothing came, and it was waited for long enough.
+    #[must_use]
+    pub fn is_silent(&self, begin: &Begin) -> bool {
+        self.response().is_none() && self.is_waited_out(begin)
     }
 
     /// One line for people.
@@ -218,10 +245,10 @@ impl Trace {
                 self.of(exchange).ok_or_else(|| dangling("exchange", exchange))?.silence =
                     Some((at, resp_time, subnet_timeout));
             }
-            Entry::Returned { exchange, errno, .. } => {
+            Entry::Returned { exchange, at, errno } => {
                 self.of(exchange)
                     .ok_or_else(|| dangling("exchange", exchange))?
-                    .returned = Some(errno);
+                    .returned = Some((at, errno));
             }
             Entry::Note(note) => self.notes.push(note.text),
             Entry::Stopped(stopped) => self.stopped = Some(stopped),
@@ -287,7 +314,7 @@ impl Trace {
         match exchange.answer() {
             Some(arrived) if arrived.mad.status() == Status::OK => Ok(arrived.mad.attribute()),
             Some(arrived) => Err(Gap::Refused(exchange.number, arrived.mad.status())),
-            None if exchange.is_silent(&self.begin) => Err(Gap::NoAnswer(exchange.number)),
+            None if exchange.is_waited_out(&self.begin) => Err(Gap::NoAnswer(exchange.number)),
             None => Err(Gap::Undecided(exchange.number)),
         }
     }

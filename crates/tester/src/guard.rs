@@ -206,7 +206,8 @@ impl Tester<'_> {
                 data: value.bytes().to_vec(),
             })
             .collect();
-        self.journal
+        let parts = self
+            .journal
             .save(&area, &parts, &self.keys)
             .map_err(|error| Stop::Tester(format!("nothing was changed on the device: {error}")))?;
         self.sink.put(&Entry::Journal {
@@ -252,6 +253,10 @@ impl Tester<'_> {
             .filter(|key| *key != old);
         for attempt in 0..TRIES {
             if let Some(answer) = self.set_attempt(label, guard, (self.key(), modifier), attempt, value)? {
+                if answer.status == Status::BUSY && attempt + 1 < TRIES {
+                    self.pause(core::time::Duration::from_millis(100))?;
+                    continue;
+                }
                 if let Some(new) = new {
                     // A refused Set may have applied its legal fields all the same.
                     if answer.status == Status::OK || self.shows_key(new)? {
@@ -285,6 +290,25 @@ impl Tester<'_> {
         self.set_attempt(label, guard, (key, modifier), 0, value)
     }
 
+    /// Sets an attribute with any M_Key: up to three tries, where a repetition does no harm.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn set_with<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        guard: &Guarded<A>,
+        (key, modifier): (MKey, u32),
+        value: Quiet<A>,
+    ) -> Step<Option<Answer<A>>> {
+        for attempt in 0..TRIES {
+            if let Some(answer) = self.set_attempt(label, guard, (key, modifier), attempt, value)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
     fn set_attempt<A: Settable>(
         &mut self,
         label: Label<A>,
@@ -299,8 +323,12 @@ impl Tester<'_> {
             if !self.keys.contains(&new) {
                 self.keys.push(new);
             }
+            // The likeliest first: the one that this Set puts in force.
+            let mut keys = self.keys.clone();
+            keys.retain(|known| *known != new);
+            keys.insert(0, new);
             self.journal
-                .may_be_in_force(&self.keys, lease)
+                .may_be_in_force(&keys, lease)
                 .map_err(|error| Stop::Tester(format!("the Set was not sent: {error}")))?;
         }
         let mad = self
@@ -323,6 +351,8 @@ impl Tester<'_> {
         let shown = self.ask_at(LABEL, key, 0);
         self.role = role;
         self.check_stop()?;
-        Ok(shown?.is_some_and(|answer| answer.value.m_key() == key))
+        // At level 1 a key that is hidden shows as 0, and looks like key 0.
+        let shows = |info: &PortInfo| info.m_key() == key && (key != MKey(0) || info.protect_bits().0 != 1);
+        Ok(shown?.is_some_and(|answer| shows(&answer.value)))
     }
 }

@@ -71,11 +71,12 @@ pub enum JournalError {
 
 /// Where it is kept what must be restored.
 pub trait Journal {
-    /// Keeps an area. On disk when this returns; an area that is kept already stays as it was first found.
+    /// Keeps an area. On disk when this returns. Returns the parts that are kept: those of its first image, if there is
+    /// one already, and the new ones.
     ///
     /// # Errors
     /// When it cannot be written.
-    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError>;
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError>;
 
     /// Keeps every M_Key that may be in force after the coming Set, and the longest lease period in seconds.
     ///
@@ -108,26 +109,42 @@ struct Content {
 }
 
 impl Content {
-    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) {
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Vec<Part> {
         self.version = 1;
         self.add_keys(keys);
-        if self.areas.iter().all(|pending| pending.area != *area) {
-            self.areas.push(Pending {
-                area: area.clone(),
-                parts: parts.to_vec(),
+        let place = self
+            .areas
+            .iter()
+            .position(|pending| pending.area == *area)
+            .unwrap_or_else(|| {
+                self.areas.push(Pending {
+                    area: area.clone(),
+                    parts: Vec::new(),
+                });
+                self.areas.len() - 1
             });
-        }
-    }
-
-    fn add_keys(&mut self, keys: &[MKey]) -> bool {
-        let before = self.keys.len();
-        for key in keys {
-            let words = key.to_string();
-            if !self.keys.contains(&words) {
-                self.keys.push(words);
+        let kept = &mut self.areas[place].parts;
+        for part in parts {
+            if kept.iter().all(|known| known.modifier != part.modifier) {
+                kept.push(part.clone());
             }
         }
-        self.keys.len() != before
+        kept.clone()
+    }
+
+    /// The given keys first, in their order, then those that were known. True when anything changed.
+    fn add_keys(&mut self, keys: &[MKey]) -> bool {
+        let mut all: Vec<String> = keys.iter().map(MKey::to_string).collect();
+        all.extend(
+            self.keys
+                .iter()
+                .filter(|known| !all.contains(*known))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        let changed = all != self.keys;
+        self.keys = all;
+        changed
     }
 
     fn settle(&mut self, area: &Area) {
@@ -151,9 +168,8 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError> {
-        self.0.save(area, parts, keys);
-        Ok(())
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError> {
+        Ok(self.0.save(area, parts, keys))
     }
     fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
         self.0.add_keys(keys);
@@ -273,9 +289,10 @@ impl FileJournal {
 }
 
 impl Journal for FileJournal {
-    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<(), JournalError> {
-        self.content.save(area, parts, keys);
-        self.write()
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError> {
+        let kept = self.content.save(area, parts, keys);
+        self.write()?;
+        Ok(kept)
     }
 
     fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
@@ -367,7 +384,7 @@ mod tests {
                 parts
             }]
         );
-        assert_eq!(journal.keys(), [MKey(0), MKey(7)]);
+        assert_eq!(journal.keys(), [MKey(7), MKey(0)], "the likeliest first");
         assert_eq!(journal.lease_s(), 15);
         journal.settle(&area).unwrap();
         assert!(!journal.path().exists());

@@ -13,6 +13,9 @@ use crate::journal::Part;
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester};
 
+/// Seconds of lease that a cancelled run waits for at most.
+const CANCELLED_PATIENCE_S: u16 = 120;
+
 const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
 
 impl Tester<'_> {
@@ -67,8 +70,14 @@ impl Tester<'_> {
         if self.try_keys()? {
             return Ok(());
         }
+        // Whoever cancelled does not wait for hours: then the journal stays, and the next start goes on.
+        let patience = if self.stopped.is_some() {
+            CANCELLED_PATIENCE_S
+        } else {
+            u16::MAX
+        };
         let lease = self.journal.lease_s();
-        if lease > 0 {
+        if (1..=patience).contains(&lease) {
             self.note(format!(
                 "no M_Key that may be in force is answered: waiting {lease} s for the lease to expire"
             ));
@@ -84,22 +93,27 @@ impl Tester<'_> {
         )))
     }
 
+    /// Level 1 shows 0 to a wrong key: what is shown as 0 there is believed only when no other key shows itself.
     fn try_keys(&mut self) -> Step<bool> {
+        let mut hidden = false;
         for key in self.keys.clone() {
-            for attempt in 0..TRIES {
-                let mad = self.mad::<PortInfo>(Method::GET, 0).with_m_key(key);
-                let Some(answer) = self.exchange(PROBE, attempt, &mad)? else {
-                    continue;
-                };
-                let shown = answer.value.m_key();
-                // Level 1 shows 0 to a wrong key; level 0 and the right key show what is in force.
-                let hidden = shown == MKey(0) && key != MKey(0) && answer.value.protect_bits().0 == 1;
-                if answer.status != Status::OK || hidden {
-                    break;
-                }
-                self.put_in_force(shown);
-                return Ok(true);
+            let Some(answer) = self.ask_at(PROBE, key, 0)? else {
+                continue;
+            };
+            let (shown, level) = (answer.value.m_key(), answer.value.protect_bits().0);
+            if answer.status != Status::OK {
+                continue;
             }
+            if shown == MKey(0) && level == 1 {
+                hidden = true;
+                continue;
+            }
+            self.put_in_force(shown);
+            return Ok(true);
+        }
+        if hidden && self.keys.contains(&MKey(0)) {
+            self.put_in_force(MKey(0));
+            return Ok(true);
         }
         Ok(false)
     }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use verbatim_record::{Begin, Entry, Label, Restored, Role, Sink, StopReason, Stopped};
 use verbatim_wire::{MKey, PortInfo};
 
+use crate::exchange::State;
 use crate::guard::AreaState;
 use crate::journal::{FileJournal, Journal};
 use crate::rig::{Rig, RigInfo};
@@ -124,14 +125,9 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(&Entry::Stopped(stopped.clone()));
     }
+    let last_was_silent = tester.states.last() == Some(&State::Silent);
     let restored = tester.restore_all();
-    if matches!(
-        &stopped,
-        Some(Stopped {
-            reason: StopReason::NoAnswer,
-            ..
-        })
-    ) {
+    if last_was_silent {
         // Whether silence speaks against the device depends on whether it is there at all.
         let key = tester.key();
         let _ = tester.get(ALIVE, key);
@@ -212,6 +208,13 @@ impl Tester<'_> {
                 "SubnetTimeOut is {}: silence cannot be proven in reasonable time; let a subnet manager set it, or, where \
                  none manages this subnet, write subnet_timeout = 18 into the rig file",
                 self.subnet_timeout
+            ));
+        }
+        if info.m_key() == MKey(0) && info.protect_bits().0 == 1 {
+            return not_sane(format!(
+                "the device hides its M_Key (it shows 0 at protect level 1 to M_Key {}): give the right one as m_key in \
+                 the rig file; if it has none, clear its protect bits",
+                self.rig_key()
             ));
         }
         if info.m_key() != self.rig_key() && info.m_key() != MKey(0) {

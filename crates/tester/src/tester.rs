@@ -15,7 +15,9 @@ use crate::runner::Case;
 use crate::stop::{Step, Stop};
 
 /// Tries of an exchange that must be answered: "no answer" is proved by asking again.
-pub(crate) const TRIES: u32 = 3;
+pub(crate) const TRIES: u32 = verbatim_record::TRIES;
+/// How long a busy device is left alone before it is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer: its status, and the attribute that it carries.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +143,17 @@ impl<'r> Tester<'r> {
         verbatim_record::silence::lasts(self.resp_time, self.subnet_timeout, self.info.host_bound)
     }
 
+    /// How much later than it was sent a MAD may reach the device: one way, and what our own host holds up; nothing on
+    /// a simulated rig, where both are exact.
+    #[must_use]
+    pub fn way(&self) -> Duration {
+        if self.info.simulated {
+            Duration::ZERO
+        } else {
+            self.subnet_timeout.duration() + self.info.host_bound
+        }
+    }
+
     /// Puts a note into the record.
     pub fn note(&mut self, text: impl Into<String>) {
         let at = Span::exactly(self.rig.now());
@@ -198,13 +211,19 @@ impl<'r> Tester<'r> {
     /// # Errors
     /// When the run must stop.
     pub fn ask_at<A: Attribute>(&mut self, label: Label<A>, key: MKey, modifier: u32) -> Step<Option<Answer<A>>> {
+        let mut last = None;
         for attempt in 0..TRIES {
             let mad = self.mad::<A>(Method::GET, modifier).with_m_key(key);
-            if let Some(answer) = self.exchange(label, attempt, &mad)? {
-                return Ok(Some(answer));
+            match self.exchange(label, attempt, &mad)? {
+                Some(answer) if answer.status == Status::BUSY => {
+                    last = Some(answer);
+                    self.pause(BUSY_PAUSE)?;
+                }
+                Some(answer) => return Ok(Some(answer)),
+                None => last = None,
             }
         }
-        Ok(None)
+        Ok(last)
     }
 
     /// Gets an attribute once: where a repetition would count twice.

@@ -87,6 +87,8 @@ pub struct Status(pub u16);
 impl Status {
     /// Success.
     pub const OK: Self = Self(0);
+    /// Busy: the request was discarded, and may be sent again.
+    pub const BUSY: Self = Self(0x0001);
     /// The base or class version is not supported.
     pub const BAD_VERSION: Self = Self(0x0004);
     /// The method is not supported.

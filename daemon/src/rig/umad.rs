@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use verbatim_hw::umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError};
-use verbatim_tester::Route;
+use verbatim_tester::{Need, Route};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 
 use super::error::RigError;
@@ -15,7 +15,7 @@ use super::port::{Incoming, Link, NotSent, PortRig};
 use super::{OpenRig, Session, env, fingerprint, info};
 
 /// How long the kernel waits before it gives a MAD back: longer than any of our own deadlines, so that ours rule.
-const KERNEL_TIMEOUT: Duration = Duration::from_secs(65);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// How long opening may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The library that stands in for the kernel when ibsim is the device.
@@ -63,8 +63,14 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
     let bound = port
         .measure_host_bound()
         .map_err(|why| RigError::Lost { rig: rig(), why })?;
+    let mut info = info(config, bound);
+    if our_port.is_some_and(|port| port.sm_lid != 0) {
+        // Also one of this very host sweeps: it stops lease timers and sends keys of its own.
+        info.shared_subnet = true;
+        info.offers.retain(|need| *need != Need::OwnSubnet);
+    }
     Ok(OpenRig {
-        info: info(config, bound),
+        info,
         session: Session::Real(Box::new(port)),
         fingerprint,
     })

@@ -54,7 +54,7 @@ pub(super) fn within(
     limit: Duration,
 ) -> Result<(), Gap> {
     let way = 2 * t.way(&t.answer(label)?);
-    slowest(f, statement, t.each(label), (limit, way));
+    slowest(f, statement, t.each(label), (limit, way + t.begin.host_bound));
     Ok(())
 }
 

@@ -65,6 +65,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let (key, _) = t.asked(OTHER)?;
     t.require(OTHER, "a key other than 0", key != MKey(0))?;
+    t.answered::<NodeInfo>(t.exchange(OTHER)?)?; // the device did see another key
     let after: PortInfo = t.answer(AFTER)?;
     f.equal(
         "C14-15",

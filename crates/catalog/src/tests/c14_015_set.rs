@@ -58,7 +58,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         });
         t.set(unlock, &port, value)?;
         t.get(before, MKey(0))?;
-        t.set_once(
+        t.set_with(
             set,
             &port,
             (any, 0),

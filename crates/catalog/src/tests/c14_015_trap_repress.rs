@@ -68,6 +68,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (key, _) = t.asked(REPRESS)?;
     t.require(REPRESS, "a key other than 0", key != MKey(0))?;
     let repress = t.exchange(REPRESS)?;
+    t.require(REPRESS, "a TrapRepress that left the host", repress.returned.is_none())?;
     if let Some(answer) = repress.answer() {
         f.observe_ambiguous(format!("a TrapRepress was answered: {}", answer.mad), &[repress]);
     }

@@ -7,7 +7,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{MKey, NodeInfo, PortInfo};
+use verbatim_wire::{Attribute, MKey, NodeInfo, PortInfo};
 
 use crate::keys::{self, AFTER, BEFORE, NODE};
 
@@ -79,10 +79,20 @@ fn procedure<const LEVEL: u8>(t: &mut Tester<'_>) -> Step {
     keys::lock(t, ours, LEVEL, lease, 5)?;
     t.get(NODE, ours)?;
     for (label, other) in WRONG.iter().zip(others) {
-        t.get_once(*label, other)?;
+        get::<LEVEL, _>(t, *label, other)?;
     }
-    t.get_once(WRONG_NODE, others[0])?;
+    get::<LEVEL, _>(t, WRONG_NODE, others[0])?;
     t.get(AFTER, ours)?; // also the proof that the DUT was there to answer
+    Ok(())
+}
+
+/// A wrong-key Get: once where it is a violation, three tries where it must be answered.
+fn get<const LEVEL: u8, A: Attribute>(t: &mut Tester<'_>, label: Label<A>, key: MKey) -> Step {
+    if LEVEL >= 2 {
+        t.get_once(label, key)?
+    } else {
+        t.ask_at(label, key, 0)?
+    };
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 //! check starts the lease timer; when it runs out the protect bits become 0, not before, and the M_Key stays.
 //!
 //! Reading: the lease counts whole seconds and no accuracy is stated, so one run probes a second before its end and
-//! another a second after. The probe is one right-key Get, for it stops the timer. Between the violation and the
-//! probe nothing else is sent. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
+//! another a second after. The probe is one right-key Get, for it stops the timer; unanswered, it is asked
+//! again. Between the violation and the probe nothing else is sent. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
 //! offer what these tests need.
 
 use core::time::Duration;
@@ -17,7 +17,10 @@ use crate::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
-const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
+/// What the lease tests read at the instant that decides.
+pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
+/// The lease counts whole seconds, and no accuracy is stated: a device may be off by that.
+const ACCURACY: Duration = Duration::from_secs(1);
 
 const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
     the expiry is inconclusive. The period is chosen so that it outlasts the proof of silence.";
@@ -82,7 +85,8 @@ enum Probe {
 
 fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let lease = u16::try_from(t.silence().as_secs() + 4).unwrap_or(u16::MAX);
+    let slack = t.way().as_secs() + 1;
+    let lease = u16::try_from(t.silence().as_secs() + slack + 6).unwrap_or(u16::MAX);
     let level = if start == Start::Get { 2 } else { 1 };
     let port = keys::lock(t, ours, level, lease, 1)?;
     let began = t.now();
@@ -101,9 +105,15 @@ fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
             t.set_once(WRONG_SET, &port, (other, 0), value)?;
         }
     }
-    let seconds = if probe == Probe::Before { lease - 1 } else { lease + 1 };
-    t.wait_until(began.after(Duration::from_secs(seconds.into())))?;
-    t.get_once(PROBE, ours)?;
+    // Further from the expiry than a second by what the way may take, so that the probe is a second off for certain.
+    let lease = u64::from(lease);
+    let seconds = if probe == Probe::Before {
+        lease - 1 - slack
+    } else {
+        lease + 1 + slack
+    };
+    t.wait_until(began.after(Duration::from_secs(seconds)))?;
+    t.get(PROBE, ours)?;
     Ok(())
 }
 
@@ -130,21 +140,24 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
         before.m_key_lease_period()
     );
     let evidence = [violation, t.exchange(PROBE)?];
+    seen_by_the_device(t, 1)?;
     match probe {
         Probe::Before => {
-            let result = match (seen.protect_bits() == before.protect_bits(), most < lease) {
-                (_, false) => Passed::Inconclusive,
-                (true, true) => Passed::Pass,
-                (false, true) => Passed::Fail,
-            };
+            let result = not_expired(seen.protect_bits() == before.protect_bits(), most, lease);
             let expected = format!("{} until the lease period has passed", before.protect_bits());
             f.check("C14-20", &evidence, "M_KeyProtectBits", (expected, timing), result);
         }
         Probe::After => {
-            let result = match (seen.protect_bits() == ProtectBits(0), least > lease) {
-                (_, false) => Passed::Inconclusive,
-                (true, true) => Passed::Pass,
-                (false, true) => Passed::Fail,
+            let result = if seen.protect_bits() == ProtectBits(0) {
+                if least > lease {
+                    Passed::Pass
+                } else {
+                    Passed::Inconclusive
+                }
+            } else if least >= lease + ACCURACY {
+                Passed::Fail
+            } else {
+                Passed::Inconclusive
             };
             let expected = "0 once the lease period has passed".to_string();
             // From outside a timer that never started looks like one that never ends: both statements are at stake.
@@ -162,16 +175,33 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     Ok(())
 }
 
+/// Whether a port that must still be protected is: the longest reading must lie before the expiry, and speaks against the
+/// device only a second before it.
+pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
+    match protected {
+        true if most < lease => Passed::Pass,
+        false if most + ACCURACY <= lease => Passed::Fail,
+        _ => Passed::Inconclusive,
+    }
+}
+
+/// The failed check that starts the timer must have reached the device: its own counter says so. A lost packet would
+/// make every statement about the timer idle.
+pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> {
+    let before: PortInfo = t.answer(BEFORE)?;
+    let seen: PortInfo = t.answer(PROBE)?;
+    let grown = seen.m_key_violations().wrapping_sub(before.m_key_violations());
+    t.require(PROBE, "a failed check that the device counted", grown >= violations)
+}
+
 /// How long after the DUT saw the first exchange it saw the second, at least and at most.
 pub(super) fn elapsed(t: &Trace, first: &Exchange, second: &Exchange) -> Result<(Duration, Duration), Gap> {
     let answered = second.answer().ok_or(Gap::NoAnswer(second.number))?;
-    let way = t.way(&t.answer(BEFORE)?);
-    let least =
-        second.sent.earliest.since(
-            first
-                .sent
-                .latest
-                .after(if t.begin.simulated { Duration::ZERO } else { way }),
-        );
+    let slack = if t.begin.simulated {
+        Duration::ZERO
+    } else {
+        t.way(&t.answer(BEFORE)?) + t.begin.host_bound
+    };
+    let least = second.sent.earliest.since(first.sent.latest.after(slack));
     Ok((least, answered.at.latest.since(first.sent.earliest)))
 }

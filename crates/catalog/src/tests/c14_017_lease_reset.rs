@@ -10,12 +10,11 @@ use verbatim_record::{Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{NodeInfo, PortInfo};
 
-use super::c14_017_lease::elapsed;
+use super::c14_017_lease::{PROBE, elapsed, seen_by_the_device};
 use crate::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const RESET: Label<NodeInfo> = Label::new("right key, stops the timer");
-const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
 /// A right key stops the timer.
 pub(super) static TEST: Test = Test {
@@ -33,15 +32,16 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let half = t.silence().as_secs() + 4;
+    let slack = t.way().as_secs() + 1;
+    let half = t.silence().as_secs() + slack + 4;
     let lease = u16::try_from(2 * half).unwrap_or(u16::MAX);
     keys::lock(t, ours, 2, lease, 1)?;
     let began = t.now();
     t.get_once(WRONG, other)?;
     t.wait_until(began.after(Duration::from_secs(half)))?;
-    t.get_once(RESET, ours)?;
-    t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1)))?;
-    t.get_once(PROBE, ours)?;
+    t.get(RESET, ours)?;
+    t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1 + slack)))?;
+    t.get(PROBE, ours)?;
     Ok(())
 }
 
@@ -58,6 +58,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (_, reset_at) = elapsed(t, violation, reset)?;
     t.require(RESET, "a right key before the lease expired", reset_at < lease)?;
     let probe = t.exchange(PROBE)?;
+    seen_by_the_device(t, 1)?;
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, most) = elapsed(t, violation, probe)?;
     let result = match (seen.protect_bits() == before.protect_bits(), least > lease) {

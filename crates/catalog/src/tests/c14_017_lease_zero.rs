@@ -9,11 +9,10 @@ use verbatim_record::{Findings, Gap, Label, Trace, duration_words};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::{NodeInfo, PortInfo};
 
-use super::c14_017_lease::elapsed;
+use super::c14_017_lease::{PROBE, elapsed, seen_by_the_device};
 use crate::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key");
-const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
 /// Lease period 0 never expires.
 pub(super) static TEST: Test = Test {
@@ -42,7 +41,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     t.get_once(WRONG, other)?;
     let wait = Duration::from_secs(t.parameter("wait_s"));
     t.wait_until(began.after(wait))?;
-    t.get_once(PROBE, ours)?;
+    t.get(PROBE, ours)?;
     Ok(())
 }
 
@@ -53,6 +52,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let violation = t.exchange(WRONG)?;
     t.require(WRONG, "a wrong key that was dropped", violation.answer().is_none())?;
+    seen_by_the_device(t, 1)?;
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, _) = elapsed(t, violation, t.exchange(PROBE)?)?;
     if f.equal(

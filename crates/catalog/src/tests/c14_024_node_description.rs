@@ -35,7 +35,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let altered = description
         .quiet()
         .change(|d| d.with_octet(0, if d.octet(0) == b'V' { b'v' } else { b'V' }));
-    t.set_once(SET, &description, (key, 0), altered)?;
+    t.set_with(SET, &description, (key, 0), altered)?;
     t.get(AFTER, key)?;
     Ok(())
 }

@@ -46,7 +46,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             .with_revision(Hex32(n.revision().0 ^ 0xFF))
             .with_vendor_id(Hex32(n.vendor_id().0 ^ 0xFF))
     });
-    t.set_once(SET, &node, (key, 0), altered)?;
+    t.set_with(SET, &node, (key, 0), altered)?;
     t.get(AFTER, key)?;
     Ok(())
 }

@@ -84,7 +84,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
                 .with_overrun_errors(info.overrun_errors() ^ 1)
                 .with_vl_high_limit(info.vl_high_limit() ^ 1)
         });
-        t.set_once(SET_OTHER, &port, (key, *number), changed)?;
+        t.set_with(SET_OTHER, &port, (key, *number), changed)?;
         t.get_at(AFTER_OTHER, key, *number)?;
     }
 

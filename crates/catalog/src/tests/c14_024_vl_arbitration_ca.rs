@@ -26,6 +26,7 @@ const FOREIGN_GET: Label<VlArbitrationTable> = Label::new("get what foreign VLs 
 const AGAIN: Label<VlArbitrationTable> = Label::new("set legal parts again");
 const BAD_SET: Label<VlArbitrationTable> = Label::new("set illegal parts");
 const BAD_GET: Label<VlArbitrationTable> = Label::new("get illegal parts");
+const BAD_SET_REPEAT: Label<VlArbitrationTable> = Label::new("set again illegal parts that stayed unanswered");
 const BAD_REPEAT: Label<VlArbitrationTable> = Label::new("ask again for illegal parts that stayed unanswered");
 const LAST: Label<VlArbitrationTable> = Label::new("get all legal parts after the illegal ones");
 
@@ -133,7 +134,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
     for part in &legal {
         let value = table(&mut random, &port, *part);
-        t.set_once(
+        t.set_with(
             SET,
             &parts,
             (key, modifier(*part)),
@@ -151,7 +152,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let foreign = random.byte() % 16;
             value = value.with_vl(entry, foreign).with_weight(entry, random.byte());
         }
-        t.set_once(
+        t.set_with(
             FOREIGN,
             &parts,
             (key, modifier(*part)),
@@ -162,7 +163,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
     for part in &legal {
         let value = table(&mut random, &port, *part);
-        t.set_once(
+        t.set_with(
             AGAIN,
             &parts,
             (key, modifier(*part)),
@@ -178,7 +179,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         });
         (modifier(*part), blank.change(|_| value))
     });
-    t.set_many(BAD_SET, &parts, key, what)?;
+    let silent = t.set_many(BAD_SET, &parts, key, what)?;
+    for modifier in silent {
+        t.set_with(BAD_SET_REPEAT, &parts, (key, modifier), blank)?;
+    }
     let silent = t.get_many(BAD_GET, key, illegal.iter().map(|part| modifier(*part)))?;
     for modifier in silent {
         t.ask_at(BAD_REPEAT, key, modifier)?;
@@ -219,8 +223,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     same(t, f, &port, "when read after its Set", (&sets, t.each(GET)))?;
     same(t, f, &port, "when read after all Sets", (&sets, t.each(ALL)))?;
     foreign(t, f);
-    refused(t, f, "Set", t.each(BAD_SET));
-    refused(t, f, "Get", t.each(BAD_GET));
+    refused(t, f, "Set", (BAD_SET, BAD_SET_REPEAT));
+    refused(t, f, "Get", (BAD_GET, BAD_REPEAT));
     let again = last_sets(t.each(AGAIN));
     for exchange in t.each(AGAIN) {
         f.status("C14-24", exchange, &[Status::OK]);
@@ -347,15 +351,39 @@ fn foreign(t: &Trace, f: &mut Findings<'_>) {
 }
 
 /// Illegal parts must be refused with 0x001C. One check for all that behave alike, with the first of them as evidence.
-fn refused<'t>(t: &'t Trace, f: &mut Findings<'_>, method: &str, exchanges: impl Iterator<Item = &'t Exchange>) {
+fn refused(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    method: &str,
+    (label, repeat): (Label<VlArbitrationTable>, Label<VlArbitrationTable>),
+) {
+    let (tried, asked) = (
+        t.each(label).count() as u64,
+        t.parameter("illegal_parts").unwrap_or(ILLEGAL),
+    );
+    if tried != asked {
+        let words = (
+            format!("all {asked} tried"),
+            format!("{tried} tried: too many stayed unanswered"),
+        );
+        let evidence: Vec<_> = t.each(label).last().into_iter().collect();
+        f.check(
+            "C13-24",
+            &evidence,
+            &format!("{method} of illegal parts"),
+            words,
+            Passed::Inconclusive,
+        );
+    }
+    // One that stayed unanswered was asked again.
+    let repeated: BTreeMap<u32, &Exchange> = t.each(repeat).map(|again| (again.request.modifier(), again)).collect();
     let mut groups: BTreeMap<String, (usize, &Exchange, Passed)> = BTreeMap::new();
-    let mut seen = |words: String, exchange: &'t Exchange, result: Passed| {
+    let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
-    for exchange in exchanges {
-        // One that stayed unanswered was asked again.
+    for exchange in t.each(label) {
         let decided = match exchange.answer() {
-            None => t.keyed(BAD_REPEAT, exchange.request.modifier()).unwrap_or(exchange),
+            None => repeated.get(&exchange.request.modifier()).copied().unwrap_or(exchange),
             Some(_) => exchange,
         };
         match decided.answer() {
@@ -363,7 +391,7 @@ fn refused<'t>(t: &'t Trace, f: &mut Findings<'_>, method: &str, exchanges: impl
                 seen(String::new(), decided, Passed::Pass);
             }
             Some(answer) => seen(format!("status {}", answer.mad.status()), decided, Passed::Fail),
-            None if decided.is_silent(&t.begin) => seen("no answer".into(), decided, f.silence_of(decided)),
+            None if decided.is_waited_out(&t.begin) => seen("no answer".into(), decided, f.silence_of(decided)),
             None => seen(
                 "no answer, and the wait was too short".into(),
                 decided,

@@ -1,0 +1,293 @@
+//! On hardware any MAD may be lost, and a host may give one back unsent. A conforming device is never failed for it, no
+//! test passes on what the device never saw, and the device is restored all the same.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_device::Profile;
+use verbatim_record::{Cause, Outcome, Span, Time, Verdict};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Arrival, Case, MemoryJournal, Ran, Rig, RigInfo, Step, Stimulus, Stop, Test, run};
+use verbatim_wire::{AttributeId, MKey, Mad, Method};
+
+/// What happens to a MAD on its way out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Arrives,
+    IsLost,
+    ComesBack,
+}
+
+/// A rig that passes for hardware, and on which `fate` decides what becomes of each MAD sent.
+struct Lossy<F> {
+    rig: VirtualRig,
+    fate: F,
+    back: VecDeque<Mad>,
+}
+
+impl<F: FnMut(&Mad) -> Fate> Rig for Lossy<F> {
+    fn now(&self) -> Time {
+        self.rig.now()
+    }
+
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        let Stimulus::Mad(_, mad) = what;
+        match (self.fate)(mad) {
+            Fate::Arrives => return self.rig.send(what),
+            Fate::IsLost => {}
+            Fate::ComesBack => self.back.push_back(*mad),
+        }
+        Ok(Span::exactly(self.rig.now()))
+    }
+
+    fn wait(&mut self, until: Time) -> Arrival {
+        match self.back.pop_front() {
+            Some(mad) => Arrival::Returned(0, Span::exactly(self.rig.now()), mad, 5),
+            None => self.rig.wait(until),
+        }
+    }
+}
+
+fn hardware() -> RigInfo {
+    RigInfo {
+        simulated: false,
+        host_bound: Duration::from_millis(10),
+        ..VirtualRig::info(MKey(0))
+    }
+}
+
+fn execute(test: &Test, rig: &mut dyn Rig, info: &RigInfo) -> (Verdict, Ran) {
+    let parameters = [("illegal_parts", 40), ("violations", 20), ("wait_s", 30)];
+    let case = Case {
+        test: TESTS.iter().find(|known| known.id == test.id).unwrap(),
+        seed: 1,
+        parameters: parameters.map(|(name, value)| (name.to_string(), value)).to_vec(),
+        catalogue: VERSION.into(),
+    };
+    let mut entries = Vec::new();
+    let ran = run(rig, info, &mut entries, &mut MemoryJournal::default(), &case);
+    (judge(entries).unwrap(), ran)
+}
+
+fn with_fate(test: &Test, fate: impl FnMut(&Mad) -> Fate) -> (Verdict, Ran) {
+    let mut rig = Lossy {
+        rig: VirtualRig::new(Profile::full().vary(3), &[]),
+        fate,
+        back: VecDeque::new(),
+    };
+    execute(test, &mut rig, &hardware())
+}
+
+/// Only the `n`th MAD meets that fate.
+fn nth(n: usize, met: Fate) -> impl FnMut(&Mad) -> Fate {
+    let mut sent = 0;
+    move |_| {
+        sent += 1;
+        if sent == n { met } else { Fate::Arrives }
+    }
+}
+
+#[test]
+fn without_losses_every_test_passes_on_what_passes_for_hardware() {
+    for test in TESTS {
+        let (verdict, _) = with_fate(test, |_| Fate::Arrives);
+        assert!(
+            matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable),
+            "{}: {} {}",
+            test.id,
+            verdict.outcome,
+            verdict.reason
+        );
+    }
+}
+
+#[test]
+fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_restored() {
+    for test in TESTS {
+        for met in [Fate::IsLost, Fate::ComesBack] {
+            for n in 1..60 {
+                let (verdict, ran) = with_fate(test, nth(n, met));
+                assert!(
+                    verdict.outcome != Outcome::Fail,
+                    "{} {met:?} {n}: {verdict:#?}",
+                    test.id
+                );
+                assert!(
+                    ran.restored.iter().all(|r| r.is_complete()),
+                    "{} {met:?} {n}: {:#?}",
+                    test.id,
+                    ran.restored
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_violation_that_never_reached_the_device_proves_nothing() {
+    for id in [
+        "c14-016-get-protect-2",
+        "c14-017-lease-not-early",
+        "c14-017-lease-expires",
+        "c14-017-lease-reset",
+        "c14-017-lease-reload",
+        "c14-017-lease-zero",
+        "c14-015-trap-repress",
+    ] {
+        let test = TESTS.iter().find(|test| test.id == id).unwrap();
+        for met in [Fate::IsLost, Fate::ComesBack] {
+            let mut keys = Vec::new();
+            let (verdict, _) = with_fate(test, move |mad| {
+                // Every Get with a key that was never set, and every TrapRepress.
+                if mad.method() == Method::SET && mad.attribute_id() == AttributeId::PORT_INFO {
+                    keys.push(mad.attribute::<verbatim_wire::PortInfo>().m_key());
+                }
+                let wrong = mad.method() == Method::GET && mad.m_key() != MKey(0) && !keys.contains(&mad.m_key());
+                if wrong || mad.method() == Method::TRAP_REPRESS {
+                    met
+                } else {
+                    Fate::Arrives
+                }
+            });
+            let lost_unseen = id == "c14-015-trap-repress" && met == Fate::IsLost;
+            assert!(
+                verdict.outcome != Outcome::Pass || lost_unseen,
+                "{id} {met:?}: {verdict:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_device_that_dies_in_the_middle_is_an_error_of_the_rig() {
+    for test in TESTS {
+        for lives in [3, 5, 8, 12] {
+            let mut sent = 0;
+            let (verdict, _) = with_fate(test, move |_| {
+                sent += 1;
+                if sent > lives { Fate::IsLost } else { Fate::Arrives }
+            });
+            let over_before = matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable);
+            assert!(
+                over_before
+                    || (verdict.outcome, verdict.cause) == (Outcome::Error, Some(Cause::Rig))
+                    || verdict.outcome == Outcome::Inconclusive,
+                "{} after {lives}: {verdict:#?}",
+                test.id
+            );
+        }
+    }
+}
+
+#[test]
+fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
+    use verbatim_tester::{FileJournal, recover};
+    for id in [
+        "c14-016-set-protect-1",
+        "c14-016-get-protect-1",
+        "c14-017-lease-expires-after-set",
+    ] {
+        for lives in 5..12 {
+            let directory = tempfile::tempdir().unwrap();
+            let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+            let mut sent = 0;
+            let mut rig = Dying {
+                rig: VirtualRig::new(Profile::full(), &[]),
+                dead: false,
+                fate: move || {
+                    sent += 1;
+                    sent > lives
+                },
+            };
+            let test = TESTS.iter().find(|test| test.id == id).unwrap();
+            let case = Case {
+                test,
+                seed: 1,
+                parameters: Vec::new(),
+                catalogue: VERSION.into(),
+            };
+            run(&mut rig, &hardware(), &mut Vec::new(), &mut journal, &case);
+            let mut rig = rig.rig;
+            drop(journal);
+            let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+            let restored = recover(&mut rig, &hardware(), &mut Vec::new(), &mut journal);
+            assert!(
+                restored.iter().all(|r| r.is_complete()),
+                "{id} after {lives}: {restored:#?}"
+            );
+            assert!(journal.pending().is_empty());
+            // A key of our own would now be taken for a wrong one by the sanity check.
+            let (verdict, _) = execute(TESTS[0], &mut rig, &hardware());
+            assert_eq!(verdict.outcome, Outcome::Pass, "{id} after {lives}: {}", verdict.reason);
+        }
+    }
+}
+
+/// A tester that dies: its rig is gone for it, and lives on for the next one.
+struct Dying<F> {
+    rig: VirtualRig,
+    dead: bool,
+    fate: F,
+}
+
+impl<F: FnMut() -> bool> Rig for Dying<F> {
+    fn now(&self) -> Time {
+        self.rig.now()
+    }
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        if self.dead {
+            return Err(Stop::RigGone("the tester died".into()));
+        }
+        self.dead = (self.fate)();
+        self.rig.send(what)
+    }
+    fn wait(&mut self, until: Time) -> Arrival {
+        if self.dead {
+            // What is on the way still reaches the device.
+            let _ = self.rig.wait(self.rig.now().after(Duration::from_millis(20)));
+            return Arrival::Stop(Stop::RigGone("the tester died".into()));
+        }
+        self.rig.wait(until)
+    }
+}
+
+#[test]
+fn a_busy_device_is_asked_again_and_never_failed() {
+    for test in TESTS {
+        let mut answers = 0;
+        let rig = VirtualRig::new(Profile::full().vary(3), &[]).with_tamper(Box::new(move |mad| {
+            answers += 1;
+            let busy = mad.with_status(verbatim_wire::Status::BUSY);
+            vec![(Duration::ZERO, if answers == 2 { busy } else { *mad })]
+        }));
+        let mut rig = rig;
+        let (verdict, _) = execute(test, &mut rig, &VirtualRig::info(MKey(0)));
+        assert!(
+            matches!(
+                verdict.outcome,
+                Outcome::Pass | Outcome::NotApplicable | Outcome::Inconclusive
+            ),
+            "{}: {verdict:#?}",
+            test.id
+        );
+    }
+}
+
+#[test]
+fn a_hidden_key_is_no_key() {
+    let mut profile = Profile::full();
+    (profile.m_key, profile.protect_bits) = (MKey(0x77), verbatim_wire::values::ProtectBits(1));
+    for test in TESTS {
+        let (verdict, _) = execute(test, &mut VirtualRig::new(profile.clone(), &[]), &hardware());
+        let allowed = [Outcome::Inconclusive, Outcome::NotApplicable];
+        assert!(
+            allowed.contains(&verdict.outcome),
+            "{}: {} {}",
+            test.id,
+            verdict.outcome,
+            verdict.reason
+        );
+    }
+}
