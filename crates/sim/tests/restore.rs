@@ -204,7 +204,7 @@ fn what_the_device_does_not_take_back_is_named_field_by_field() {
 struct FullDisk(MemoryJournal);
 
 impl Journal for FullDisk {
-    fn save(&mut self, _: &Area, _: &[Part], _: &[MKey]) -> Result<(), JournalError> {
+    fn save(&mut self, _: &Area, _: &[Part], _: &[MKey]) -> Result<Vec<Part>, JournalError> {
         let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
         Err(JournalError::Io {
             path: "journal".into(),
