@@ -1,7 +1,10 @@
 //! A run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
 //! other, judge each from its record.
 
-use std::path::{Path, PathBuf};
+mod error;
+mod kept;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -9,14 +12,16 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::{VERSION, judge};
 use verbatim_record::{
-    Bundle, BundleError, BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Sink, StopReason, Stopped, Time,
-    Verdict,
+    BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Sink, StopReason, Stopped, Time, Verdict,
 };
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, FileJournal, Journal, JournalError, MemoryJournal, Ran, Rig, RigInfo, Test, recover, run};
+use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Ran, Rig, RigInfo, Test, recover, run};
 
-use crate::rig::{self, OpenRig, RigConfig, RigError, Session};
-use crate::state::{NoStateDirectory, StateDirectory};
+pub use error::RunError;
+pub use kept::{export_pcapng, judge_bundle};
+
+use crate::rig::{self, OpenRig, RigConfig, RigKind, Session};
+use crate::state::StateDirectory;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -87,46 +92,6 @@ pub struct Report {
     pub verdicts: Vec<Verdict>,
 }
 
-/// Why a run did not begin, or could not be kept.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The rig cannot be opened.
-    #[error(transparent)]
-    Rig(#[from] RigError),
-    /// The restore journal cannot be used.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// There is no place for the restore journal.
-    #[error(transparent)]
-    State(#[from] NoStateDirectory),
-    /// The bundle cannot be written or read.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
-    /// What an earlier run left changed cannot be restored.
-    #[error(
-        "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
-    )]
-    NotRestored {
-        /// The rig.
-        rig: String,
-        /// What is left, area by area.
-        what: String,
-        /// The journal.
-        journal: PathBuf,
-    },
-    /// A record does not fit the catalogue.
-    #[error(transparent)]
-    Judge(#[from] verbatim_catalog::JudgeError),
-    /// A document of the bundle is not what it should be.
-    #[error("{path}: {what}")]
-    Document {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
-}
-
 /// A journal for each kind of rig: on disk where the device outlives this process.
 enum RunJournal {
     Memory(MemoryJournal),
@@ -147,17 +112,31 @@ impl RunJournal {
 /// # Errors
 /// When the run cannot begin or its bundle cannot be kept. What happens to a test is in its verdict.
 pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<Report, RunError> {
+    execute_in(request, None, report)
+}
+
+/// As [`execute`], with the restore journal in that state directory; none for the one that the environment names.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_in(
+    request: &Request,
+    state: Option<&StateDirectory>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Report, RunError> {
     let started_ns = nanoseconds_since_1970();
     let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
     let mut open = rig::open(&request.rig, Arc::clone(&request.cancel))?;
     let mut journal = match open.session {
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
-        Session::Real(_) => RunJournal::File(FileJournal::open(
-            &StateDirectory::find()?.journals(),
-            &request.rig.name,
-        )?),
+        Session::Real(_) => {
+            let state = state.cloned().map_or_else(StateDirectory::find, Ok)?;
+            RunJournal::File(FileJournal::open(&state.journals(), &request.rig.name)?)
+        }
     };
-    recover_first(request, &mut open, &mut journal, report)?;
+    if let RunJournal::File(journal) = &mut journal {
+        recover_first(&request.rig, &mut open, journal, report)?;
+    }
 
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<String> = None;
@@ -223,108 +202,49 @@ pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<R
     Ok(document)
 }
 
-/// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
+/// Restores what an earlier run left changed on a rig, and nothing else. Empty when nothing was left.
 ///
 /// # Errors
-/// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
-pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
-    let bundle = Bundle::open(directory)?;
-    let mut run: RunInfo = document(&bundle, directory, "run.json")?;
-    let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
-    let verdicts = bundle
-        .records()?
-        .into_iter()
-        .map(judge)
-        .collect::<Result<Vec<_>, _>>()?;
-    let drift = drift(&before, &verdicts);
-    run.outcome = verdicts
-        .iter()
-        .map(|verdict| verdict.outcome)
-        .max()
-        .unwrap_or(Outcome::Skipped);
-    Ok((
-        Report {
-            schema: REPORT_SCHEMA.into(),
-            run,
-            verdicts,
-        },
-        drift,
-    ))
-}
-
-/// Writes the capture of a bundle.
-///
-/// # Errors
-/// When the bundle cannot be read or the capture cannot be written.
-pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
-    let bundle = Bundle::open(directory)?;
-    let run: RunInfo = document(&bundle, directory, "run.json")?;
-    let records = bundle.records()?;
-    let verdicts = records.iter().cloned().map(judge).collect::<Result<Vec<_>, _>>()?;
-    let recorded: Vec<_> = records
-        .iter()
-        .zip(&verdicts)
-        .map(|(entries, verdict)| verbatim_record::capture::Recorded {
-            entries,
-            verdict: Some(verdict),
-        })
-        .collect();
-    let io = |source| {
-        RunError::Bundle(BundleError::Io {
-            path: file.into(),
-            source,
-        })
-    };
-    let out = std::io::BufWriter::new(std::fs::File::create(file).map_err(io)?);
-    let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
-    verbatim_record::capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
-    Ok(())
-}
-
-fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, name: &str) -> Result<T, RunError> {
-    let wrong = |what: String| RunError::Document {
-        path: directory.join(name),
-        what,
-    };
-    let text = bundle
-        .text(name)
-        .ok_or_else(|| wrong("the bundle does not have it".into()))?;
-    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
-}
-
-fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
-    let mut drift: Vec<String> = before
-        .iter()
-        .zip(now)
-        .filter(|(before, now)| before != now)
-        .map(|(before, now)| {
-            if before.outcome == now.outcome {
-                format!("{}: still {}, but its checks differ", now.test, now.outcome)
-            } else {
-                format!("{}: was {}, is {}", now.test, before.outcome, now.outcome)
-            }
-        })
-        .collect();
-    if before.len() != now.len() {
-        drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
+/// When the rig or its journal cannot be opened, or something is left after all.
+pub fn recover_only(
+    rig: &RigConfig,
+    state: &StateDirectory,
+    cancel: Arc<AtomicBool>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Restored>, RunError> {
+    if matches!(rig.kind, RigKind::Virtual(_)) {
+        return Ok(Vec::new());
     }
-    drift
+    let mut journal = FileJournal::open(&state.journals(), &rig.name)?;
+    if journal.pending().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut open = rig::open(rig, cancel)?;
+    recover_first(rig, &mut open, &mut journal, report)
+}
+
+/// Whether an earlier run left a rig's device changed, as far as can be known: yes, when its journal cannot be read or
+/// is held by another process.
+#[must_use]
+pub fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
+    let real = !matches!(rig.kind, RigKind::Virtual(_));
+    real && FileJournal::open(&state.journals(), &rig.name).map_or(true, |journal| !journal.pending().is_empty())
 }
 
 fn recover_first(
-    request: &Request,
+    rig: &RigConfig,
     open: &mut OpenRig,
-    journal: &mut RunJournal,
+    journal: &mut FileJournal,
     report: &mut dyn FnMut(Event<'_>),
-) -> Result<(), RunError> {
-    let (RunJournal::File(journal), Session::Real(rig)) = (journal, &mut open.session) else {
-        return Ok(());
+) -> Result<Vec<Restored>, RunError> {
+    let Session::Real(session) = &mut open.session else {
+        return Ok(Vec::new());
     };
     if journal.pending().is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let restored = recover(rig.as_mut(), &open.info, &mut entries, journal);
+    let restored = recover(session.as_mut(), &open.info, &mut entries, journal);
     report(Event::Recovered(&restored));
     let left: Vec<String> = restored
         .iter()
@@ -332,10 +252,10 @@ fn recover_first(
         .map(|restored| format!("{}: {}{}", restored.area, restored.left.join("; "), restored.failure))
         .collect();
     if left.is_empty() {
-        return Ok(());
+        return Ok(restored);
     }
     Err(RunError::NotRestored {
-        rig: request.rig.name.clone(),
+        rig: rig.name.clone(),
         what: left.join(" | "),
         journal: journal.path().to_path_buf(),
     })
@@ -407,7 +327,9 @@ fn ends_the_run(verdict: &Verdict) -> Option<String> {
         (Outcome::Inconclusive, Some(Cause::Rig)) => verdict.findings.is_empty() && verdict.passed.is_empty(),
         _ => false,
     };
-    ends.then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
+    // On a device that is not as it was found, nothing more is known.
+    let left = verdict.restored.iter().any(|restored| !restored.is_complete());
+    (ends || left).then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
 }
 
 /// Keeps entries for the judge and for the bundle, and reports steps.

@@ -1,22 +1,29 @@
 //! `verbatimd`: Verbatim's daemon.
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_daemon::model::Model;
 use verbatim_daemon::rig::file::defect;
-use verbatim_daemon::rig::{ProfileName, VirtualConfig};
+use verbatim_daemon::rig::{ProfileName, RigFile, VirtualConfig};
+use verbatim_daemon::serve::{self, Options, Served};
+use verbatim_daemon::worker::{self, WorkerArguments};
 use verbatim_device::Defect;
 use verbatim_wire::MKey;
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 
 /// Exit code when something went wrong that is neither usage nor a verdict.
 const ERROR: u8 = 3;
+
+/// Exit code when the rig file is wrong.
+const USAGE: u8 = 2;
 
 /// Verbatim's daemon.
 #[derive(Parser)]
@@ -33,6 +40,16 @@ enum Command {
     /// The device is cabled to whoever sends to the socket, and survives the end of it. SIGTERM and SIGINT end the
     /// model and remove the socket.
     Model(ModelArguments),
+    /// Serve the rigs of this machine to clients over gRPC on a unix socket.
+    ///
+    /// SIGTERM and SIGINT stop the daemon in order: no more runs, those under way stop at their next safe point, devices
+    /// are restored. RUST_LOG says what is logged.
+    Serve(ServeArguments),
+    /// Check the rig file and print its rigs; exit code 2 with line and column when something in it is wrong.
+    CheckConfig(CheckArguments),
+    /// Run tests on one rig for the daemon, which starts this by itself.
+    #[command(hide = true)]
+    Worker(WorkerArguments),
 }
 
 #[derive(clap::Args)]
@@ -60,15 +77,97 @@ struct ModelArguments {
     found_lease_period: u16,
 }
 
+#[derive(clap::Args)]
+struct ServeArguments {
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
+    #[arg(long, value_name = "FILE")]
+    rig_file: Option<PathBuf>,
+    /// The socket; else $RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Where journals and runs are kept; else $STATE_DIRECTORY, else $XDG_STATE_HOME/verbatim, else
+    /// ~/.local/state/verbatim
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// How long a stop may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    stop_within: u64,
+}
+
+#[derive(clap::Args)]
+struct CheckArguments {
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
+    #[arg(long, value_name = "FILE")]
+    rig_file: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
-    let Command::Model(arguments) = Arguments::parse().command;
-    match serve_model(arguments) {
+    let done = match Arguments::parse().command {
+        Command::Model(arguments) => serve_model(arguments),
+        Command::Serve(arguments) => return serve(arguments),
+        Command::CheckConfig(arguments) => return check_config(&arguments),
+        Command::Worker(arguments) => worker::work(&arguments),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("verbatimd: {error:#}");
+            // Who reads it may be gone.
+            let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
             ExitCode::from(ERROR)
         }
     }
+}
+
+/// The rigs, or the exit code of a wrong rig file.
+fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
+    RigFile::load(path).map_err(|error| {
+        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+        ExitCode::from(USAGE)
+    })
+}
+
+fn serve(arguments: ServeArguments) -> ExitCode {
+    let rigs = match rigs(arguments.rig_file.as_deref()) {
+        Ok(rigs) => rigs,
+        Err(code) => return code,
+    };
+    let options = Options {
+        rigs,
+        socket: arguments.socket,
+        state: arguments.state,
+        stop_within: Duration::from_secs(arguments.stop_within),
+    };
+    match serve::serve(options) {
+        Ok(Served::Stopped) => ExitCode::SUCCESS,
+        Ok(Served::Unfinished(_)) => ExitCode::from(ERROR),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+fn check_config(arguments: &CheckArguments) -> ExitCode {
+    let rigs = match rigs(arguments.rig_file.as_deref()) {
+        Ok(rigs) => rigs,
+        Err(code) => return code,
+    };
+    let place = rigs
+        .path
+        .as_ref()
+        .map_or("no rig file".into(), |path| path.display().to_string());
+    let mut text = format!("{place}: {} rigs\n", rigs.rigs.len());
+    for rig in &rigs.rigs {
+        text.push_str(&format!(
+            "{:<20} {:<8} {}\n",
+            rig.name,
+            rig.kind.name(),
+            rig.kind.device()
+        ));
+    }
+    // Who reads it may be gone.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged.
 
+use verbatim_client::Error;
 use verbatim_record::{Outcome, Verdict};
 
 /// Wrong words on the command line or in the rig file.
@@ -21,7 +22,24 @@ impl std::error::Error for Usage {}
 
 /// The code of a command that ended with an error.
 pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
-    if error.is::<Usage>() { USAGE } else { ERROR }
+    let asked_wrongly = matches!(
+        error.downcast_ref::<Error>(),
+        Some(Error::Address { .. } | Error::Name { .. } | Error::Invalid(_) | Error::NotFound(_))
+    );
+    if asked_wrongly || error.is::<Usage>() {
+        USAGE
+    } else {
+        ERROR
+    }
+}
+
+/// The code of a run at a daemon, which may have failed around its tests.
+pub(crate) fn of_run(outcome: Option<Outcome>, verdicts: &[Verdict]) -> u8 {
+    if outcome == Some(Outcome::Error) {
+        ERROR
+    } else {
+        of_verdicts(verdicts)
+    }
 }
 
 /// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.

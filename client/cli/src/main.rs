@@ -3,6 +3,7 @@
 mod commands;
 mod exit;
 mod print;
+mod server;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,16 @@ use clap::{Parser, Subcommand};
         Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged."
 )]
 struct Arguments {
+    /// The daemon's socket: unix:/PATH or /PATH; `none` for no daemon. Without it: the local daemon if its socket
+    /// exists ($RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock), else inside this process
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDR",
+        env = "VERBATIM_SERVER",
+        hide_env_values = true
+    )]
+    server: Option<server::Given>,
     #[command(subcommand)]
     command: Command,
 }
@@ -25,10 +36,12 @@ struct Arguments {
 enum Command {
     /// List the tests, with the statements that they judge
     Tests(commands::tests::Arguments),
-    /// List the rigs of the rig file
+    /// List the rigs, or restore what an earlier run left changed on one
     Rigs(commands::rigs::Arguments),
     /// Run tests on a rig (the built-in virtual one by default) and judge them
     Run(commands::run::Arguments),
+    /// List, show, follow and stop the runs of a daemon, and read what they left
+    Runs(commands::runs::Arguments),
     /// Judge the record of a run anew, offline
     Judge(commands::judge::Arguments),
     /// Export the record of a run
@@ -40,12 +53,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A closed pipe (`verbatim run | head`) must end this process, not make it panic.
     let arguments = Arguments::parse();
+    let place = || Ok(server::Place::find(arguments.server.as_ref())?);
     let done = match arguments.command {
-        Command::Tests(arguments) => commands::tests::run(&arguments),
-        Command::Rigs(arguments) => commands::rigs::run(&arguments),
-        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
+        Command::Rigs(arguments) => place().and_then(|place| commands::rigs::run(&arguments, &place)),
+        Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
+        Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
@@ -53,6 +67,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
+        // A closed pipe (`verbatim run | head`) must end this process, not make it panic.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::from(exit::ERROR),
         Err(error) => {
             eprintln!("verbatim: {}", print::in_words(&error));

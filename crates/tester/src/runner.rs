@@ -149,11 +149,9 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
     let keys = journal.keys();
     let mut tester = Tester::new(rig, info, sink, journal, &case);
     tester.role = Role::Runner;
-    for key in keys {
-        if !tester.keys.contains(&key) {
-            tester.keys.push(key);
-        }
-    }
+    // The journal's own order is that of likelihood; the rig's key comes last.
+    tester.keys.retain(|known| !keys.contains(known));
+    tester.keys.splice(0..0, keys);
     tester.areas = pending
         .into_iter()
         .map(|p| AreaState {

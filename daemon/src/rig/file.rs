@@ -122,6 +122,26 @@ impl RigKind {
     }
 }
 
+impl RigKind {
+    /// The device, or the way to it, in words.
+    #[must_use]
+    pub fn device(&self) -> String {
+        match self {
+            Self::Virtual(model) => {
+                let defects: Vec<_> = model.defects.iter().map(ToString::to_string).collect();
+                let broken = if defects.is_empty() {
+                    String::new()
+                } else {
+                    format!(", defects {}", defects.join(", "))
+                };
+                format!("device model {}{broken}", model.profile.name())
+            }
+            Self::Umad { device, port } => format!("{device} port {port}"),
+            Self::Model { socket } => format!("device model at {}", socket.display()),
+        }
+    }
+}
+
 /// Which device model.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VirtualConfig {

@@ -5,13 +5,29 @@
 //! the worker stops, restores and exits. A worker deaf past its grace is killed; the next one restores before anything
 //! else. Virtual rigs run on a thread of the daemon through the same function.
 
+mod child;
+mod frame;
+mod host;
+mod hung;
+mod output;
+mod process;
+mod session;
+
 use std::path::PathBuf;
 
+use tokio::sync::{mpsc, watch};
 use verbatim_record::{Cause, Restored, Verdict};
 use verbatim_tester::Test;
 
+pub use child::{WorkerArguments, digest, work};
+pub use host::Supervision;
+
 use crate::embedded::Report;
 use crate::rig::RigConfig;
+use crate::state::StateDirectory;
+
+/// Names this build: a worker serves only a daemon that was built from the same sources in the same way.
+pub const BUILD_ID: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("VERBATIM_BUILD"));
 
 /// What a worker is to do.
 #[derive(Clone, Debug)]
@@ -61,4 +77,44 @@ pub enum WorkerEnd {
         /// Whether the device is left changed: the rig is to be quarantined.
         not_restored: bool,
     },
+}
+
+impl WorkerEnd {
+    /// Whether the device is left changed: it is to be restored before anything else, and kept from use until then.
+    #[must_use]
+    pub fn left_changed(&self) -> bool {
+        match self {
+            Self::Finished(report) => {
+                let mut areas = report.verdicts.iter().flat_map(|verdict| &verdict.restored);
+                areas.any(|restored| !restored.is_complete())
+            }
+            Self::Failed { not_restored, .. } => *not_restored,
+        }
+    }
+}
+
+/// Runs a job under the usual supervision: see [`Supervision::run_job`].
+pub async fn run_job(
+    job: Job,
+    state: &StateDirectory,
+    events: mpsc::UnboundedSender<WorkerEvent>,
+    cancel: watch::Receiver<bool>,
+) -> WorkerEnd {
+    Supervision::default().run_job(job, state, events, cancel).await
+}
+
+/// Restores a rig under the usual supervision: see [`Supervision::restore_rig`].
+///
+/// # Errors
+/// When the device could not be restored: what is left, and what to do next.
+pub async fn restore_rig(
+    rig: RigConfig,
+    rig_file: Option<PathBuf>,
+    state: &StateDirectory,
+    events: mpsc::UnboundedSender<WorkerEvent>,
+    cancel: watch::Receiver<bool>,
+) -> Result<Vec<Restored>, String> {
+    Supervision::default()
+        .restore_rig(rig, rig_file, state, events, cancel)
+        .await
 }

@@ -161,6 +161,9 @@ pub struct Finished {
     /// Whether the device was left changed: the rig is to be quarantined.
     #[prost(bool, tag = "3")]
     pub not_restored: bool,
+    /// What the error is due to, as verdicts have it.
+    #[prost(string, tag = "4")]
+    pub cause: ::prost::alloc::string::String,
 }
 /// Answer to a Ping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

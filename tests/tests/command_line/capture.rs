@@ -61,14 +61,14 @@ fn dissect(place: &Place, file: &str) -> Vec<Packet> {
         .collect()
 }
 
-/// The exchanges of the capture, by what their comments begin with.
+/// The packets of each exchange, by test and number. What came unasked, a trap, belongs to none.
 fn by_exchange(packets: &[Packet]) -> HashMap<String, Vec<&Packet>> {
     let mut exchanges: HashMap<_, Vec<_>> = HashMap::new();
     for packet in packets {
-        let (start, _) = packet.comments[0]
-            .split_once(" \"")
-            .unwrap_or_else(|| panic!("{:?}", packet.comments));
-        exchanges.entry(start.to_owned()).or_default().push(packet);
+        match packet.comments[0].split_once(" \"") {
+            Some((exchange, _)) => exchanges.entry(exchange.to_owned()).or_default().push(packet),
+            None => assert!(packet.comments[0].contains(" unasked ["), "{:?}", packet.comments),
+        }
     }
     exchanges
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print::text(&format!(
             "{lines}{}\n{}\n",
             print::explanation(&report),
-            print::summary(&report)
+            print::summary_with(&report, &format!("; record in {}", arguments.directory.display()))
         ))?;
     }
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))

@@ -6,4 +6,5 @@ pub(crate) mod judge;
 pub(crate) mod qualify;
 pub(crate) mod rigs;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod tests;

@@ -1,22 +1,42 @@
-//! `verbatim rigs`: what the rig file offers.
+//! `verbatim rigs`: what the daemon, or without one the rig file, offers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use verbatim_daemon::rig::{RigConfig, RigFile, RigFileError, RigKind};
+use anyhow::Context;
+use clap::Subcommand;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use verbatim_client::{Address, RigName, v1};
+use verbatim_daemon::embedded;
+use verbatim_daemon::rig::{self, RigConfig, RigFile, RigFileError, RigKind};
+use verbatim_daemon::state::StateDirectory;
 
 use crate::exit::Usage;
-use crate::print;
+use crate::server::{self, Place};
+use crate::{exit, print};
 
 /// List the rigs.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
-    #[arg(long, value_name = "FILE")]
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml. A daemon has its own
+    #[arg(long, value_name = "FILE", global = true)]
     rig_file: Option<PathBuf>,
     /// Print one JSON document
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Restore what an earlier run left changed on a rig's device, and lift its quarantine when that succeeds
+    Restore {
+        /// The rig
+        rig: String,
+    },
 }
 
 /// The rig file, or an error that is the operator's.
@@ -24,7 +44,77 @@ pub(crate) fn load(path: Option<&PathBuf>) -> anyhow::Result<RigFile> {
     RigFile::load(path.map(PathBuf::as_path)).map_err(|error: RigFileError| Usage(error.to_string()).into())
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    match (place, &arguments.command) {
+        (Place::Server(address), command) => {
+            server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
+            match command {
+                None => of_server(arguments, address),
+                Some(Command::Restore { rig }) => restore_at(address, rig, arguments.json),
+            }
+        }
+        (Place::Inside(_), None) => of_file(arguments),
+        (Place::Inside(_), Some(Command::Restore { rig })) => restore_inside(arguments, rig),
+    }
+}
+
+fn of_server(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
+    let rigs = server::at(address, |client| async move { Ok(client.list_rigs().await?) })?;
+    if arguments.json {
+        let documents: Vec<_> = rigs.iter().map(print::document::rig).collect();
+        print::json(&serde_json::json!({ "server": address.to_string(), "rigs": documents }))?;
+    } else {
+        print::text(&print::tables::rigs(&rigs))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn restore_at(address: &Address, rig: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let name: RigName = rig.parse()?;
+    let (answer, name) = server::at(
+        address,
+        |client| async move { Ok((client.restore_rig(&name).await?, name)) },
+    )?;
+    let after = answer.rig.unwrap_or_default();
+    let quarantined = after.state() == v1::RigState::Quarantined;
+    show_restored(name.id(), &answer.areas, json)?;
+    if quarantined {
+        eprintln!("verbatim: {} stays quarantined: {}", name.id(), after.state_reason);
+    }
+    let complete = !quarantined && answer.areas.iter().all(|area| area.complete);
+    Ok(ExitCode::from(if complete { 0 } else { exit::ERROR }))
+}
+
+fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> {
+    let name: RigName = rig.parse()?;
+    let file = load(arguments.rig_file.as_ref())?;
+    let config = file.find(name.id()).map_err(|error| Usage(error.to_string()))?;
+    rig::env::enter(config).context("cannot start again with the rig's environment")?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&cancel))?;
+    }
+    let mut areas = Vec::new();
+    let state = StateDirectory::find().map_err(|error| Usage(error.to_string()))?;
+    let outcome = embedded::recover_only(config, &state, cancel, &mut |event| {
+        if let embedded::Event::Recovered(restored) = event {
+            areas = restored.iter().map(print::document::restored).collect();
+        }
+    });
+    show_restored(name.id(), &areas, arguments.json)?;
+    outcome?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_restored(rig: &str, areas: &[v1::RestoredArea], json: bool) -> anyhow::Result<()> {
+    if json {
+        print::json(&print::document::restored_areas(rig, areas))
+    } else {
+        print::text(&print::tables::restored(rig, areas))
+    }
+}
+
+fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let file = load(arguments.rig_file.as_ref())?;
     if arguments.json {
         let rigs: Vec<_> = file

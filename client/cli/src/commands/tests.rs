@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use verbatim_client::v1;
+use verbatim_tester::Test;
 
 use crate::exit::Usage;
 use crate::print;
+use crate::server::{self, Place};
 
 /// List the tests.
 #[derive(clap::Args)]
@@ -21,80 +24,93 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Listed {
-    id: &'static str,
-    aliases: &'static [&'static str],
+struct Listed<'a> {
+    id: &'a str,
+    aliases: &'a [String],
     revision: u32,
-    about: &'static str,
-    reading: &'static str,
-    statements: &'static [&'static str],
-    needs: Vec<&'static str>,
-    parameters: Vec<ListedParameter>,
+    about: &'a str,
+    reading: &'a str,
+    statements: &'a [String],
+    needs: &'a [String],
+    parameters: Vec<ListedParameter<'a>>,
 }
 
 #[derive(Serialize)]
-struct ListedParameter {
-    name: &'static str,
-    about: &'static str,
+struct ListedParameter<'a> {
+    name: &'a str,
+    about: &'a str,
     least: u64,
     most: u64,
     default: u64,
     default_when_simulated: u64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
+pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    let tests = match place {
+        Place::Server(address) => server::at(address, |client| async move {
+            Ok(client.list_tests(&arguments.patterns).await?.tests)
+        })?,
+        Place::Inside(_) => verbatim_catalog::select(&arguments.patterns)
+            .map_err(|error| Usage(error.to_string()))?
+            .into_iter()
+            .map(ours)
+            .collect(),
+    };
     if arguments.json {
-        let listed: Vec<Listed> = tests
-            .iter()
-            .map(|test| Listed {
-                id: test.id,
-                aliases: test.aliases,
-                revision: test.revision,
-                about: test.about,
-                reading: test.reading,
-                statements: test.statements,
-                needs: test.needs.iter().map(|need| need.about()).collect(),
-                parameters: test
-                    .parameters
-                    .iter()
-                    .map(|parameter| ListedParameter {
-                        name: parameter.name,
-                        about: parameter.about,
-                        least: parameter.range.0,
-                        most: parameter.range.1,
-                        default: parameter.default,
-                        default_when_simulated: parameter.simulated,
-                    })
-                    .collect(),
-            })
-            .collect();
+        let listed: Vec<Listed<'_>> = tests.iter().map(listed).collect();
         print::json(&serde_json::json!({ "tests": listed }))?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        print::text(&print::tables::tests(&tests, arguments.long))?;
     }
-    let mut out = String::new();
-    for test in tests {
-        let aliases = if test.aliases.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", test.aliases.join(", "))
-        };
-        out.push_str(&format!("{:<34} {}{aliases}\n", test.id, test.statements.join(" ")));
-        if arguments.long {
-            out.push_str(&format!("    {}\n    Reading: {}\n", test.about, test.reading));
-            for parameter in test.parameters {
-                out.push_str(&format!(
-                    "    --set {}={}..{}: {} (default {}, {} in simulated time)\n",
-                    parameter.name,
-                    parameter.range.0,
-                    parameter.range.1,
-                    parameter.about,
-                    parameter.default,
-                    parameter.simulated
-                ));
-            }
-        }
-    }
-    print::text(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A test of this program's own catalogue, as a daemon would send it.
+fn ours(test: &'static Test) -> v1::Test {
+    let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    v1::Test {
+        id: test.id.into(),
+        aliases: owned(test.aliases),
+        revision: test.revision,
+        about: test.about.into(),
+        reading: test.reading.into(),
+        statements: owned(test.statements),
+        needs: test.needs.iter().map(|need| need.about().to_string()).collect(),
+        parameters: test
+            .parameters
+            .iter()
+            .map(|parameter| v1::TestParameter {
+                name: parameter.name.into(),
+                about: parameter.about.into(),
+                least: parameter.range.0,
+                most: parameter.range.1,
+                default_value: parameter.default,
+                default_value_when_simulated: parameter.simulated,
+            })
+            .collect(),
+    }
+}
+
+fn listed(test: &v1::Test) -> Listed<'_> {
+    Listed {
+        id: &test.id,
+        aliases: &test.aliases,
+        revision: test.revision,
+        about: &test.about,
+        reading: &test.reading,
+        statements: &test.statements,
+        needs: &test.needs,
+        parameters: test
+            .parameters
+            .iter()
+            .map(|parameter| ListedParameter {
+                name: &parameter.name,
+                about: &parameter.about,
+                least: parameter.least,
+                most: parameter.most,
+                default: parameter.default_value,
+                default_when_simulated: parameter.default_value_when_simulated,
+            })
+            .collect(),
+    }
 }

@@ -1,4 +1,8 @@
-//! Verdicts for people.
+//! What people and programs get to see.
+
+pub(crate) mod document;
+pub(crate) mod progress;
+pub(crate) mod tables;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -147,8 +151,43 @@ fn finding(check: &Check) -> String {
     out
 }
 
-/// One line that sums a run up.
+/// What a run at a daemon came to: the same explanation and summary as of a run inside this process.
+pub(crate) fn end(ended: &document::Ended, place: &str) -> String {
+    let whole = if ended.reason.is_empty() {
+        String::new()
+    } else {
+        let outcome = ended.worst.unwrap_or(Outcome::Error);
+        format!(
+            "\n{}\n  {}\n",
+            coloured(outcome, &format!("{outcome} of the run")),
+            ended.reason
+        )
+    };
+    format!(
+        "{}{whole}\n{}\n",
+        explanation(&ended.report),
+        summary_with(&ended.report, place)
+    )
+}
+
+/// Prints one JSON document on a line of stdout.
+pub(crate) fn json_line<T: Serialize>(document: &T) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// One line that sums a run up, and where its record is.
 pub(crate) fn summary(report: &Report) -> String {
+    let record = report.run.record.as_ref();
+    let place = record.map_or_else(String::new, |path| format!("; record in {}", path.display()));
+    summary_with(report, &place)
+}
+
+/// One line that sums a run up, and what is to be said of its place.
+pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     let count = |outcome| {
         report
             .verdicts
@@ -168,17 +207,16 @@ pub(crate) fn summary(report: &Report) -> String {
     .filter(|(outcome, _)| count(*outcome) > 0)
     .map(|(outcome, words)| format!("{} {words}", count(outcome)))
     .collect();
-    let record = report
-        .run
-        .record
-        .as_ref()
-        .map_or_else(String::new, |path| format!("; record in {}", path.display()));
+    let counts = if parts.is_empty() {
+        "nothing judged".into()
+    } else {
+        parts.join(", ")
+    };
     format!(
-        "{} tests on {}, seed {}: {}{record}",
+        "{} tests on {}, seed {}: {counts}{place}",
         report.verdicts.len(),
         report.run.rig,
         report.run.seed,
-        parts.join(", ")
     )
 }
 

@@ -1,0 +1,65 @@
+//! `verbatim run`: runs tests on a rig and judges them.
+
+mod inside;
+mod remote;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::exit::Usage;
+use crate::server::Place;
+
+pub(crate) use remote::{Followed, follow, show_end};
+
+/// Run tests and judge them.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Tests to run: ids, public names, statements such as C14-16, or globs; all of them when none is given
+    patterns: Vec<String>,
+    /// The rig
+    #[arg(long, default_value = "virtual")]
+    rig: String,
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
+    #[arg(long, value_name = "FILE")]
+    rig_file: Option<PathBuf>,
+    /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Seed of all random choices: one seed, one run
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Keep the records in a new directory, for `verbatim judge` and `verbatim export`
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Leave as soon as the daemon has taken the run, and print its name
+    #[arg(long, conflicts_with = "record")]
+    detach: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    match place {
+        Place::Server(address) => remote::run(arguments, address),
+        Place::Inside(_) if arguments.detach => {
+            place.server("--detach")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Place::Inside(_) => inside::run(arguments),
+    }
+}
+
+/// A `NAME=VALUE` pair, the value in decimal or, with 0x in front, in hexadecimal.
+fn pair(given: &str) -> Result<(&str, u64), Usage> {
+    let (name, value) = given
+        .split_once('=')
+        .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
+    let parsed = match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    parsed
+        .map(|value| (name, value))
+        .map_err(|_| Usage(format!("--set {name}={value}: a number was expected")))
+}

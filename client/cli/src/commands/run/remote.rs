@@ -1,0 +1,237 @@
+//! A run at a daemon: made there, watched here.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use verbatim_client::v1::RunState;
+use verbatim_client::{Address, Client, Error, NewRun, RunName, patiently, v1};
+
+use crate::commands::run::{Arguments, pair};
+use crate::commands::runs::artifacts;
+use crate::exit::Usage;
+use crate::print::progress::Progress;
+use crate::{exit, print, server};
+
+/// Exit code of a process that left because of a signal.
+const LEFT: u8 = 130;
+
+pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
+    server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
+    let mut new = NewRun::on(&arguments.rig);
+    new.patterns.clone_from(&arguments.patterns);
+    new.seed = arguments.seed;
+    for given in &arguments.set {
+        let (name, value) = pair(given)?;
+        new.parameters.push((name.into(), value));
+    }
+    // Before the run: afterwards there would be nowhere to put its record.
+    let record = arguments.record.as_deref().map(new_directory).transpose()?;
+    server::at(address, |client| {
+        carried_out(client, new, record, arguments.detach, arguments.json)
+    })
+}
+
+async fn carried_out(
+    client: Client,
+    new: NewRun,
+    record: Option<PathBuf>,
+    detach: bool,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut stop = Stop::listen()?;
+    let progress = Progress::new(json);
+    let (run, stopped) = tokio::select! {
+        run = client.create_run(&new) => (run?, false),
+        () = stop.asked() => {
+            progress.say("stopping; Ctrl-C again leaves at once");
+            // The request may have arrived: sent again, it gives the same run, which can then be cancelled.
+            tokio::select! {
+                run = client.create_run(&new) => (run?, true),
+                () = stop.asked() => return Ok(ExitCode::from(LEFT)),
+            }
+        }
+    };
+    let name: RunName = run.name.parse()?;
+    if detach && !stopped {
+        progress.finish();
+        if json {
+            print::json(&print::document::run(&run))?;
+        } else {
+            print::text(&format!("{name}\n"))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if run.state() == RunState::Queued {
+        say_if_it_waits(&client, &run, &progress).await;
+    }
+    let mut stop = Some(stop);
+    let followed = follow(&client, &name, 0, progress, stop.as_mut(), stopped, |_| Ok(())).await?;
+    let Followed::Ended(run) = followed else {
+        return Ok(ExitCode::from(LEFT));
+    };
+    if let Some(directory) = &record {
+        artifacts::download_all(&client, &name, directory).await?;
+    }
+    show_end(&run, record.as_deref(), json)
+}
+
+/// How following a run ended.
+pub(crate) enum Followed {
+    /// With the run.
+    Ended(Box<v1::Run>),
+    /// Before it: somebody had enough.
+    Left,
+}
+
+/// Follows a run to its end. The first signal cancels it, the second leaves; without `stop`, signals do what they do.
+pub(crate) async fn follow(
+    client: &Client,
+    name: &RunName,
+    cursor: u64,
+    mut progress: Progress,
+    mut stop: Option<&mut Stop>,
+    stopped: bool,
+    mut each: impl FnMut(&v1::WatchRunResponse) -> anyhow::Result<()>,
+) -> anyhow::Result<Followed> {
+    let tell = progress.teller();
+    let mut away = false;
+    let mut watch = client.watch(name, cursor).on_break(move |error| {
+        if !std::mem::replace(&mut away, true) {
+            tell(&format!("{error}; trying again for a minute"));
+        }
+    });
+    let mut cancelling = stopped.then(|| cancel(client, name, &progress));
+    loop {
+        let asked = async {
+            match &mut stop {
+                Some(stop) => stop.asked().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = asked => match &cancelling {
+                None => cancelling = Some(cancel(client, name, &progress)),
+                Some(cancelling) => {
+                    progress.finish();
+                    leave(name, cancelling);
+                    return Ok(Followed::Left);
+                }
+            },
+            event = watch.next() => match event {
+                Some(event) => {
+                    let event = event?;
+                    progress.show_remote(&event);
+                    each(&event)?;
+                }
+                None => break,
+            },
+        }
+    }
+    progress.finish();
+    Ok(Followed::Ended(Box::new(patiently(|| client.get_run(name)).await?)))
+}
+
+/// Asks the daemon to cancel, beside the watching.
+fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bool> {
+    progress.say("cancelling: the device is restored first; Ctrl-C again leaves, the daemon goes on");
+    let tell = progress.teller();
+    let (client, name) = (client.clone(), name.clone());
+    tokio::spawn(async move {
+        match patiently(|| client.cancel_run(&name)).await {
+            Ok(_) => true,
+            // It ended in the meantime.
+            Err(Error::Refusal(_)) => true,
+            Err(error) => {
+                tell(&format!("{name} could not be cancelled: {error}"));
+                false
+            }
+        }
+    })
+}
+
+fn leave(name: &RunName, cancelling: &JoinHandle<bool>) {
+    let how = if cancelling.is_finished() {
+        "goes on being cancelled at the daemon"
+    } else {
+        "may go on: the daemon has not yet confirmed that it cancels it (`verbatim runs cancel` asks again)"
+    };
+    eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
+}
+
+/// Prints what a run came to, as a run inside this process does, and returns its exit code.
+pub(crate) fn show_end(run: &v1::Run, record: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
+    let mut ended = print::document::ended(run);
+    if json {
+        if let (Some(record), Some(of_run)) = (record, ended.json.get_mut("run").and_then(|run| run.as_object_mut())) {
+            of_run.insert("record".into(), serde_json::json!(record));
+        }
+        print::json(&ended.json)?;
+    } else {
+        let place = record.map_or_else(
+            || format!("; {}", run.name),
+            |path| format!("; {}, record in {}", run.name, path.display()),
+        );
+        print::text(&print::end(&ended, &place))?;
+    }
+    Ok(ExitCode::from(exit::of_run(
+        print::document::outcome(run.outcome()),
+        &ended.report.verdicts,
+    )))
+}
+
+async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress) {
+    let Ok(rig) = run.rig.parse() else { return };
+    // A courtesy: when the daemon cannot say it now, the events will tell.
+    if let Ok(rig) = client.get_rig(&rig).await
+        && !rig.current_run.is_empty()
+        && rig.current_run != run.name
+    {
+        let place = run.queue_place.max(1);
+        progress.say(&format!(
+            "{} waits, place {place} in the queue: {} is busy with {}",
+            run.name, rig.name, rig.current_run
+        ));
+    }
+}
+
+/// A directory that is absent or empty, made if need be.
+fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
+    let path = std::path::absolute(path).context("--record")?;
+    let shown = path.display();
+    std::fs::create_dir_all(&path).with_context(|| format!("--record {shown}"))?;
+    let mut entries = std::fs::read_dir(&path).with_context(|| format!("--record {shown}"))?;
+    if entries.next().is_some() {
+        let why = format!("{shown}: the directory is not empty: a record is never written over; name a new one");
+        return Err(Usage(why).into());
+    }
+    Ok(path)
+}
+
+/// Ctrl-C and SIGTERM.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot catch signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next of them.
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `verbatim runs artifacts`: the files that a run left.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use verbatim_client::{Client, Error, RunName};
+
+use crate::exit::Usage;
+use crate::print;
+use crate::server::run_named;
+
+/// The file whose presence says that all others are there.
+const MANIFEST: &str = "manifest.json";
+
+/// The files that a run left.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The run: runs/ID, ID, or latest
+    run: String,
+    /// Read this file; without it, list them
+    name: Option<String>,
+    /// Where to put it; - for stdout; else a new file of the same name in the current directory
+    #[arg(long, value_name = "FILE", requires = "name")]
+    output: Option<PathBuf>,
+    /// Print the list as one JSON document
+    #[arg(long, conflicts_with = "name")]
+    json: bool,
+}
+
+pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let run = run_named(client, &arguments.run).await?;
+    let Some(name) = &arguments.name else {
+        let artifacts = client.list_artifacts(&run).await?;
+        if arguments.json {
+            let listed: Vec<_> = artifacts
+                .iter()
+                .map(|artifact| serde_json::json!({"name": artifact.name, "size_bytes": artifact.size_bytes}))
+                .collect();
+            print::json(&serde_json::json!({ "run": run.as_str(), "artifacts": listed }))?;
+        } else {
+            print::text(&print::tables::artifacts(&artifacts))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    match &arguments.output {
+        Some(output) if output.as_os_str() == "-" => {
+            let reader = client.read_artifact(&run, name).await?;
+            reader.copy_to(&mut Stdout).await?;
+        }
+        Some(output) => to_file(client, &run, name, output).await?,
+        None => {
+            let file = Path::new(name).file_name().map(PathBuf::from).ok_or_else(|| {
+                Usage(format!(
+                    "{name:?} is no name of a file; `verbatim runs artifacts {run}` lists them"
+                ))
+            })?;
+            if file.exists() {
+                let file = file.display();
+                return Err(Usage(format!("{file} exists already; --output {file} writes over it")).into());
+            }
+            to_file(client, &run, name, &file).await?;
+            eprintln!("wrote {}", file.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stdout without a lock that is held across waits.
+struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+/// Writes a file of a run. It appears under its name when it is whole.
+pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &Path) -> anyhow::Result<()> {
+    let reader = client.read_artifact(run, name).await?;
+    receive(reader, file).await?;
+    Ok(())
+}
+
+/// Downloads all files of a run into a directory: a bundle, as `--record` leaves it without a daemon.
+pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Path) -> anyhow::Result<()> {
+    let mut artifacts = client.list_artifacts(run).await?;
+    // The manifest comes last: a download that is cut is not taken for a whole bundle.
+    artifacts.sort_by_key(|artifact| artifact.name == MANIFEST);
+    for artifact in artifacts {
+        let plain = Path::new(&artifact.name)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !plain || artifact.name.is_empty() {
+            return Err(Error::FileName { name: artifact.name }.into());
+        }
+        let file = directory.join(&artifact.name);
+        if let Some(parent) = file.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| cannot_write(parent, source))?;
+        }
+        let reader = client.read_artifact(run, &artifact.name).await?;
+        let bytes = receive(reader, &file).await?;
+        if bytes != artifact.size_bytes && artifact.size_bytes != 0 {
+            return Err(Error::Cut {
+                name: artifact.name,
+                expected: artifact.size_bytes,
+                seen: bytes,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
+
+async fn receive(reader: verbatim_client::ArtifactReader, file: &Path) -> Result<u64, Error> {
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let io = |source| cannot_write(&part, source);
+    let mut out = BufWriter::new(std::fs::File::create(&part).map_err(io)?);
+    let received = reader.copy_to(&mut out).await;
+    let flushed = received.and_then(|bytes| out.flush().map(|()| bytes).map_err(io));
+    match flushed {
+        Ok(bytes) => std::fs::rename(&part, file)
+            .map(|()| bytes)
+            .map_err(|source| cannot_write(file, source)),
+        Err(error) => {
+            // What is left of it would only mislead.
+            let _ = std::fs::remove_file(&part);
+            Err(error)
+        }
+    }
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> Error {
+    Error::Write {
+        name: path.display().to_string(),
+        source,
+    }
+}

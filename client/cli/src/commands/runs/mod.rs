@@ -1,0 +1,191 @@
+//! `verbatim runs`: the runs that a daemon keeps.
+
+pub(crate) mod artifacts;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use verbatim_client::v1::RunState;
+use verbatim_client::{Client, RunName};
+
+use crate::commands::run::{Followed, follow, show_end};
+use crate::print::progress::Progress;
+use crate::server::{self, Place, run_named};
+use crate::{exit, print};
+
+/// The runs that a daemon keeps.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List runs, the newest first
+    List(List),
+    /// Show a run: what was asked, and what it came to
+    Show(Show),
+    /// Follow a run to its end; leaving does not stop it
+    #[command(after_help = "The exit code is that of `verbatim run`. Ctrl-C leaves; the run goes on.")]
+    Watch(WatchArguments),
+    /// Ask a run to stop; its device is restored
+    Cancel {
+        /// The run: runs/ID, ID, or latest
+        run: String,
+    },
+    /// List the files that a run left, or read one of them
+    Artifacts(artifacts::Arguments),
+    /// Export the record of a run
+    Export {
+        /// The run: runs/ID, ID, or latest
+        run: String,
+        /// Write a capture for Wireshark: MADs as InfiniBand packets with reconstructed headers
+        #[arg(long, value_name = "FILE")]
+        pcapng: PathBuf,
+    },
+}
+
+#[derive(clap::Args)]
+struct List {
+    /// Only these: terms joined by " AND ": rig=NAME, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Runs on a page
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=1000))]
+    page_size: i32,
+    /// The page after another one: the token that this left
+    #[arg(long, value_name = "TOKEN", default_value = "", conflicts_with = "all")]
+    page_token: String,
+    /// All pages
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// The run: runs/ID, ID, or latest
+    run: String,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct WatchArguments {
+    /// The run: runs/ID, ID, or latest
+    run: String,
+    /// Only what happens after the event with this cursor
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cursor: u64,
+    /// Print each event as a JSON object on a line of its own
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    let address = place.server("`verbatim runs`")?;
+    server::at(address, |client| async move {
+        match arguments.command {
+            Command::List(arguments) => list(&client, &arguments).await,
+            Command::Show(arguments) => show(&client, &arguments).await,
+            Command::Watch(arguments) => watch(&client, &arguments).await,
+            Command::Cancel { run } => cancel(&client, &run_named(&client, &run).await?).await,
+            Command::Artifacts(arguments) => artifacts::run(&client, &arguments).await,
+            Command::Export { run, pcapng } => {
+                let run = run_named(&client, &run).await?;
+                artifacts::to_file(&client, &run, "run.pcapng", &pcapng).await?;
+                eprintln!("wrote {}", pcapng.display());
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    })
+}
+
+async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
+    let mut runs = Vec::new();
+    let mut token = arguments.page_token.clone();
+    loop {
+        let page = client.list_runs(&arguments.filter, arguments.page_size, &token).await?;
+        runs.extend(page.runs);
+        token = page.next_page_token;
+        if !arguments.all || token.is_empty() {
+            break;
+        }
+    }
+    if arguments.json {
+        let documents: Vec<_> = runs.iter().map(print::document::run).collect();
+        print::json(&serde_json::json!({ "runs": documents, "next_page_token": token }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print::text(&print::tables::runs(&runs))?;
+    if runs.is_empty() {
+        eprintln!("no runs");
+    }
+    if !token.is_empty() {
+        eprintln!("there are more: --all, or --page-token {token}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(client: &Client, arguments: &Show) -> anyhow::Result<ExitCode> {
+    let run = client.get_run(&run_named(client, &arguments.run).await?).await?;
+    if arguments.json {
+        print::json(&print::document::run(&run))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ended = print::document::ended(&run);
+    let lines: String = ended
+        .report
+        .verdicts
+        .iter()
+        .map(|verdict| print::line(verdict) + "\n")
+        .collect();
+    let end = if run.state() == RunState::Ended {
+        print::end(&ended, "")
+    } else {
+        String::new()
+    };
+    print::text(&format!("{}\n{lines}{end}", print::tables::run_head(&run)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
+    let name = run_named(client, &arguments.run).await?;
+    let json = arguments.json;
+    let each = |event: &_| {
+        if json {
+            print::json_line(&print::document::event(event))
+        } else {
+            Ok(())
+        }
+    };
+    let progress = Progress::new(json);
+    let followed = follow(client, &name, arguments.cursor, progress, None, false, each).await?;
+    match followed {
+        Followed::Ended(run) if json => {
+            let ended = print::document::ended(&run);
+            let outcome = print::document::outcome(run.outcome());
+            Ok(ExitCode::from(exit::of_run(outcome, &ended.report.verdicts)))
+        }
+        Followed::Ended(run) => show_end(&run, None, false),
+        Followed::Left => Ok(ExitCode::SUCCESS),
+    }
+}
+
+async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
+    let run = client.cancel_run(run).await?;
+    if run.state() == RunState::Ended {
+        eprintln!("{}: ended", run.name);
+    } else {
+        eprintln!(
+            "{0}: being cancelled; its device is restored first. `verbatim runs watch {0}` shows its end",
+            run.name
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,157 @@
+//! Runs at a daemon give what runs inside the process give.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+/// Fails on the rig `broken`.
+const FAILING: &str = "run --rig broken C14_016_Get C13_013 --seed 7";
+
+fn keys(of: &Value) -> Vec<&String> {
+    of.as_object().unwrap().keys().collect()
+}
+
+#[test]
+fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_its_code() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let inside = place.verbatim(&format!("{FAILING} --rig-file rigs.toml --server none"));
+    let remote = place.verbatim(FAILING);
+    assert_eq!((remote.code, inside.code), (Some(1), Some(1)), "{remote:?}");
+    let (last_inside, last_remote) = (inside.stdout.lines().last(), remote.stdout.lines().last());
+    let (last_inside, last_remote) = (last_inside.unwrap(), last_remote.unwrap());
+    let (same, run) = last_remote.split_once("; runs/").unwrap();
+    assert_eq!(same, last_inside);
+    assert!(!run.is_empty() && inside.stdout.contains("expected") && inside.stdout.contains("evidence"));
+    assert_eq!(remote.stdout.replace(last_remote, last_inside), inside.stdout);
+}
+
+#[test]
+fn the_json_document_is_that_of_a_run_inside_the_process() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let mut inside = place
+        .verbatim(&format!("{FAILING} --json --rig-file rigs.toml --server none"))
+        .json();
+    let mut remote = place.verbatim(&format!("{FAILING} --json")).json();
+    assert_eq!(keys(&remote), keys(&inside));
+    assert_eq!(keys(&remote["run"]), keys(&inside["run"]));
+    for of_its_own in ["id", "started_ns", "record"] {
+        inside["run"][of_its_own] = Value::Null;
+        remote["run"][of_its_own] = Value::Null;
+    }
+    assert_eq!(remote, inside);
+}
+
+#[test]
+fn a_record_is_downloaded_whole_and_judged_alike() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let run = place.verbatim(&format!("{FAILING} --record kept --json"));
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let report = run.json();
+    assert_eq!(report["run"]["record"], place.path("kept").to_str().unwrap());
+    let judged = place.verbatim("judge kept --json");
+    assert_eq!((judged.code, judged.stderr.as_str()), (Some(1), ""), "{judged:?}");
+    assert_eq!(judged.json()["verdicts"], report["verdicts"]);
+
+    let again = place.verbatim(&format!("{FAILING} --record kept"));
+    assert_eq!((again.code, again.stdout.as_str()), (Some(2), ""), "{again:?}");
+    assert!(again.stderr.contains("never written over"), "{again:?}");
+    let runs = place.verbatim("runs list --json").json();
+    assert_eq!(
+        runs["runs"].as_array().unwrap().len(),
+        1,
+        "nothing was run for nothing: {runs}"
+    );
+}
+
+#[test]
+fn a_detached_run_is_named_and_its_files_can_be_had_later() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let detached = place.verbatim("run --detach --rig broken C14_016_Get");
+    assert_eq!(detached.code, Some(0), "{detached:?}");
+    let name = detached.stdout.trim();
+    assert!(name.starts_with("runs/"), "{detached:?}");
+
+    let watched = place.verbatim(&format!("runs watch {name}"));
+    assert_eq!(watched.code, Some(1), "the code is that of the run: {watched:?}");
+    assert!(watched.stdout.contains("FAIL") && watched.stdout.contains("expected"));
+    let id = name.strip_prefix("runs/").unwrap();
+    for given in [name, id, "latest"] {
+        let shown = place.verbatim(&format!("runs show {given} --json"));
+        assert_eq!(
+            (shown.code, &shown.json()["name"]),
+            (Some(0), &Value::from(name)),
+            "{shown:?}"
+        );
+    }
+    assert!(place.verbatim("runs show latest").stdout.contains("evidence"));
+
+    let listed = place.verbatim("runs artifacts latest");
+    assert!(listed.stdout.contains("manifest.json"), "{listed:?}");
+    let file = place.verbatim("runs artifacts latest run.json --output -");
+    assert_eq!(file.json()["rig"], "broken");
+    assert_eq!(place.verbatim("runs artifacts latest run.json").code, Some(0));
+    assert_eq!(std::fs::read_to_string(place.path("run.json")).unwrap(), file.stdout);
+    let over = place.verbatim("runs artifacts latest run.json");
+    assert_eq!(over.code, Some(2), "{over:?}");
+    assert_eq!(place.verbatim("runs export latest --pcapng run.pcapng").code, Some(0));
+    let capture = std::fs::read(place.path("run.pcapng")).unwrap();
+    assert_eq!(capture[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
+    let absent = place.verbatim("runs artifacts latest nothing.bin --output x");
+    assert_eq!(absent.code, Some(2), "{absent:?}");
+    assert!(!place.path("x").exists() && !place.path("x.part").exists());
+}
+
+#[test]
+fn runs_are_listed_by_pages_and_by_filter() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim("runs list").stderr, "no runs\n");
+    let none = place.verbatim("runs show latest");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    let codes =
+        ["virtual", "broken", "virtual"].map(|rig| place.verbatim(&format!("run --rig {rig} C14_016_Get")).code);
+    assert_eq!(codes, [Some(0), Some(1), Some(0)]);
+
+    let count = |arguments: &str| {
+        let listed = place.verbatim(&format!("runs list --json {arguments}")).json();
+        (
+            listed["runs"].as_array().unwrap().len(),
+            listed["next_page_token"] != "",
+        )
+    };
+    assert_eq!(count(""), (3, false));
+    assert_eq!(count("--page-size 2"), (2, true));
+    assert_eq!(count("--page-size 2 --all"), (3, false));
+    assert_eq!(count("--filter rig=broken"), (1, false));
+    assert_eq!(count("--filter outcome=PASS --page-size 1"), (1, true));
+    let wrong = place.verbatim("runs list --filter color=red");
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("filter"), "{wrong:?}");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    for (command, words) in [
+        ("run --rig nope", "nope"),
+        ("run no-such-test", "no-such-test"),
+        ("run C13_013 --set nothing=1", "nothing"),
+        ("run C13_013 --set nothing", "NAME=VALUE"),
+        ("runs show 0123456789ab-0000", "0123456789ab-0000"),
+        ("runs watch rigs/7", "runs/ID"),
+        ("rigs restore nope", "nope"),
+    ] {
+        let wrong = place.verbatim(command);
+        assert_eq!(
+            (wrong.code, wrong.stdout.as_str()),
+            (Some(2), ""),
+            "{command}: {wrong:?}"
+        );
+        assert!(wrong.stderr.contains(words), "{command}: {wrong:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Processes that end with the test, and lines that are waited for.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// No line is waited for longer than this.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// `verbatimd`, built like the `verbatim` under test, beside it.
+static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args([
+        "build",
+        "--quiet",
+        "-p",
+        "verbatim-daemon",
+        "--bin",
+        "verbatimd",
+        "--target-dir",
+    ]);
+    build.arg(directory.parent().unwrap());
+    if directory.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(
+        build.status().unwrap().success(),
+        "cargo build -p verbatim-daemon failed"
+    );
+    directory.join("verbatimd")
+});
+
+/// Rigs: a sound device, one that breaks a statement, and one that answers in real time.
+fn rigs(model: &Path) -> String {
+    format!(
+        "config_version = 1\n\
+         [[rig]]\nname = \"broken\"\nkind = \"virtual\"\ndefects = [\"m-key-ignored-on-get\"]\n\
+         [[rig]]\nname = \"bench\"\nkind = \"model\"\nsocket = {model:?}\n"
+    )
+}
+
+/// A directory of a test's own: the socket, the state, rig file and model of its daemon.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::Builder::new().prefix("verbatim-").tempdir().unwrap());
+        std::fs::write(place.path("rigs.toml"), rigs(&place.path("model.sock"))).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, program: &Path, arguments: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOME", self.0.path())
+            .env("STATE_DIRECTORY", self.path("own-state"))
+            .env("RUNTIME_DIRECTORY", self.0.path())
+            .current_dir(self.0.path())
+            .stdin(Stdio::null())
+            .args(arguments.split_whitespace());
+        command
+    }
+
+    /// `verbatim`, started. Its local socket is that of this place.
+    pub(crate) fn start(&self, arguments: &str) -> Running {
+        Running::start(self.command(Path::new(env!("CARGO_BIN_EXE_verbatim")), arguments))
+    }
+
+    /// `verbatim`, to its end.
+    pub(crate) fn verbatim(&self, arguments: &str) -> Output {
+        self.start(arguments).end()
+    }
+
+    /// A daemon that serves at this place's socket.
+    pub(crate) fn daemon(&self) -> Running {
+        let arguments = "serve --rig-file rigs.toml --socket verbatim.sock --state state";
+        let mut command = self.command(&DAEMON, arguments);
+        command.env("RUST_LOG", "info");
+        let mut daemon = Running::start(command);
+        daemon.says("serving");
+        daemon
+    }
+
+    /// The device of the rig `bench`: it answers in real time, and what must be silent takes real time, too.
+    pub(crate) fn device(&self) -> Running {
+        let mut device = Running::start(self.command(&DAEMON, "model --listen model.sock"));
+        device.says("listening");
+        device
+    }
+}
+
+/// What a process came to.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Output {
+    /// The one JSON document on stdout.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+/// A process under way. Dropping it kills it.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = Lines::of(child.stdout.take().unwrap());
+        let stderr = Lines::of(child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
+    /// Waits for a line on stderr.
+    pub(crate) fn says(&mut self, words: &str) {
+        self.stderr.until(words);
+    }
+
+    /// Waits for a line on stdout.
+    pub(crate) fn prints(&mut self, words: &str) {
+        self.stdout.until(words);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Kills it and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until it ends.
+    pub(crate) fn end(mut self) -> Output {
+        let stdout = self.stdout.rest();
+        let stderr = self.stderr.rest();
+        let status: ExitStatus = self.child.wait().unwrap();
+        Output {
+            code: status.code(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines of a stream, as they come.
+struct Lines {
+    incoming: Receiver<String>,
+    seen: String,
+    _reader: JoinHandle<()>,
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let (sender, incoming) = channel();
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            incoming,
+            seen: String::new(),
+            _reader: reader,
+        }
+    }
+
+    /// Takes the next line; none at the end of the stream.
+    fn next(&mut self, deadline: Instant) -> Option<String> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = match self.incoming.recv_timeout(left) {
+            Ok(line) => line,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(error) => panic!("{error}; so far: {}", self.seen),
+        };
+        self.seen.push_str(&line);
+        self.seen.push('\n');
+        Some(line)
+    }
+
+    fn until(&mut self, words: &str) {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let line = self.next(deadline);
+            let line = line.unwrap_or_else(|| panic!("it never said {words:?} but: {}", self.seen));
+            if line.contains(words) {
+                return;
+            }
+        }
+    }
+
+    fn rest(&mut self) -> String {
+        let deadline = Instant::now() + LIMIT;
+        while self.next(deadline).is_some() {}
+        std::mem::take(&mut self.seen)
+    }
+}

@@ -1,0 +1,53 @@
+//! Files of a run, as they arrive.
+
+use std::io::Write;
+
+use tonic::Streaming;
+use verbatim_proto::v1;
+
+use crate::{Client, Error};
+
+/// A file of a run being read.
+#[derive(Debug)]
+pub struct ArtifactReader {
+    client: Client,
+    name: String,
+    stream: Streaming<v1::ReadArtifactResponse>,
+}
+
+impl ArtifactReader {
+    pub(crate) fn new(client: Client, name: &str, stream: Streaming<v1::ReadArtifactResponse>) -> Self {
+        Self {
+            client,
+            name: name.into(),
+            stream,
+        }
+    }
+
+    /// The next bytes; none at the end of the file.
+    ///
+    /// # Errors
+    /// When the connection breaks or the daemon cannot read the file.
+    pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        match self.stream.message().await {
+            Ok(message) => Ok(message.map(|message| message.data)),
+            Err(status) => Err(self.client.translate("ReadArtifact", &status).await),
+        }
+    }
+
+    /// Writes the rest of the file and returns how many bytes that were.
+    ///
+    /// # Errors
+    /// When it cannot be read to its end, or not be written.
+    pub async fn copy_to(mut self, out: &mut dyn Write) -> Result<u64, Error> {
+        let mut bytes = 0;
+        while let Some(chunk) = self.chunk().await? {
+            out.write_all(&chunk).map_err(|source| Error::Write {
+                name: self.name.clone(),
+                source,
+            })?;
+            bytes += chunk.len() as u64;
+        }
+        Ok(bytes)
+    }
+}

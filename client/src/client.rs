@@ -1,0 +1,362 @@
+//! The calls of `verbatim.v1`.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status, Streaming};
+use verbatim_proto::v1;
+use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
+use verbatim_proto::v1::rig_service_client::RigServiceClient;
+use verbatim_proto::v1::run_service_client::RunServiceClient;
+
+use crate::artifacts::ArtifactReader;
+use crate::backoff::Backoff;
+use crate::{Address, Error, RigName, RunName, Watch};
+
+/// How long a call may take that only looks something up or asks for something.
+const SHORT: Duration = Duration::from_secs(30);
+/// How long a restore may take: it waits for what a dead device does not answer, area by area.
+const RESTORE: Duration = Duration::from_secs(600);
+/// How long a call is repeated that must not be lost to a daemon that just starts again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The largest answer: a report holds each check of a sweep.
+const LARGEST: usize = 256 << 20;
+/// A connection that is silent for so long is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// And counts as broken when none comes in this time. Long: a machine under load may be slow.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A connection to a daemon. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: Address,
+    channel: Channel,
+}
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewRun {
+    /// The same id gives the same run, however often it is sent.
+    pub request_id: String,
+    /// The rig's name, with or without "rigs/".
+    pub rig: String,
+    /// Ids, public names, statements or globs; all tests when empty.
+    pub patterns: Vec<String>,
+    /// Parameters of tests.
+    pub parameters: Vec<(String, u64)>,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+impl NewRun {
+    /// All tests on this rig, seed 0, under a fresh request id.
+    #[must_use]
+    pub fn on(rig: &str) -> Self {
+        Self {
+            request_id: fresh_id(),
+            rig: rig.into(),
+            patterns: Vec::new(),
+            parameters: Vec::new(),
+            seed: 0,
+        }
+    }
+}
+
+impl Client {
+    /// Connects to a daemon.
+    ///
+    /// # Errors
+    /// When nobody listens there, or this user may not connect.
+    pub async fn connect(address: Address) -> Result<Self, Error> {
+        probe(&address).await?;
+        let endpoint = Endpoint::from_shared(address.to_string()).map_err(|error| Error::Address {
+            given: address.to_string(),
+            why: error.to_string(),
+        })?;
+        let channel = endpoint
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .connect_lazy();
+        Ok(Self { address, channel })
+    }
+
+    /// Where the daemon listens.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The tests that match, in the order in which a run takes them, and the catalogue's version.
+    ///
+    /// # Errors
+    /// When a pattern matches none, or the daemon cannot be asked.
+    pub async fn list_tests(&self, patterns: &[String]) -> Result<v1::ListTestsResponse, Error> {
+        let request = v1::ListTestsRequest {
+            patterns: patterns.to_vec(),
+        };
+        let mut client = CatalogServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST);
+        self.call("ListTests", SHORT, client.list_tests(request)).await
+    }
+
+    /// The statements that tests judge.
+    ///
+    /// # Errors
+    /// When the daemon cannot be asked.
+    pub async fn list_statements(&self) -> Result<Vec<v1::Statement>, Error> {
+        let mut client = CatalogServiceClient::new(self.channel.clone());
+        let call = client.list_statements(v1::ListStatementsRequest {});
+        Ok(self.call("ListStatements", SHORT, call).await?.statements)
+    }
+
+    /// All rigs.
+    ///
+    /// # Errors
+    /// When the daemon cannot be asked.
+    pub async fn list_rigs(&self) -> Result<Vec<v1::Rig>, Error> {
+        let mut client = self.rigs();
+        let call = client.list_rigs(v1::ListRigsRequest {});
+        Ok(self.call("ListRigs", SHORT, call).await?.rigs)
+    }
+
+    /// A rig.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the daemon cannot be asked.
+    pub async fn get_rig(&self, rig: &RigName) -> Result<v1::Rig, Error> {
+        let mut client = self.rigs();
+        let request = v1::GetRigRequest { name: rig.to_string() };
+        let answer = self.call("GetRig", SHORT, client.get_rig(request)).await?;
+        self.part("GetRig", "a rig", answer.rig)
+    }
+
+    /// Restores what an earlier run left changed on a rig's device. Waits until it is done.
+    ///
+    /// # Errors
+    /// When the rig is busy, there is none of this name, or the daemon cannot be asked.
+    pub async fn restore_rig(&self, rig: &RigName) -> Result<v1::RestoreRigResponse, Error> {
+        let mut client = self.rigs();
+        let request = v1::RestoreRigRequest { name: rig.to_string() };
+        self.call("RestoreRig", RESTORE, client.restore_rig(request)).await
+    }
+
+    /// Creates a run, once: when the connection breaks, the same request id is sent again.
+    ///
+    /// # Errors
+    /// When the rig, a pattern or a parameter is wrong, or the daemon cannot be asked.
+    pub async fn create_run(&self, new: &NewRun) -> Result<v1::Run, Error> {
+        let rig: RigName = new.rig.parse()?;
+        let request = v1::CreateRunRequest {
+            request_id: new.request_id.clone(),
+            rig: rig.to_string(),
+            patterns: new.patterns.clone(),
+            parameters: new.parameters.iter().cloned().collect(),
+            seed: new.seed,
+        };
+        patiently(|| async {
+            let mut client = self.runs();
+            let call = client.create_run(request.clone());
+            let answer = self.call("CreateRun", SHORT, call).await?;
+            self.part("CreateRun", "a run", answer.run)
+        })
+        .await
+    }
+
+    /// A run.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the daemon cannot be asked.
+    pub async fn get_run(&self, run: &RunName) -> Result<v1::Run, Error> {
+        let mut client = self.runs();
+        let request = v1::GetRunRequest { name: run.to_string() };
+        let answer = self.call("GetRun", SHORT, client.get_run(request)).await?;
+        self.part("GetRun", "a run", answer.run)
+    }
+
+    /// A page of runs, the newest first. `page_size` 0 is the daemon's own; an empty `page_token` the first page.
+    ///
+    /// # Errors
+    /// When the filter or the token is wrong, or the daemon cannot be asked.
+    pub async fn list_runs(
+        &self,
+        filter: &str,
+        page_size: i32,
+        page_token: &str,
+    ) -> Result<v1::ListRunsResponse, Error> {
+        let request = v1::ListRunsRequest {
+            page_size,
+            page_token: page_token.into(),
+            filter: filter.into(),
+        };
+        let mut client = self.runs();
+        self.call("ListRuns", SHORT, client.list_runs(request)).await
+    }
+
+    /// The newest run, if there is any.
+    ///
+    /// # Errors
+    /// When the daemon cannot be asked.
+    pub async fn latest_run(&self) -> Result<Option<RunName>, Error> {
+        let newest = self.list_runs("", 1, "").await?.runs.into_iter().next();
+        newest.map(|run| run.name.parse()).transpose()
+    }
+
+    /// Asks a run to stop. It may still be restoring its device when this returns.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the daemon cannot be asked.
+    pub async fn cancel_run(&self, run: &RunName) -> Result<v1::Run, Error> {
+        let mut client = self.runs();
+        let request = v1::CancelRunRequest { name: run.to_string() };
+        let answer = self.call("CancelRun", SHORT, client.cancel_run(request)).await?;
+        self.part("CancelRun", "a run", answer.run)
+    }
+
+    /// Follows a run from after the event with this cursor; 0 for all events.
+    #[must_use]
+    pub fn watch(&self, run: &RunName, cursor: u64) -> Watch {
+        Watch::new(self.clone(), run.clone(), cursor)
+    }
+
+    pub(crate) async fn open_watch(
+        &self,
+        run: &RunName,
+        cursor: u64,
+    ) -> Result<Streaming<v1::WatchRunResponse>, Error> {
+        let mut client = self.runs();
+        let request = v1::WatchRunRequest {
+            name: run.to_string(),
+            cursor,
+        };
+        self.call("WatchRun", SHORT, client.watch_run(request)).await
+    }
+
+    /// The files that a run left, in order of name.
+    ///
+    /// # Errors
+    /// When there is no such run, or the daemon cannot be asked.
+    pub async fn list_artifacts(&self, run: &RunName) -> Result<Vec<v1::Artifact>, Error> {
+        let mut client = self.runs();
+        let request = v1::ListArtifactsRequest { name: run.to_string() };
+        let answer = self
+            .call("ListArtifacts", SHORT, client.list_artifacts(request))
+            .await?;
+        Ok(answer.artifacts)
+    }
+
+    /// Reads a file that a run left; "run.pcapng" is made when it is read.
+    ///
+    /// # Errors
+    /// When there is no such run or file, or the daemon cannot be asked.
+    pub async fn read_artifact(&self, run: &RunName, artifact: &str) -> Result<ArtifactReader, Error> {
+        let mut client = self.runs();
+        let request = v1::ReadArtifactRequest {
+            name: run.to_string(),
+            artifact: artifact.into(),
+        };
+        let call = client.read_artifact(request);
+        let stream = self.call("ReadArtifact", SHORT, call).await?;
+        Ok(ArtifactReader::new(self.clone(), artifact, stream))
+    }
+
+    fn rigs(&self) -> RigServiceClient<Channel> {
+        RigServiceClient::new(self.channel.clone())
+    }
+
+    fn runs(&self) -> RunServiceClient<Channel> {
+        RunServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST)
+    }
+
+    async fn call<T>(
+        &self,
+        name: &'static str,
+        limit: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Error> {
+        match timeout(limit, call).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(self.translate(name, &status).await),
+            Err(_) => Err(Error::Timeout {
+                call: name,
+                path: self.address.path().into(),
+                seconds: limit.as_secs(),
+            }),
+        }
+    }
+
+    /// What a status means. When it is the connection that failed, another one is tried: it tells why.
+    pub(crate) async fn translate(&self, call: &'static str, status: &Status) -> Error {
+        match Error::of_status(call, self.address.path(), status) {
+            broken @ Error::Broken { .. } => probe(&self.address).await.err().unwrap_or(broken),
+            other => other,
+        }
+    }
+
+    fn part<T>(&self, call: &'static str, what: &'static str, part: Option<T>) -> Result<T, Error> {
+        part.ok_or_else(|| Error::Incomplete {
+            call,
+            path: self.address.path().into(),
+            what,
+        })
+    }
+}
+
+/// Makes a call again and again while it fails for a reason that may pass, such as a daemon that starts again; for ten
+/// seconds at most. The call must be one that can be made twice.
+///
+/// # Errors
+/// The call's last.
+pub async fn patiently<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut backoff = Backoff::new(PATIENCE);
+    loop {
+        match call().await {
+            Err(error) if error.is_transient() => match backoff.after_failure() {
+                Some(pause) => sleep(pause).await,
+                None => return Err(error),
+            },
+            other => return other,
+        }
+    }
+}
+
+/// Whether somebody listens there, and if not, why.
+async fn probe(address: &Address) -> Result<(), Error> {
+    match timeout(SHORT, UnixStream::connect(address.path())).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(Error::from_connect(address.path(), error)),
+        Err(_) => Err(Error::Timeout {
+            call: "a connection",
+            path: address.path().into(),
+            seconds: SHORT.as_secs(),
+        }),
+    }
+}
+
+/// 32 random hexadecimal digits.
+fn fresh_id() -> String {
+    let mut random = [0_u8; 16];
+    // The kernel's generator does not fail once the machine is up; if it did, the time and this process tell apart.
+    if getrandom::fill(&mut random).is_err() {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+        random = (now ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
+    }
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_new_run_has_a_request_id_of_its_own() {
+        let (one, other) = (NewRun::on("virtual"), NewRun::on("virtual"));
+        assert_ne!(one.request_id, other.request_id);
+        assert!(one.request_id.len() <= 64);
+    }
+}

@@ -1,0 +1,36 @@
+//! Typed client of Verbatim's daemon.
+//!
+//! [`Client`] has a method for each call of `verbatim.v1`; its values are the messages of [`v1`]. [`Watch`] follows a
+//! run across broken connections and restarts of the daemon. Every failure is an [`Error`] that says what was expected,
+//! what was seen, and what to do next.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), verbatim_client::Error> {
+//! use verbatim_client::{Address, Client, NewRun};
+//!
+//! let address: Address = "unix:/run/verbatim/verbatim.sock".parse()?;
+//! let client = Client::connect(address).await?;
+//! let run = client.create_run(&NewRun::on("virtual")).await?;
+//! let mut watch = client.watch(&run.name.parse()?, 0);
+//! while let Some(event) = watch.next().await {
+//!     println!("{:?}", event?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod artifacts;
+mod backoff;
+mod client;
+mod error;
+mod names;
+mod watch;
+
+pub use address::Address;
+pub use artifacts::ArtifactReader;
+pub use client::{Client, NewRun, patiently};
+pub use error::{Error, Refusal};
+pub use names::{RigName, RunName};
+pub use verbatim_proto::v1;
+pub use watch::Watch;

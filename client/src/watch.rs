@@ -1,0 +1,231 @@
+//! Following a run: each event once, in order, across broken connections.
+
+use core::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tonic::Streaming;
+use verbatim_proto::v1::watch_run_response::Event;
+use verbatim_proto::v1::{RunState, WatchRunResponse};
+
+use crate::backoff::Backoff;
+use crate::{Client, Error, RunName};
+
+/// How long a run is looked for when the daemon is away.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The events of a run, from a cursor on.
+///
+/// When the connection breaks it is made anew from the last event, with pauses that grow to two seconds, for a minute.
+/// No event is lost and none comes twice. The future of [`Watch::next`] may be dropped at any time: the next one goes on
+/// where it was.
+pub struct Watch {
+    client: Client,
+    run: RunName,
+    cursor: u64,
+    doing: Doing,
+    /// Whether the stream under way brought an event.
+    brought: bool,
+    /// Whether the run was known to have ended before the stream under way was opened.
+    ended: bool,
+    /// Whether an event was missing, and none came since.
+    gap: bool,
+    over: bool,
+    backoff: Backoff,
+    patience: Duration,
+    on_break: Option<OnBreak>,
+}
+
+/// What a watch is at.
+enum Doing {
+    /// It reads.
+    Reading(Box<Streaming<WatchRunResponse>>),
+    /// It waits for an answer.
+    Waiting(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
+}
+
+/// What a watch waited for.
+enum Answer {
+    /// A stream of events.
+    Opened(Box<Streaming<WatchRunResponse>>),
+    /// Where the run stands.
+    Stands(RunState),
+}
+
+/// Called when the connection broke and is going to be made anew.
+type OnBreak = Box<dyn FnMut(&Error) + Send>;
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("run", &self.run)
+            .field("cursor", &self.cursor)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(client: Client, run: RunName, cursor: u64) -> Self {
+        Self {
+            doing: open(client.clone(), run.clone(), cursor, Duration::ZERO),
+            client,
+            run,
+            cursor,
+            brought: false,
+            ended: false,
+            gap: false,
+            over: false,
+            backoff: Backoff::new(PATIENCE),
+            patience: PATIENCE,
+            on_break: None,
+        }
+    }
+
+    /// For how long a daemon that is away is waited for; a minute if not set.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self.backoff = Backoff::new(patience);
+        self
+    }
+
+    /// Calls this each time the connection broke and is going to be made anew.
+    #[must_use]
+    pub fn on_break(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_break = Some(Box::new(tell));
+        self
+    }
+
+    /// The cursor of the last event seen.
+    #[must_use]
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// The next event; none after the run's end.
+    ///
+    /// # Errors
+    /// When there is no such run, its events are lost at the daemon, or the daemon is away for too long. Nothing comes
+    /// after an error.
+    pub async fn next(&mut self) -> Option<Result<WatchRunResponse, Error>> {
+        if self.over {
+            return None;
+        }
+        let next = self.advance().await;
+        self.over = match &next {
+            Ok(Some(event)) => is_end(event),
+            Ok(None) | Err(_) => true,
+        };
+        next.transpose()
+    }
+
+    async fn advance(&mut self) -> Result<Option<WatchRunResponse>, Error> {
+        loop {
+            let stream = match &mut self.doing {
+                Doing::Reading(stream) => stream,
+                Doing::Waiting(answer) => {
+                    match answer.await {
+                        Ok(Answer::Opened(stream)) => {
+                            self.doing = Doing::Reading(stream);
+                            self.brought = false;
+                        }
+                        Ok(Answer::Stands(state)) => self.closed(state)?,
+                        Err(error) => self.broken(error)?,
+                    }
+                    continue;
+                }
+            };
+            match stream.message().await {
+                // A server may send again what was seen.
+                Ok(Some(event)) if event.cursor <= self.cursor => {}
+                Ok(Some(event)) if event.cursor == self.cursor + 1 => {
+                    self.cursor = event.cursor;
+                    self.brought = true;
+                    self.gap = false;
+                    self.backoff.reset();
+                    return Ok(Some(event));
+                }
+                Ok(Some(event)) => self.missed(event.cursor)?,
+                Ok(None) if self.ended && !self.brought => return Ok(None),
+                Ok(None) => {
+                    let (client, run) = (self.client.clone(), self.run.clone());
+                    let stands = async move { Ok(Answer::Stands(client.get_run(&run).await?.state())) };
+                    self.doing = Doing::Waiting(Box::pin(stands));
+                }
+                Err(status) => {
+                    let client = self.client.clone();
+                    let why = async move { Err(client.translate("WatchRun", &status).await) };
+                    self.doing = Doing::Waiting(Box::pin(why));
+                }
+            }
+        }
+    }
+
+    /// An event is missing: its cursor is beyond the next one. Once may be due to the connection.
+    fn missed(&mut self, seen: u64) -> Result<(), Error> {
+        let gap = Error::Gap {
+            run: self.run.to_string(),
+            path: self.client.address().path().into(),
+            expected: self.cursor + 1,
+            seen,
+        };
+        if std::mem::replace(&mut self.gap, true) {
+            return Err(gap);
+        }
+        self.pause(gap)
+    }
+
+    /// The server closed the stream in good order but without the run's end: it stops, or the end was seen before.
+    fn closed(&mut self, state: RunState) -> Result<(), Error> {
+        self.ended = state == RunState::Ended;
+        // Once more from here even when it has ended: what came in between must not be lost.
+        self.pause(Error::Broken {
+            path: self.client.address().path().into(),
+            seen: "the daemon closed the stream of events before the run ended".into(),
+        })
+    }
+
+    fn broken(&mut self, error: Error) -> Result<(), Error> {
+        if error.is_transient() {
+            self.pause(error)
+        } else {
+            Err(error)
+        }
+    }
+
+    fn pause(&mut self, error: Error) -> Result<(), Error> {
+        let Some(pause) = self.backoff.after_failure() else {
+            return Err(Error::Lost {
+                run: self.run.to_string(),
+                cursor: self.cursor,
+                seconds: self.patience.as_secs(),
+                last: Box::new(error),
+            });
+        };
+        if let Some(tell) = &mut self.on_break
+            && !self.ended
+        {
+            tell(&error);
+        }
+        self.doing = open(self.client.clone(), self.run.clone(), self.cursor, pause);
+        Ok(())
+    }
+}
+
+/// Opens a stream of events after a pause.
+fn open(client: Client, run: RunName, cursor: u64, pause: Duration) -> Doing {
+    Doing::Waiting(Box::pin(async move {
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
+        Ok(Answer::Opened(Box::new(client.open_watch(&run, cursor).await?)))
+    }))
+}
+
+/// Whether this is the last event of its run.
+fn is_end(event: &WatchRunResponse) -> bool {
+    matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
+}

@@ -1,0 +1,131 @@
+//! Each failure says what was expected, what was seen, where, and what to do next.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use crate::support::{Place, Told};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use verbatim_client::{Client, Error, NewRun, RigName, RunName};
+
+async fn refused(place: &Place) -> Error {
+    Client::connect(place.address()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn an_absent_socket_is_told_from_one_that_nobody_listens_at_and_from_a_file() {
+    let place = Place::new();
+    let absent = refused(&place).await;
+    assert!(matches!(absent, Error::Absent { .. }), "{absent}");
+    assert!(absent.to_string().contains("no such socket") && absent.to_string().contains("verbatimd serve"));
+
+    drop(UnixListener::bind(place.socket()).unwrap());
+    let dead = refused(&place).await;
+    assert!(matches!(dead, Error::Refused { .. }), "{dead}");
+    assert!(dead.to_string().contains("is gone; start it again"), "{dead}");
+
+    std::fs::remove_file(place.socket()).unwrap();
+    std::fs::write(place.socket(), "").unwrap();
+    let file = refused(&place).await;
+    assert!(matches!(file, Error::NoSocket { seen: "a file", .. }), "{file}");
+}
+
+#[test]
+fn a_socket_that_may_not_be_used_names_the_group_that_may() {
+    let place = Place::new();
+    let _listener = UnixListener::bind(place.socket()).unwrap();
+    std::fs::set_permissions(place.socket(), std::fs::Permissions::from_mode(0o660)).unwrap();
+    // Who runs this may be the superuser, to whom nothing is denied: the words are asked for, not the denial.
+    let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let words = Error::from_connect(&place.socket(), denied).to_string();
+    assert!(words.contains("0660") && words.contains("group"), "{words}");
+    assert!(words.contains("usermod") || words.contains("group id"), "{words}");
+}
+
+#[tokio::test]
+async fn refusals_carry_the_fields_that_are_wrong_and_each_code_its_own_meaning() {
+    let place = Place::new();
+    let told = Told::default();
+    let _serving = place.serve(&told);
+    let client = Client::connect(place.address()).await.unwrap();
+    let run: RunName = "1".parse().unwrap();
+    let refuse = async |status: Status| {
+        *told.refusal.lock().unwrap() = Some(status);
+        client.get_run(&run).await.unwrap_err()
+    };
+
+    let mut details = ErrorDetails::new();
+    details.add_bad_request_violation("name", "expected runs/ID");
+    let wrong = refuse(Status::with_error_details(
+        Code::InvalidArgument,
+        "no name of a run",
+        details,
+    ))
+    .await;
+    assert!(matches!(wrong, Error::Invalid(_)), "{wrong}");
+    assert_eq!(wrong.to_string(), "no name of a run; name: expected runs/ID");
+
+    let absent = refuse(Status::not_found("there is no run 1")).await;
+    assert!(
+        matches!(absent, Error::NotFound(_)) && !absent.is_transient(),
+        "{absent}"
+    );
+
+    let stopping = refuse(Status::unavailable("the daemon stops")).await;
+    assert!(
+        stopping.is_transient() && stopping.to_string().contains("the daemon stops"),
+        "{stopping}"
+    );
+
+    let failed = refuse(Status::internal("disk full")).await;
+    assert!(matches!(failed, Error::Failed { .. }), "{failed}");
+    assert!(failed.to_string().contains("disk full") && failed.to_string().contains("journalctl"));
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_a_call_is_of_another_version() {
+    let place = Place::new();
+    let _serving = place.serve(&Told::default());
+    let client = Client::connect(place.address()).await.unwrap();
+    let rig: RigName = "virtual".parse().unwrap();
+    let error = client.get_rig(&rig).await.unwrap_err();
+    assert!(matches!(error, Error::Version { call: "GetRig", .. }), "{error}");
+    assert!(error.to_string().contains("same version on both sides"), "{error}");
+}
+
+#[tokio::test]
+async fn a_listener_that_speaks_something_else_is_told_from_a_daemon() {
+    let place = Place::new();
+    let listener = tokio::net::UnixListener::bind(place.socket()).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = stream.try_write(b"SSH-2.0-OpenSSH_9.2\r\n");
+        }
+    });
+    let client = Client::connect(place.address()).await.unwrap();
+    let error = client.list_rigs().await.unwrap_err();
+    assert!(matches!(error, Error::Broken { .. }), "{error:?}");
+    assert!(error.to_string().contains("make sure that it is verbatimd"), "{error}");
+}
+
+#[tokio::test]
+async fn a_run_is_created_once_however_often_it_must_be_asked_for() {
+    let place = Place::new();
+    let told = Told::default();
+    let _serving = place.serve(&told);
+    let client = Client::connect(place.address()).await.unwrap();
+    let new = NewRun::on("virtual");
+    assert_eq!(client.create_run(&new).await.unwrap().name, "runs/1");
+    assert_eq!(*told.created.lock().unwrap(), vec![new.request_id.clone(); 3]);
+}
+
+#[tokio::test]
+async fn a_file_arrives_whole() {
+    let place = Place::new();
+    let _serving = place.serve(&Told::default());
+    let client = Client::connect(place.address()).await.unwrap();
+    let reader = client.read_artifact(&"1".parse().unwrap(), "run.json").await.unwrap();
+    let mut file = Vec::new();
+    assert_eq!(reader.copy_to(&mut file).await.unwrap(), 7);
+    assert_eq!(file, b"one two");
+}

@@ -1,0 +1,155 @@
+//! The files that a run left.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
+
+use super::errors;
+use crate::embedded;
+
+/// Bytes of a chunk.
+const CHUNK: usize = 64 << 10;
+/// Chunks made ready for a reader who has not taken them yet.
+const AHEAD: usize = 2;
+/// The capture, which is made when it is read.
+const CAPTURE: &str = "run.pcapng";
+
+/// The files of a record, in order of name; none when the run has left none yet.
+pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(directory, &error)),
+    };
+    let mut artifacts = Vec::new();
+    for entry in entries.flatten() {
+        let (name, metadata) = (entry.file_name().into_string(), entry.metadata());
+        if let (Ok(name), Ok(metadata)) = (name, metadata)
+            && metadata.is_file()
+            && is_name(&name)
+        {
+            let size_bytes = metadata.len();
+            artifacts.push(Artifact { name, size_bytes });
+        }
+    }
+    artifacts.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(artifacts)
+}
+
+/// Opens a file of a record; the capture is made first.
+pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
+    if !is_name(name) {
+        return Err(errors::invalid_field(
+            "artifact",
+            format!("expected the name of a file within the run, such as \"manifest.json\", seen {name:?}"),
+        ));
+    }
+    let path = directory.join(name);
+    let found = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
+    if name == CAPTURE && !found {
+        return capture(directory);
+    }
+    if !found {
+        let message = format!("the run has no file {name:?}; ListArtifacts names those it has");
+        return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
+    }
+    File::open(&path).map_err(|error| unreadable(&path, &error))
+}
+
+fn capture(directory: &Path) -> Result<File, Status> {
+    // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
+    let beside = directory.parent().unwrap_or(directory);
+    let file = tempfile::Builder::new()
+        .prefix(".capture-")
+        .tempfile_in(beside)
+        .map_err(|error| unreadable(beside, &error))?;
+    embedded::export_pcapng(directory, file.path()).map_err(|error| {
+        let message = format!("the capture cannot be made: {error}");
+        errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
+    })?;
+    File::open(file.path()).map_err(|error| unreadable(file.path(), &error))
+}
+
+/// Whether that can only be a file of the directory itself.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Status {
+    errors::internal(&format!(
+        "{}: {error}; mend the permissions of the state directory",
+        path.display()
+    ))
+}
+
+/// The content of a file, as fast as it is taken. A reader who takes nothing holds a file and two chunks, no thread.
+pub(super) fn stream(mut file: File) -> ReceiverStream<Result<ReadArtifactResponse, Status>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        loop {
+            let read = super::blocking(move || {
+                let mut data = Vec::with_capacity(CHUNK);
+                let read = (&mut file).take(CHUNK as u64).read_to_end(&mut data);
+                (file, read.map(|_| data))
+            });
+            let chunk = match read.await {
+                Err(status) => Err(status),
+                Ok((_, Err(error))) => Err(errors::internal(&format!("reading stopped: {error}; read it again"))),
+                Ok((_, Ok(data))) if data.is_empty() => return,
+                Ok((rest, Ok(data))) => {
+                    file = rest;
+                    // An error says that the reader left.
+                    if sender.send(Ok(ReadArtifactResponse { data })).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let _ = sender.send(chunk).await;
+            return;
+        }
+    });
+    ReceiverStream::new(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_never_leads_out_of_the_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = directory.path().join("record");
+        fs::create_dir(&record).unwrap();
+        fs::write(directory.path().join("run.json"), "secret").unwrap();
+        fs::write(record.join("a"), "b").unwrap();
+        std::os::unix::fs::symlink("../run.json", record.join("link")).unwrap();
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "../run.json",
+            "/etc/passwd",
+            "a/../../run.json",
+            ".hidden",
+            "a\0",
+        ] {
+            let status = open(&record, wrong).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{wrong}");
+        }
+        assert_eq!(open(&record, "link").unwrap_err().code(), tonic::Code::NotFound);
+        assert_eq!(open(&record, "b").unwrap_err().code(), tonic::Code::NotFound);
+        assert!(open(&record, "a").is_ok());
+        let names: Vec<String> = list(&record)
+            .unwrap()
+            .into_iter()
+            .map(|artifact| artifact.name)
+            .collect();
+        assert_eq!(names, ["a"]);
+    }
+}

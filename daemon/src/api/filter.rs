@@ -1,0 +1,112 @@
+//! The filter of ListRuns.
+//!
+//! ```text
+//! filter  = [ term { " AND " term } ]
+//! term    = "rig=" NAME | "state=" one or more states | "outcome=" one or more outcomes
+//! several = value { "|" value }
+//! states  = QUEUED RUNNING ENDED
+//! outcomes= SKIPPED NOT_APPLICABLE PASS INCONCLUSIVE FAIL ERROR
+//! ```
+//!
+//! Each key stands at most once. Spaces around terms, "=" and "|" do not count; letters of states and outcomes count in
+//! any case.
+
+use verbatim_record::Outcome;
+
+use crate::store::{Filter, RunState};
+
+const EXPECTED: &str =
+    "expected terms joined by \" AND \", each rig=NAME, state=QUEUED|RUNNING|ENDED or outcome=PASS|FAIL|…";
+
+const STATES: [(&str, RunState); 3] = [
+    ("QUEUED", RunState::Queued),
+    ("RUNNING", RunState::Running),
+    ("ENDED", RunState::Ended),
+];
+
+const OUTCOMES: [(&str, Outcome); 6] = [
+    ("SKIPPED", Outcome::Skipped),
+    ("NOT_APPLICABLE", Outcome::NotApplicable),
+    ("PASS", Outcome::Pass),
+    ("INCONCLUSIVE", Outcome::Inconclusive),
+    ("FAIL", Outcome::Fail),
+    ("ERROR", Outcome::Error),
+];
+
+/// Reads a filter; an error says what was expected and what was seen.
+pub(super) fn parse(text: &str) -> Result<Filter, String> {
+    let mut filter = Filter::default();
+    if text.trim().is_empty() {
+        return Ok(filter);
+    }
+    let mut seen = Vec::new();
+    for term in text.split(" AND ").map(str::trim) {
+        let (key, value) = term
+            .split_once('=')
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .ok_or_else(|| format!("{EXPECTED}; seen {term:?}"))?;
+        if seen.contains(&key) {
+            return Err(format!("expected {key} at most once, seen it again in {term:?}"));
+        }
+        seen.push(key);
+        match key {
+            "rig" => filter.rig = Some(rig(value)?),
+            "state" => filter.states = values(key, value, &STATES)?,
+            "outcome" => filter.outcomes = values(key, value, &OUTCOMES)?,
+            _ => return Err(format!("{EXPECTED}; seen {term:?}")),
+        }
+    }
+    Ok(filter)
+}
+
+fn rig(value: &str) -> Result<String, String> {
+    let name = value.strip_prefix("rigs/").unwrap_or(value);
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '/' || c == '=') {
+        return Err(format!("expected the name of a rig after rig=, seen {value:?}"));
+    }
+    Ok(name.into())
+}
+
+fn values<T: Copy>(key: &str, text: &str, known: &[(&str, T)]) -> Result<Vec<T>, String> {
+    let value = |word: &str| {
+        let word = word.trim();
+        let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            format!("expected {key}= one or more of {}, seen {word:?}", names.join("|"))
+        })
+    };
+    text.split('|').map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_in_any_order_and_several_values_mean_any_of_them() {
+        let filter = parse("outcome=FAIL|error AND rig = rigs/b-1 AND state=ENDED").unwrap();
+        assert_eq!(filter.rig.as_deref(), Some("b-1"));
+        assert_eq!(filter.states, [RunState::Ended]);
+        assert_eq!(filter.outcomes, [Outcome::Fail, Outcome::Error]);
+        assert_eq!(parse(" "), Ok(Filter::default()));
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused_with_what_was_expected() {
+        for (wrong, expected) in [
+            ("rig", "rig=NAME"),
+            ("uid=3", "rig=NAME"),
+            ("rig=", "the name of a rig"),
+            ("rig=a b", "the name of a rig"),
+            ("state=DONE", "QUEUED|RUNNING|ENDED"),
+            ("outcome=", "PASS"),
+            ("state=ENDED AND state=QUEUED", "at most once"),
+            ("rig=a OR rig=b", "the name of a rig"),
+            (" AND ", "rig=NAME"),
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
+    }
+}

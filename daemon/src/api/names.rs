@@ -1,0 +1,43 @@
+//! Resource names: `rigs/NAME`, `runs/ID`.
+
+use tonic::Status;
+
+use super::errors;
+use crate::store::RunId;
+
+/// The rig that a name means.
+pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
+    match name.strip_prefix("rigs/") {
+        Some(rig) if !rig.is_empty() && !rig.contains('/') => Ok(rig),
+        _ => Err(errors::invalid_field(
+            field,
+            format!("expected \"rigs/NAME\", seen {name:?}; ListRigs names them"),
+        )),
+    }
+}
+
+/// The run that a name means.
+pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
+    let id = name
+        .strip_prefix("runs/")
+        .ok_or_else(|| format!("expected \"runs/ID\", seen {name:?}; ListRuns names them"))
+        .and_then(|id| id.parse());
+    id.map_err(|what| errors::invalid_field(field, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_be_a_path_is_no_name() {
+        assert_eq!(rig("name", "rigs/a.b-1").ok(), Some("a.b-1"));
+        for wrong in ["", "rigs/", "rigs/../x", "runs/x", "rigs"] {
+            assert!(rig("name", wrong).is_err(), "{wrong}");
+        }
+        assert!(run("name", "runs/019a3c5e77d1-0000").is_ok());
+        for wrong in ["", "runs/", "runs/..", "runs/../x", "019a3c5e77d1-0000"] {
+            assert!(run("name", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Pages of ListRuns: how many runs, and where the next page begins.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::store::RunId;
+
+const USUAL: usize = 100;
+const MOST: usize = 1000;
+
+/// Runs on a page: 100 when nothing is asked for, at most 1000 whatever is.
+pub(super) fn size(asked: i32) -> Result<usize, String> {
+    match usize::try_from(asked) {
+        Ok(0) => Ok(USUAL),
+        Ok(size) => Ok(size.min(MOST)),
+        Err(_) => Err(format!("expected 1 to {MOST}, or 0 for {USUAL}; seen {asked}")),
+    }
+}
+
+/// The token of the page that follows this run under this filter.
+pub(super) fn token(last: &RunId, filter: &str) -> String {
+    format!("{last}.{:016x}", hash(filter))
+}
+
+/// The run that the page follows; none for the first page.
+pub(super) fn after(token: &str, filter: &str) -> Result<Option<RunId>, String> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let parsed = token
+        .split_once('.')
+        .and_then(|(id, hash)| Some((id.parse::<RunId>().ok()?, u64::from_str_radix(hash, 16).ok()?)));
+    match parsed {
+        Some((id, of)) if of == hash(filter) => Ok(Some(id)),
+        Some(_) => {
+            Err("it is of a list with another filter; send the same filter with it, or ask for the first page".into())
+        }
+        None => Err(format!(
+            "expected next_page_token as an earlier page gave it, seen {token:?}; ask for the first page"
+        )),
+    }
+}
+
+fn hash(filter: &str) -> u64 {
+    // The same in every process of this build, which is as long as a token lives.
+    let mut hasher = DefaultHasher::new();
+    filter.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_with_its_filter_only() {
+        let id = RunId::new(7_000_000, 1);
+        let given = token(&id, "rig=a");
+        assert_eq!(after(&given, "rig=a"), Ok(Some(id)));
+        assert!(after(&given, "rig=b").unwrap_err().contains("another filter"));
+        assert!(after("x", "").unwrap_err().contains("next_page_token"));
+        assert_eq!(after("", "rig=a"), Ok(None));
+    }
+
+    #[test]
+    fn a_page_has_a_hundred_runs_unless_asked_and_a_thousand_at_most() {
+        assert_eq!((size(0), size(7), size(5000)), (Ok(100), Ok(7), Ok(1000)));
+        assert!(size(-1).is_err());
+    }
+}

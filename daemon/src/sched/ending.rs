@@ -1,0 +1,152 @@
+//! What a run came to. Pure.
+
+use verbatim_record::{Cause, Outcome, Verdict};
+
+use super::plan::NeverBegan;
+use crate::worker::WorkerEnd;
+
+/// What a run came to: outcome, cause and reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// The worst outcome of its tests, or ERROR when it ended without them all.
+    pub outcome: Outcome,
+    /// What that is due to.
+    pub cause: Option<Cause>,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+impl Ending {
+    fn error(cause: Cause, reason: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Error,
+            cause: Some(cause),
+            reason: reason.into(),
+        }
+    }
+
+    /// Of a run that never began; `by` says who cancelled it.
+    #[must_use]
+    pub fn of_waiting(why: &NeverBegan, by: &str) -> Self {
+        match why {
+            NeverBegan::Cancelled => Self::error(Cause::Operator, format!("{by} before its first test")),
+            NeverBegan::Stopping => Self::error(
+                Cause::Operator,
+                "the daemon was stopped before the run's first test; run it again when the daemon is back",
+            ),
+            NeverBegan::Quarantined(reason) => Self::error(
+                Cause::Rig,
+                format!("the rig was quarantined before the run's first test: {reason}"),
+            ),
+        }
+    }
+
+    /// Of a run that the end of a daemon interrupted.
+    #[must_use]
+    pub fn of_interrupted(began: bool) -> Self {
+        let what = if began {
+            "the daemon ended while the run was under way: what was recorded until then is kept, the device is restored \
+             before anything else"
+        } else {
+            "the daemon ended before the run's first test"
+        };
+        Self::error(Cause::Tester, format!("{what}; run it again"))
+    }
+
+    /// Of a run that the store could not keep: nobody could check its verdicts.
+    #[must_use]
+    pub fn of_unkept(why: &str) -> Self {
+        let reason = format!("what happened in the run could not be kept: {why}; free space and run it again");
+        Self::error(Cause::Tester, reason)
+    }
+
+    /// Of a run that began. `stopped` says who stopped it, `unkept` why it cannot be kept.
+    #[must_use]
+    pub fn of(end: &WorkerEnd, stopped: Option<&str>, unkept: Option<&str>) -> Self {
+        if let Some(why) = unkept {
+            return Self::of_unkept(why);
+        }
+        match end {
+            WorkerEnd::Failed { cause, reason, .. } => match stopped {
+                Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
+                None => Self::error(*cause, reason.clone()),
+            },
+            WorkerEnd::Finished(report) => of_verdicts(&report.verdicts, stopped),
+        }
+    }
+}
+
+fn of_verdicts(verdicts: &[Verdict], stopped: Option<&str>) -> Ending {
+    let skipped = verdicts
+        .iter()
+        .filter(|verdict| verdict.outcome == Outcome::Skipped)
+        .count();
+    let worst = verdicts.iter().map(|verdict| verdict.outcome).max();
+    let first = verdicts.iter().find(|verdict| Some(verdict.outcome) == worst);
+    if let Some(stopped) = stopped
+        && (skipped > 0 || worst == Some(Outcome::Error))
+    {
+        let judged = |verdict: &&Verdict| !matches!(verdict.outcome, Outcome::Skipped | Outcome::Error);
+        let (judged, all) = (verdicts.iter().filter(judged).count(), verdicts.len());
+        return Ending::error(
+            Cause::Operator,
+            format!("{stopped}: {judged} of {all} tests were judged"),
+        );
+    }
+    match first {
+        None => Ending::error(Cause::Tester, "the run ended without a verdict; look at its log lines"),
+        Some(verdict) if verdict.outcome == Outcome::Pass => Ending {
+            outcome: Outcome::Pass,
+            cause: None,
+            reason: String::new(),
+        },
+        Some(verdict) => Ending {
+            outcome: verdict.outcome,
+            cause: verdict.cause,
+            reason: format!("{}: {}", verdict.test, verdict.reason),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcome: Outcome) -> Verdict {
+        Verdict {
+            test: "t".into(),
+            aliases: Vec::new(),
+            outcome,
+            cause: (outcome == Outcome::Fail).then_some(Cause::Dut),
+            reason: "because".into(),
+            statements: Vec::new(),
+            findings: Vec::new(),
+            passed: Vec::new(),
+            observations: Vec::new(),
+            restored: Vec::new(),
+        }
+    }
+
+    fn of(outcomes: &[Outcome], stopped: Option<&str>) -> (Outcome, Option<Cause>, String) {
+        let verdicts: Vec<Verdict> = outcomes.iter().map(|outcome| verdict(*outcome)).collect();
+        let ending = of_verdicts(&verdicts, stopped);
+        (ending.outcome, ending.cause, ending.reason)
+    }
+
+    #[test]
+    fn a_run_is_its_worst_verdict() {
+        use Outcome::{Fail, Pass, Skipped};
+        assert_eq!(of(&[Pass, Skipped], None), (Pass, None, String::new()));
+        assert_eq!(of(&[Pass, Fail], None), (Fail, Some(Cause::Dut), "t: because".into()));
+        assert_eq!(of(&[], None).0, Outcome::Error);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_is_an_error_unless_all_its_tests_were_run() {
+        use Outcome::{Error, Fail, Pass, Skipped};
+        let (outcome, cause, reason) = of(&[Fail, Skipped], Some("cancelled by uid 7"));
+        assert_eq!((outcome, cause), (Error, Some(Cause::Operator)));
+        assert_eq!(reason, "cancelled by uid 7: 1 of 2 tests were judged");
+        assert_eq!(of(&[Pass, Pass], Some("too late")).0, Pass);
+    }
+}

@@ -1,0 +1,224 @@
+//! A run that waits or is under way: its events go to the store and, from a short memory, to its watchers.
+//!
+//! Watchers pull: each asks from its own cursor on when it has room for more, and is told that there is something new
+//! through one number. Nobody waits for a watcher. One that is far behind reads from the store.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use verbatim_proto::v1::watch_run_response::Event;
+use verbatim_proto::v1::{RunStateChanged, WatchRunResponse};
+
+use super::convert;
+use super::ending::Ending;
+use crate::store::{RunId, RunState, RunStore, StoreError, StoredRun};
+
+/// Events kept in memory for watchers.
+const RECENT: usize = 256;
+
+/// What is new in a run since a cursor.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Since {
+    /// These events; none when the cursor is that of the last one.
+    Events(Vec<WatchRunResponse>),
+    /// More than is in memory, which begins with this cursor: the store has the rest.
+    OlderThan(u64),
+}
+
+/// A run that has not ended.
+#[derive(Debug)]
+pub struct Live {
+    id: RunId,
+    /// Held by who writes: events come one after the other. Watchers never wait for a disk: they need only `log`.
+    turn: Mutex<()>,
+    log: Mutex<Log>,
+    /// The last cursor.
+    last: watch::Sender<u64>,
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Log {
+    run: StoredRun,
+    recent: VecDeque<WatchRunResponse>,
+    /// Why the store does not keep the run's events any more.
+    unkept: Option<String>,
+    /// Who stopped the run.
+    stopped: Option<String>,
+}
+
+impl Live {
+    /// A run that was just kept, or found.
+    #[must_use]
+    pub fn new(run: StoredRun, last: u64) -> Self {
+        Self {
+            id: run.id.clone(),
+            turn: Mutex::new(()),
+            log: Mutex::new(Log {
+                run,
+                recent: VecDeque::new(),
+                unkept: None,
+                stopped: None,
+            }),
+            last: watch::Sender::new(last),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run as it stands.
+    #[must_use]
+    pub fn run(&self) -> StoredRun {
+        self.log().run.clone()
+    }
+
+    /// Changes whenever there is a new event, to its cursor.
+    #[must_use]
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    /// Turns true when the run is to stop.
+    #[must_use]
+    pub fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Asks the run to stop; the first to ask is the one who did.
+    pub fn stop(&self, who: &str) {
+        self.log().stopped.get_or_insert_with(|| who.into());
+        self.stop.send_replace(true);
+    }
+
+    /// Who stopped the run.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        self.log().stopped.clone()
+    }
+
+    /// Why the run's events are not kept any more.
+    #[must_use]
+    pub fn unkept(&self) -> Option<String> {
+        self.log().unkept.clone()
+    }
+
+    /// Keeps events and shows them to watchers. When the store cannot, the run is stopped, and its watchers still see
+    /// what happens.
+    pub fn tell(&self, store: &dyn RunStore, now_ns: u64, events: Vec<Event>) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = *self.last.borrow();
+        let mut new = Vec::with_capacity(events.len());
+        for event in events {
+            last += 1;
+            new.push(WatchRunResponse {
+                cursor: last,
+                time: Some(convert::timestamp(now_ns)),
+                event: Some(event),
+            });
+        }
+        if self.unkept().is_none()
+            && let Err(error) = store.append(&self.id, &new)
+        {
+            tracing::error!(run = %self.id, %error, "the run's events cannot be kept: it is stopped");
+            self.cannot_keep(&error);
+        }
+        let mut log = self.log();
+        for event in new {
+            if log.recent.len() == RECENT {
+                log.recent.pop_front();
+            }
+            log.recent.push_back(event);
+        }
+        self.last.send_replace(last);
+    }
+
+    /// Notes that the store does not keep the run any more, and stops it.
+    pub fn cannot_keep(&self, error: &StoreError) {
+        self.log().unkept.get_or_insert_with(|| error.to_string());
+        self.stop.send_replace(true);
+    }
+
+    /// The run begins.
+    ///
+    /// # Errors
+    /// When the store cannot keep that: the run is not to begin.
+    pub fn begin(&self, store: &dyn RunStore, now_ns: u64) -> Result<(), StoreError> {
+        let run = {
+            let mut log = self.log();
+            log.run.state = RunState::Running;
+            log.run.started_ns = Some(now_ns);
+            log.run.clone()
+        };
+        store.update(&run).inspect_err(|error| self.cannot_keep(error))?;
+        self.tell(store, now_ns, vec![changed(RunState::Running, None)]);
+        Ok(())
+    }
+
+    /// The run ends; returns with what, which is an error when the store cannot keep it. The store tells of it from then
+    /// on, if only until the daemon ends when it cannot write.
+    pub fn end(&self, store: &dyn RunStore, now_ns: u64, ending: Ending) -> Ending {
+        let mut ending = ending;
+        if let Err(error) = store.update(&self.ended(now_ns, &ending)) {
+            tracing::error!(run = %self.id, %error, "the run's end cannot be kept");
+            self.cannot_keep(&error);
+            ending = Ending::of_unkept(&error.to_string());
+            // The disk may be as full as before: then memory has it.
+            let _ = store.update(&self.ended(now_ns, &ending));
+        }
+        self.tell(store, now_ns, vec![changed(RunState::Ended, Some(&ending))]);
+        ending
+    }
+
+    fn ended(&self, now_ns: u64, ending: &Ending) -> StoredRun {
+        let mut log = self.log();
+        log.run.state = RunState::Ended;
+        log.run.outcome = Some(ending.outcome);
+        log.run.cause = ending.cause;
+        log.run.reason.clone_from(&ending.reason);
+        log.run.ended_ns = Some(now_ns);
+        log.run.clone()
+    }
+
+    /// Events after a cursor.
+    #[must_use]
+    pub fn since(&self, cursor: u64) -> Since {
+        let log = self.log();
+        match log.recent.front() {
+            Some(first) if first.cursor > cursor + 1 => Since::OlderThan(first.cursor),
+            // Events of an earlier daemon are in the store alone.
+            None if *self.last.borrow() > cursor => Since::OlderThan(*self.last.borrow() + 1),
+            _ => {
+                let new = log.recent.iter().filter(|event| event.cursor > cursor);
+                Since::Events(new.take(64).cloned().collect())
+            }
+        }
+    }
+}
+
+/// A run moved to a state.
+#[must_use]
+pub fn changed(state: RunState, ending: Option<&Ending>) -> Event {
+    Event::StateChanged(RunStateChanged {
+        state: convert::state(state).into(),
+        outcome: convert::outcome(ending.map(|ending| ending.outcome)).into(),
+        cause: convert::cause(ending.and_then(|ending| ending.cause)).into(),
+        reason: ending.map(|ending| ending.reason.clone()).unwrap_or_default(),
+    })
+}
+
+/// Whether an event is the last of its run.
+#[must_use]
+pub fn is_last(event: &WatchRunResponse) -> bool {
+    let ended = i32::from(verbatim_proto::v1::RunState::Ended);
+    matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state == ended)
+}

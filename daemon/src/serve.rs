@@ -1,0 +1,174 @@
+//! `verbatimd serve`: the daemon.
+//!
+//! | module | what |
+//! |---|---|
+//! | `place` | what only one daemon may have: the state directory and the socket |
+//! | `log` | the log on stderr |
+//! | `notify` | telling a service manager |
+//! | [`crate::api`] | the services |
+//! | [`crate::sched`] | what runs where, and what waits |
+//! | [`crate::store`] | the runs |
+
+mod log;
+mod notify;
+mod place;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use verbatim_proto::DESCRIPTORS;
+use verbatim_proto::v1::catalog_service_server::CatalogServiceServer;
+use verbatim_proto::v1::rig_service_server::RigServiceServer;
+use verbatim_proto::v1::run_service_server::RunServiceServer;
+
+use crate::api::{Catalog, Rigs, Runs};
+use crate::rig::RigFile;
+use crate::sched::{Scheduler, Workers};
+use crate::state::StateDirectory;
+use crate::store::FileStore;
+use place::{Socket, StateLock};
+
+/// How long clients may take to hear the end of what they listen to, once everything else has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What to serve, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The rigs.
+    pub rigs: RigFile,
+    /// The socket; the usual one when none is given.
+    pub socket: Option<PathBuf>,
+    /// Journals and runs; the usual directory when none is given.
+    pub state: Option<PathBuf>,
+    /// How long a stop may take.
+    pub stop_within: Duration,
+}
+
+/// What became of the daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// It was told to stop, and every device is as it was found, or its rig is quarantined.
+    Stopped,
+    /// It was told to stop, and these rigs were still busy when its time was over.
+    Unfinished(Vec<String>),
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the daemon cannot begin: what is in the way, and what to do.
+pub fn serve(options: Options) -> anyhow::Result<Served> {
+    let begun = Instant::now();
+    log::begin();
+    let state = match &options.state {
+        Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
+        None => StateDirectory::find()?,
+    };
+    let lock = StateLock::take(&state)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("verbatimd")
+        .thread_keep_alive(Duration::from_secs(2))
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    let served = runtime.block_on(run(options, &state, begun));
+    // What still hangs in a call ends with the process.
+    runtime.shutdown_background();
+    drop(lock);
+    served
+}
+
+async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow::Result<Served> {
+    // From here on a signal stops the daemon in order.
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [Ok(terminate), Ok(interrupt)] = &mut signals else {
+        anyhow::bail!("SIGTERM and SIGINT cannot be caught");
+    };
+    let socket = Socket::bind(options.socket.as_deref())?;
+    let listener = socket.listener().context("listening on the socket")?;
+    let store = Arc::new(FileStore::open(&state.runs())?);
+    let execute = Arc::new(Workers { state: state.clone() });
+    let rig_count = options.rigs.rigs.len();
+    let scheduler = Scheduler::start(options.rigs, state, store, execute);
+
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<CatalogServiceServer<Catalog>>().await;
+    health.set_serving::<RigServiceServer<Rigs>>().await;
+    health.set_serving::<RunServiceServer<Runs>>().await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let (leave, left) = oneshot::channel::<()>();
+    let server = Server::builder()
+        .add_service(health_service)
+        .add_service(reflection().build_v1().context("the descriptors of the services")?)
+        .add_service(
+            reflection()
+                .build_v1alpha()
+                .context("the descriptors of the services")?,
+        )
+        .add_service(CatalogServiceServer::new(Catalog))
+        .add_service(RigServiceServer::new(Rigs::new(Arc::clone(&scheduler))))
+        .add_service(RunServiceServer::new(Runs::new(Arc::clone(&scheduler))))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
+            let _ = left.await;
+        });
+    let mut server = tokio::spawn(server);
+    tracing::info!(
+        socket = %socket.path().display(),
+        state = %state.path().display(),
+        rigs = rig_count,
+        ms = begun.elapsed().as_millis(),
+        "serving"
+    );
+    notify::tell("READY=1");
+
+    tokio::select! {
+        () = told(terminate, interrupt) => {}
+        ended = &mut server => {
+            ended.context("the server failed")?.context("the server ended")?;
+            anyhow::bail!("the server ended by itself; please report this");
+        }
+    }
+    notify::tell("STOPPING=1");
+    tracing::info!(
+        within_s = options.stop_within.as_secs(),
+        "stopping: no more runs, devices are restored"
+    );
+    health.set_not_serving::<RunServiceServer<Runs>>().await;
+    health.set_not_serving::<RigServiceServer<Rigs>>().await;
+    health
+        .set_service_status("", tonic_health::ServingStatus::NotServing)
+        .await;
+    let busy = scheduler.stop(options.stop_within).await;
+    let _ = leave.send(());
+    if tokio::time::timeout(FAREWELL, &mut server).await.is_err() {
+        tracing::info!("clients still listen: they are left");
+        server.abort();
+    }
+    if busy.is_empty() {
+        tracing::info!("stopped: every device is as it was found, but for quarantined rigs");
+        return Ok(Served::Stopped);
+    }
+    tracing::error!(
+        rigs = busy.join(", "),
+        "stopped before all was restored: workers restore by themselves, and the next start restores what is left"
+    );
+    Ok(Served::Unfinished(busy))
+}
+
+async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM"),
+        _ = interrupt.recv() => tracing::info!("SIGINT"),
+    }
+}

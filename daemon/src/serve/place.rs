@@ -1,0 +1,241 @@
+//! What only one daemon may have: the state directory and the socket.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::state::StateDirectory;
+
+/// Where the socket is when no service manager says.
+const USUAL_DIRECTORY: &str = "/run/verbatim";
+const SOCKET: &str = "verbatim.sock";
+/// Owner and group may connect.
+const MODE: u32 = 0o660;
+
+/// Why a daemon cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlaceError {
+    #[error(
+        "the state directory {path} cannot be used ({source}); make it writable for this user, or name another one \
+         with --state"
+    )]
+    State { path: PathBuf, source: io::Error },
+    #[error(
+        "the state directory {path} is in use by another daemon ({who}); stop that one, or name another directory with \
+         --state"
+    )]
+    StateInUse { path: PathBuf, who: String },
+    #[error(
+        "the socket's directory {path} cannot be used ({source}); make it writable for this user, or name another \
+         socket with --socket"
+    )]
+    Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "the socket {path} is in use by another daemon ({who}); stop that one, or name another socket with --socket"
+    )]
+    InUse { path: PathBuf, who: String },
+    #[error("{path} is there and is no socket; remove it, or name another socket with --socket")]
+    NoSocket { path: PathBuf },
+    #[error(
+        "the socket {path} cannot be made ({source}); expected a path of at most 107 bytes in a writable directory"
+    )]
+    Bind { path: PathBuf, source: io::Error },
+}
+
+/// A locked file that names the process that holds it.
+fn lock(path: &Path) -> io::Result<Result<File, String>> {
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0)?;
+            writeln!(file, "{}", std::process::id())?;
+            Ok(Ok(file))
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            Ok(Err(format!("process {}", pid.trim())))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The state directory, ours alone.
+#[derive(Debug)]
+pub(super) struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    pub(super) fn take(state: &StateDirectory) -> Result<Self, PlaceError> {
+        let unusable = |source| PlaceError::State {
+            path: state.path().into(),
+            source,
+        };
+        fs::create_dir_all(state.path()).map_err(unusable)?;
+        match lock(&state.path().join("daemon.lock")).map_err(unusable)? {
+            Ok(file) => Ok(Self { _file: file }),
+            Err(who) => Err(PlaceError::StateInUse {
+                path: state.path().into(),
+                who,
+            }),
+        }
+    }
+}
+
+/// The socket, ours alone; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+    _lock: File,
+}
+
+impl Socket {
+    /// Makes the socket, in place of one that a dead daemon left.
+    pub(super) fn bind(given: Option<&Path>) -> Result<Self, PlaceError> {
+        let path = path(given, std::env::var_os("RUNTIME_DIRECTORY").as_deref());
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let unusable = |source| PlaceError::Directory {
+            path: parent.into(),
+            source,
+        };
+        fs::create_dir_all(parent).map_err(unusable)?;
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(".lock");
+        let held = lock(&parent.join(name)).map_err(unusable)?;
+        let in_use = |who| PlaceError::InUse {
+            path: path.clone(),
+            who,
+        };
+        let lock = held.map_err(in_use)?;
+        remove_stale(&path)?;
+        let bind = || {
+            let listener = UnixListener::bind(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(MODE))?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = bind().map_err(|source| PlaceError::Bind {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            path,
+            listener,
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For the server. Must be called within the runtime.
+    pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
+        tokio::net::UnixListener::from_std(self.listener.try_clone()?)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Where the socket is: as given, else in the directory of the service manager, else in the usual one.
+fn path(given: Option<&Path>, runtime: Option<&std::ffi::OsStr>) -> PathBuf {
+    if let Some(given) = given {
+        return std::path::absolute(given).unwrap_or_else(|_| given.into());
+    }
+    let first = runtime.and_then(|list| std::env::split_paths(list).next());
+    first
+        .filter(|directory| directory.is_absolute())
+        .unwrap_or_else(|| USUAL_DIRECTORY.into())
+        .join(SOCKET)
+}
+
+/// Removes a socket that nobody listens on. Its lock is ours, so no daemon of this kind does.
+fn remove_stale(path: &Path) -> Result<(), PlaceError> {
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(()),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(PlaceError::NoSocket { path: path.into() }),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(PlaceError::InUse {
+            path: path.into(),
+            who: "it answers".into(),
+        }),
+        Err(_) => fs::remove_file(path).map_err(|source| PlaceError::Bind {
+            path: path.into(),
+            source,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_is_as_given_else_the_service_managers_else_the_usual_one() {
+        let runtime = Some("/run/v:/run/w".as_ref());
+        assert_eq!(path(Some(Path::new("/x/s")), runtime), Path::new("/x/s"));
+        assert_eq!(path(None, runtime), Path::new("/run/v/verbatim.sock"));
+        assert_eq!(path(None, None), Path::new("/run/verbatim/verbatim.sock"));
+        assert_eq!(path(None, Some("".as_ref())), Path::new("/run/verbatim/verbatim.sock"));
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_goes_with_its_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/s");
+        fs::create_dir(directory.path().join("new")).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        let socket = Socket::bind(Some(&path)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        let error = Socket::bind(Some(&path)).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_or_answers_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        fs::write(&file, "mine").unwrap();
+        assert!(
+            Socket::bind(Some(&file))
+                .unwrap_err()
+                .to_string()
+                .contains("is no socket")
+        );
+        let foreign = directory.path().join("g");
+        let _listener = UnixListener::bind(&foreign).unwrap();
+        assert!(Socket::bind(Some(&foreign)).unwrap_err().to_string().contains("in use"));
+    }
+
+    #[test]
+    fn a_state_directory_has_one_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::at(directory.path().join("state"));
+        let first = StateLock::take(&state).unwrap();
+        assert!(
+            StateLock::take(&state)
+                .unwrap_err()
+                .to_string()
+                .contains("in use by another daemon")
+        );
+        drop(first);
+        assert!(StateLock::take(&state).is_ok());
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether a thread hangs in a call for good: it neither computes nor wakes up.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Watches one thread of this process. A procedure wakes up at least every few ten milliseconds, whatever it waits for.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    directory: PathBuf,
+    limit: Duration,
+    last: Option<String>,
+    since: Instant,
+}
+
+impl Pulse {
+    /// Of the calling thread, which hangs when it gives no sign of life for that long.
+    pub(super) fn of_this_thread(limit: Duration) -> Self {
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        Self {
+            directory: format!("/proc/self/task/{thread}").into(),
+            limit,
+            last: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// Looks. A system that does not tell is taken for a sign of life.
+    pub(super) fn hangs(&mut self) -> bool {
+        let now = self.sign();
+        if now.is_none() || now != self.last {
+            self.last = now;
+            self.since = Instant::now();
+        }
+        self.since.elapsed() >= self.limit
+    }
+
+    /// Processor time and switches of the thread so far.
+    fn sign(&self) -> Option<String> {
+        let stat = fs::read_to_string(self.directory.join("stat")).ok()?;
+        // The name in parentheses may hold anything; utime and stime are the 12th and 13th word behind it.
+        let mut sign: Vec<&str> = stat.rsplit(") ").next()?.split(' ').skip(11).take(2).collect();
+        let status = fs::read_to_string(self.directory.join("status")).ok()?;
+        sign.extend(status.lines().filter(|line| line.contains("ctxt_switches")));
+        Some(sign.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_thread_that_computes_or_wakes_up_is_alive_and_one_that_waits_for_ever_hangs() {
+        let limit = Duration::from_millis(500);
+        let (send, receive) = mpsc::channel();
+        let (let_go, wait) = mpsc::channel::<()>();
+        let (stop, stopped) = mpsc::channel::<()>();
+        let waiting = thread::spawn(move || {
+            send.send(Pulse::of_this_thread(limit)).unwrap();
+            // Wakes up by itself, until told to stop; then waits for good.
+            while stopped.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {}
+            wait.recv().unwrap_err();
+        });
+        let mut pulse = receive.recv().unwrap();
+        let until = Instant::now() + 2 * limit;
+        while Instant::now() < until {
+            assert!(!pulse.hangs());
+            thread::yield_now();
+        }
+        drop(stop);
+        let start = Instant::now();
+        while !pulse.hangs() {
+            assert!(start.elapsed() < Duration::from_secs(60), "never found to hang");
+            thread::yield_now();
+        }
+        assert!(start.elapsed() >= limit);
+        drop(let_go);
+        waiting.join().unwrap();
+    }
+}

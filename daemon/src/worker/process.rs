@@ -1,0 +1,234 @@
+//! A worker's process: its start, its connection, its end.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use signal_hook::low_level::signal_name;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use verbatim_record::Cause;
+
+use super::output::Output;
+use super::{Supervision, WorkerEvent, child};
+use crate::rig::{RigConfig, env};
+use crate::state::StateDirectory;
+
+/// How long output may still come after the end of a process: somebody else may hold its pipes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The library that stands in for the kernel when ibsim is the device, and how it ends a process that it refuses.
+const IBSIM: (&str, i32) = ("umad2sim", 255);
+
+/// Why a worker came to no report.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// What it is due to.
+    pub(super) cause: Cause,
+    /// What happened and what to do next.
+    pub(super) reason: String,
+}
+
+impl Failure {
+    pub(super) fn tester(reason: String) -> Self {
+        Self {
+            cause: Cause::Tester,
+            reason,
+        }
+    }
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    pub(super) pid: u32,
+    pub(super) output: Output,
+}
+
+/// Starts a worker and waits for its connection.
+pub(super) async fn start(
+    supervision: &Supervision,
+    rig: &RigConfig,
+    state: &StateDirectory,
+    events: mpsc::UnboundedSender<WorkerEvent>,
+) -> Result<(Process, UnixStream), Failure> {
+    let failed = |what: &str, error: &io::Error| {
+        Failure::tester(format!(
+            "the worker of rig {} was not started: {what} failed ({error}); check TMPDIR, its free space and permissions, \
+             the limits of processes and files, and that {} is there, then run again",
+            rig.name,
+            supervision.program.display()
+        ))
+    };
+    // Only this user may enter the directory, and only the process that was started is let in.
+    let place = tempfile::Builder::new()
+        .prefix("verbatim-worker-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(|error| failed("making a directory for its socket", &error))?;
+    let path = place.path().join("socket");
+    let listener = UnixListener::bind(&path).map_err(|error| failed("making its socket", &error))?;
+    let state = std::path::absolute(state.path()).map_err(|error| failed("naming the state directory", &error))?;
+    let mut child = Command::new(&supervision.program)
+        .arg0("verbatimd")
+        .arg("worker")
+        .arg("--connect")
+        .arg(&path)
+        .arg("--state")
+        .arg(&state)
+        .args(["--rig-digest", &child::digest(rig)])
+        .args(["--hung-after-ms", &supervision.hung_after.as_millis().to_string()])
+        .envs(&rig.env)
+        .env(env::MARKER, &rig.name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // What a terminal sends to the daemon is not for the worker: the daemon tells it what to do.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed("starting the program", &error))?;
+    let (Some(stdout), Some(stderr), Some(pid)) = (child.stdout.take(), child.stderr.take(), child.id()) else {
+        return Err(failed("following its output", &io::ErrorKind::BrokenPipe.into()));
+    };
+    let mut process = Process {
+        child,
+        pid,
+        output: Output::follow(stdout, stderr, events),
+    };
+    let who = format!("the worker of rig {} (process {pid})", rig.name);
+    let failure = tokio::select! {
+        stream = connection(&listener, pid) => match stream {
+            Ok(stream) => return Ok((process, stream)),
+            Err(error) => failed("waiting for its connection", &error),
+        },
+        status = process.child.wait() => {
+            process.last_words().await;
+            process.ended(rig, status, &format!("{who} did not connect"))
+        }
+        never = process.output.tell() => match never {},
+        () = sleep(supervision.start_within) => Failure::tester(format!(
+            "{who} did not connect within {:?} and was killed; is this host overloaded, or does a library that the rig's \
+             `env` preloads wait for something?",
+            supervision.start_within
+        )),
+    };
+    process.kill(supervision.grace).await;
+    Err(failure)
+}
+
+/// The connection of that process, and of no other.
+async fn connection(listener: &UnixListener, pid: u32) -> io::Result<UnixStream> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        if stream
+            .peer_cred()?
+            .pid()
+            .is_some_and(|peer| u32::try_from(peer) == Ok(pid))
+        {
+            return Ok(stream);
+        }
+    }
+}
+
+impl Process {
+    /// Waits for its end, following its output; nothing when it does not end within the time.
+    pub(super) async fn end_within(&mut self, limit: Duration) -> Option<io::Result<ExitStatus>> {
+        let status = tokio::select! {
+            status = self.child.wait() => Some(status),
+            never = self.output.tell() => match never {},
+            () = sleep(limit) => None,
+        };
+        if status.is_some() {
+            self.last_words().await;
+        }
+        status
+    }
+
+    /// Kills it. False when it is not gone within the time: it hangs in the kernel.
+    pub(super) async fn kill(&mut self, limit: Duration) -> bool {
+        // An error says that it has ended already.
+        let _ = self.child.start_kill();
+        self.end_within(limit).await.is_some()
+    }
+
+    async fn last_words(&mut self) {
+        let _ = timeout(LAST_WORDS, self.output.tell_to_the_end()).await;
+    }
+
+    /// The failure of a worker that ended by itself. `before` tells what it was at.
+    pub(super) fn ended(&self, rig: &RigConfig, status: io::Result<ExitStatus>, before: &str) -> Failure {
+        let (how, code) = match &status {
+            Ok(status) => (words(*status), status.code()),
+            Err(error) => (format!("its end could not be seen ({error})"), None),
+        };
+        let preloads = rig.env.get("LD_PRELOAD").is_some_and(|list| list.contains(IBSIM.0));
+        let (cause, hint) = if preloads && code == Some(IBSIM.1) {
+            (
+                Cause::Rig,
+                "ibsim's library ends a process so when SIM_HOST names no node of the simulated subnet, or when all ten \
+                 places for clients are taken (one that was killed keeps its place): correct SIM_HOST in the rig's `env`, \
+                 or start the simulator again",
+            )
+        } else {
+            (
+                Cause::Tester,
+                "nothing is known about the device from this run; if it happens again, look for a crash in a library that \
+                 the worker loads (a core dump, the system's log)",
+            )
+        };
+        Failure {
+            cause,
+            reason: format!("{before}: {how}; {}; {hint}", self.output.quote()),
+        }
+    }
+}
+
+/// How a process ended.
+fn words(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => match signal_name(signal) {
+            Some(name) => format!("it was ended by {name}"),
+            None => format!("it was ended by signal {signal}"),
+        },
+        (None, Some(code)) => format!("it ended with code {code}"),
+        (None, None) => format!("it ended ({status})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::RigFile;
+
+    fn rig(preload: &str) -> RigConfig {
+        let text = format!(
+            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n\
+             env = {{ LD_PRELOAD = \"{preload}\" }}\n"
+        );
+        RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0)
+    }
+
+    #[tokio::test]
+    async fn code_255_under_ibsims_library_is_the_rigs_fault_and_anything_else_is_ours() {
+        let process = Process {
+            child: Command::new("true").spawn().unwrap(),
+            pid: 1,
+            output: Output::follow(tokio::io::empty(), tokio::io::empty(), mpsc::unbounded_channel().0),
+        };
+        let end = |rig: &RigConfig, raw: i32| process.ended(rig, Ok(ExitStatus::from_raw(raw)), "it worked");
+        let ibsim = rig("/x/libumad2sim.so");
+        let refused = end(&ibsim, 255 << 8);
+        assert_eq!(refused.cause, Cause::Rig);
+        assert!(refused.reason.contains("SIM_HOST"), "{}", refused.reason);
+        assert_eq!(end(&ibsim, 1 << 8).cause, Cause::Tester);
+        assert_eq!(end(&rig("/x/other.so"), 255 << 8).cause, Cause::Tester);
+        let aborted = end(&ibsim, 6);
+        assert_eq!(aborted.cause, Cause::Tester);
+        assert!(aborted.reason.contains("it was ended by SIGABRT"), "{}", aborted.reason);
+    }
+}

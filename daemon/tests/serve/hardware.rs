@@ -1,0 +1,217 @@
+//! Runs on a device that outlives everybody: it gets back what was its own, or its rig is quarantined.
+
+use std::fs;
+
+use rustix::process::Signal;
+use tonic::Code;
+use tonic_types::StatusExt;
+use verbatim_proto::v1::{
+    CancelRunRequest, Cause, CreateRunRequest, Outcome, RestoreRigRequest, RigState, Run, RunState,
+};
+use verbatim_tester::FileJournal;
+use verbatim_wire::MKey;
+
+use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, is_idle, request, within};
+
+const AS_FOUND: Option<(MKey, u8)> = Some((MKey(0), 0));
+
+/// A run that waits for ten minutes with the device changed.
+async fn mid_run(clients: &mut Clients) -> Run {
+    let run = clients
+        .create(CreateRunRequest {
+            parameters: [("wait_s".to_string(), 600)].into(),
+            ..request("model", &[LONG_TEST])
+        })
+        .await;
+    clients.watch(&run.name, 0).await.reaches(WAITS_AT).await;
+    run
+}
+
+#[tokio::test]
+async fn a_cancelled_run_stops_restores_and_the_next_one_runs() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = mid_run(&mut clients).await;
+    let waits = clients.create(request("model", &["c14-024-node-info"])).await;
+    let gone = clients.create(request("model", &["c14-024-node-info"])).await;
+    assert_eq!(
+        (waits.state(), waits.queue_place, gone.queue_place),
+        (RunState::Queued, 1, 2)
+    );
+    let rig = clients.rig("rigs/model").await;
+    assert_eq!((rig.state(), &rig.current_run), (RigState::Busy, &run.name));
+    assert_eq!(rig.queue, [waits.name.clone(), gone.name.clone()]);
+    let name = "rigs/model".to_string();
+    let busy = within(clients.rigs.restore_rig(RestoreRigRequest { name }))
+        .await
+        .unwrap_err();
+    assert_eq!(busy.code(), Code::FailedPrecondition);
+    assert!(busy.message().contains("is under way"), "{}", busy.message());
+
+    let cancel = |run: &Run| CancelRunRequest { name: run.name.clone() };
+    let cancelled = within(clients.runs.cancel_run(cancel(&gone)))
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap();
+    assert_eq!(
+        (cancelled.state(), cancelled.cause()),
+        (RunState::Ended, Cause::Operator),
+        "at once"
+    );
+    within(clients.runs.cancel_run(cancel(&run))).await.unwrap();
+    let run = clients.ended(&run.name).await;
+    assert_eq!(
+        (run.outcome(), run.cause()),
+        (Outcome::Error, Cause::Operator),
+        "{}",
+        run.reason
+    );
+    assert!(run.reason.contains("cancelled by uid"), "{}", run.reason);
+    let waited = clients.ended(&waits.name).await;
+    assert_eq!(waited.outcome(), Outcome::Pass, "{}", waited.reason);
+    assert!(!bench.journal().exists());
+    assert_eq!(bench.key_of_device(), AS_FOUND);
+}
+
+#[tokio::test]
+async fn sigterm_in_mid_run_stops_it_restores_the_device_and_says_so() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = mid_run(&mut clients).await;
+    let waits = clients.create(request("model", &["c14-024-node-info"])).await;
+    let mut watch = clients.watch(&run.name, 0).await;
+    assert!(daemon.end(Signal::TERM).await.success(), "{:#?}", daemon.said);
+    watch.rest().await;
+    let said = daemon.said.join("\n");
+    assert!(
+        said.contains("stopping") && said.contains("stopped: every device is as it was found"),
+        "{said}"
+    );
+    assert!(!bench.journal().exists());
+    assert_eq!(bench.key_of_device(), AS_FOUND);
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    for name in [run.name, waits.name] {
+        let run = clients.get(&name).await;
+        assert_eq!(
+            (run.outcome(), run.cause()),
+            (Outcome::Error, Cause::Operator),
+            "{}",
+            run.reason
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_killed_in_mid_run_leaves_a_device_that_is_restored() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = mid_run(&mut clients).await;
+    assert!(bench.journal().exists());
+    daemon.end(Signal::KILL).await;
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let interrupted = clients.get(&run.name).await;
+    assert_eq!(
+        (interrupted.outcome(), interrupted.cause()),
+        (Outcome::Error, Cause::Tester)
+    );
+    // It waits for the restore, whoever does it.
+    let next = clients.create(request("model", &["c14-024-node-info"])).await;
+    let next = clients.ended(&next.name).await;
+    assert_eq!(next.outcome(), Outcome::Pass, "{}", next.reason);
+    assert!(!bench.journal().exists());
+    assert_eq!(bench.key_of_device(), AS_FOUND);
+    let record = bench
+        .path("state")
+        .join(&run.name)
+        .join(format!("record/001-{LONG_TEST}.rec"));
+    assert!(fs::metadata(record).unwrap().len() > 0, "what was recorded is kept");
+}
+
+#[tokio::test]
+async fn a_daemon_waits_for_the_process_that_still_holds_a_rig() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    // As the worker of a daemon that died does.
+    let held = FileJournal::open(&bench.path("state/journals"), "model").unwrap();
+    let mut daemon = bench.serve();
+    daemon.says("another process holds the rig");
+    let mut clients = bench.clients().await;
+    assert_eq!(clients.rig("rigs/model").await.state(), RigState::Busy);
+    let waits = clients.create(request("model", &["c14-024-node-info"])).await;
+    assert_eq!((waits.state(), waits.queue_place), (RunState::Queued, 1));
+    drop(held);
+    let run = clients.ended(&waits.name).await;
+    assert_eq!(run.outcome(), Outcome::Pass, "{}", run.reason);
+}
+
+#[tokio::test]
+async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = mid_run(&mut clients).await;
+    bench.end_model();
+    let run = clients.ended(&run.name).await;
+    assert_eq!(run.outcome(), Outcome::Error);
+    daemon.says("the rig is quarantined");
+    let rig = clients.rig("rigs/model").await;
+    assert_eq!(rig.state(), RigState::Quarantined);
+    for words in [
+        "M_Keys that may be in force",
+        "0x",
+        "verbatim rigs restore model",
+        "model.journal.json",
+        "PortInfo",
+    ] {
+        assert!(rig.state_reason.contains(words), "{words} in {}", rig.state_reason);
+    }
+    assert!(!rig.pending_restore.is_empty());
+    let refused = clients.runs.create_run(request("model", &[])).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert_eq!(
+        refused.get_error_details().error_info().unwrap().reason,
+        "RIG_QUARANTINED"
+    );
+    assert!(
+        refused.message().contains("verbatim rigs restore model"),
+        "{}",
+        refused.message()
+    );
+
+    let restore = RestoreRigRequest {
+        name: "rigs/model".into(),
+    };
+    let still = within(clients.rigs.restore_rig(restore.clone()))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(still.rig.unwrap().state(), RigState::Quarantined);
+    assert!(
+        still
+            .areas
+            .iter()
+            .any(|area| !area.complete && !area.failure.is_empty()),
+        "{:?}",
+        still.areas
+    );
+
+    bench.start_model();
+    let restored = within(clients.rigs.restore_rig(restore)).await.unwrap().into_inner();
+    let rig = restored.rig.unwrap();
+    assert!(is_idle(&rig), "{}", rig.state_reason);
+    assert!(rig.pending_restore.is_empty() && rig.state_reason.is_empty());
+    assert!(!restored.areas.is_empty() && restored.areas.iter().all(|area| area.complete));
+    let next = clients.create(request("model", &["c14-024-node-info"])).await;
+    assert_eq!(clients.ended(&next.name).await.outcome(), Outcome::Pass);
+}

@@ -1,0 +1,316 @@
+//! A daemon as a process, with its rig file, state directory and clients; a device model as another.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc as std_mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+use verbatim_daemon::rig::{self, RigFile, Session};
+use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
+use verbatim_proto::v1::rig_service_client::RigServiceClient;
+use verbatim_proto::v1::run_service_client::RunServiceClient;
+use verbatim_proto::v1::watch_run_response::Event;
+use verbatim_proto::v1::{
+    CreateRunRequest, GetRigRequest, GetRunRequest, Rig, RigState, Run, RunState, WatchRunRequest, WatchRunResponse,
+};
+use verbatim_tester::{Arrival, Stimulus};
+use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
+
+/// No step of these tests takes longer, however busy the host.
+pub(crate) const LIMIT: Duration = Duration::from_secs(100);
+/// Locks the device, lets a wrong key fail, then waits: by then the device is changed and the journal says so.
+pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
+/// The step at which it waits.
+pub(crate) const WAITS_AT: &str = "wrong key";
+
+pub(crate) fn verbatimd() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_verbatimd"));
+    command.env_remove("VERBATIM_RIG_FILE").env_remove("RUST_LOG");
+    command
+}
+
+/// Ends within the limit, or fails the test.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.expect("in time")
+}
+
+/// Directories of one test, and the device model that its rig `model` is.
+pub(crate) struct Bench {
+    pub(crate) directory: TempDir,
+    model: Option<Child>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.end_model();
+    }
+}
+
+impl Bench {
+    /// A rig file with the rigs `model` and `virtual`; the model does not run yet.
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let rigs = "config_version = 1\n\n[[rig]]\nname = \"model\"\nkind = \"model\"\nsocket = \"model\"\nsubnet_timeout = 8\n";
+        fs::write(directory.path().join("rigs.toml"), rigs).unwrap();
+        Self { directory, model: None }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.path("state/journals/model.journal.json")
+    }
+
+    pub(crate) fn start_model(&mut self) {
+        let mut model = verbatimd()
+            .arg("model")
+            .arg("--listen")
+            .arg(self.path("model"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        let mut stderr = BufReader::new(model.stderr.take().unwrap());
+        stderr.read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("listening on"), "{ready}");
+        // Somebody listens to it as long as it lives.
+        std::thread::spawn(move || {
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| eprintln!("model: {line}"))
+        });
+        self.model = Some(model);
+    }
+
+    pub(crate) fn end_model(&mut self) {
+        if let Some(mut model) = self.model.take() {
+            model.kill().unwrap();
+            model.wait().unwrap();
+        }
+    }
+
+    /// The M_Key and protect bits that the device has; none when it does not answer without a key.
+    pub(crate) fn key_of_device(&self) -> Option<(MKey, u8)> {
+        let file = RigFile::read(&self.path("rigs.toml")).unwrap();
+        let open = rig::open(file.find("model").unwrap(), Arc::default()).unwrap();
+        let Session::Real(mut rig) = open.session else {
+            panic!("not a real rig");
+        };
+        let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
+        let sent = rig.send(Stimulus::Mad(0, &get)).unwrap();
+        match rig.wait(sent.latest.after(Duration::from_secs(2))) {
+            Arrival::Mad(_, _, mad) => {
+                let info: PortInfo = mad.attribute();
+                Some((info.m_key(), info.protect_bits().0))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = verbatimd();
+        command
+            .arg("serve")
+            .arg("--rig-file")
+            .arg(self.path("rigs.toml"))
+            .arg("--socket")
+            .arg(self.path("socket"))
+            .arg("--state")
+            .arg(self.path("state"));
+        command
+    }
+
+    /// A daemon that serves.
+    pub(crate) fn serve(&self) -> Daemon {
+        Daemon::start(&mut self.command())
+    }
+
+    pub(crate) async fn clients(&self) -> Clients {
+        Clients::connect(&self.path("socket")).await
+    }
+}
+
+/// A daemon, and what it logs.
+pub(crate) struct Daemon {
+    pub(crate) child: Child,
+    log: std_mpsc::Receiver<String>,
+    pub(crate) said: Vec<String>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Daemon {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, log) = std_mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if std::env::var_os("SHOW").is_some() {
+                    eprintln!("{line}");
+                }
+                let _ = sender.send(line);
+            }
+        });
+        let mut daemon = Self {
+            child,
+            log,
+            said: Vec::new(),
+        };
+        daemon.says("serving");
+        daemon
+    }
+
+    /// Waits for a line of the log, unless it was said already.
+    pub(crate) fn says(&mut self, words: &str) -> String {
+        if let Some(line) = self.said.iter().find(|line| line.contains(words)) {
+            return line.clone();
+        }
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.log.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("{words:?} expected, said: {:#?}", self.said));
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Sends the signal, waits for the end, and collects the rest of the log. Clients live on meanwhile.
+    pub(crate) async fn end(&mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        let pid = Pid::from_child(&self.child);
+        let ended = move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        within(tokio::task::spawn_blocking(ended)).await.unwrap().unwrap();
+        let status = self.child.wait().unwrap();
+        while let Ok(line) = self.log.recv_timeout(LIMIT) {
+            self.said.push(line);
+        }
+        status
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Clients {
+    pub(crate) catalog: CatalogServiceClient<Channel>,
+    pub(crate) rigs: RigServiceClient<Channel>,
+    pub(crate) runs: RunServiceClient<Channel>,
+    pub(crate) channel: Channel,
+}
+
+impl Clients {
+    pub(crate) async fn connect(socket: &std::path::Path) -> Self {
+        let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
+        let channel = within(endpoint.connect()).await.unwrap();
+        Self {
+            catalog: CatalogServiceClient::new(channel.clone()),
+            rigs: RigServiceClient::new(channel.clone()),
+            runs: RunServiceClient::new(channel.clone()),
+            channel,
+        }
+    }
+
+    pub(crate) async fn create(&mut self, request: CreateRunRequest) -> Run {
+        let response = within(self.runs.create_run(request)).await.unwrap();
+        response.into_inner().run.unwrap()
+    }
+
+    pub(crate) async fn get(&mut self, name: &str) -> Run {
+        let request = GetRunRequest { name: name.into() };
+        within(self.runs.get_run(request))
+            .await
+            .unwrap()
+            .into_inner()
+            .run
+            .unwrap()
+    }
+
+    pub(crate) async fn rig(&mut self, name: &str) -> Rig {
+        let request = GetRigRequest { name: name.into() };
+        within(self.rigs.get_rig(request))
+            .await
+            .unwrap()
+            .into_inner()
+            .rig
+            .unwrap()
+    }
+
+    pub(crate) async fn watch(&mut self, name: &str, cursor: u64) -> Watch {
+        let request = WatchRunRequest {
+            name: name.into(),
+            cursor,
+        };
+        Watch(within(self.runs.watch_run(request)).await.unwrap().into_inner())
+    }
+
+    /// Watches a run to its end, then gets it.
+    pub(crate) async fn ended(&mut self, name: &str) -> Run {
+        self.watch(name, 0).await.rest().await;
+        self.get(name).await
+    }
+}
+
+/// A watcher.
+pub(crate) struct Watch(pub(crate) tonic::Streaming<WatchRunResponse>);
+
+impl Watch {
+    pub(crate) async fn next(&mut self) -> Option<WatchRunResponse> {
+        within(self.0.message()).await.unwrap()
+    }
+
+    /// All that is left.
+    pub(crate) async fn rest(&mut self) -> Vec<WatchRunResponse> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+
+    /// Waits for a step of a procedure.
+    pub(crate) async fn reaches(&mut self, step: &str) {
+        loop {
+            let event = self.next().await.expect("the step comes before the end").event;
+            if matches!(&event, Some(Event::StepStarted(started)) if started.step == step) {
+                return;
+            }
+        }
+    }
+}
+
+/// A request for a run of these tests.
+pub(crate) fn request(rig: &str, tests: &[&str]) -> CreateRunRequest {
+    CreateRunRequest {
+        rig: format!("rigs/{rig}"),
+        patterns: tests.iter().map(ToString::to_string).collect(),
+        ..CreateRunRequest::default()
+    }
+}
+
+pub(crate) fn is_ended(run: &Run) -> bool {
+    run.state() == RunState::Ended
+}
+
+pub(crate) fn is_idle(rig: &Rig) -> bool {
+    rig.state() == RigState::Idle
+}

@@ -1,0 +1,10 @@
+//! The daemon as a process: its services over a real socket, its beginning and its end.
+#![allow(clippy::unwrap_used)]
+
+mod begin;
+mod hardware;
+mod harness;
+mod refusals;
+mod runs;
+mod scripted;
+mod watchers;

@@ -1,0 +1,270 @@
+//! The scheduler and the services over executions that a test directs, in one process.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_stream::StreamExt;
+use tonic::Request;
+use verbatim_daemon::api::Runs;
+use verbatim_daemon::rig::{RigConfig, RigFile};
+use verbatim_daemon::sched::{Execute, Scheduler};
+use verbatim_daemon::state::StateDirectory;
+use verbatim_daemon::store::{EventReader, FileStore, Filter, RunId, RunStore, StoreError, StoredRun};
+use verbatim_daemon::worker::{Job, WorkerEnd, WorkerEvent};
+use verbatim_proto::v1::run_service_server::RunService;
+use verbatim_proto::v1::{
+    CreateRunRequest, GetRunRequest, Outcome, Run, RunState, Verdict, WatchRunRequest, WatchRunResponse,
+};
+use verbatim_record::{Cause, Restored};
+
+use crate::harness::{request, within};
+
+/// Sends so many steps, then ends: when it is told to, or when it is stopped.
+#[derive(Debug, Default)]
+struct Steps {
+    count: usize,
+    go_on: Notify,
+    waits: AtomicBool,
+    panics: AtomicBool,
+}
+
+#[tonic::async_trait]
+impl Execute for Steps {
+    async fn run(
+        &self,
+        _: Job,
+        events: mpsc::UnboundedSender<WorkerEvent>,
+        mut cancel: watch::Receiver<bool>,
+    ) -> WorkerEnd {
+        assert!(!self.panics.load(Ordering::Relaxed), "as a test asked");
+        for step in 0..self.count {
+            events
+                .send(WorkerEvent::Step(format!("step {step}, {}", "x".repeat(100))))
+                .unwrap();
+        }
+        if self.waits.load(Ordering::Relaxed) {
+            tokio::select! {
+                () = self.go_on.notified() => {}
+                stopped = cancel.wait_for(|stopped| *stopped) => { stopped.unwrap(); }
+            }
+        }
+        WorkerEnd::Failed {
+            cause: Cause::Rig,
+            reason: "as the script has it".into(),
+            not_restored: false,
+        }
+    }
+
+    async fn restore(
+        &self,
+        _: RigConfig,
+        _: Option<PathBuf>,
+        _: mpsc::UnboundedSender<WorkerEvent>,
+        _: watch::Receiver<bool>,
+    ) -> Result<Vec<Restored>, String> {
+        Ok(Vec::new())
+    }
+}
+
+fn start(directory: &Path, store: Arc<dyn RunStore>, execute: &Arc<Steps>) -> Runs {
+    let state = StateDirectory::at(directory);
+    Runs::new(Scheduler::start(
+        RigFile::built_in(),
+        &state,
+        store,
+        Arc::clone(execute) as Arc<dyn Execute>,
+    ))
+}
+
+fn files(directory: &Path) -> Arc<FileStore> {
+    Arc::new(FileStore::open(&StateDirectory::at(directory).runs()).unwrap())
+}
+
+async fn create(runs: &Runs) -> Run {
+    let wanted = CreateRunRequest {
+        ..request("virtual", &["c14-024-node-info"])
+    };
+    within(runs.create_run(Request::new(wanted)))
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap()
+}
+
+async fn get(runs: &Runs, name: &str) -> Run {
+    let name = name.to_string();
+    within(runs.get_run(Request::new(GetRunRequest { name })))
+        .await
+        .unwrap()
+        .into_inner()
+        .run
+        .unwrap()
+}
+
+async fn watch(runs: &Runs, name: &str) -> <Runs as RunService>::WatchRunStream {
+    let request = WatchRunRequest {
+        name: name.into(),
+        cursor: 0,
+    };
+    within(runs.watch_run(Request::new(request)))
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+async fn all(mut watch: <Runs as RunService>::WatchRunStream) -> Vec<WatchRunResponse> {
+    let mut events = Vec::new();
+    while let Some(event) = within(watch.next()).await {
+        events.push(event.unwrap());
+    }
+    events
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_who_take_nothing_delay_neither_the_run_nor_each_other_and_miss_nothing() {
+    const STEPS: usize = 50_000;
+    let directory = tempfile::tempdir().unwrap();
+    let steps = Arc::new(Steps {
+        count: STEPS,
+        waits: true.into(),
+        ..Steps::default()
+    });
+    let runs = start(directory.path(), files(directory.path()), &steps);
+    let run = create(&runs).await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(watch(&runs, &run.name).await);
+    }
+    steps.go_on.notify_one();
+    let seen = all(watch(&runs, &run.name).await).await;
+    assert_eq!(get(&runs, &run.name).await.state(), RunState::Ended);
+    assert_eq!(seen.len(), STEPS + 3);
+    let late = all(silent.swap_remove(7)).await;
+    assert_eq!(late, seen, "and what they did not take is there for them");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_within_an_execution_costs_that_run_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let steps = Arc::new(Steps::default());
+    let runs = start(directory.path(), files(directory.path()), &steps);
+    steps.panics.store(true, Ordering::Relaxed);
+    let run = create(&runs).await;
+    all(watch(&runs, &run.name).await).await;
+    let run = get(&runs, &run.name).await;
+    assert_eq!((run.state(), run.outcome()), (RunState::Ended, Outcome::Error));
+    assert!(
+        run.reason.contains("the daemon failed within the run"),
+        "{}",
+        run.reason
+    );
+    steps.panics.store(false, Ordering::Relaxed);
+    let next = create(&runs).await;
+    all(watch(&runs, &next.name).await).await;
+    assert_eq!(get(&runs, &next.name).await.reason, "as the script has it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(FullDisk {
+        store: files(directory.path()),
+        full: AtomicBool::new(false),
+    });
+    let steps = Arc::new(Steps {
+        count: 3,
+        waits: true.into(),
+        ..Steps::default()
+    });
+    let runs = start(directory.path(), Arc::clone(&store) as Arc<dyn RunStore>, &steps);
+    let run = create(&runs).await;
+    let mut watcher = watch(&runs, &run.name).await;
+    for _ in 0..5 {
+        within(watcher.next()).await.unwrap().unwrap();
+    }
+    store.full.store(true, Ordering::Relaxed);
+    steps.go_on.notify_one();
+    let end = all(watcher).await;
+    assert!(format!("{:?}", end.last()).contains("could not be kept"), "{end:?}");
+    let ended = get(&runs, &run.name).await;
+    assert_eq!((ended.state(), ended.outcome()), (RunState::Ended, Outcome::Error));
+    assert!(ended.reason.contains("free space"), "{}", ended.reason);
+    let again = all(watch(&runs, &run.name).await).await;
+    assert!(
+        format!("{:?}", again.last()).contains("could not be kept"),
+        "a later watcher is told too"
+    );
+    let wanted = request("virtual", &["c14-024-node-info"]);
+    let refused = runs.create_run(Request::new(wanted)).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    store.full.store(false, Ordering::Relaxed);
+    steps.waits.store(false, Ordering::Relaxed);
+    let next = create(&runs).await;
+    assert_eq!(all(watch(&runs, &next.name).await).await.len(), 6);
+}
+
+/// A store on a disk that may be full.
+#[derive(Debug)]
+struct FullDisk {
+    store: Arc<FileStore>,
+    full: AtomicBool,
+}
+
+impl FullDisk {
+    fn write<T>(&self, write: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(StoreError::Io {
+                path: "/state".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            });
+        }
+        write()
+    }
+}
+
+impl RunStore for FullDisk {
+    fn create(&self, run: &StoredRun) -> Result<(), StoreError> {
+        self.write(|| self.store.create(run))
+    }
+    fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
+        // A store tells what it was told, also what it could not write.
+        let updated = self.store.update(run);
+        self.write(|| updated)
+    }
+    fn append(&self, id: &RunId, events: &[WatchRunResponse]) -> Result<(), StoreError> {
+        self.write(|| self.store.append(id, events))
+    }
+    fn mend_events(&self, id: &RunId) -> Result<u64, StoreError> {
+        self.store.mend_events(id)
+    }
+    fn keep_verdict(&self, id: &RunId, verdict: &Verdict) -> Result<(), StoreError> {
+        self.write(|| self.store.keep_verdict(id, verdict))
+    }
+    fn keep_report(&self, id: &RunId, json: &str) -> Result<(), StoreError> {
+        self.write(|| self.store.keep_report(id, json))
+    }
+    fn get(&self, id: &RunId) -> Result<StoredRun, StoreError> {
+        self.store.get(id)
+    }
+    fn of_request(&self, uid: u32, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.store.of_request(uid, request_id)
+    }
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun> {
+        self.store.list(filter, after, at_most)
+    }
+    fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError> {
+        self.store.verdicts(id)
+    }
+    fn report(&self, id: &RunId) -> Result<Option<String>, StoreError> {
+        self.store.report(id)
+    }
+    fn events(&self, id: &RunId, after: u64) -> Result<Box<dyn EventReader>, StoreError> {
+        self.store.events(id, after)
+    }
+    fn record(&self, id: &RunId) -> PathBuf {
+        self.store.record(id)
+    }
+}

@@ -1,0 +1,262 @@
+//! A device model in a process of its own, a rig file that names it, and a state directory: all of one test's own.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+use verbatim_daemon::rig::{self, RigConfig, RigFile, Session};
+use verbatim_daemon::state::StateDirectory;
+use verbatim_daemon::worker::{Job, Supervision, WorkerEnd, WorkerEvent};
+use verbatim_tester::{Arrival, Stimulus};
+use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
+
+/// No step of these tests takes longer, however busy the host.
+pub(crate) const LIMIT: Duration = Duration::from_secs(100);
+/// Locks the device, lets a wrong key fail, then waits: by then the device is changed and the journal says so.
+pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
+/// The step at which it waits.
+pub(crate) const WAITS_AT: &str = "wrong key";
+
+pub(crate) struct Place {
+    directory: PathBuf,
+    /// Removed at the end, by who made it.
+    _own: Option<TempDir>,
+    model: Option<Child>,
+    pub(crate) rig: RigConfig,
+    pub(crate) rig_file: PathBuf,
+    pub(crate) state: StateDirectory,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.end_model();
+    }
+}
+
+impl Place {
+    /// With a running model.
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("model");
+        let rig = format!(
+            "kind = \"model\"\nsocket = \"{}\"\nsubnet_timeout = 8\n",
+            socket.display()
+        );
+        let mut place = Self::with_rig(directory, &rig);
+        let mut model = verbatimd()
+            .arg("model")
+            .arg("--listen")
+            .arg(&socket)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(model.stderr.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        assert!(ready.starts_with("listening on"), "{ready}");
+        place.model = Some(model);
+        place
+    }
+
+    /// With a rig `r` that these lines describe, and no model.
+    pub(crate) fn of(lines: &str) -> Self {
+        Self::with_rig(tempfile::tempdir().unwrap(), lines)
+    }
+
+    fn with_rig(directory: TempDir, lines: &str) -> Self {
+        let rig_file = directory.path().join("rigs.toml");
+        fs::write(&rig_file, format!("config_version = 1\n[[rig]]\nname = \"r\"\n{lines}")).unwrap();
+        let rig = RigFile::read(&rig_file).unwrap().find("r").unwrap().clone();
+        let mut place = Self::there(directory.path(), rig);
+        place._own = Some(directory);
+        place
+    }
+
+    /// The place that another process made.
+    pub(crate) fn there(directory: &Path, rig: RigConfig) -> Self {
+        Self {
+            rig_file: directory.join("rigs.toml"),
+            state: StateDirectory::at(directory.join("state")),
+            directory: directory.into(),
+            _own: None,
+            model: None,
+            rig,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn end_model(&mut self) {
+        if let Some(mut model) = self.model.take() {
+            model.kill().unwrap();
+            model.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn job(&self, tests: &[&str]) -> Job {
+        let known = verbatim_catalog::TESTS.iter().copied();
+        Job {
+            run: "1".into(),
+            rig: self.rig.clone(),
+            rig_file: Some(self.rig_file.clone()),
+            tests: tests
+                .iter()
+                .map(|id| known.clone().find(|test| test.id == *id).unwrap())
+                .collect(),
+            parameters: vec![("wait_s".into(), 600)],
+            seed: 3,
+            record: self.path("record"),
+        }
+    }
+
+    /// The M_Key that the device has, seen without a key: it does not answer or shows 0 when it is protected.
+    pub(crate) fn is_as_found(&self) -> bool {
+        let Session::Real(mut rig) = rig::open(&self.rig, Arc::default()).unwrap().session else {
+            panic!("not a real rig");
+        };
+        let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
+        let sent = rig.send(Stimulus::Mad(0, &get)).unwrap();
+        match rig.wait(sent.latest.after(Duration::from_secs(2))) {
+            Arrival::Mad(_, _, mad) => {
+                let info = mad.attribute::<PortInfo>();
+                info.m_key() == MKey(0) && info.protect_bits().0 == 0
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.state.journals().join("r.journal.json")
+    }
+
+    /// The worker of this place, by its arguments.
+    pub(crate) fn worker(&self) -> Worker {
+        let state = self.state.path().to_string_lossy().into_owned();
+        let ours = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.nth(1) == Some(b"worker") && words.any(|word| word == state.as_bytes())
+        };
+        let pids = fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Worker(Pid::from_raw(pids.find(ours).expect("no worker of this place")).unwrap())
+    }
+}
+
+pub(crate) fn verbatimd() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_verbatimd"))
+}
+
+/// The usual supervision of the program that was built.
+pub(crate) fn supervision() -> Supervision {
+    Supervision {
+        program: env!("CARGO_BIN_EXE_verbatimd").into(),
+        ..Supervision::default()
+    }
+}
+
+/// A worker, by its process.
+pub(crate) struct Worker(Pid);
+
+impl Worker {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.0, signal).unwrap();
+    }
+
+    /// Something that becomes ready when the process ends.
+    pub(crate) fn end(&self) -> impl FnOnce() + Send + 'static {
+        let end = pidfd_open(self.0, PidfdFlags::empty()).unwrap();
+        move || {
+            let limit = Timespec {
+                tv_sec: 100,
+                tv_nsec: 0,
+            };
+            let ready = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit)).unwrap();
+            assert_eq!(ready, 1, "the worker does not end");
+        }
+    }
+}
+
+/// A job under way.
+pub(crate) struct Running {
+    pub(crate) job: tokio::task::JoinHandle<WorkerEnd>,
+    pub(crate) events: mpsc::UnboundedReceiver<WorkerEvent>,
+    pub(crate) cancel: watch::Sender<bool>,
+}
+
+impl Running {
+    pub(crate) fn start(place: &Place, supervision: Supervision, job: Job) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let (cancel, cancelled) = watch::channel(false);
+        let state = place.state.clone();
+        let job = tokio::spawn(async move { supervision.run_job(job, &state, sender, cancelled).await });
+        Self { job, events, cancel }
+    }
+
+    /// Waits until the procedure is at that step.
+    pub(crate) async fn reaches(&mut self, step: &str) {
+        let reached = async {
+            loop {
+                match self.events.recv().await {
+                    Some(WorkerEvent::Step(name)) if name == step => return,
+                    Some(_) => {}
+                    None => panic!("the job ended before {step:?}"),
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, reached).await.unwrap();
+    }
+
+    /// Waits for the end; with all events that were not taken yet.
+    pub(crate) async fn end(mut self) -> (WorkerEnd, Vec<WorkerEvent>) {
+        let end = tokio::time::timeout(LIMIT, self.job).await.unwrap().unwrap();
+        let mut events = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            events.push(event);
+        }
+        (end, events)
+    }
+
+    /// Waits for its failure: cause, reason, whether the device is left changed.
+    pub(crate) async fn failure(self) -> (verbatim_record::Cause, String, bool) {
+        match self.end().await.0 {
+            WorkerEnd::Failed {
+                cause,
+                reason,
+                not_restored,
+            } => (cause, reason, not_restored),
+            WorkerEnd::Finished(report) => panic!("it finished: {report:?}"),
+        }
+    }
+}
+
+/// Restores the rig of a place.
+pub(crate) async fn restore(place: &Place) -> Result<Vec<verbatim_record::Restored>, String> {
+    let (events, _told) = mpsc::unbounded_channel();
+    let (_cancel, cancelled) = watch::channel(false);
+    supervision()
+        .restore_rig(
+            place.rig.clone(),
+            Some(place.rig_file.clone()),
+            &place.state,
+            events,
+            cancelled,
+        )
+        .await
+}
+
+/// A named pipe that nobody writes to: who opens it for reading hangs for good.
+pub(crate) fn never_written(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}

@@ -1,0 +1,203 @@
+//! The stream between daemon and worker.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use verbatim_daemon::worker::{self, BUILD_ID, Supervision};
+use verbatim_proto::worker::{FromWorker, Ping, Restore, Start, ToWorker, from_worker, to_worker};
+use verbatim_record::Cause;
+
+use crate::place::{LONG_TEST, Place, Running, WAITS_AT, supervision, verbatimd};
+
+/// A worker whose daemon is this test.
+struct Bare {
+    child: Child,
+    stream: UnixStream,
+    came: Vec<u8>,
+}
+
+impl Bare {
+    fn start(place: &Place) -> Self {
+        Self::start_with(place, "0")
+    }
+
+    fn start_with(place: &Place, digest: &str) -> Self {
+        let path = place.path("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let child = verbatimd()
+            .arg("worker")
+            .arg("--connect")
+            .arg(&path)
+            .arg("--state")
+            .arg(place.state.path())
+            .args(["--rig-digest", digest])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut bare = Self {
+            child,
+            stream,
+            came: Vec::new(),
+        };
+        let Some(from_worker::Message::Hello(hello)) = bare.next() else {
+            panic!("no hello first");
+        };
+        assert_eq!((hello.build_id.as_str(), hello.pid), (BUILD_ID, bare.child.id()));
+        bare
+    }
+
+    /// The next message; none at the end of the stream.
+    fn next(&mut self) -> Option<from_worker::Message> {
+        loop {
+            let mut rest = self.came.as_slice();
+            if let Ok(message) = FromWorker::decode_length_delimited(&mut rest) {
+                self.came = rest.to_vec();
+                return message.message;
+            }
+            let mut piece = [0; 4096];
+            match self.stream.read(&mut piece).unwrap() {
+                0 => return None,
+                length => self.came.extend_from_slice(&piece[..length]),
+            }
+        }
+    }
+
+    fn send(&mut self, message: to_worker::Message) {
+        let bytes = ToWorker { message: Some(message) }.encode_length_delimited_to_vec();
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn end(self) -> Output {
+        self.child.wait_with_output().unwrap()
+    }
+}
+
+#[test]
+fn a_worker_ends_with_a_clear_error_when_junk_comes_from_the_stream() {
+    let nothing = ToWorker { message: None }.encode_length_delimited_to_vec();
+    for (junk, words) in [
+        (&[0xFF; 8][..], "a length of more than 32 bits"),
+        (&[0x80, 0x80, 0x80, 0x01, 0], "none is longer than 1048576"),
+        (&[3, 0xFF, 0xFF, 0xFF], "failed to decode"),
+        (
+            b"GET / HTTP/1.1\r\n\r\n and more than seventy-one bytes of what is no message of ours",
+            "failed to decode",
+        ),
+        (&nothing, "a message that this build does not know"),
+    ] {
+        let place = Place::of("kind = \"virtual\"\n");
+        let mut worker = Bare::start(&place);
+        worker.stream.write_all(junk).unwrap();
+        let output = worker.end();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{junk:?}: {said}");
+        assert!(
+            said.contains("what is no message to a worker") && said.contains(words),
+            "{junk:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
+    let place = Place::new();
+    let mut worker = Bare::start_with(&place, &worker::digest(&place.rig));
+    let job = place.job(&[LONG_TEST]);
+    worker.send(to_worker::Message::Start(Start {
+        rig_file: place.rig_file.to_string_lossy().into(),
+        rig: "r".into(),
+        tests: vec![LONG_TEST.into()],
+        parameters: job.parameters.into_iter().collect(),
+        seed: 1,
+        record: job.record.to_string_lossy().into(),
+    }));
+    loop {
+        match worker.next() {
+            Some(from_worker::Message::Step(step)) if step.label == WAITS_AT => break,
+            Some(from_worker::Message::Finished(_)) | None => panic!("it ended"),
+            Some(_) => {}
+        }
+    }
+    assert!(!place.is_as_found());
+    worker.send(to_worker::Message::Restore(Restore::default()));
+    let output = worker.end();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("a second thing to do"), "{said}");
+    assert!(place.is_as_found());
+}
+
+#[test]
+fn a_worker_answers_pings_before_it_has_anything_to_do_and_ends_in_silence_with_its_daemon() {
+    let place = Place::of("kind = \"virtual\"\n");
+    let mut worker = Bare::start(&place);
+    for number in [1, u64::MAX] {
+        worker.send(to_worker::Message::Ping(Ping { number }));
+        let Some(from_worker::Message::Pong(pong)) = worker.next() else {
+            panic!("no pong");
+        };
+        assert_eq!(pong.number, number);
+    }
+    drop(worker.stream);
+    let output = worker.child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_worker_that_finds_no_daemon_says_so() {
+    let place = Place::of("kind = \"virtual\"\n");
+    let output = verbatimd()
+        .args(["worker", "--connect", "/absent/socket", "--rig-digest", "0", "--state"])
+        .arg(place.state.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(3) && said.contains("no daemon listens at /absent/socket"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_worker_of_another_build_is_refused_before_it_touches_anything() {
+    let place = Place::new();
+    // Another build: the same program that names itself otherwise.
+    let mut program = std::fs::read(env!("CARGO_BIN_EXE_verbatimd")).unwrap();
+    let (version, hash) = BUILD_ID.split_once('+').unwrap();
+    let mut found = 0;
+    let mut from = 0;
+    while let Some(plus) = program[from..].iter().position(|byte| *byte == b'+') {
+        let plus = from + plus;
+        if program[..plus].ends_with(version.as_bytes()) && program[plus + 1..].starts_with(hash.as_bytes()) {
+            program[plus + 1..=plus + hash.len()].fill(b'x');
+            found += 1;
+        }
+        from = plus + 1;
+    }
+    assert!(found > 0, "the program does not hold {BUILD_ID}");
+    let path = place.path("verbatimd");
+    std::fs::write(&path, program).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let supervision = Supervision {
+        program: path,
+        ..supervision()
+    };
+    let start = Instant::now();
+    let (cause, reason, not_restored) = Running::start(&place, supervision, place.job(&[LONG_TEST]))
+        .failure()
+        .await;
+    assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
+    assert!(
+        reason.contains("xxxxxxxx") && reason.contains("restart the daemon"),
+        "{reason}"
+    );
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert!(!place.path("record").exists() && place.is_as_found());
+}

@@ -1,0 +1,212 @@
+//! Workers that die, hang or are refused.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use verbatim_daemon::embedded::{self, RunError};
+use verbatim_daemon::worker::{Supervision, WorkerEnd, WorkerEvent};
+use verbatim_record::{BundleError, Cause};
+use verbatim_tester::FileJournal;
+
+use crate::place::{LONG_TEST, Place, Running, WAITS_AT, never_written, restore, supervision};
+
+/// The device is changed; the journal says so; the record says that the run did not end. Restoring mends it.
+async fn is_restored_after_a_crash(place: &Place) {
+    assert!(place.journal().exists() && !place.is_as_found());
+    let judged = embedded::judge_bundle(&place.path("record")).unwrap_err();
+    assert!(
+        matches!(&judged, RunError::Bundle(BundleError::NoManifest { .. })),
+        "{judged}"
+    );
+    assert!(place.path("record").join(format!("001-{LONG_TEST}.rec")).exists());
+    let restored = restore(place).await.unwrap();
+    assert!(!restored.is_empty() && restored.iter().all(verbatim_record::Restored::is_complete));
+    assert!(!place.journal().exists() && place.is_as_found());
+    assert_eq!(restore(place).await, Ok(Vec::new()), "nothing is left");
+}
+
+/// The worker gets that signal in mid-run.
+async fn dies(signal: Signal, name: &str) {
+    let place = Place::new();
+    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
+    running.reaches(WAITS_AT).await;
+    place.worker().signal(signal);
+    let (cause, reason, not_restored) = running.failure().await;
+    assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
+    for word in [name, LONG_TEST, WAITS_AT, "rig r"] {
+        assert!(reason.contains(word), "{word} is not in: {reason}");
+    }
+    is_restored_after_a_crash(&place).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_in_mid_run_fails_the_job_and_the_next_one_restores() {
+    dies(Signal::KILL, "SIGKILL").await;
+}
+
+#[tokio::test]
+async fn a_worker_that_aborts_in_mid_run_fails_the_job_and_the_next_one_restores() {
+    dies(Signal::ABORT, "SIGABRT").await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_stopped_is_killed_after_its_grace() {
+    let place = Place::new();
+    let supervision = Supervision {
+        ping_every: Duration::from_millis(100),
+        grace: Duration::from_secs(2),
+        ..supervision()
+    };
+    let mut running = Running::start(&place, supervision.clone(), place.job(&[LONG_TEST]));
+    running.reaches(WAITS_AT).await;
+    let start = Instant::now();
+    place.worker().signal(Signal::STOP);
+    let (cause, reason, not_restored) = running.failure().await;
+    assert!(
+        start.elapsed() >= supervision.grace - supervision.ping_every,
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
+    assert!(reason.contains("2s") && reason.contains("it was killed"), "{reason}");
+    is_restored_after_a_crash(&place).await;
+}
+
+#[tokio::test]
+async fn a_run_after_a_crash_restores_first_and_reports_it() {
+    let place = Place::new();
+    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
+    running.reaches(WAITS_AT).await;
+    place.worker().signal(Signal::KILL);
+    running.failure().await;
+    let mut job = place.job(&["c14-024-node-info"]);
+    job.record = place.path("record-2");
+    let (end, events) = Running::start(&place, supervision(), job).end().await;
+    assert!(matches!(end, WorkerEnd::Finished(_)) && !end.left_changed(), "{end:?}");
+    let recovered = |event: &WorkerEvent| matches!(event, WorkerEvent::Recovered(areas) if !areas.is_empty());
+    assert!(events.iter().any(recovered), "{events:?}");
+    assert!(place.is_as_found());
+}
+
+#[tokio::test]
+async fn a_device_that_is_gone_cannot_be_restored_and_the_job_says_that_it_is_left_changed() {
+    let mut place = Place::new();
+    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
+    running.reaches(WAITS_AT).await;
+    place.end_model();
+    let (end, _) = running.end().await;
+    assert!(end.left_changed(), "{end:?}");
+    let error = restore(&place).await.unwrap_err();
+    assert!(error.contains("no device model answers"), "{error}");
+    let mut job = place.job(&[LONG_TEST]);
+    job.record = place.path("record-2");
+    let (cause, reason, not_restored) = Running::start(&place, supervision(), job).failure().await;
+    assert_eq!((cause, not_restored), (Cause::Rig, true), "{reason}");
+}
+
+/// A worker whose main thread hangs in a system call for good: it reads its rig file from a pipe that nobody writes to.
+fn hangs(place: &Place, supervision: Supervision) -> Running {
+    let mut job = place.job(&[LONG_TEST]);
+    let pipe = place.path("pipe");
+    never_written(&pipe);
+    job.rig_file = Some(pipe);
+    Running::start(place, supervision, job)
+}
+
+#[tokio::test]
+async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_lives() {
+    let place = Place::new();
+    let supervision = Supervision {
+        ping_every: Duration::from_millis(100),
+        grace: Duration::from_secs(1),
+        hung_after: Duration::from_secs(2),
+        ..supervision()
+    };
+    let start = Instant::now();
+    let (cause, reason, not_restored) = hangs(&place, supervision).failure().await;
+    assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
+    assert!(reason.contains("hanging in a library or driver for 2s"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_stop_when_cancelled_is_killed() {
+    let place = Place::new();
+    let supervision = Supervision {
+        stop_within: Duration::from_secs(1),
+        ..supervision()
+    };
+    let running = hangs(&place, supervision);
+    running.cancel.send(true).unwrap();
+    let (cause, reason, _) = running.failure().await;
+    assert_eq!(cause, Cause::Tester, "{reason}");
+    assert!(reason.contains("was cancelled and did not end within 1s"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_rig_that_another_process_uses_is_refused_and_is_not_left_changed() {
+    let place = Place::new();
+    let held = FileJournal::open(&place.state.journals(), "r").unwrap();
+    let (cause, reason, not_restored) = Running::start(&place, supervision(), place.job(&[LONG_TEST]))
+        .failure()
+        .await;
+    assert_eq!((cause, not_restored), (Cause::Rig, false), "{reason}");
+    assert!(reason.contains("in use by another process"), "{reason}");
+    let error = restore(&place).await.unwrap_err();
+    assert!(error.contains("in use by another process"), "{error}");
+    drop(held);
+    assert_eq!(restore(&place).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_rig_file_that_changed_since_the_daemon_read_it_is_refused() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(&place.rig_file).unwrap();
+    std::fs::write(&place.rig_file, text + "m_key = 7\n").unwrap();
+    let (cause, reason, _) = Running::start(&place, supervision(), place.job(&[LONG_TEST]))
+        .failure()
+        .await;
+    assert_eq!(cause, Cause::Operator, "{reason}");
+    assert!(reason.contains("was changed since the daemon read it"), "{reason}");
+    assert!(place.is_as_found());
+}
+
+#[tokio::test]
+async fn what_libraries_write_is_told_line_by_line() {
+    // The dynamic linker is a library too; the rig itself is none that this machine has.
+    let place = Place::of(
+        "kind = \"umad\"\ndevice = \"none\"\nport = 1\nroute = \"0,1\"\n[rig.env]\nLD_DEBUG = \"libs\"\nLD_PRELOAD = \"/absent.so\"\n",
+    );
+    let (end, events) = Running::start(&place, supervision(), place.job(&[LONG_TEST]))
+        .end()
+        .await;
+    let WorkerEnd::Failed { cause, reason, .. } = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(cause, Cause::Rig, "{reason}");
+    assert!(reason.contains("rig \"r\" is unavailable"), "{reason}");
+    let told = |word: &str| {
+        let has = |event: &WorkerEvent| matches!(event, WorkerEvent::Log(line) if line.contains(word));
+        events.iter().any(has)
+    };
+    assert!(told("calling init") && told("/absent.so"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_absent_or_ends_at_once_fails_the_job() {
+    for (program, word) in [
+        ("/absent/verbatimd", "was not started"),
+        ("/bin/false", "it ended with code 1"),
+    ] {
+        let place = Place::new();
+        let supervision = Supervision {
+            program: program.into(),
+            ..supervision()
+        };
+        let (cause, reason, not_restored) = Running::start(&place, supervision, place.job(&[LONG_TEST]))
+            .failure()
+            .await;
+        assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
+        assert!(reason.contains(word), "{reason}");
+    }
+}
