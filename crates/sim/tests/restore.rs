@@ -8,7 +8,7 @@ use verbatim_record::{Entry, Findings, Gap, Label, Role, Sink, StopReason, Trace
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Area, Case, Journal, JournalError, MemoryJournal, Need, Part, Ran, Step, Test, Tester, run};
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
-use verbatim_wire::{MKey, Method, PortInfo, VlArbitrationTable};
+use verbatim_wire::{AttributeId, Layout, MKey, Method, PortInfo, VlArbitrationTable};
 
 const FOUND: Label<PortInfo> = Label::new("as found");
 const LOCK: Label<PortInfo> = Label::new("lock");
@@ -220,6 +220,9 @@ impl Journal for FullDisk {
     fn lease_s(&self) -> u16 {
         self.0.lease_s()
     }
+    fn identify(&mut self, device: &str) {
+        self.0.identify(device);
+    }
 }
 
 #[test]
@@ -245,6 +248,37 @@ fn no_set_leaves_when_the_journal_cannot_be_written() {
         .iter()
         .filter(|entry| matches!(entry, Entry::Sent(sent) if sent.mad.method() == Method::SET));
     assert_eq!(sets.count(), 0);
+}
+
+#[test]
+fn the_journal_of_one_device_is_never_applied_to_another() {
+    use verbatim_tester::{FileJournal, recover};
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+    let (found, _) = state(&mut VirtualRig::new(Profile::full().vary(1), &[]));
+    journal.identify("0x0000000000000001");
+    let area = Area {
+        attribute: AttributeId::PORT_INFO.0,
+        name: "PortInfo".into(),
+    };
+    let part = Part {
+        modifier: 0,
+        data: found.bytes().to_vec(),
+    };
+    journal.save(&area, &[part], &[MKey(0)]).unwrap();
+    drop(journal);
+    let mut other = VirtualRig::new(Profile::full().vary(2), &[]);
+    let before = state(&mut other);
+    let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+    let restored = recover(&mut other, &VirtualRig::info(MKey(0)), &mut Vec::new(), &mut journal);
+    assert!(
+        restored
+            .iter()
+            .all(|r| r.failure.contains("the journal is of the device with PortGUID")),
+        "{restored:#?}"
+    );
+    assert_eq!(state(&mut other), before);
+    assert!(!journal.pending().is_empty(), "it waits for its own device");
 }
 
 /// A record whose disk fills after some entries.

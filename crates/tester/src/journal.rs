@@ -92,6 +92,9 @@ pub trait Journal {
 
     /// The longest lease period in seconds that any Set asked for.
     fn lease_s(&self) -> u16;
+
+    /// Says which device what is saved from now on belongs to: its PortGUID in words.
+    fn identify(&mut self, device: &str);
 }
 
 /// What a journal holds.
@@ -104,6 +107,9 @@ struct Content {
     keys: Vec<String>,
     /// The longest lease period in seconds.
     lease_s: u16,
+    /// PortGUID of the device, in words; empty when it did not tell.
+    #[serde(default)]
+    device: String,
     /// Areas to restore, in the order in which they were saved.
     areas: Vec<Pending>,
 }
@@ -150,7 +156,10 @@ impl Content {
     fn settle(&mut self, area: &Area) {
         self.areas.retain(|pending| pending.area != *area);
         if self.areas.is_empty() {
-            *self = Self::default();
+            *self = Self {
+                device: core::mem::take(&mut self.device),
+                ..Self::default()
+            };
         }
     }
 }
@@ -182,6 +191,9 @@ impl Journal for MemoryJournal {
     }
     fn lease_s(&self) -> u16 {
         self.0.lease_s
+    }
+    fn identify(&mut self, device: &str) {
+        self.0.device = device.into();
     }
 }
 
@@ -257,6 +269,12 @@ impl FileJournal {
         self.content.keys.iter().filter_map(|words| key_of(words)).collect()
     }
 
+    /// PortGUID of the device that the pending areas belong to, in words; empty when it did not tell.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.content.device
+    }
+
     /// The journal's file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -312,6 +330,13 @@ impl Journal for FileJournal {
 
     fn lease_s(&self) -> u16 {
         self.content.lease_s
+    }
+
+    fn identify(&mut self, device: &str) {
+        // What is pending belongs to the device that it was saved of.
+        if self.content.areas.is_empty() {
+            self.content.device = device.into();
+        }
     }
 }
 

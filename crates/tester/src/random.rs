@@ -62,6 +62,6 @@ mod tests {
         assert_ne!(draw(1, "ab", ""), draw(1, "a", "b"));
         assert!((5..=9).contains(&Stream::new(3, "t", "s").between(5, 9)));
         // Pinned: a change of these numbers changes every seeded record.
-        assert_eq!(Stream::new(0, "t", "s").bits(), Stream::new(0, "t", "s").bits());
+        assert_eq!(Stream::new(0, "t", "s").bits(), 1_610_935_394_489_481_103);
     }
 }

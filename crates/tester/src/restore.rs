@@ -66,7 +66,7 @@ impl Tester<'_> {
     }
 
     /// Finds the M_Key in force among those that may be; waits for the lease to expire when none is.
-    fn find_key(&mut self) -> Step {
+    pub(crate) fn find_key(&mut self) -> Step {
         if self.try_keys()? {
             return Ok(());
         }

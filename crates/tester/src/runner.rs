@@ -1,19 +1,21 @@
 //! Runs one test: sanity check, procedure, restore, whatever happens in between.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use verbatim_record::{Begin, Entry, Label, Restored, Role, Sink, StopReason, Stopped};
-use verbatim_wire::{MKey, PortInfo};
+use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
 
 use crate::exchange::State;
 use crate::guard::AreaState;
-use crate::journal::{FileJournal, Journal};
+use crate::journal::{FileJournal, Journal, Pending};
 use crate::rig::{Rig, RigInfo};
 use crate::stop::Stop;
 use crate::test::Test;
 use crate::tester::Tester;
 
 const SANITY: Label<PortInfo> = Label::new("sanity check");
+const IDENTITY: Label<NodeInfo> = Label::new("which device this is");
 const ALIVE: Label<PortInfo> = Label::new("is the device still there");
 
 /// One execution of one test.
@@ -147,11 +149,20 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
     sink.put(&Entry::Begin(case.begin(info)));
     let pending = journal.pending().to_vec();
     let keys = journal.keys();
+    let (device, path) = (journal.device().to_string(), journal.path().to_path_buf());
     let mut tester = Tester::new(rig, info, sink, journal, &case);
     tester.role = Role::Runner;
     // The journal's own order is that of likelihood; the rig's key comes last.
     tester.keys.retain(|known| !keys.contains(known));
     tester.keys.splice(0..0, keys);
+    if let Some(failure) = tester.is_another(&device, &path) {
+        let refused = |p: Pending| Restored {
+            area: p.area.name,
+            failure: failure.clone(),
+            ..Restored::default()
+        };
+        return pending.into_iter().map(refused).collect();
+    }
     tester.areas = pending
         .into_iter()
         .map(|p| AreaState {
@@ -177,6 +188,23 @@ const RECOVERY: Test = Test {
 };
 
 impl Tester<'_> {
+    /// Why the journal must not be applied here: it is of another device than the one that answers.
+    fn is_another(&mut self, device: &str, path: &Path) -> Option<String> {
+        if device.is_empty() {
+            return None;
+        }
+        self.find_key().ok()?;
+        let node = self.get(IDENTITY, self.key()).ok()?;
+        let here = node.port_guid().to_string();
+        (here != device).then(|| {
+            format!(
+                "the journal is of the device with PortGUID {device}, the one there now has {here}: put the right device \
+                 back and run again; if it is gone for good, remove {}",
+                path.display()
+            )
+        })
+    }
+
     /// The check that precedes every test: the device answers Get(PortInfo), and what it says can be worked with.
     fn sanity(&mut self) -> Option<Stopped> {
         self.role = Role::Runner;
@@ -222,6 +250,12 @@ impl Tester<'_> {
                 self.rig_key(),
                 info.m_key()
             ));
+        }
+        // Without an answer the journal does without: a later restore then takes the device that is there.
+        if let Ok(Some(node)) = self.get_once(IDENTITY, self.rig_key())
+            && node.status == Status::OK
+        {
+            self.journal.identify(&node.value.port_guid().to_string());
         }
         None
     }

@@ -59,7 +59,7 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
             source,
         })
     };
-    let out = std::io::BufWriter::new(std::fs::File::create(file).map_err(io)?);
+    let out = std::io::BufWriter::new(std::fs::File::create_new(file).map_err(io)?);
     let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
     verbatim_record::capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
     Ok(())

@@ -69,7 +69,7 @@ fn words(qualification: &Qualification) -> String {
     for defect in qualification
         .defects
         .iter()
-        .filter(|defect| defect.killed_by.is_empty())
+        .filter(|defect| qualification.survived.contains(&defect.name))
     {
         out.push_str(&format!(
             "SURVIVED    {} {} ({})\n",
