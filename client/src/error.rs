@@ -318,6 +318,12 @@ fn who_may(path: &Path) -> String {
     if mode & 0o020 == 0 {
         return format!("its mode is {mode:04o}, expected 0660; start the daemon again or `chmod 0660` it");
     }
+    if gid == 0 {
+        return format!(
+            "its mode is {mode:04o} and its group that of the superuser; run the daemon under a group of its own (`Group=` in \
+             its unit) and join it, or `chgrp` the socket to a group of yours"
+        );
+    }
     match group_name(gid) {
         Some(group) => format!(
             "its mode is {mode:04o}, so only user id {} and members of the group {group} may; join the group (`sudo \

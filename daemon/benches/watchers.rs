@@ -24,9 +24,7 @@ async fn main() {
     bench.start_model();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
-    let mut wanted = request("model", &TESTS);
-    wanted.parameters = [("wait_s".to_string(), 2)].into();
-    let run = clients.create(wanted).await;
+    let run = clients.create(request("model", &TESTS)).await;
     let mut watchers = JoinSet::new();
     for _ in 0..WATCHERS / EACH {
         let clients = bench.clients().await;

@@ -26,6 +26,8 @@ use crate::state::StateDirectory;
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// The run's id, where somebody gave it one; else it gets one of its own.
+    pub id: Option<String>,
     /// The rig.
     pub rig: RigConfig,
     /// The tests, in order.
@@ -174,7 +176,7 @@ pub fn execute_in(
         verdicts.push(verdict);
     }
     let run = RunInfo {
-        id: run_id(started_ns, request.seed),
+        id: request.id.clone().unwrap_or_else(|| run_id(started_ns, request.seed)),
         rig: request.rig.name.clone(),
         rig_kind: open.info.kind.clone(),
         seed: request.seed,

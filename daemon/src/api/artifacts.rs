@@ -64,15 +64,16 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
 fn capture(directory: &Path) -> Result<File, Status> {
     // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
     let beside = directory.parent().unwrap_or(directory);
-    let file = tempfile::Builder::new()
+    let place = tempfile::Builder::new()
         .prefix(".capture-")
-        .tempfile_in(beside)
+        .tempdir_in(beside)
         .map_err(|error| unreadable(beside, &error))?;
-    embedded::export_pcapng(directory, file.path()).map_err(|error| {
+    let path = place.path().join(CAPTURE);
+    embedded::export_pcapng(directory, &path).map_err(|error| {
         let message = format!("the capture cannot be made: {error}");
         errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
     })?;
-    File::open(file.path()).map_err(|error| unreadable(file.path(), &error))
+    File::open(&path).map_err(|error| unreadable(&path, &error))
 }
 
 /// Whether that can only be a file of the directory itself.

@@ -252,6 +252,7 @@ impl Worker<'_> {
             .map(|id| find(id).ok_or(id))
             .collect::<Result<_, _>>();
         let request = Request {
+            id: (!start.run.is_empty()).then_some(start.run),
             rig,
             tests: tests.map_err(|id| {
                 let error = format!("the catalogue of this build has no test {id}; `verbatim tests` lists them all");

@@ -162,6 +162,7 @@ fn start_of(job: Job) -> Result<to_worker::Message, Failure> {
         parameters: job.parameters.into_iter().collect(),
         seed: job.seed,
         record: path_of(job.record)?,
+        run: job.run,
     }))
 }
 
@@ -208,6 +209,7 @@ async fn on_a_thread(
 ) -> WorkerEnd {
     let stop = StopWhenDropped(Arc::default());
     let request = Request {
+        id: Some(job.run),
         rig: job.rig,
         tests: job.tests,
         parameters: job.parameters,

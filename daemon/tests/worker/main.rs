@@ -25,6 +25,7 @@ fn in_this_process(place: &Place, job: &Job, record: &str) -> Report {
         tests: job.tests.clone(),
         parameters: job.parameters.clone(),
         seed: job.seed,
+        id: None,
         record: Some(place.path(record)),
         cancel: Arc::default(),
     };

@@ -117,6 +117,7 @@ fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
         parameters: job.parameters.into_iter().collect(),
         seed: 1,
         record: job.record.to_string_lossy().into(),
+        run: String::new(),
     }));
     loop {
         match worker.next() {

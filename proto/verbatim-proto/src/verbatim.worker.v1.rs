@@ -49,6 +49,9 @@ pub struct Start {
     /// Where the bundle goes: a directory that does not exist yet.
     #[prost(string, tag = "6")]
     pub record: ::prost::alloc::string::String,
+    /// The run's id.
+    #[prost(string, tag = "7")]
+    pub run: ::prost::alloc::string::String,
 }
 /// Restore what an earlier run left.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -73,16 +73,77 @@ pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
         path.push(":");
         path.push(rest);
     }
+    let daemon = Daemon::start(&lab, &binaries)?;
     let child = Command::new(resolve(name, &binaries))
         .args(arguments)
         .envs(lab.environment())
         .env("PATH", path)
+        // COMMAND's runs go through the daemon; what it starts by itself keeps to the lab's own state too.
+        .env("VERBATIM_SERVER", &daemon.socket)
+        .env("STATE_DIRECTORY", &daemon.state)
+        .env_remove("VERBATIM_RIG_FILE")
         .env_remove("LD_PRELOAD")
         .spawn()
         .with_context(|| format!("{} could not be started; is it on the PATH?", name.to_string_lossy()))?;
     let status = wait(child, &signal)?;
+    drop(daemon);
     drop(lab);
     Ok(exit_code(status))
+}
+
+/// The lab's own daemon: it holds the rig `ibsim`, and everything runs through its socket.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    state: PathBuf,
+}
+
+impl Daemon {
+    fn start(lab: &IbsimLab, binaries: &Path) -> anyhow::Result<Self> {
+        let (socket, state) = (lab.directory().join("verbatim.sock"), lab.directory().join("state"));
+        let log = std::fs::File::create(lab.directory().join("verbatimd.log")).context("the daemon's log")?;
+        let mut child = Command::new(binaries.join("verbatimd"))
+            .arg("serve")
+            .arg("--rig-file")
+            .arg(lab.rig_file())
+            .arg("--socket")
+            .arg(&socket)
+            .arg("--state")
+            .arg(&state)
+            .env_remove("LD_PRELOAD")
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("starting verbatimd")?;
+        let bound = Instant::now() + GRACE;
+        while !socket.exists() {
+            if let Some(status) = child.try_wait()? {
+                let log = std::fs::read_to_string(lab.directory().join("verbatimd.log")).unwrap_or_default();
+                bail!("verbatimd ended with {status}: {log}");
+            }
+            if Instant::now() > bound {
+                bail!("verbatimd did not serve {} within {GRACE:?}", socket.display());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self { child, socket, state })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // As a service manager would: it stops what runs and restores the device.
+        tell(&self.child, SIGTERM as usize);
+        let bound = Instant::now() + Duration::from_secs(90);
+        while Instant::now() < bound {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(10)),
+                _ => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// A program of ours by its bare name is the one just built.

@@ -11,7 +11,7 @@ use verbatim_daemon::rig;
 use verbatim_tester::Test;
 
 use crate::commands::rigs;
-use crate::commands::run::{Arguments, pair};
+use crate::commands::run::{Arguments, number, pair};
 use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
@@ -36,6 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .transpose()
         .context("--record")?;
     let request = Request {
+        id: None,
         rig: config,
         tests,
         parameters,
@@ -79,12 +80,12 @@ fn parameters(given: &[String], tests: &[&'static Test]) -> Result<Vec<(String, 
                 ))
             })?;
             let (least, most) = declared.range;
-            if !(least..=most).contains(&value) {
-                return Err(Usage(format!(
+            match number(value) {
+                Some(value) if (least..=most).contains(&value) => Ok((name.to_string(), value)),
+                _ => Err(Usage(format!(
                     "--set {name}={value}: a number from {least} to {most} was expected"
-                )));
+                ))),
             }
-            Ok((name.to_string(), value))
         })
         .collect()
 }

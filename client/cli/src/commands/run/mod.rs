@@ -50,16 +50,17 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     }
 }
 
-/// A `NAME=VALUE` pair, the value in decimal or, with 0x in front, in hexadecimal.
-fn pair(given: &str) -> Result<(&str, u64), Usage> {
-    let (name, value) = given
+/// A `NAME=VALUE` pair.
+fn pair(given: &str) -> Result<(&str, &str), Usage> {
+    given
         .split_once('=')
-        .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
-    let parsed = match value.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => value.parse(),
-    };
-    parsed
-        .map(|value| (name, value))
-        .map_err(|_| Usage(format!("--set {name}={value}: a number was expected")))
+        .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))
+}
+
+/// A number in decimal or, with 0x in front, in hexadecimal.
+fn number(value: &str) -> Option<u64> {
+    match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => value.parse().ok(),
+    }
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, NewRun, RunName, patiently, v1};
 
-use crate::commands::run::{Arguments, pair};
+use crate::commands::run::{Arguments, number, pair};
 use crate::commands::runs::artifacts;
 use crate::exit::Usage;
 use crate::print::progress::Progress;
@@ -25,6 +25,8 @@ pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<Ex
     new.seed = arguments.seed;
     for given in &arguments.set {
         let (name, value) = pair(given)?;
+        // What is within its range, the daemon knows.
+        let value = number(value).ok_or_else(|| Usage(format!("--set {name}={value}: a number was expected")))?;
         new.parameters.push((name.into(), value));
     }
     // Before the run: afterwards there would be nowhere to put its record.

@@ -10,6 +10,7 @@ use verbatim_client::v1::RunState;
 use verbatim_client::{Client, RunName};
 
 use crate::commands::run::{Followed, follow, show_end};
+use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::server::{self, Place, run_named};
 use crate::{exit, print};
@@ -98,6 +99,13 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
             Command::Artifacts(arguments) => artifacts::run(&client, &arguments).await,
             Command::Export { run, pcapng } => {
                 let run = run_named(&client, &run).await?;
+                if pcapng.exists() {
+                    let file = pcapng.display();
+                    return Err(Usage(format!(
+                        "{file} exists already, and is not written over; name a new file"
+                    ))
+                    .into());
+                }
                 artifacts::to_file(&client, &run, "run.pcapng", &pcapng).await?;
                 eprintln!("wrote {}", pcapng.display());
                 Ok(ExitCode::SUCCESS)
