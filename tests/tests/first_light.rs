@@ -1,4 +1,5 @@
 //! Every test on every sound model, and what the bad input of a link comes to.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use core::time::Duration;
 

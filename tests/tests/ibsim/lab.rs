@@ -1,0 +1,108 @@
+//! A simulator, a place for the program, and the tables of the device as another program reads them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use verbatim_tests::oracle::skipped;
+use verbatim_tests::product::{Output, Place, Running, run};
+use xtask::IbsimLab;
+use xtask::lab::LabError;
+use xtask::setup::apt_line;
+use xtask::workspace::program;
+
+/// No answer, with the default RespTimeValue and the SubnetTimeOut 18 of the rig file, and room for a busy host.
+pub(crate) const SILENCE: Duration = Duration::from_secs(9);
+/// A test that changes something at once and then is busy for seconds.
+pub(crate) const LONG: &str = "c14-024-vl-arbitration-ca";
+/// A test that comes after it.
+pub(crate) const AFTER: &str = "c14-029-trap-repress";
+/// A test that changes nothing.
+pub(crate) const PLAIN: &str = "c13-013-resp-time-value";
+
+/// What smpquery is asked for: every attribute of an adapter that it knows, M_Keys shown.
+const TABLES: [&str; 6] = ["nodeinfo", "nodedesc", "portinfo", "pkeys", "sl2vl", "vlarb"];
+/// Counters: what they count cannot be undone.
+const COUNTERS: [&str; 3] = ["MkeyViolations", "PkeyViolations", "QkeyViolations"];
+
+/// A simulator of this test alone.
+pub(crate) struct Sim {
+    pub(crate) lab: IbsimLab,
+    pub(crate) place: Place,
+}
+
+impl Sim {
+    /// None when the lab is not installed; then it was said, and failed under CI.
+    pub(crate) fn start() -> Option<Self> {
+        let lab = match IbsimLab::start() {
+            Ok(lab) => lab,
+            Err(error @ LabError::NotInstalled { .. }) => {
+                skipped("ibsim", &error.to_string());
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        if program("smpquery").is_none() {
+            skipped("smpquery", &apt_line(&["infiniband-diags"]));
+            return None;
+        }
+        let place = Place::new();
+        Some(Self { lab, place })
+    }
+
+    /// `verbatim` with these arguments, on the lab's rig file.
+    pub(crate) fn verbatim(&self, arguments: &str) -> Command {
+        let mut command = self.place.verbatim(arguments);
+        command.env("VERBATIM_RIG_FILE", self.lab.rig_file());
+        command
+    }
+
+    /// Runs the long test, keeping its record, and returns when it is under way and has changed the device.
+    pub(crate) fn long_run(&self, more: &str) -> Running {
+        let mut running =
+            Running::start(&mut self.verbatim(&format!("run --rig ibsim {LONG} {more} --json --record record")));
+        let record = self.place.path(&format!("record/001-{LONG}.rec"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // The legal parts come first; the sweep, of tens of megabytes, begins well below this size.
+        while fs::metadata(&record).map_or(0, |file| file.len()) < 1 << 20 {
+            if !running.is_running() || Instant::now() > deadline {
+                panic!("no record of 1 MiB at {}: {}", record.display(), running.end(SILENCE));
+            }
+            sleep(Duration::from_millis(1));
+        }
+        running
+    }
+
+    /// Where the rig's restore journal is while something is to be restored.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.place.path("state/journals/ibsim.journal.json")
+    }
+
+    /// All tables of the device, line by line, counters apart.
+    pub(crate) fn tables(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for table in TABLES {
+            let mut smpquery = self.place.command(program("smpquery").unwrap());
+            self.lab.attach(&mut smpquery, "A");
+            let output: Output = run(smpquery.args(["--show_keys", "-D", table, "0,1"]));
+            assert_eq!((output.code(), output.stderr.as_str()), (0, ""), "{table}: {output}");
+            let fields: Vec<_> = output.stdout.lines().filter(|line| !line.starts_with('#')).collect();
+            assert!(!fields.is_empty(), "{table}");
+            let kept = fields
+                .iter()
+                .filter(|line| !COUNTERS.iter().any(|name| line.starts_with(name)));
+            lines.extend(kept.map(|line| format!("{table}: {line}")));
+        }
+        assert!(lines.len() > 80, "{lines:#?}");
+        lines
+    }
+}
+
+/// The verdict of a run of one test, from its JSON: outcome and cause.
+pub(crate) fn came_to(output: &Output) -> (String, String) {
+    let verdict = &output.json()["verdicts"][0];
+    let text = |key: &str| verdict[key].as_str().unwrap_or_default().to_owned();
+    (text("outcome"), text("cause"))
+}
