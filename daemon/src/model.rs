@@ -36,7 +36,7 @@ mod tests;
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -280,7 +280,7 @@ impl Served {
     /// Once for each text.
     fn report(&mut self, what: String) {
         if self.reported.len() < 64 && !self.reported.contains(&what) {
-            eprintln!("verbatimd model: {what}; this is not reported again");
+            tell(format_args!("verbatimd model: {what}; this is not reported again"));
             self.reported.insert(what);
         }
     }
@@ -289,4 +289,9 @@ impl Served {
 fn same(a: &SocketAddr, b: &SocketAddr) -> bool {
     use std::os::linux::net::SocketAddrExt;
     (a.as_pathname(), a.as_abstract_name()) == (b.as_pathname(), b.as_abstract_name())
+}
+
+/// Says something on stderr, if anybody still reads it: a device outlives whoever started it.
+fn tell(words: core::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{words}");
 }

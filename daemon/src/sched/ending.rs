@@ -56,7 +56,7 @@ impl Ending {
     /// Of a run that the store could not keep: nobody could check its verdicts.
     #[must_use]
     pub fn of_unkept(why: &str) -> Self {
-        let reason = format!("what happened in the run could not be kept: {why}; free space and run it again");
+        let reason = format!("what happened in the run could not be kept: {why}; then run it again");
         Self::error(Cause::Tester, reason)
     }
 
