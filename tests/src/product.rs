@@ -45,7 +45,8 @@ pub fn debug_verbatim() -> &'static Path {
     &DEBUG
 }
 
-/// A directory of a test's own: its working directory, its home, and, in `state`, its state directory.
+/// A directory of a test's own: its working directory, its home, and, in `state` and `run`, its state and runtime
+/// directories.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -93,7 +94,9 @@ impl Place {
         }
         command
             .env("HOME", self.0.path())
-            .env("STATE_DIRECTORY", self.path("state"));
+            .env("STATE_DIRECTORY", self.path("state"))
+            // A daemon of this machine is not asked.
+            .env("RUNTIME_DIRECTORY", self.path("run"));
         command
     }
 

@@ -56,7 +56,7 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
         ("judge", ["<DIRECTORY>", "Usage: verbatim judge"]),
         ("export here", ["--pcapng <FILE>", "Usage: verbatim export"]),
         ("juge", ["'juge'", "--help"]),
-        ("", ["Usage: verbatim <COMMAND>", "Commands:"]),
+        ("", ["Usage: verbatim [OPTIONS] <COMMAND>", "Commands:"]),
     ] {
         refused(&place, arguments, &words);
     }
