@@ -127,7 +127,15 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(&Entry::Stopped(stopped.clone()));
     }
-    let last_was_silent = tester.states.last() == Some(&State::Silent);
+    // A device that failed the sanity check was asked often enough.
+    let not_sane = matches!(
+        &stopped,
+        Some(Stopped {
+            reason: StopReason::NotSane,
+            ..
+        })
+    );
+    let last_was_silent = !not_sane && tester.states.last() == Some(&State::Silent);
     let restored = tester.restore_all();
     if last_was_silent {
         // Whether silence speaks against the device depends on whether it is there at all.
