@@ -1,4 +1,4 @@
-//! The scheduler: decides by the [`plan`](self::plan) and does what comes out of it.
+//! The scheduler: decides by the [`plan`] and does what comes out of it.
 //!
 //! Everything here that touches the store blocks on a disk and runs on threads that may; nothing holds a lock while it
 //! waits.
