@@ -3,6 +3,7 @@
 
 mod error;
 mod kept;
+mod sink;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,14 +12,12 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::{VERSION, judge};
-use verbatim_record::{
-    BundleWriter, Cause, Entry, FileSink, Outcome, Restored, Sink, StopReason, Stopped, Time, Verdict,
-};
-use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Ran, Rig, RigInfo, Test, recover, run};
+use verbatim_record::{BundleWriter, Cause, Entry, Outcome, Restored, Sink, StopReason, Stopped, Time, Verdict};
+use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, Test, recover, run};
 
 pub use error::RunError;
 pub use kept::{export_pcapng, judge_bundle};
+use sink::RunSink;
 
 use crate::rig::{self, OpenRig, RigConfig, RigKind, Session};
 use crate::state::StateDirectory;
@@ -245,6 +244,17 @@ fn recover_first(
     if journal.pending().is_empty() {
         return Ok(Vec::new());
     }
+    if !open.info.offers.contains(&Need::Mad) {
+        return Err(RunError::NotRestored {
+            rig: rig.name.clone(),
+            what: format!(
+                "the journal is of a rig that sends MADs, and this one is of kind {}; give this one another name, and \
+                 restore the other by its old entry in the rig file",
+                open.info.kind
+            ),
+            journal: journal.path().to_path_buf(),
+        });
+    }
     let mut entries = Vec::new();
     let restored = recover(session.as_mut(), &open.info, &mut entries, journal);
     report(Event::Recovered(&restored));
@@ -290,7 +300,7 @@ fn one_test(
         match &mut open.session {
             // Each test has a device of its own: its record depends on nothing that ran before.
             Session::Virtual(config) => {
-                let mut rig = VirtualRig::new(config.profile(), &config.defects);
+                let mut rig = config.rig();
                 perform(&mut rig, &info, &mut sink, journal, case)
             }
             Session::Real(rig) => perform(rig.as_mut(), &info, &mut sink, journal, case),
@@ -332,45 +342,6 @@ fn ends_the_run(verdict: &Verdict) -> Option<String> {
     // On a device that is not as it was found, nothing more is known.
     let left = verdict.restored.iter().any(|restored| !restored.is_complete());
     (ends || left).then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
-}
-
-/// Keeps entries for the judge and for the bundle, and reports steps.
-struct RunSink<'a, 'b> {
-    entries: Vec<Entry>,
-    file: Option<FileSink>,
-    step: Option<u32>,
-    report: &'a mut (dyn FnMut(Event<'_>) + 'b),
-}
-
-impl Sink for RunSink<'_, '_> {
-    fn put(&mut self, entry: &Entry) {
-        if let Some(file) = &mut self.file {
-            file.put(entry);
-        }
-        if let Entry::Sent(sent) = entry
-            && self.step != Some(sent.label)
-        {
-            self.step = Some(sent.label);
-            let name = self.entries.iter().find_map(|known| match known {
-                Entry::Label { number, name, .. } if *number == sent.label => Some(name),
-                _ => None,
-            });
-            if let Some(name) = name {
-                (self.report)(Event::Step(name));
-            }
-        }
-        self.entries.push(entry.clone());
-    }
-
-    fn flush(&mut self) {
-        if let Some(file) = &mut self.file {
-            file.flush();
-        }
-    }
-
-    fn error(&self) -> Option<String> {
-        self.file.as_ref().and_then(Sink::error)
-    }
 }
 
 fn pretty<T: Serialize>(of: &T) -> String {

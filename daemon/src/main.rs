@@ -179,6 +179,8 @@ fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {
         profile: arguments.profile,
         seed: arguments.seed,
         defects: arguments.defects,
+        adapter_defects: Vec::new(),
+        link_defects: Vec::new(),
         m_key: MKey(arguments.found_m_key),
     };
     let mut profile = config.profile();

@@ -1,15 +1,23 @@
 //! The tests are tested: every test against sound models, which must not fail, and every defect of the
 //! device model against the tests of its statement, one of which must fail for it.
 
+mod defects;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_device::link::{LinkChoices, LinkDefect};
+use verbatim_device::rc::RcDefect;
 use verbatim_device::{Defect, Profile};
-use verbatim_record::{Outcome, Verdict};
+use verbatim_record::{Outcome, Side, Verdict};
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, MemoryJournal, Test, run};
+use verbatim_tester::{Case, MemoryJournal, RigInfo, Test, run};
+use verbatim_wire::MKey;
+
+pub use defects::unseen;
+use defects::{AnyDefect, is_of_adapter, is_of_link};
 
 /// How far a qualification goes.
 #[derive(Clone, Debug)]
@@ -96,13 +104,59 @@ fn models() -> [(&'static str, Profile); 3] {
     ]
 }
 
-/// Runs and judges one test on one model, in simulated time.
+/// The sound adapter, in reports.
+const ADAPTER: &str = "adapter";
+
+/// Runs and judges one test on one model of the management agents, in simulated time.
 #[must_use]
 pub fn verdict_on(test: &'static Test, profile: Profile, defects: &[Defect], seed: u64, sweep: u64) -> Verdict {
     let key = profile.m_key;
-    let mut rig = VirtualRig::new(profile, defects);
+    let rig = VirtualRig::new(profile, defects);
+    verdict(test, rig, &VirtualRig::info(key), seed, (sweep, defects.is_empty()))
+}
+
+/// Runs and judges one test of the link layer on one model, in simulated time: odd seeds make the other choices where the
+/// architecture leaves one.
+#[must_use]
+pub fn verdict_on_link(test: &'static Test, profile: Profile, defects: &[LinkDefect], seed: u64) -> Verdict {
+    let key = profile.m_key;
+    let other = seed % 2 == 1;
+    let choices = LinkChoices {
+        corrupts_and_forwards: other,
+        checks_icrc_in_transit: other,
+        forwards_short_packets: other,
+        takes_grh_on_vl15: other,
+    };
+    let rig = VirtualRig::new(profile, &[])
+        .with_link_defects(defects)
+        .with_link_choices(choices);
+    verdict(test, rig, &VirtualRig::info(key), seed, (0, defects.is_empty()))
+}
+
+/// Runs and judges one test on one model of an adapter, in simulated time: seed 0 is the adapter as it is, others make
+/// other choices where the architecture leaves one; odd seeds run over IPv6.
+#[must_use]
+pub fn verdict_on_adapter(test: &'static Test, defects: &[RcDefect], seed: u64) -> Verdict {
+    let adapter = VirtualRig::adapter_profile(Side::Dut);
+    let adapter = if seed == 0 { adapter } else { adapter.vary(seed) };
+    let rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter, defects);
+    let info = if seed.is_multiple_of(2) {
+        VirtualRig::info(MKey(0))
+    } else {
+        VirtualRig::info_over_ipv6(MKey(0))
+    };
+    verdict(test, rig, &info, seed, (0, defects.is_empty()))
+}
+
+fn verdict(
+    test: &'static Test,
+    mut rig: VirtualRig,
+    info: &RigInfo,
+    seed: u64,
+    (sweep, sound): (u64, bool),
+) -> Verdict {
     // Beyond the range of the counter only where a defect is to be found: it takes a tenth of a second.
-    let violations = if defects.is_empty() { 300 } else { 65_540 };
+    let violations = if sound { 300 } else { 65_540 };
     let parameters = vec![
         ("illegal_parts".to_string(), sweep),
         ("violations".to_string(), violations),
@@ -114,19 +168,14 @@ pub fn verdict_on(test: &'static Test, profile: Profile, defects: &[Defect], see
         catalogue: VERSION.into(),
     };
     let mut entries = Vec::new();
-    run(
-        &mut rig,
-        &VirtualRig::info(key),
-        &mut entries,
-        &mut MemoryJournal::default(),
-        &case,
-    );
+    run(&mut rig, info, &mut entries, &mut MemoryJournal::default(), &case);
     judge(entries).expect("a record that was just made can be judged")
 }
 
 enum Job {
     Sound(usize, u64),
-    Defect(Defect),
+    SoundAdapter(u64),
+    Defect(AnyDefect),
 }
 
 enum Result {
@@ -139,10 +188,14 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
     let jobs: Vec<Job> = (0..models().len())
         .flat_map(|model| (0..extent.seeds).map(move |seed| Job::Sound(model, seed)))
         .chain(
-            Defect::ALL
-                .iter()
-                .filter(|defect| concerns(extent, **defect))
-                .map(|defect| Job::Defect(*defect)),
+            (0..extent.seeds)
+                .filter(|_| tests(extent).any(is_of_adapter))
+                .map(Job::SoundAdapter),
+        )
+        .chain(
+            AnyDefect::all()
+                .filter(|defect| concerns(extent, *defect))
+                .map(Job::Defect),
         )
         .collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -176,12 +229,12 @@ fn tests(extent: &Extent) -> impl Iterator<Item = &'static Test> + '_ {
         .filter(|test| extent.tests.is_empty() || extent.tests.iter().any(|wanted| wanted.id == test.id))
 }
 
-fn concerns(extent: &Extent, defect: Defect) -> bool {
+fn concerns(extent: &Extent, defect: AnyDefect) -> bool {
     extent.tests.is_empty()
         || extent
             .tests
             .iter()
-            .any(|test| test.statements.contains(&defect.statement()))
+            .any(|test| test.statements.contains(&defect.statement()) && defect.concerns(test))
 }
 
 fn perform(job: &Job, extent: &Extent) -> Result {
@@ -190,9 +243,20 @@ fn perform(job: &Job, extent: &Extent) -> Result {
             let (name, profile) = &models()[*model];
             let profile = profile.clone().vary(*seed);
             let verdicts = tests(extent)
-                .map(|test| verdict_on(test, profile.clone(), &[], *seed, extent.sweep))
+                .filter(|test| !is_of_adapter(test))
+                .map(|test| match is_of_link(test) {
+                    true => verdict_on_link(test, profile.clone(), &[], *seed),
+                    false => verdict_on(test, profile.clone(), &[], *seed, extent.sweep),
+                })
                 .collect();
             Result::Sound(name, *seed, verdicts)
+        }
+        Job::SoundAdapter(seed) => {
+            let verdicts = tests(extent)
+                .filter(|test| is_of_adapter(test))
+                .map(|test| verdict_on_adapter(test, &[], *seed))
+                .collect();
+            Result::Sound(ADAPTER, *seed, verdicts)
         }
         Job::Defect(defect) => {
             let statement = defect.statement();
@@ -204,22 +268,43 @@ fn perform(job: &Job, extent: &Extent) -> Result {
                 model: String::new(),
                 killed_by: Vec::new(),
             };
-            for (name, profile) in models() {
-                if !defect.shows_on(&profile) || !came.killed_by.is_empty() {
-                    continue;
-                }
-                came.model = name.into();
-                // Some defects show only in some states of the device: a port with one operational VL, say.
+            // Some defects show only in some states of the device: a port with one operational VL, say.
+            let mut hunt = |model: &str, verdict: &dyn Fn(&'static Test, u64) -> Verdict| {
+                came.model = model.into();
                 for seed in 1..=DEFECT_SEEDS {
-                    for test in tests(extent).filter(|test| test.statements.contains(&statement)) {
+                    let of_statement = tests(extent).filter(|test| test.statements.contains(&statement));
+                    for test in of_statement.filter(|test| defect.concerns(test)) {
                         cases += 1;
-                        if verdict_on(test, profile.clone().vary(seed), &[*defect], seed, extent.sweep).fails(statement)
-                        {
+                        if verdict(test, seed).fails(statement) {
                             came.killed_by.push(test.id.into());
                         }
                     }
                     if !came.killed_by.is_empty() {
-                        break;
+                        return true;
+                    }
+                }
+                false
+            };
+            match defect {
+                AnyDefect::Adapter(defect) => {
+                    hunt(ADAPTER, &|test, seed| verdict_on_adapter(test, &[*defect], seed));
+                }
+                AnyDefect::Link(defect) => {
+                    for (name, profile) in models() {
+                        let on = |test, seed| verdict_on_link(test, profile.clone().vary(seed), &[*defect], seed);
+                        if hunt(name, &on) {
+                            break;
+                        }
+                    }
+                }
+                AnyDefect::Agent(defect) => {
+                    let shows = models().into_iter().filter(|(_, profile)| defect.shows_on(profile));
+                    for (name, profile) in shows {
+                        let on =
+                            |test, seed| verdict_on(test, profile.clone().vary(seed), &[*defect], seed, extent.sweep);
+                        if hunt(name, &on) {
+                            break;
+                        }
                     }
                 }
             }

@@ -44,13 +44,27 @@ const RULES: &[(&str, Rule)] = &[
         "verbatim-sim",
         Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
     ),
-    ("verbatim-agent", Rule::Only(&["verbatim-proto", "verbatim-hw"])),
+    // Itself: its tests turn on a feature of it.
+    (
+        "verbatim-agent",
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-agent"]),
+    ),
     ("verbatim-client", Rule::Only(&["verbatim-proto"])),
     (
         "verbatim-daemon",
-        Rule::AllBut(&["verbatim-client", "verbatim", "verbatim-tests", "xtask"]),
+        Rule::AllBut(&[
+            "verbatim-client",
+            "verbatim",
+            "verbatim-machine",
+            "verbatim-tests",
+            "xtask",
+        ]),
     ),
-    ("verbatim", Rule::AllBut(&["verbatim-agent", "verbatim-tests", "xtask"])),
+    (
+        "verbatim",
+        Rule::AllBut(&["verbatim-agent", "verbatim-machine", "verbatim-tests", "xtask"]),
+    ),
+    ("verbatim-machine", Rule::Only(&[])),
     ("verbatim-tests", Rule::AllBut(&[])),
     ("xtask", Rule::AllBut(&["verbatim-tests"])),
 ];

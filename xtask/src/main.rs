@@ -64,6 +64,24 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// rxe: Linux's own RoCEv2 stack in an emulated machine. The tester is outside, on its data cable.
+    Rxe {
+        /// Only the machine: no agent, no daemon, and nothing is built.
+        #[arg(long)]
+        bare: bool,
+        /// The command, with `verbatim` and `verbatimd` on its PATH and a daemon that holds the rig `rxe`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// rxe-verbs: two RoCEv2 devices in one machine; agent, daemon and the command run in it.
+    RxeVerbs {
+        /// Only the devices: no agent, no daemon, and nothing is built.
+        #[arg(long)]
+        bare: bool,
+        /// The command; a program of this host is taken into the machine. The daemon holds the rig `rxe-verbs`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -86,6 +104,12 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Lab {
             device: Device::Ibsim { command },
         } => return lab::run_in_ibsim(&command),
+        Task::Lab {
+            device: Device::Rxe { bare, command },
+        } => return lab::run_in_rxe(&command, bare),
+        Task::Lab {
+            device: Device::RxeVerbs { bare, command },
+        } => return lab::run_in_rxe_verbs(&command, bare),
         Task::Campaign { name: None, .. } => print!("{}", campaign::list()),
         Task::Campaign {
             name: Some(name),

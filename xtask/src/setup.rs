@@ -19,11 +19,12 @@ struct Package {
 
 enum Probe {
     Program(&'static str),
+    File(&'static str),
     Header(&'static str),
     Library(&'static str),
 }
 
-use Probe::{Header, Library, Program};
+use Probe::{File, Header, Library, Program};
 
 const PACKAGES: &[Package] = &[
     Package {
@@ -73,6 +74,54 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "binutils",
         probe: Program("readelf"),
+    },
+    Package {
+        name: "qemu-system-x86",
+        probe: Program("qemu-system-x86_64"),
+    },
+    Package {
+        name: "busybox-static",
+        probe: Program("busybox"),
+    },
+    Package {
+        name: "cpio",
+        probe: Program("cpio"),
+    },
+    Package {
+        name: "kmod",
+        probe: Program("depmod"),
+    },
+    Package {
+        name: "xz-utils",
+        probe: Program("xz"),
+    },
+    Package {
+        name: "zstd",
+        probe: Program("zstd"),
+    },
+    Package {
+        name: "iproute2",
+        probe: Program("rdma"),
+    },
+    Package {
+        name: "dash",
+        probe: Program("dash"),
+    },
+    Package {
+        name: "ibverbs-utils",
+        probe: Program("ibv_devinfo"),
+    },
+    Package {
+        name: "ibverbs-providers",
+        probe: File("/etc/libibverbs.d/rxe.driver"),
+    },
+    Package {
+        name: "rdma-core",
+        probe: Program("rdma-ndd"),
+    },
+    Package {
+        name: "perftest",
+        probe: Program("ib_send_lat"),
     },
 ];
 
@@ -136,6 +185,7 @@ fn is_there(package: &Package, debian: bool) -> bool {
     }
     match package.probe {
         Program(name) => program(name).is_some(),
+        File(path) => Path::new(path).exists(),
         Header(name) => ["/usr/include", "/usr/local/include"]
             .iter()
             .any(|place| Path::new(place).join(name).exists()),
@@ -197,9 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn every_package_that_the_machine_is_made_of_is_installed() {
+        for (package, _) in verbatim_machine::PACKAGES {
+            assert!(PACKAGES.iter().any(|ours| ours.name == *package), "{package}");
+        }
+    }
+
+    #[test]
     fn probes_find_what_every_machine_has_and_nothing_else() {
         let there = |probe| is_there(&Package { name: "x", probe }, false);
         assert!(there(Program("sh")) && there(Library("libc.so.6")));
+        assert!(there(File("/etc/passwd")) && !there(File("/no/such")));
         assert!(!there(Program("no-such-program")) && !there(Header("no/such.h")) && !there(Library("libnone.so.0")));
     }
 }

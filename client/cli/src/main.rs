@@ -46,8 +46,12 @@ enum Command {
     Judge(commands::judge::Arguments),
     /// Export the record of a run
     Export(commands::export::Arguments),
+    /// Judge the packets of a capture: what a port that conforms accepts, what it discards, and why
+    Inspect(commands::inspect::Arguments),
     /// Test the tests: against sound device models, and against every defect of the device model
     Qualify(commands::qualify::Arguments),
+    /// Make certificates for agents on other hosts
+    Pki(commands::pki::Arguments),
     /// Tell what this machine offers and what it lacks
     Doctor(commands::doctor::Arguments),
 }
@@ -62,7 +66,9 @@ fn main() -> ExitCode {
         Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
+        Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
+        Command::Pki(arguments) => commands::pki::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
     };
     match done {

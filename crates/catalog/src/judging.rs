@@ -140,9 +140,11 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     }
 }
 
-/// What is missing because the procedure ended early is due to the exchange at which it ended.
+/// What is missing because the procedure ended early is due to the exchange at which it ended, or to what the host of a
+/// device refused.
 fn why_missing(trace: &Trace, gap: Gap) -> Gap {
     match (&gap, &trace.stopped, trace.last_of_procedure()) {
+        (Gap::Missing(_), Some(stopped), None) => Gap::Ended(stopped.text.clone()),
         (Gap::Missing(_), Some(_), Some(last)) => match last.answer() {
             Some(answer) if answer.mad.status() != Status::OK => Gap::Refused(last.number, answer.mad.status()),
             _ => Gap::NoAnswer(last.number),
@@ -190,6 +192,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Some(Cause::Tester),
             format!("a defect of the test: \"{label}\" was used more than once"),
         ),
+        Gap::Ended(why) => inconclusive(Cause::Rig, why.clone()),
         Gap::Unmet(label, what) => inconclusive(Cause::Rig, format!("\"{label}\": {what} does not hold")),
         Gap::Undecided(number) => inconclusive(
             Cause::Rig,

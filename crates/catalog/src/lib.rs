@@ -5,9 +5,13 @@
 mod adapter;
 mod judging;
 mod keys;
+mod native;
+mod rc;
 mod select;
 mod statements;
 mod tests;
+
+pub mod link;
 
 pub use judging::{JudgeError, judge};
 pub use select::{SelectError, select};

@@ -42,9 +42,16 @@ pub fn statement(id: &str) -> Option<&'static Statement> {
     statements().iter().find(|statement| statement.id == id)
 }
 
-/// The canonical form of a statement's id: `v1c14-016.1.1#03` is `C14-16`. `None` when it is no such id.
+/// The canonical form of a statement's id: `v1c14-016.1.1#03` is `C14-16`; an id that begins with a section is taken in
+/// any case. `None` when it is no such id.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
+    if id.starts_with(|first: char| first.is_ascii_digit()) {
+        let known = statements()
+            .iter()
+            .find(|statement| statement.id.eq_ignore_ascii_case(id));
+        return known.map(|statement| statement.id.clone());
+    }
     let lower = id.to_ascii_lowercase().replace('_', "-");
     let rest = lower.strip_prefix("v1").unwrap_or(&lower);
     let rest = rest.strip_prefix('c')?;

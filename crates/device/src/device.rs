@@ -40,7 +40,7 @@ pub struct Device {
     profile: Profile,
     faults: Faults,
     node: Node,
-    ports: Vec<Port>,
+    pub(crate) ports: Vec<Port>,
     /// Answers that are not due yet, by time and order.
     pending: BTreeMap<(Duration, u64), Transmit>,
     ready: VecDeque<Transmit>,
@@ -85,7 +85,7 @@ impl Device {
             MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => smi::receive(&mad, port)
                 .and_then(|mad| self.agent(now, index).serve(&mad, slid))
                 .map(|answer| smi::send_back(&answer)),
-            MgmtClass::PERF => performance::serve(&mut self.ports, index, &self.faults, &mad),
+            MgmtClass::PERF => performance::serve(&mut self.ports, index, (&self.profile, &self.faults), &mad),
             _ => None,
         };
         self.release(now);

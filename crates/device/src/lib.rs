@@ -15,6 +15,8 @@
 //! | `port_info`, `node`, `tables`, `vl_arbitration` | attributes | 14.2.5 |
 //! | `traps` | trap 256 and its repetition | 13.4.9, 14.3.9 |
 //! | `performance` | PortCounters | 16.1 |
+//!
+//! [`rc`] is its other half: the reliable connections of a RoCEv2 adapter. [`link`] is the link layer of a port.
 
 mod agent;
 mod choices;
@@ -22,6 +24,7 @@ mod defect;
 mod device;
 mod m_key;
 mod node;
+mod on_link;
 mod performance;
 mod port;
 mod port_info;
@@ -30,6 +33,9 @@ mod smi;
 mod tables;
 mod traps;
 mod vl_arbitration;
+
+pub mod link;
+pub mod rc;
 
 pub use choices::Choices;
 pub use defect::{Defect, UnknownDefect};

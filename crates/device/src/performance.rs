@@ -1,10 +1,11 @@
-//! The performance management agent: ClassPortInfo and PortCounters (architecture 16.1.3).
+//! The performance management agent: ClassPortInfo, PortCounters and PortRcvErrorDetails (architecture 16.1.3, 16.1.4).
 
 use verbatim_wire::values::Hex16;
-use verbatim_wire::{AttributeId, Field, Layout, Mad, Method, PortCounters, Status, set_bits};
+use verbatim_wire::{AttributeId, Field, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, Status, set_bits};
 
 use crate::defect::{Defect, Faults};
 use crate::port::Port;
+use crate::profile::Profile;
 
 /// Units of 4 bytes of a MAD's packet: LRH, BTH, DETH, 256 bytes, ICRC.
 const PACKET_DWORDS: u32 = 72;
@@ -27,9 +28,23 @@ const SELECTED: [&str; 16] = [
     "PortXmitPkts",
     "PortRcvPkts",
 ];
+/// The same of PortRcvErrorDetails.
+const SELECTED_DETAILS: [&str; 6] = [
+    "PortLocalPhysicalErrors",
+    "PortMalformedPktErrors",
+    "PortBufferOverrunErrors",
+    "PortDLIDMappingErrors",
+    "PortVLMappingErrors",
+    "PortLoopingErrors",
+];
 
 /// The answer to a request of the performance class that came in by port `at`, counted from 0.
-pub(crate) fn serve(ports: &mut [Port], at: usize, faults: &Faults, request: &Mad) -> Option<Mad> {
+pub(crate) fn serve(
+    ports: &mut [Port],
+    at: usize,
+    (profile, faults): (&Profile, &Faults),
+    request: &Mad,
+) -> Option<Mad> {
     let method = request.method();
     if method.is_response() || request.header().base_version() != 1 {
         return None;
@@ -46,6 +61,9 @@ pub(crate) fn serve(ports: &mut [Port], at: usize, faults: &Faults, request: &Ma
         _ if request.header().class_version() != 1 => (Status::BAD_VERSION, None),
         (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info())),
         (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, request),
+        (Method::GET | Method::SET, AttributeId::PORT_RCV_ERROR_DETAILS) if profile.rcv_error_details => {
+            error_details(ports, request)
+        }
         (Method::GET | Method::SET, _) => (unsupported_attribute(faults), None),
         _ => (Status::METHOD_UNSUPPORTED, None),
     };
@@ -106,6 +124,28 @@ fn port_counters(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]
     (Status::OK, Some(data))
 }
 
-fn copy(data: &mut [u8; 192], wanted: &PortCounters, field: &Field) {
+/// The same with PortRcvErrorDetails.
+fn error_details(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
+    let wanted: PortRcvErrorDetails = request.attribute();
+    let select = wanted.port_select();
+    let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
+        return (Status::INVALID_FIELD, None);
+    };
+    let mut data = [0; 192];
+    data.copy_from_slice(port.details.bytes());
+    if request.method() == Method::SET {
+        for (bit, name) in SELECTED_DETAILS.iter().enumerate() {
+            if wanted.counter_select().0 & (1 << bit) != 0 {
+                copy(&mut data, &wanted, PortRcvErrorDetails::field(name));
+            }
+        }
+        port.details = PortRcvErrorDetails::from_bytes(&data);
+    }
+    let shown = port.details.with_port_select(select);
+    data.copy_from_slice(shown.with_counter_select(wanted.counter_select()).bytes());
+    (Status::OK, Some(data))
+}
+
+fn copy<L: Layout>(data: &mut [u8; 192], wanted: &L, field: &Field) {
     set_bits(data, field.offset, field.width, field.bits(wanted.bytes(), 0));
 }

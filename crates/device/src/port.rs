@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use verbatim_wire::values::Hex16;
-use verbatim_wire::{Guid, Lid, MKey, PhysState, PortCounters, PortInfo, PortState};
+use verbatim_wire::{Guid, Lid, MKey, PhysState, PortCounters, PortInfo, PortRcvErrorDetails, PortState};
 
 use crate::m_key::Lock;
 use crate::profile::{Profile, below};
@@ -23,6 +23,7 @@ pub(crate) struct Port {
     pub(crate) arbitration: Arbitration,
     pub(crate) led: bool,
     pub(crate) counters: PortCounters,
+    pub(crate) details: PortRcvErrorDetails,
     pub(crate) traps: Traps,
 }
 
@@ -39,6 +40,7 @@ impl Port {
             arbitration: Arbitration::new(profile),
             led: false,
             counters: PortCounters::default(),
+            details: PortRcvErrorDetails::default(),
             traps: Traps::new(),
         };
         port.guids[0] = guid;

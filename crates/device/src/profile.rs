@@ -55,6 +55,8 @@ pub struct Profile {
     pub vl_arbitration_low_cap: u8,
     /// PortInfo:VLArbitrationHighCap: entries of the high-priority table, at most 64.
     pub vl_arbitration_high_cap: u8,
+    /// Whether the performance agent has PortRcvErrorDetails, which is optional.
+    pub rcv_error_details: bool,
     /// PortInfo:RespTimeValue.
     pub resp_time_value: RespTime,
     /// PortInfo:MTUCap.
@@ -134,6 +136,7 @@ impl Profile {
             vl_arbitration: true,
             vl_arbitration_low_cap: 8,
             vl_arbitration_high_cap: 8,
+            rcv_error_details: false,
             resp_time_value: RespTime(16),
             mtu_cap: Mtu::B2048,
             guid_cap: 8,
@@ -188,6 +191,7 @@ impl Profile {
             operational_vls: VlCap::VL0_7,
             vl_arbitration_low_cap: 64,
             vl_arbitration_high_cap: 64,
+            rcv_error_details: true,
             mtu_cap: Mtu::B4096,
             neighbor_mtu: Mtu::B4096,
             guid_cap: 32,

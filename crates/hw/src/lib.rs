@@ -6,6 +6,8 @@
 //! sentence, with the remedy.
 //!
 //! - [`umad`]: management datagrams (MADs) through libibumad.
+//! - [`verbs`]: queue pairs, memory and completions through libibverbs.
+//! - [`ether`]: raw Ethernet frames, through a network interface or a unix datagram pair; the kernel is all it needs.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -23,4 +25,7 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod ether;
 pub mod umad;
+pub mod verbs;
+mod wait;

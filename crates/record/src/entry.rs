@@ -1,12 +1,14 @@
 //! Entries of a record; their form on disk is in [`form`].
 
 mod form;
+pub mod verbs;
 
 use core::time::Duration;
 
-use verbatim_wire::{MKey, Mad, RespTime, SubnetTimeout};
+use verbatim_wire::{Lid, MKey, Mad, RespTime, SubnetTimeout};
 
 pub use form::EntryError;
+use verbs::{Frame, RoundTrips, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 
 use crate::time::Span;
 
@@ -81,6 +83,8 @@ pub struct Sent {
     pub at: Span,
     /// What.
     pub mad: Mad,
+    /// The LID that it went to, where that is another than the rig's way to the device under test.
+    pub dlid: Option<Lid>,
 }
 
 /// How an arrival relates to what was sent.
@@ -230,6 +234,18 @@ pub enum Entry {
     Stopped(Stopped),
     /// What restoring an area came to.
     Restored(Restored),
+    /// A frame left or came in.
+    Frame(Frame),
+    /// A verbs command left for the host of a device.
+    VerbsAsked(VerbsAsked),
+    /// A verbs command was answered.
+    VerbsAnswered(VerbsAnswered),
+    /// The host of a device told of something.
+    VerbsTold(VerbsTold),
+    /// A wait of the procedure was over.
+    Waited(Waited),
+    /// The delay of the path was measured.
+    RoundTrips(RoundTrips),
     /// The record is whole.
     End {
         /// Number of entries before this one.

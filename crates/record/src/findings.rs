@@ -5,6 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use verbatim_wire::{Attribute, Field, Status};
 
+use crate::evidence::Evidence;
 use crate::label::Label;
 use crate::trace::{Exchange, Trace};
 
@@ -37,6 +38,9 @@ pub struct Check {
     pub evidence: Vec<String>,
     /// Numbers of these exchanges.
     pub exchanges: Vec<u32>,
+    /// Numbers of the frames that show it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<u32>,
 }
 
 impl Check {
@@ -123,7 +127,37 @@ impl<'t> Findings<'t> {
                 evidence.iter().map(|exchange| exchange.in_words()).collect()
             },
             exchanges: evidence.iter().map(|exchange| exchange.number).collect(),
+            frames: Vec::new(),
         });
+        result == Passed::Pass
+    }
+
+    /// States a check that frames, commands, events or waits show. True when it passed.
+    pub fn prove(
+        &mut self,
+        statement: &str,
+        evidence: &[Evidence<'_>],
+        about: &str,
+        (expected, seen): (impl Into<String>, impl Into<String>),
+        result: Passed,
+    ) -> bool {
+        let mut check = Check {
+            statement: statement.into(),
+            result,
+            about: about.into(),
+            expected: expected.into(),
+            seen: seen.into(),
+            evidence: Vec::new(),
+            exchanges: Vec::new(),
+            frames: Vec::new(),
+        };
+        for shown in evidence {
+            shown.put(&mut check);
+            if result != Passed::Pass {
+                check.evidence.push(shown.in_words());
+            }
+        }
+        self.checks.push(check);
         result == Passed::Pass
     }
 

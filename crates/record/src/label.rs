@@ -3,6 +3,18 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+/// Marks labels of frames that the tester sends: `Label<Frames>`.
+#[derive(Debug)]
+pub enum Frames {}
+
+/// Marks labels of verbs commands: `Label<Verbs>`.
+#[derive(Debug)]
+pub enum Verbs {}
+
+/// Marks labels of waits: `Label<Wait>`.
+#[derive(Debug)]
+pub enum Wait {}
+
 /// A typed constant that names an exchange, or a series of exchanges that differ in their modifier.
 ///
 /// A procedure sends under it, the judge looks up what was asked and answered under it. The labels of

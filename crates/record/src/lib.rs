@@ -7,22 +7,29 @@
 
 mod bundle;
 mod entry;
+mod evidence;
 mod file;
 mod findings;
 mod label;
 mod time;
+mod timeline;
 mod trace;
 mod verdict;
 
 pub mod capture;
+pub mod capture_read;
 pub mod pcapng;
 pub mod silence;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
+pub use entry::verbs;
+pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, WcStatus};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
+pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Findings, Observation, Passed, TRIES};
-pub use label::Label;
+pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, words as duration_words};
+pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace};
 pub use verdict::{Cause, Outcome, Verdict};

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use verbatim_wire::packet::AckTimeout;
 use verbatim_wire::{RespTime, SubnetTimeout};
 
 /// RespTimeValue and SubnetTimeOut before the port told its own.
@@ -15,6 +16,15 @@ pub const DEFAULT: u8 = 20;
 pub fn lasts(resp_time: RespTime, subnet_timeout: SubnetTimeout, host_bound: Duration) -> Duration {
     let answer = resp_time.duration().max(RespTime(DEFAULT).duration());
     answer + 2 * subnet_timeout.duration() + host_bound
+}
+
+/// How long a reliable connection must stay silent, for a QP with this ACK timeout and these retries, after an RNR NAK
+/// that asked for this interval.
+#[must_use]
+pub fn rc_lasts(rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
+    let tries = u32::from(retry_cnt) + 1;
+    let by_timeout = timeout.duration().map_or(Duration::ZERO, |once| 4 * once * tries);
+    Duration::from_secs(2).max(2 * rnr_interval).max(by_timeout)
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 
-use verbatim_wire::{Attribute, MKey, Mad, Method, PortInfo, RespTime, Status, SubnetTimeout};
+use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, PortInfo, RespTime, Status, SubnetTimeout};
 
 use crate::entry::{Arrived, Begin, Entry, Match, Restored, Role, Stopped};
 use crate::label::Label;
 use crate::silence;
 use crate::time::Span;
+use crate::timeline::Timeline;
 
 /// A request and all that followed from it.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +26,8 @@ pub struct Exchange {
     pub sent: Span,
     /// The request.
     pub request: Mad,
+    /// The LID that it went to, where that is another than the rig's way to the device under test.
+    pub dlid: Option<Lid>,
     /// What came in with its transaction id, in order.
     pub arrivals: Vec<Arrived>,
     /// When silence was found, and the codes its deadline rests on.
@@ -106,7 +109,11 @@ impl Exchange {
         } else {
             String::new()
         };
-        format!("#{} \"{}\": {}{key} -> {answer}", self.number, self.label, self.request)
+        let to = self.dlid.map_or_else(String::new, |lid| format!(" to LID {lid}"));
+        format!(
+            "#{} \"{}\": {}{key}{to} -> {answer}",
+            self.number, self.label, self.request
+        )
     }
 }
 
@@ -125,6 +132,8 @@ pub enum Gap {
     Undecided(u32),
     /// What a check rests on does not hold.
     Unmet(&'static str, String),
+    /// The procedure ended before it came to what is missing: why.
+    Ended(String),
 }
 
 /// A record of one test, indexed.
@@ -142,6 +151,8 @@ pub struct Trace {
     pub notes: Vec<String>,
     /// Traps and strays.
     pub unasked: Vec<Arrived>,
+    /// Frames, verbs commands and waits, in order.
+    pub timeline: Timeline,
     labels: BTreeMap<String, (Role, Vec<usize>)>,
     judged: RefCell<BTreeSet<String>>,
 }
@@ -181,6 +192,7 @@ impl Trace {
             restored: Vec::new(),
             notes: Vec::new(),
             unasked: Vec::new(),
+            timeline: Timeline::default(),
             labels: BTreeMap::new(),
             judged: RefCell::default(),
         };
@@ -223,6 +235,7 @@ impl Trace {
                     attempt: sent.attempt,
                     sent: sent.at,
                     request: sent.mad,
+                    dlid: sent.dlid,
                     arrivals: Vec::new(),
                     silence: None,
                     returned: None,
@@ -250,6 +263,15 @@ impl Trace {
                     .ok_or_else(|| dangling("exchange", exchange))?
                     .returned = Some((at, errno));
             }
+            Entry::Frame(_)
+            | Entry::VerbsAsked(_)
+            | Entry::VerbsAnswered(_)
+            | Entry::VerbsTold(_)
+            | Entry::Waited(_)
+            | Entry::RoundTrips(_) => self
+                .timeline
+                .take(entry, names)
+                .map_err(|(what, number)| dangling(what, number))?,
             Entry::Note(note) => self.notes.push(note.text),
             Entry::Stopped(stopped) => self.stopped = Some(stopped),
             Entry::Restored(restored) => self.restored.push(restored),
@@ -261,9 +283,14 @@ impl Trace {
         self.exchanges.get_mut((number as usize).checked_sub(1)?)
     }
 
+    /// Says that a label was looked at.
+    pub(crate) fn looked_at(&self, name: &str) {
+        self.judged.borrow_mut().insert(name.to_string());
+    }
+
     /// All tries and keys under a label, in order; none when nothing was sent under it.
     pub fn each<A>(&self, label: Label<A>) -> impl Iterator<Item = &Exchange> {
-        self.judged.borrow_mut().insert(label.name.to_string());
+        self.looked_at(label.name);
         self.labels
             .get(label.name)
             .into_iter()
@@ -373,7 +400,10 @@ impl Trace {
         let judged = self.judged.borrow();
         self.labels
             .iter()
-            .filter(|(name, (role, exchanges))| *role == Role::Test && !exchanges.is_empty() && !judged.contains(*name))
+            .filter(|(name, (role, exchanges))| {
+                let used = !exchanges.is_empty() || self.timeline.uses(name);
+                *role == Role::Test && used && !judged.contains(*name)
+            })
             .map(|(name, _)| name.as_str())
             .collect()
     }

@@ -29,6 +29,7 @@ fn entries() -> Vec<Entry> {
             port: 0,
             at: at(5, 7),
             mad: request,
+            dlid: None,
         }),
         Entry::Arrived(Arrived {
             exchange: 1,

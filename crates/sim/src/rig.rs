@@ -1,28 +1,70 @@
 //! The virtual rig: the device model behind a simulated link, in simulated time.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use verbatim_device::link::{self, LinkChoices, LinkDefect};
+use verbatim_device::rc::{Adapter, AdapterProfile, RcDefect};
 use verbatim_device::{Defect, Device, Profile};
-use verbatim_record::{Span, Time};
-use verbatim_tester::{Arrival, Need, PortId, Rig, RigInfo, Route, Step, Stimulus, Stop};
-use verbatim_wire::{MKey, Mad, Method};
+use verbatim_record::{Delimiter, Side, Span, Time};
+use verbatim_tester::{Arrival, FramePort, Need, PortId, Rig, RigInfo, Route, Step, Stimulus, Stop};
+use verbatim_wire::ether::{Ethernet, MacAddress};
+use verbatim_wire::{Layout, Lid, MKey, Mad, Method};
 
+use crate::host;
 use crate::link::{Tamper, smi_forward, smi_return};
+use crate::native::{self, Leaves, NativeLink};
+use crate::segment::{Disturbance, Segment};
 
 /// One way through the cable.
 const WAY: Duration = Duration::from_micros(1);
 /// Events after which a procedure counts as endless.
 const EVENT_BUDGET: u64 = 20_000_000;
 
+/// MAC addresses on the Ethernet segment.
+const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+const TESTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+const TESTER_ADAPTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
+
+/// LID of the tester's port: beyond all that models are found with.
+const TESTER_LID: Lid = Lid(0xBFF0);
+
 enum Event {
     ToDevice(PortId, Mad),
     ToTester(PortId, Mad),
+    /// A native packet; whether the tester's port made it of a MAD.
+    PacketToDevice(PortId, Vec<u8>, Delimiter, bool),
+    PacketToTester(PortId, Vec<u8>, Delimiter),
+    /// A frame on the segment, and whose it is.
+    Frame(MacAddress, Vec<u8>),
 }
 
-/// The device model behind simulated links: the rig's port n is cabled to the device's port n + 1, if it has one.
+/// The addresses of a station: one of each family, the last byte as in its MAC address.
+fn addresses(mac: MacAddress) -> [IpAddr; 2] {
+    let last = mac.0[5];
+    [
+        Ipv4Addr::new(10, 0, 0, last).into(),
+        Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, last.into()).into(),
+    ]
+}
+
+/// The device's port that is cabled to the rig's; no device has a port 0.
+fn port_of(cable: PortId) -> u8 {
+    u8::try_from(cable + 1).unwrap_or(0)
+}
+
+/// The device model behind simulated links: the rig's port n is cabled to the device's port n + 1, if it has one; an
+/// adapter of the device, one of the tester, and the tester's own Ethernet port share one Ethernet segment.
+///
+/// A MAD of [`Stimulus::Mad`] reaches the device's agents past its link layer, so that whatever is wrong there can still be
+/// read; [`Stimulus::MadTo`] and [`Stimulus::Packet`] go through it.
 pub struct VirtualRig {
     device: Device,
+    native: NativeLink,
+    adapters: [Adapter; 2],
+    segment: Segment,
+    arrivals: VecDeque<Arrival>,
     now: Time,
     serial: u64,
     events: BTreeMap<(Time, u64), Event>,
@@ -43,6 +85,13 @@ impl VirtualRig {
     pub fn new(profile: Profile, defects: &[Defect]) -> Self {
         Self {
             device: Device::new(profile, defects),
+            native: NativeLink::default(),
+            adapters: [
+                Adapter::new(Self::adapter_profile(Side::Dut), &[]),
+                Adapter::new(Self::adapter_profile(Side::Tester), &[]),
+            ],
+            segment: Segment::new(Disturbance::default()),
+            arrivals: VecDeque::new(),
             now: Time(0),
             serial: 0,
             events: BTreeMap::new(),
@@ -57,7 +106,15 @@ impl VirtualRig {
     pub fn info(key: MKey) -> RigInfo {
         RigInfo {
             kind: "virtual".into(),
-            offers: vec![Need::Mad, Need::OwnSubnet, Need::SecondPort],
+            offers: vec![
+                Need::Mad,
+                Need::AnyLid,
+                Need::Link,
+                Need::OwnSubnet,
+                Need::SecondPort,
+                Need::Packets,
+                Need::Verbs,
+            ],
             route: Route::Directed(vec![1]),
             key,
             host_bound: Duration::ZERO,
@@ -65,7 +122,65 @@ impl VirtualRig {
             shared_subnet: false,
             window: 16,
             subnet_timeout: None,
+            frames: Some(FramePort {
+                mac: TESTER_MAC,
+                ip: addresses(TESTER_MAC)[0],
+                dut_ip: None,
+            }),
+            gid_indices: (None, None),
         }
+    }
+
+    /// The same with an IPv6 address for the tester's Ethernet port.
+    #[must_use]
+    pub fn info_over_ipv6(key: MKey) -> RigInfo {
+        let mut info = Self::info(key);
+        if let Some(frames) = &mut info.frames {
+            frames.ip = addresses(TESTER_MAC)[1];
+        }
+        info
+    }
+
+    /// The adapter of one side as this rig has it: to be varied, or given less.
+    #[must_use]
+    pub fn adapter_profile(side: Side) -> AdapterProfile {
+        let mac = Self::mac_of(side);
+        AdapterProfile::new(mac, &addresses(mac))
+    }
+
+    /// Another adapter for the device under test, with these defects.
+    #[must_use]
+    pub fn with_adapter(mut self, profile: AdapterProfile, defects: &[RcDefect]) -> Self {
+        self.adapters[0] = Adapter::new(profile, defects);
+        self
+    }
+
+    /// Gives the link layer of the device's ports these defects.
+    #[must_use]
+    pub fn with_link_defects(mut self, defects: &[LinkDefect]) -> Self {
+        self.native.defects = defects.to_vec();
+        self
+    }
+
+    /// Gives the link layer of the device's ports these choices.
+    #[must_use]
+    pub fn with_link_choices(mut self, choices: LinkChoices) -> Self {
+        self.native.choices = choices;
+        self
+    }
+
+    /// Another adapter for the tester.
+    #[must_use]
+    pub fn with_tester_adapter(mut self, profile: AdapterProfile) -> Self {
+        self.adapters[1] = Adapter::new(profile, &[]);
+        self
+    }
+
+    /// Lets frames suffer on their way.
+    #[must_use]
+    pub fn with_disturbance(mut self, disturbance: Disturbance) -> Self {
+        self.segment = Segment::new(disturbance);
+        self
     }
 
     /// Lets every answer pass through `tamper`.
@@ -103,8 +218,13 @@ impl VirtualRig {
     /// Takes what the device wants to send and puts it on the cable.
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
-            let mad = smi_return(&Mad::from(transmit.bytes));
             let cable = PortId::from(transmit.port.saturating_sub(1));
+            if let Leaves::Packet(bytes) = self.native.leaves(&transmit) {
+                let back = Event::PacketToTester(cable, bytes, Delimiter::Egp);
+                self.schedule(self.now.after(WAY), back);
+                continue;
+            }
+            let mad = smi_return(&Mad::from(transmit.bytes));
             let deliveries = match &mut self.tamper {
                 Some(tamper) if mad.method() != Method::TRAP => tamper(&mad),
                 _ => vec![(Duration::ZERO, mad)],
@@ -115,11 +235,74 @@ impl VirtualRig {
         }
     }
 
-    /// The next event's time: on the cable or in the device.
+    /// Takes what the adapters send and tell.
+    fn collect_frames(&mut self) {
+        for side in [Side::Dut, Side::Tester] {
+            while let Some(frame) = self.adapters[side as usize].poll_transmit() {
+                self.put_on_segment(Self::mac_of(side), frame);
+            }
+            while let Some((at, event)) = host::told(&mut self.adapters[side as usize]) {
+                let host_at = Span::exactly(Time(0).after(at));
+                let now = Span::exactly(self.now);
+                self.arrivals.push_back(Arrival::Told(side, now, host_at, event));
+            }
+        }
+    }
+
+    fn mac_of(side: Side) -> MacAddress {
+        match side {
+            Side::Dut => DUT_MAC,
+            Side::Tester => TESTER_ADAPTER_MAC,
+        }
+    }
+
+    fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
+        for (delay, frame) in self.segment.carry(frame) {
+            self.schedule(self.now.after(WAY + delay), Event::Frame(from, frame));
+        }
+    }
+
+    /// A frame reaches all stations but its sender that it is addressed to.
+    fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
+        if frame.len() < Ethernet::SIZE {
+            return None;
+        }
+        let to = Ethernet::from_bytes(&frame).dst();
+        let now = self.since_start();
+        for side in [Side::Dut, Side::Tester] {
+            let mac = Self::mac_of(side);
+            if mac != from && (to == mac || to.is_multicast()) {
+                self.adapters[side as usize].handle(now, &frame);
+            }
+        }
+        let for_tester = from != TESTER_MAC && (to == TESTER_MAC || to.is_multicast());
+        for_tester.then(|| Arrival::Frame(0, Span::exactly(self.now), frame))
+    }
+
+    /// A native packet reaches the device. One that the device sends on leaves by its other port, if it has one.
+    fn deliver_native(&mut self, cable: PortId, (bytes, delimiter): (&[u8], Delimiter), as_mad: bool) {
+        let arrival = link::Arrival {
+            bytes,
+            delimiter: native::at_device(delimiter),
+        };
+        let now = self.since_start();
+        let sent_on = self
+            .native
+            .receive((&mut self.device, now), port_of(cable), &arrival, as_mad);
+        if let Some((bytes, delimiter)) = sent_on {
+            let ports = u32::from(self.device.profile().num_ports.max(1));
+            let other = Event::PacketToTester((cable + 1) % ports, bytes, delimiter);
+            self.schedule(self.now.after(WAY), other);
+        }
+    }
+
+    /// The next event's time: on the cable, in the device, or in an adapter.
     fn next(&self) -> Option<Time> {
         let cable = self.events.keys().next().map(|(at, _)| *at);
-        let device = self.device.poll_at().map(|at| Time(0).after(at).max(self.now));
-        [cable, device].into_iter().flatten().min()
+        let adapters = self.adapters.iter().map(Adapter::poll_at);
+        let inside = adapters.chain([self.device.poll_at()]).flatten().min();
+        let inside = inside.map(|at| Time(0).after(at).max(self.now));
+        [cable, inside].into_iter().flatten().min()
     }
 
     fn since_start(&self) -> Duration {
@@ -133,8 +316,29 @@ impl Rig for VirtualRig {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        let Stimulus::Mad(cable, mad) = what;
-        self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
+        match what {
+            Stimulus::Mad(cable, mad) => {
+                self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
+            }
+            Stimulus::MadTo(cable, lid, mad) => {
+                let bytes = native::packet_of(TESTER_LID, lid, mad);
+                let event = Event::PacketToDevice(cable, bytes, Delimiter::Egp, true);
+                self.schedule(self.now.after(WAY), event);
+            }
+            Stimulus::Packet(cable, bytes, delimiter) => {
+                let event = Event::PacketToDevice(cable, bytes.to_vec(), delimiter, false);
+                self.schedule(self.now.after(WAY), event);
+            }
+            Stimulus::Frame(_, bytes) => self.put_on_segment(TESTER_MAC, bytes.to_vec()),
+            Stimulus::Verbs(side, number, command) => {
+                let now = self.since_start();
+                let reply = host::perform(&mut self.adapters[side as usize], now, command);
+                // What was complete before comes before the reply.
+                self.collect_frames();
+                let at = Span::exactly(self.now);
+                self.arrivals.push_back(Arrival::Verbs(side, number, at, at, reply));
+            }
+        }
         Ok(Span::exactly(self.now))
     }
 
@@ -144,6 +348,9 @@ impl Rig for VirtualRig {
                 return Arrival::Stop(Stop::Tester("the event budget is spent: an endless procedure?".into()));
             }
             self.budget -= 1;
+            if let Some(arrival) = self.arrivals.pop_front() {
+                return arrival;
+            }
             let next = self.next().filter(|at| *at <= until);
             if let Some((at, stop)) = self.stop_at.take_if(|(at, _)| *at <= next.unwrap_or(until)) {
                 self.now = self.now.max(at);
@@ -162,10 +369,27 @@ impl Rig for VirtualRig {
             {
                 Some(Event::ToTester(cable, mad)) => return Arrival::Mad(cable, Span::exactly(self.now), mad),
                 Some(Event::ToDevice(cable, mad)) => {
-                    let port = u8::try_from(cable + 1).unwrap_or(0); // no device has a port 0
-                    self.device.handle(self.since_start(), port, mad.bytes());
+                    self.device.handle(self.since_start(), port_of(cable), mad.bytes());
                 }
-                None => self.device.tick(self.since_start()),
+                Some(Event::PacketToDevice(cable, bytes, delimiter, as_mad)) => {
+                    self.deliver_native(cable, (&bytes, delimiter), as_mad);
+                }
+                Some(Event::PacketToTester(cable, bytes, delimiter)) => {
+                    return Arrival::Packet(cable, Span::exactly(self.now), bytes, delimiter);
+                }
+                Some(Event::Frame(from, frame)) => {
+                    let arrival = self.deliver(from, frame);
+                    self.collect_frames();
+                    self.arrivals.extend(arrival);
+                }
+                None => {
+                    let now = self.since_start();
+                    self.device.tick(now);
+                    for adapter in &mut self.adapters {
+                        adapter.tick(now);
+                    }
+                    self.collect_frames();
+                }
             }
             self.collect();
         }

@@ -69,6 +69,7 @@ impl Tester<'_> {
             port: self.leaves_by(),
             at,
             mad,
+            dlid: self.goes_to(),
         }));
         self.outstanding.push_back(Outstanding {
             number,
@@ -92,6 +93,19 @@ impl Tester<'_> {
                     at,
                     mad,
                 }));
+                Ok(())
+            }
+            Arrival::Frame(port, at, bytes) => self.take_frame(port, at, bytes),
+            Arrival::Packet(port, at, bytes, delimiter) => {
+                self.take_native(port, at, bytes, delimiter);
+                Ok(())
+            }
+            Arrival::Verbs(_, number, at, host_at, reply) => {
+                self.take_reply(number, at, host_at, reply);
+                Ok(())
+            }
+            Arrival::Told(side, at, host_at, event) => {
+                self.take_event(side, at, host_at, event);
                 Ok(())
             }
             Arrival::Returned(_, at, mad, errno) => {
@@ -179,8 +193,11 @@ impl Tester<'_> {
         (number, Match::Answer)
     }
 
-    fn number_of(&mut self, name: &'static str) -> u32 {
-        let role = self.role;
+    pub(crate) fn number_of(&mut self, name: &'static str) -> u32 {
+        self.number_as(name, self.role)
+    }
+
+    pub(crate) fn number_as(&mut self, name: &'static str, role: Role) -> u32 {
         let place = self
             .labels
             .iter()

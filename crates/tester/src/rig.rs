@@ -2,7 +2,11 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Span, Time};
+use core::net::IpAddr;
+
+use verbatim_record::verbs::{Command, Event, Reply};
+use verbatim_record::{Delimiter, Side, Span, Time};
+use verbatim_wire::ether::MacAddress;
 use verbatim_wire::{Lid, MKey, Mad, SubnetTimeout};
 
 use crate::stop::{Step, Stop};
@@ -16,6 +20,14 @@ pub type PortId = u32;
 pub enum Stimulus<'a> {
     /// A MAD. Its class says how it travels: 0x81 along its own path, others to the DUT's LID.
     Mad(PortId, &'a Mad),
+    /// A LID-routed SMP to any LID, be it the DUT's or not.
+    MadTo(PortId, Lid, &'a Mad),
+    /// A native packet, from the LRH to the VCRC, and what ends it; sent as it stands.
+    Packet(PortId, &'a [u8], Delimiter),
+    /// A frame, from the first byte of its link's header; sent as it stands.
+    Frame(PortId, &'a [u8]),
+    /// A verbs command to the host of a device; its number comes back with the answer.
+    Verbs(Side, u32, &'a Command),
 }
 
 /// What can come of waiting.
@@ -25,6 +37,15 @@ pub enum Arrival {
     Mad(PortId, Span, Mad),
     /// The host gave a MAD back unanswered, with its error number.
     Returned(PortId, Span, Mad, i32),
+    /// A frame came in, with the instant bounded.
+    Frame(PortId, Span, Vec<u8>),
+    /// A native packet came in, with the instant bounded.
+    Packet(PortId, Span, Vec<u8>, Delimiter),
+    /// A verbs command was answered; the second span is on the clock of that host. Completions that were there when the
+    /// command was done arrive before it.
+    Verbs(Side, u32, Span, Span, Reply),
+    /// The host of a device told of something; the second span is on the clock of that host.
+    Told(Side, Span, Span, Event),
     /// The instant waited for is here.
     Deadline,
     /// The procedure must stop. Delivered once for each cause.
@@ -55,6 +76,17 @@ pub enum Route {
     Lid(Lid),
 }
 
+/// The tester's own Ethernet port: its addresses belong to no kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FramePort {
+    /// Its MAC address.
+    pub mac: MacAddress,
+    /// Its IP address.
+    pub ip: IpAddr,
+    /// The DUT's IP address by the rig file; else the first of its RoCE v2 GIDs of the same family.
+    pub dut_ip: Option<IpAddr>,
+}
+
 /// What a rig is, as far as a procedure and its judge need to know.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RigInfo {
@@ -76,4 +108,8 @@ pub struct RigInfo {
     pub window: usize,
     /// SubnetTimeOut by the rig file, where no SM sets the port's own.
     pub subnet_timeout: Option<SubnetTimeout>,
+    /// The tester's own Ethernet port, if it has one.
+    pub frames: Option<FramePort>,
+    /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.
+    pub gid_indices: (Option<u32>, Option<u32>),
 }

@@ -3,15 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use verbatim_record::{Begin, Entry, Label, Restored, Role, Sink, StopReason, Stopped};
+use verbatim_record::{Begin, Entry, Label, Restored, Role, Side, Sink, StopReason, Stopped};
 use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
 
 use crate::exchange::State;
 use crate::guard::AreaState;
 use crate::journal::{FileJournal, Journal, Pending};
 use crate::rig::{Rig, RigInfo};
-use crate::stop::Stop;
-use crate::test::Test;
+use crate::stop::{Step, Stop};
+use crate::test::{Need, Test};
 use crate::tester::Tester;
 
 const SANITY: Label<PortInfo> = Label::new("sanity check");
@@ -110,7 +110,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         };
     }
     let mut tester = Tester::new(rig, info, sink, journal, case);
-    let mut stopped = tester.sanity();
+    let mut stopped = tester.sanity_by_need(case.test);
     if stopped.is_none() {
         tester.role = Role::Test;
         let outcome = catch_unwind(AssertUnwindSafe(|| (case.test.procedure)(&mut tester)));
@@ -123,6 +123,19 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
             }),
         };
         tester.role = Role::Runner;
+        // A cable that came off is no silence of the device: its host goes on answering over another network.
+        if stopped.is_none() && case.test.needs.contains(&Need::Packets) {
+            stopped = match tester.port_is_there() {
+                Ok(true) => None,
+                Ok(false) => Some(Stopped {
+                    reason: StopReason::RigGone,
+                    text: "the DUT's port no longer tells its MAC address, asked 3 times, though its host answers: is the \
+                           link up?"
+                        .into(),
+                }),
+                Err(stop) => Some(stop.to_entry()),
+            };
+        }
     }
     if let Some(stopped) = &stopped {
         tester.sink.put(&Entry::Stopped(stopped.clone()));
@@ -137,6 +150,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     );
     let last_was_silent = !not_sane && tester.states.last() == Some(&State::Silent);
     let restored = tester.restore_all();
+    tester.release_verbs();
     if last_was_silent {
         // Whether silence speaks against the device depends on whether it is there at all.
         let key = tester.key();
@@ -211,6 +225,54 @@ impl Tester<'_> {
                 path.display()
             )
         })
+    }
+
+    /// The check that precedes a test, by what the test works with.
+    fn sanity_by_need(&mut self, test: &Test) -> Option<Stopped> {
+        let needs = |need| test.needs.contains(&need);
+        if needs(Need::Packets) || needs(Need::Verbs) {
+            self.role = Role::Runner;
+            let checked = self.peer_is_sane(needs(Need::Packets), needs(Need::Verbs));
+            return match checked {
+                Ok(()) => self.stopped.as_ref().map(Stop::to_entry),
+                Err(stop) if !stop.is_about_the_device() => Some(stop.to_entry()),
+                Err(stop) => Some(Stopped {
+                    reason: StopReason::NotSane,
+                    text: stop.to_entry().text,
+                }),
+            };
+        }
+        self.sanity()
+    }
+
+    /// Devices open, ports active, and the DUT tells its MAC address.
+    fn peer_is_sane(&mut self, packets: bool, verbs: bool) -> Step {
+        const PORT_ACTIVE: u32 = 4;
+        let sides: &[Side] = if verbs {
+            &[Side::Dut, Side::Tester]
+        } else {
+            &[Side::Dut]
+        };
+        for side in sides {
+            let facts = self.open_device(*side)?;
+            if facts.port_state != PORT_ACTIVE {
+                return Err(Stop::Refused(format!(
+                    "port {} of the {side}'s device {} is not active (its state is {}, 4 is active): is the link up?",
+                    facts.port, facts.device, facts.port_state
+                )));
+            }
+            if *side == Side::Dut && packets {
+                let ip = self.dut_address(&facts)?;
+                if self.find_dut(ip)?.is_none() {
+                    return Err(Stop::Refused(format!(
+                        "the DUT does not tell its MAC address: {ip} was asked for 3 times from {}; are both on one link, \
+                         and do dut_ip and the addresses of the DUT's interface agree?",
+                        self.frame_port()?.ip
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The check that precedes every test: the device answers Get(PortInfo), and what it says can be worked with.

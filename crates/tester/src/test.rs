@@ -15,10 +15,18 @@ pub type Judge = fn(&Trace, &mut Findings<'_>) -> Result<(), Gap>;
 pub enum Need {
     /// To send MADs to the DUT.
     Mad,
+    /// To send LID-routed SMPs to any LID, not the DUT's alone.
+    AnyLid,
+    /// A native link on which the tester makes bytes and delimiters itself.
+    Link,
     /// A subnet without an SM of somebody else.
     OwnSubnet,
     /// A second port of the rig, cabled to a second port of the DUT.
     SecondPort,
+    /// Frames of our own making, and an agent on the DUT's host.
+    Packets,
+    /// An adapter of the tester's own, and an agent on the DUT's host.
+    Verbs,
 }
 
 impl Need {
@@ -27,8 +35,12 @@ impl Need {
     pub fn about(self) -> &'static str {
         match self {
             Self::Mad => "a port that sends MADs (kind virtual, model or umad)",
+            Self::AnyLid => "a port that sends MADs to any LID (kind virtual or umad)",
+            Self::Link => "a native link on which the tester makes bytes and delimiters itself (kind virtual)",
             Self::OwnSubnet => "a subnet without an SM of somebody else",
             Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
+            Self::Packets => "an Ethernet port that sends packets of our own making (kind virtual or packet)",
+            Self::Verbs => "an adapter of the tester's own (kind virtual or verbs)",
         }
     }
 }

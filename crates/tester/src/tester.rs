@@ -4,11 +4,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use verbatim_record::{Entry, Label, Note, Role, Sink, Span, Time};
-use verbatim_wire::{Attribute, MKey, Mad, Method, Notice, RespTime, Status, SubnetTimeout};
+use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, Notice, RespTime, Status, SubnetTimeout};
 
 use crate::exchange::{Outstanding, State};
 use crate::guard::AreaState;
 use crate::journal::Journal;
+use crate::peer::PeerState;
 use crate::random::Stream;
 use crate::rig::{Arrival, PortId, Rig, RigInfo, Route, Stimulus};
 use crate::runner::Case;
@@ -40,6 +41,8 @@ pub struct Tester<'r> {
     pub(crate) role: Role,
     /// The port that requests of the procedure leave by.
     pub(crate) port: PortId,
+    /// The LID that SMPs of the procedure go to, where that is another than the rig's way.
+    pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
     pub(crate) id_base: u32,
     pub(crate) states: Vec<State>,
@@ -50,6 +53,7 @@ pub struct Tester<'r> {
     pub(crate) keys: Vec<MKey>,
     pub(crate) areas: Vec<AreaState>,
     pub(crate) stopped: Option<Stop>,
+    pub(crate) peer: PeerState,
 }
 
 impl core::fmt::Debug for Tester<'_> {
@@ -82,6 +86,7 @@ impl<'r> Tester<'r> {
             case,
             role: Role::Test,
             port: 0,
+            to: None,
             labels: Vec::new(),
             id_base,
             states: Vec::new(),
@@ -93,6 +98,7 @@ impl<'r> Tester<'r> {
             keys: vec![info.key],
             areas: Vec::new(),
             stopped: None,
+            peer: PeerState::default(),
         }
     }
 
@@ -246,6 +252,37 @@ impl<'r> Tester<'r> {
         answer
     }
 
+    /// Gets an attribute from whoever has that LID, by a LID-routed SMP: up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_lid<A: Attribute>(&mut self, lid: Lid, label: Label<A>, key: MKey) -> Step<Option<Answer<A>>> {
+        self.to = Some(lid);
+        let answer = self.ask_at(label, key, 0);
+        self.to = None;
+        answer
+    }
+
+    /// Gets an attribute whose request says something itself, such as PortSelect: up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_with<A: Attribute>(&mut self, label: Label<A>, asked: &A) -> Step<Option<Answer<A>>> {
+        let mut last = None;
+        for attempt in 0..TRIES {
+            let mad = self.mad::<A>(Method::GET, 0).with_data(asked.bytes());
+            match self.exchange(label, attempt, &mad)? {
+                Some(answer) if answer.status == Status::BUSY => {
+                    last = Some(answer);
+                    self.pause(BUSY_PAUSE)?;
+                }
+                Some(answer) => return Ok(Some(answer)),
+                None => last = None,
+            }
+        }
+        Ok(last)
+    }
+
     /// Gets an attribute once, in a MAD of another class version than 1.
     ///
     /// # Errors
@@ -296,6 +333,7 @@ impl<'r> Tester<'r> {
             return Mad::performance(method, A::ID, modifier);
         }
         match &self.info.route {
+            _ if self.goes_to().is_some() => Mad::lid_routed(method, A::ID, modifier),
             Route::Directed(path) => Mad::directed(method, A::ID, modifier, path),
             Route::Lid(_) => Mad::lid_routed(method, A::ID, modifier),
         }
@@ -317,8 +355,17 @@ impl<'r> Tester<'r> {
         if self.role == Role::Runner { 0 } else { self.port }
     }
 
+    /// The LID that a request goes to, where that is another than the rig's way; never of what restores.
+    pub(crate) fn goes_to(&self) -> Option<Lid> {
+        self.to.filter(|_| self.role == Role::Test)
+    }
+
     pub(crate) fn stimulus(&mut self, mad: &Mad) -> Step<Span> {
         self.check_stop()?;
-        self.rig.send(Stimulus::Mad(self.leaves_by(), mad))
+        let port = self.leaves_by();
+        self.rig.send(match self.goes_to() {
+            Some(lid) => Stimulus::MadTo(port, lid, mad),
+            None => Stimulus::Mad(port, mad),
+        })
     }
 }

@@ -1,52 +1,85 @@
-//! The two checksums of native InfiniBand packets.
+//! The two checksums of InfiniBand packets; RoCE has the first one only.
 //!
 //! The *invariant* one (ICRC) holds from end to end: fields that a switch or router may change count
 //! as ones. The *variant* one (VCRC) covers all bytes and is made anew on each hop.
 //!
-//! Source: architecture 7.8 with its sample packet; both confirmed on a capture of real hardware.
+//! Source: architecture 7.8 with its sample packet; both confirmed on a capture of real hardware. RoCE: annex A16 and
+//! annex A17; `rxe_icrc.c` of Linux.
 
+use crate::ether::{Ipv4, Ipv6};
 use crate::layout::Layout;
-use crate::packet::{Bth, Grh, Lnh, Lrh};
+use crate::packet::{Bth, Form, Lnh, Lrh};
 
 /// Bytes of an ICRC.
 pub const ICRC_LENGTH: usize = 4;
 /// Bytes of a VCRC.
 pub const VCRC_LENGTH: usize = 2;
 
-/// The ICRC of a packet, as the bytes that follow `covered` on the wire.
+/// The ICRC of a native packet, as the bytes that follow `covered` on the wire.
 ///
 /// `covered` goes from the first byte of the LRH to the last pad byte. `None` when a packet has no ICRC
 /// (LRH:LNH says raw) or when its headers are not all there.
 #[must_use]
 pub fn icrc(covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
-    let mut crc = crc32fast::Hasher::new();
-    let lrh = covered.get(..Lrh::SIZE)?;
-    let transport = match Lrh::from_bytes(lrh).lnh() {
-        Lnh::IBA_LOCAL => {
-            // VL may change on each hop.
-            crc.update(&[lrh[0] | 0xF0]);
-            crc.update(&lrh[1..]);
-            &covered[Lrh::SIZE..]
-        }
-        Lnh::IBA_GLOBAL => {
-            let (grh, transport) = covered[Lrh::SIZE..].split_at_checked(Grh::SIZE)?;
-            // A router makes the LRH anew and may change TClass, FlowLabel and HopLmt.
-            crc.update(&[0xFF; Lrh::SIZE]);
-            crc.update(&[grh[0] | 0x0F, 0xFF, 0xFF, 0xFF]);
-            crc.update(&grh[4..7]);
-            crc.update(&[0xFF]);
-            crc.update(&grh[8..]);
-            transport
-        }
+    let form = match Lrh::from_bytes(covered.get(..Lrh::SIZE)?).lnh() {
+        Lnh::IBA_LOCAL => Form::InfiniBandLocal,
+        Lnh::IBA_GLOBAL => Form::InfiniBandGlobal,
         _ => return None,
     };
-    let (bth, rest) = transport.split_at_checked(Bth::SIZE)?;
+    icrc_of(form, covered)
+}
+
+/// Bytes of the longest headers up to and with the BTH, an LRH of ones counted where there is none.
+const LONGEST_HEAD: usize = Lrh::SIZE + Form::RoceV2Ipv6.route_length() + Bth::SIZE;
+
+/// The ICRC of a packet of any form, as the bytes that follow `covered` on the wire.
+///
+/// `covered` goes from the first byte of the LRH, of RoCEv1's GRH or of the IP header to the last pad byte. `None` when
+/// the headers up to the BTH are not all there.
+#[must_use]
+pub fn icrc_of(form: Form, covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
+    let (head, rest) = covered.split_at_checked(form.route_length() + Bth::SIZE)?;
+    // RoCE has no LRH; ones stand for it.
+    let before = if form.is_infiniband() { 0 } else { Lrh::SIZE };
+    let mut ones = [0xFF; LONGEST_HEAD];
+    let masked = &mut ones[..before + head.len()];
+    masked[before..].copy_from_slice(head);
+    match form {
+        // VL may change on each hop.
+        Form::InfiniBandLocal => masked[0] |= 0xF0,
+        Form::InfiniBandGlobal => {
+            // A router makes the LRH anew.
+            masked[..Lrh::SIZE].fill(0xFF);
+            mask_ipv6(&mut masked[Lrh::SIZE..]);
+        }
+        Form::RoceV1 => mask_ipv6(&mut masked[before..]),
+        Form::RoceV2Ipv4 => {
+            let ip = &mut masked[before..];
+            ip[1] = 0xFF; // DSCP, ECN
+            ip[8] = 0xFF; // Time to Live
+            ip[10..12].fill(0xFF); // Header Checksum
+            ip[Ipv4::SIZE + 6..Ipv4::SIZE + 8].fill(0xFF); // UDP's Checksum
+        }
+        Form::RoceV2Ipv6 => {
+            let ip = &mut masked[before..];
+            mask_ipv6(ip);
+            ip[Ipv6::SIZE + 6..Ipv6::SIZE + 8].fill(0xFF); // UDP's Checksum
+        }
+    }
     // FECN, BECN and the reserved bits beside them.
-    crc.update(&bth[..4]);
-    crc.update(&[0xFF]);
-    crc.update(&bth[5..]);
+    let bth = masked.len() - Bth::SIZE;
+    masked[bth + 4] = 0xFF;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(masked);
     crc.update(rest);
     Some(crc.finalize().to_le_bytes())
+}
+
+/// What may change on the way in a GRH or an IPv6 header: traffic class, flow label, hop limit.
+fn mask_ipv6(header: &mut [u8]) {
+    header[0] |= 0x0F;
+    header[1..4].fill(0xFF);
+    header[7] = 0xFF;
 }
 
 /// The VCRC of a packet, as the bytes that follow `covered` on the wire.

@@ -1,4 +1,4 @@
-//! Bytes and values of InfiniBand management: what a third party's tool can check.
+//! Bytes and values of InfiniBand and RoCE, management and transport: what a third party's tool can check.
 //!
 //! Every object has two forms. The *view* ([`PortInfo`], [`LidSmp`], ...) owns its bytes and can hold
 //! anything, nonsense included: reading a field never fails and never panics. The *valid value*
@@ -19,6 +19,7 @@ mod value;
 
 pub mod attr;
 pub mod crc;
+pub mod ether;
 pub mod packet;
 pub mod trap;
 pub mod values;
@@ -30,9 +31,15 @@ pub use attr::{
 };
 pub use bits::{get_bits, set_bits};
 pub use codes::{AttributeId, Method, MgmtClass, Status};
+pub use ether::{EtherType, Ethernet, Ipv4, Ipv6, MacAddress, ROCE_V2_PORT, Udp, Vlan};
 pub use layout::{Difference, Field, Invalid, Layout, Style, Valid};
 pub use mad::{DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, SMP_DATA_LENGTH};
-pub use packet::{Bth, Deth, Grh, Lnh, Lrh, MadHeaders, Opcode, QKey, Qpn, mad_packet};
+pub use packet::{
+    AckTimeout, Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Feth, Form, Grh, Headers, Ieth, ImmDt, Link, Lnh,
+    Lrh, MadHeaders, Medium, NakCode, Network, NotAPacket, Offsets, Opcode, Packet, Psn, QKey, Qpn, RKey, Rdeth, Reth,
+    RnrTimer, Service, Station, Syndrome, SyndromeKind, Transport, Xrceth, edit, mad_packet, mend_icrc,
+    mend_ip_checksum, mend_lengths, mend_vcrc,
+};
 pub use value::{Reserved, Value};
 pub use values::{
     Guid, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PKey, PhysState, PortState, RespTime,

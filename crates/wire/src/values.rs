@@ -83,6 +83,8 @@ macro_rules! mask {
     };
 }
 
+pub(crate) use {named, newtype, value_of};
+
 newtype!(
     /// A management key: 64 bits; 0 means that nothing is checked.
     MKey(u64)
@@ -165,6 +167,14 @@ named!(
     /// A largest payload: MTUCap and NeighborMTU.
     Mtu(u8) { 1 B256 "256", 2 B512 "512", 3 B1024 "1024", 4 B2048 "2048", 5 B4096 "4096" }
 );
+
+impl Mtu {
+    /// The payload of a full packet in bytes, if the code has a meaning.
+    #[must_use]
+    pub fn bytes(self) -> Option<u32> {
+        matches!(self.0, 1..=5).then(|| 128 << self.0)
+    }
+}
 named!(
     /// The virtual lanes of a port: VLCap, and OperationalVLs, where 0 stands in a Set only and changes nothing.
     VlCap(u8) { 0 NO_CHANGE "no change", 1 VL0 "VL0", 2 VL0_1 "VL0-1", 3 VL0_3 "VL0-3", 4 VL0_7 "VL0-7", 5 VL0_14 "VL0-14" }
@@ -219,11 +229,11 @@ impl ProtectBits {
 }
 
 /// 4.096 us doubled `code` times.
-fn doubled(code: u8) -> Duration {
+pub(crate) fn doubled(code: u8) -> Duration {
     Duration::from_nanos(4096 << code.min(31))
 }
 
-fn time_words(code: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn time_words(code: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let time = doubled(code);
     let (value, unit) = if time >= Duration::from_secs(1) {
         (time.as_secs_f64(), "s")

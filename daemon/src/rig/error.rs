@@ -89,7 +89,15 @@ pub enum RigError {
         /// What the system said.
         source: io::Error,
     },
-    /// The port was there and went away while it was opened.
+    /// What it says cannot be worked with where it is.
+    #[error("rig {rig:?} is refused: {why}")]
+    Refused {
+        /// The rig.
+        rig: String,
+        /// Why, and the remedy.
+        why: String,
+    },
+    /// Something that it is made of is not there, or went away while it was opened.
     #[error("rig {rig:?} is unavailable: {why}")]
     Lost {
         /// The rig.

@@ -7,7 +7,7 @@
 //!
 //! [[rig]]
 //! name = "bench-3"          # letters, digits, "-", "_", "."
-//! kind = "umad"             # "virtual", "umad" or "model"
+//! kind = "umad"             # "virtual", "umad", "model", "packet" or "verbs"
 //! device = "mlx5_0"         # umad: the tester's adapter and port
 //! port = 1
 //! route = "0,1"             # the ports to leave by, ours first; "0" stands for the adapter itself
@@ -30,12 +30,35 @@
 //! profile = "full"          # "minimal", "full" or "one-data-vl"
 //! seed = 7                  # another device of the same kind; without it, the profile as it is
 //! defects = ["m-key-not-kept"]
+//!
+//! [[rig]]
+//! name = "rxe"
+//! kind = "packet"
+//! interface = "enp3s0"      # or: socket = { local = "t.sock", remote = "m.sock" }, a frame a datagram
+//! mac = "02:00:00:00:00:02" # the tester's own; left out: the interface's
+//! ip = "10.0.0.2"           # the tester's own, which no kernel has
+//! # dut_ip, gid_index       # the DUT's, where the first that fits is not meant
+//! agent = "10.1.2.3:7000"   # or "unix:PATH"
+//! agent_ca = "ca.pem"       # these three, unless the agent is on a unix socket or a loopback address
+//! agent_cert = "client.pem"
+//! agent_key = "client-key.pem"
+//! # agent_name = "dut-host" # the name in its certificate, where it is not the address
+//! # dut_device = "rxe0"     # refuse an agent with another device
+//!
+//! [[rig]]
+//! name = "pair"
+//! kind = "verbs"
+//! device = "rxe1"           # the tester's own adapter and port
+//! port = 1
+//! # gid_index, dut_gid_index
+//! agent = "unix:/run/agent.sock"
 //! ```
 //!
-//! A relative `socket` counts from the directory of the rig file. A rig `virtual` is always there.
+//! Relative paths count from the directory of the rig file. A rig `virtual` is always there.
 
 mod nearest;
 mod parse;
+mod peer;
 #[cfg(test)]
 mod tests;
 
@@ -45,12 +68,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use verbatim_device::link::LinkDefect;
+use verbatim_device::rc::RcDefect;
 use verbatim_device::{Defect, Profile};
+use verbatim_record::Side;
+use verbatim_sim::VirtualRig;
 use verbatim_tester::Route;
 use verbatim_wire::{MKey, SubnetTimeout};
 
 pub use nearest::nearest;
 pub use parse::defect;
+pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 
 /// The environment variable that names the rig file.
 pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
@@ -108,6 +136,10 @@ pub enum RigKind {
         /// The socket that it listens on.
         socket: PathBuf,
     },
+    /// Frames of our own making, and an agent on the DUT's host.
+    Packet(Box<PacketConfig>),
+    /// An adapter of the tester's own, and an agent on the DUT's host.
+    Verbs(Box<VerbsConfig>),
 }
 
 impl RigKind {
@@ -118,17 +150,17 @@ impl RigKind {
             Self::Virtual(_) => "virtual",
             Self::Umad { .. } => "umad",
             Self::Model { .. } => "model",
+            Self::Packet(_) => "packet",
+            Self::Verbs(_) => "verbs",
         }
     }
-}
 
-impl RigKind {
     /// The device, or the way to it, in words.
     #[must_use]
     pub fn device(&self) -> String {
         match self {
             Self::Virtual(model) => {
-                let defects: Vec<_> = model.defects.iter().map(ToString::to_string).collect();
+                let defects = model.defect_names();
                 let broken = if defects.is_empty() {
                     String::new()
                 } else {
@@ -138,6 +170,8 @@ impl RigKind {
             }
             Self::Umad { device, port } => format!("{device} port {port}"),
             Self::Model { socket } => format!("device model at {}", socket.display()),
+            Self::Packet(of) => format!("{}, agent at {}", of.wire, of.agent.address),
+            Self::Verbs(of) => format!("{} port {}, agent at {}", of.device, of.port, of.agent.address),
         }
     }
 }
@@ -149,13 +183,40 @@ pub struct VirtualConfig {
     pub profile: ProfileName,
     /// Another device of the same kind; without it, the profile as it is.
     pub seed: Option<u64>,
-    /// What it does wrong.
+    /// What its management agents do wrong.
     pub defects: Vec<Defect>,
+    /// What its adapter does wrong.
+    pub adapter_defects: Vec<RcDefect>,
+    /// What the link layer of its ports does wrong.
+    pub link_defects: Vec<LinkDefect>,
     /// The M_Key that it is found with.
     pub m_key: MKey,
 }
 
 impl VirtualConfig {
+    /// The names of all that it does wrong.
+    #[must_use]
+    pub fn defect_names(&self) -> Vec<&'static str> {
+        let agents = self.defects.iter().map(|defect| defect.name());
+        agents
+            .chain(self.adapter_defects.iter().map(|defect| defect.name()))
+            .chain(self.link_defects.iter().map(|defect| defect.name()))
+            .collect()
+    }
+
+    /// The rig: a device as configured, its adapter varied by the same seed.
+    #[must_use]
+    pub fn rig(&self) -> VirtualRig {
+        let adapter = VirtualRig::adapter_profile(Side::Dut);
+        let adapter = match self.seed {
+            Some(seed) => adapter.vary(seed),
+            None => adapter,
+        };
+        VirtualRig::new(self.profile(), &self.defects)
+            .with_adapter(adapter, &self.adapter_defects)
+            .with_link_defects(&self.link_defects)
+    }
+
     /// The profile, varied by the seed.
     #[must_use]
     pub fn profile(&self) -> Profile {

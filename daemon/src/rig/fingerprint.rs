@@ -1,13 +1,16 @@
 //! What a rig and its device are, in words: kept with every run.
 
+use core::net::Ipv6Addr;
 use core::time::Duration;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use verbatim_hw::umad::{Device, DevicePort, Port};
-use verbatim_tester::{Arrival, Rig, RigInfo, Route, Step, Stimulus};
-use verbatim_wire::{Attribute, Layout, Mad, Method, NodeDescription, NodeInfo, PortInfo, Status, Style};
+use verbatim_record::Side;
+use verbatim_record::verbs::{Command, Reply, pb, reply_words};
+use verbatim_tester::{Arrival, Need, Rig, RigInfo, Route, Step, Stimulus, Stop};
+use verbatim_wire::{Attribute, Layout, Mad, Method, Mtu, NodeDescription, NodeInfo, PortInfo, Status, Style};
 
 use super::file::VirtualConfig;
 
@@ -16,15 +19,16 @@ const FIRST_ID: u32 = 0xFFFF_FE00;
 /// Tries of each question, and how long each waits.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long a host may take to open its device.
+const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
-    let defects: Vec<_> = config.defects.iter().map(|defect| defect.name()).collect();
     json!({
         "kind": "virtual",
         "program": env!("CARGO_PKG_VERSION"),
         "profile": config.profile.name(),
         "seed": config.seed,
-        "defects": defects,
+        "defects": config.defect_names(),
     })
 }
 
@@ -76,17 +80,86 @@ pub(super) fn of_umad(device: Option<&Device>, seen: Option<&DevicePort>, port: 
 }
 
 /// What the device under test says of itself: NodeInfo, NodeDescription and PortInfo without its M_Key. What it does
-/// not answer is null. Ask after an earlier run was restored: the questions carry the rig's own M_Key.
+/// not answer is null. Ask after an earlier run was restored: the questions carry the rig's own M_Key. On a rig without
+/// MADs, what the DUT's host says of its device.
 ///
 /// # Errors
 /// When the run must stop.
 pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
+    if !info.offers.contains(&Need::Mad) {
+        return Ok(of_host(&ask_host(rig, Side::Dut)?));
+    }
     let mut id = FIRST_ID;
     Ok(json!({
         "node_info": ask::<NodeInfo>(rig, info, &mut id)?,
         "node_description": ask::<NodeDescription>(rig, info, &mut id)?,
         "port_info": ask::<PortInfo>(rig, info, &mut id)?,
     }))
+}
+
+/// Has a host open its device, or tell again what it is. What else comes meanwhile belongs to nobody.
+pub(super) fn ask_host(rig: &mut dyn Rig, side: Side) -> Step<pb::Opened> {
+    let open = Command::Open(pb::Open {});
+    let until = rig
+        .send(Stimulus::Verbs(side, FIRST_ID, &open))?
+        .latest
+        .after(OPENED_WITHIN);
+    loop {
+        match rig.wait(until) {
+            Arrival::Stop(stop) => return Err(stop),
+            Arrival::Deadline => {
+                return Err(Stop::RigGone(format!(
+                    "the host of the {side}'s device did not open it within {OPENED_WITHIN:?}: does its driver hang?"
+                )));
+            }
+            Arrival::Verbs(of, FIRST_ID, _, _, reply) if of == side => {
+                return match reply {
+                    Reply::Opened(opened) => Ok(opened),
+                    Reply::Refused(refused) => Err(Stop::Refused(format!(
+                        "the host of the {side}'s device could not open it: {}",
+                        refused.text
+                    ))),
+                    other => Err(Stop::Tester(format!(
+                        "the host of the {side}'s device was told to open it and answered \"{}\": is it an agent of this \
+                         version?",
+                        reply_words(&other)
+                    ))),
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A device as its host describes it.
+pub(super) fn of_host(opened: &pb::Opened) -> Value {
+    let gids: Vec<_> = opened
+        .gids
+        .iter()
+        .map(|gid| {
+            let bytes: Result<[u8; 16], _> = gid.gid.as_slice().try_into();
+            json!({
+                "index": gid.index,
+                "gid": bytes.map(|bytes| Ipv6Addr::from(bytes).to_string()).ok(),
+                "kind": gid.kind,
+            })
+        })
+        .collect();
+    json!({
+        "name": opened.device,
+        "port": opened.port,
+        "firmware": opened.firmware,
+        "node_guid": format!("{:#018x}", opened.node_guid),
+        "vendor_id": format!("{:#08x}", opened.vendor_id),
+        "vendor_part_id": opened.vendor_part_id,
+        "hardware": opened.hw_ver,
+        "port_state": opened.port_state,
+        "active_mtu": Mtu(u8::try_from(opened.active_mtu).unwrap_or(0)).to_string(),
+        "link_layer": if opened.ethernet { "Ethernet" } else { "InfiniBand" },
+        "lid": opened.lid,
+        "gids": gids,
+        "host": opened.host,
+    })
 }
 
 fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Value> {
@@ -108,7 +181,7 @@ fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Va
                         refused => json!({ "refused": refused.to_string() }),
                     });
                 }
-                Arrival::Mad(..) | Arrival::Returned(..) => {}
+                _ => {}
             }
         }
     }
@@ -124,16 +197,22 @@ fn fields<A: Layout>(attribute: &A) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-fn kernel() -> Option<String> {
+pub(super) fn kernel() -> Option<String> {
     line("/proc/sys/kernel/osrelease".as_ref())
 }
 
 /// The driver behind an adapter, and its version where the module tells one.
-fn driver(adapter: &str) -> Value {
-    let link = Path::new("/sys/class/infiniband")
-        .join(adapter)
-        .join("device/driver/module");
-    let module = fs::canonicalize(link).ok();
+pub(super) fn driver(adapter: &str) -> Value {
+    module_of(&Path::new("/sys/class/infiniband").join(adapter))
+}
+
+/// The driver behind a network interface.
+pub(super) fn interface_driver(interface: &str) -> Value {
+    module_of(&Path::new("/sys/class/net").join(interface))
+}
+
+fn module_of(of: &Path) -> Value {
+    let module = fs::canonicalize(of.join("device/driver/module")).ok();
     let name = module
         .as_deref()
         .and_then(Path::file_name)

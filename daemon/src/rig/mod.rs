@@ -2,11 +2,14 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`agent`] | verbs on demand: an agent on the device's host, or a device of our own |
 //! | [`mod@file`] | the rig file: TOML, found, read, checked |
 //! | [`mod@env`] | the environment that a rig's process must have been started with |
-//! | `port` | what all real ports share: spans, deadlines, cancel, a peer that vanishes |
+//! | `port` | what all ports that send MADs share: spans, deadlines, cancel, a peer that vanishes |
 //! | `umad` | a port of this machine, through libibumad |
 //! | `model` | the device model of another process |
+//! | `peer` | rigs without MADs: frames of our own making, verbs on the hosts of both devices |
+//! | `survey` | what such a rig needs, part by part |
 //!
 //! ```no_run
 //! use std::sync::{Arc, atomic::AtomicBool};
@@ -24,13 +27,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod agent;
+mod clock;
 pub mod env;
 mod error;
 pub mod file;
 mod fingerprint;
 mod model;
+mod peer;
 mod place;
 mod port;
+mod survey;
 mod umad;
 
 use core::fmt;
@@ -38,11 +45,13 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use verbatim_sim::VirtualRig;
 use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig};
 pub use fingerprint::device as device_fingerprint;
+pub use survey::{Part, survey};
 
 /// A rig that is ready for a run.
 #[derive(Debug)]
@@ -88,6 +97,8 @@ pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigE
         }),
         RigKind::Umad { device, port } => umad::open(config, device, *port, cancel),
         RigKind::Model { socket } => model::open(config, socket, cancel),
+        RigKind::Packet(of) => peer::packet(config, of, cancel),
+        RigKind::Verbs(of) => peer::pair(config, of, cancel),
     }
 }
 
@@ -98,8 +109,13 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
         offers.push(Need::OwnSubnet);
     }
     let simulated = matches!(config.kind, RigKind::Virtual(_));
+    let mut frames = None;
+    if matches!(config.kind, RigKind::Virtual(_) | RigKind::Umad { .. }) {
+        offers.push(Need::AnyLid);
+    }
     if simulated {
-        offers.push(Need::SecondPort);
+        offers.extend([Need::Link, Need::SecondPort, Need::Packets, Need::Verbs]);
+        frames = VirtualRig::info(config.m_key).frames;
     }
     RigInfo {
         kind: config.kind.name().into(),
@@ -111,5 +127,7 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
         shared_subnet: config.shared_subnet,
         window: config.window,
         subnet_timeout: config.subnet_timeout,
+        frames,
+        gid_indices: (None, None),
     }
 }

@@ -96,7 +96,7 @@ impl ModelLink {
 impl Link for ModelLink {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
         let datagram = datagram::encode(&Message::Mad(*mad));
-        let start = super::port::Clock::start();
+        let start = super::clock::Clock::start();
         loop {
             match self.socket.send(&datagram) {
                 Ok(_) => return Ok(()),

@@ -3,16 +3,17 @@
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use verbatim_record::{Span, Time};
 use verbatim_tester::{Arrival, Rig, Step, Stimulus, Stop};
-use verbatim_wire::Mad;
+use verbatim_wire::{Lid, Mad};
+
+use super::clock::Clock;
 
 /// The longest time in which a cancel is not seen.
-const SLICE: Duration = Duration::from_millis(20);
+pub(super) const SLICE: Duration = Duration::from_millis(20);
 /// After so long without any sign the link is asked whether its other end is still there.
-const PROBE_AFTER: Duration = Duration::from_millis(250);
+pub(super) const PROBE_AFTER: Duration = Duration::from_millis(250);
 /// Waits that are measured, and how long each is.
 const MEASURED: u32 = 20;
 const MEASURED_WAIT: Duration = Duration::from_millis(1);
@@ -23,6 +24,14 @@ const LEAST_HOST_BOUND: Duration = Duration::from_millis(10);
 pub(super) trait Link: Send {
     /// Sends.
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent>;
+
+    /// Sends a LID-routed SMP to any LID.
+    fn send_to(&mut self, lid: Lid, mad: &Mad) -> Result<(), NotSent> {
+        Err(NotSent::Refused(format!(
+            "{mad} cannot be sent to LID {lid}: this rig reaches the device under test alone; use a rig of kind umad or \
+             virtual"
+        )))
+    }
 
     /// Takes what came in, waiting at most that long; zero looks without waiting. Nothing from a look means that
     /// nothing was there; nothing from a wait may come early.
@@ -57,18 +66,18 @@ pub(super) enum NotSent {
     Refused(String),
 }
 
-/// The time of a rig: it begins when the rig is opened. The only place where the daemon's rigs read a clock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(Instant);
-
-impl Clock {
-    pub(super) fn start() -> Self {
-        Self(Instant::now())
+/// How long this host may hold something up: twice the worst overshoot of short waits. A wait says whether it lasted
+/// its time: one that was cut short measures nothing.
+pub(super) fn host_bound<E>(clock: Clock, mut wait: impl FnMut(Duration) -> Result<bool, E>) -> Result<Duration, E> {
+    let mut worst = Duration::ZERO;
+    for _ in 0..MEASURED {
+        let before = clock.now();
+        if wait(MEASURED_WAIT)? {
+            let lasted = clock.now().since(before);
+            worst = worst.max(lasted.saturating_sub(MEASURED_WAIT));
+        }
     }
-
-    pub(super) fn now(self) -> Time {
-        Time(0).after(self.0.elapsed())
-    }
+    Ok((2 * worst).max(LEAST_HOST_BOUND))
 }
 
 /// A rig over one link, in real time.
@@ -101,16 +110,9 @@ impl<L: Link> PortRig<L> {
 
     /// How long our own host may hold up a MAD: twice the worst overshoot of short waits.
     pub(super) fn measure_host_bound(&mut self) -> Result<Duration, String> {
-        let mut worst = Duration::ZERO;
-        for _ in 0..MEASURED {
-            let before = self.clock.now();
-            // What arrives here belongs to nobody, and the wait that it cuts short measures nothing.
-            if self.link.recv(MEASURED_WAIT)?.is_none() {
-                let lasted = self.clock.now().since(before);
-                worst = worst.max(lasted.saturating_sub(MEASURED_WAIT));
-            }
-        }
-        Ok((2 * worst).max(LEAST_HOST_BOUND))
+        let link = &mut self.link;
+        // What arrives here belongs to nobody.
+        host_bound(self.clock, |wait| link.recv(wait).map(|incoming| incoming.is_none()))
     }
 
     /// Whether the run was cancelled and nobody was told yet.
@@ -165,9 +167,22 @@ impl<L: Link> Rig for PortRig<L> {
         if let Some(why) = &self.gone {
             return Err(Stop::RigGone(why.clone()));
         }
-        let Stimulus::Mad(_, mad) = what;
+        let (to, mad) = match what {
+            Stimulus::Mad(_, mad) => (None, mad),
+            Stimulus::MadTo(_, lid, mad) => (Some(lid), mad),
+            Stimulus::Packet(..) | Stimulus::Frame(..) | Stimulus::Verbs(..) => {
+                return Err(Stop::Tester(
+                    "this rig carries MADs alone, and a test sent a packet, a frame or a verbs command: that test needs a \
+                     rig of kind virtual, packet or verbs"
+                        .into(),
+                ));
+            }
+        };
         let before = self.clock.now();
-        let sent = self.link.send(mad);
+        let sent = match to {
+            None => self.link.send(mad),
+            Some(lid) => self.link.send_to(lid, mad),
+        };
         let after = self.clock.now();
         match sent {
             Ok(()) => {
@@ -202,6 +217,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
     use std::thread;
+    use std::time::Instant;
     use verbatim_wire::{AttributeId, Method};
 
     /// A link with a script: what each recv does.

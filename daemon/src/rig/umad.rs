@@ -108,6 +108,15 @@ struct UmadLink {
 }
 
 impl UmadLink {
+    fn put(&mut self, mad: &Mad, to: &Destination) -> Result<(), NotSent> {
+        self.port
+            .send(mad.bytes(), to, KERNEL_TIMEOUT)
+            .map_err(|error| match error {
+                SendError::PortGone(lost) => NotSent::Gone(gone(&lost)),
+                other => NotSent::Refused(other.to_string()),
+            })
+    }
+
     /// Keeps the LID that the DUT shows, for MADs that go to a LID.
     fn learn(&mut self, mad: &Mad) {
         let shows_it = mad.is_directed()
@@ -157,12 +166,11 @@ fn is_probe(mad: &Mad) -> bool {
 impl Link for UmadLink {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
         let to = destination(&self.route, self.lid_seen.as_ref(), mad).map_err(NotSent::Refused)?;
-        self.port
-            .send(mad.bytes(), &to, KERNEL_TIMEOUT)
-            .map_err(|error| match error {
-                SendError::PortGone(lost) => NotSent::Gone(gone(&lost)),
-                other => NotSent::Refused(other.to_string()),
-            })
+        self.put(mad, &to)
+    }
+
+    fn send_to(&mut self, lid: Lid, mad: &Mad) -> Result<(), NotSent> {
+        self.put(mad, &Destination::Lid { dlid: lid.0, sl: 0 })
     }
 
     fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {

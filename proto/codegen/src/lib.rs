@@ -27,9 +27,9 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     let mut generated = Vec::new();
 
     let record = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
-    for (_, code) in code(record, Config::new().btree_map(["."]))? {
+    for (package, code) in code(record, Config::new().btree_map(["."]))? {
         generated.push(Generated {
-            path: proto.join("record-proto/src/generated.rs"),
+            path: proto.join(format!("record-proto/src/{package}.rs")),
             content: code.into(),
         });
     }
@@ -55,6 +55,25 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
                 content: code.into(),
             });
         }
+    }
+    let agent = protox::compile(["verbatim/agent/v1/agent.proto"], [proto])?;
+    let mut config = Config::new();
+    // Messages that records keep too are made once, in record-proto.
+    for file in agent.file.iter().filter(|file| file.name().ends_with("/verbs.proto")) {
+        let messages = file.message_type.iter().map(|message| message.name());
+        for name in messages.chain(file.enum_type.iter().map(|of| of.name())) {
+            config.extern_path(
+                format!(".verbatim.agent.v1.{name}"),
+                format!("::verbatim_record_proto::agent::v1::{name}"),
+            );
+        }
+    }
+    config.service_generator(tonic_prost_build::configure().service_generator());
+    for (_, code) in code(agent, &mut config)? {
+        generated.push(Generated {
+            path: out.join("verbatim.agent.v1.rs"),
+            content: code.into(),
+        });
     }
     let worker = protox::compile(["verbatim/worker/v1/worker.proto"], [proto])?;
     for (_, code) in code(worker, Config::new().btree_map(["."]))? {

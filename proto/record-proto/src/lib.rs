@@ -1,8 +1,23 @@
-//! The record's schema `verbatim.record.v1`, as generated from `proto/verbatim/record/v1/record.proto`.
-//! No logic lives here.
+//! The record's schema `verbatim.record.v1`, as generated from `proto/`, with the messages of `verbatim.agent.v1` that
+//! records keep. No logic lives here.
 
-#[allow(missing_docs, clippy::all, unreachable_pub)]
-#[rustfmt::skip]
-mod generated;
+/// `verbatim.agent.v1`: verbs on demand, without the service.
+pub mod agent {
+    /// The messages.
+    #[allow(missing_docs, clippy::all, unreachable_pub)]
+    #[rustfmt::skip]
+    pub mod v1 {
+        include!("verbatim.agent.v1.rs");
+    }
+}
 
-pub use generated::*;
+/// Where the generated code's own paths lead.
+mod record {
+    #[allow(missing_docs, clippy::all, unreachable_pub)]
+    #[rustfmt::skip]
+    pub mod v1 {
+        include!("verbatim.record.v1.rs");
+    }
+}
+
+pub use record::v1::*;

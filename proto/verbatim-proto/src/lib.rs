@@ -15,5 +15,14 @@ pub mod worker {
     include!("verbatim.worker.v1.rs");
 }
 
+/// `verbatim.agent.v1`: verbs on demand on the host of a device.
+#[allow(missing_docs, missing_debug_implementations, clippy::all, unreachable_pub)]
+#[rustfmt::skip]
+pub mod agent {
+    include!("verbatim.agent.v1.rs");
+
+    pub use ::verbatim_record_proto::agent::v1::*;
+}
+
 /// The descriptors of `verbatim.v1`, for reflection: an encoded FileDescriptorSet with all that it imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod kill;
+mod link;
 
 use anyhow::bail;
 
@@ -66,6 +67,11 @@ pub const CAMPAIGNS: &[Campaign] = &[
         name: "kill",
         summary: "kill -9 of daemon, worker or both at random instants, --times (300): the device is always as found",
         run: kill::run,
+    },
+    Campaign {
+        name: "link",
+        summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
+        run: link::run,
     },
 ];
 

@@ -1,4 +1,4 @@
-//! `cargo xtask lab ibsim -- COMMAND`: one command inside a lab, and nothing left behind.
+//! `cargo xtask lab LAB -- COMMAND`: one command inside a lab, and nothing left behind.
 
 use std::{
     env,
@@ -21,7 +21,7 @@ use super::IbsimLab;
 use crate::workspace::{cargo, run, target_directory};
 
 /// How long a command may take to end after it was told to.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(10);
 
 /// Builds `verbatim` and `verbatimd` for release and returns the directory they are in.
 ///
@@ -42,6 +42,16 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
     Ok(target_directory()?.join("release"))
 }
 
+/// Builds `verbatim-agent` for release, into the directory of [`build_binaries`].
+///
+/// # Errors
+///
+/// When the build fails.
+pub fn build_agent() -> anyhow::Result<()> {
+    let build = ["build", "--release", "--quiet", "-p", "verbatim-agent"];
+    run("building verbatim-agent", cargo().args(build))
+}
+
 /// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of
 /// a shell, so 128 and the signal's number when a signal ended it.
 ///
@@ -51,15 +61,8 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
 ///
 /// When the lab does not come up or the command cannot be started.
 pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
-    let [name, arguments @ ..] = command else {
-        bail!("which command? `cargo xtask lab ibsim -- COMMAND…`, for example `-- verbatim run`");
-    };
-    // Before anything is started, so that no signal finds us unprepared.
-    let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGHUP, SIGINT, SIGTERM] {
-        let value = usize::try_from(number).context("a signal's number is positive")?;
-        signal_hook::flag::register_usize(number, Arc::clone(&signal), value).context("catching signals")?;
-    }
+    check(command, "ibsim")?;
+    let signal = catch_signals()?;
     let binaries = build_binaries()?;
     let lab = IbsimLab::start()?;
     eprintln!(
@@ -67,45 +70,88 @@ pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
         lab.socket_name(),
         lab.pid().unwrap_or(0)
     );
+    let daemon = Daemon::start(&binaries, lab.directory(), &lab.rig_file())?;
+    let command = prepare(command, Some(&binaries), lab.environment());
+    run_beside(command, Some(daemon), &signal)
+}
 
-    let mut path = OsString::from(&binaries);
-    if let Some(rest) = env::var_os("PATH") {
-        path.push(":");
-        path.push(rest);
+/// That there is a command.
+pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
+    if command.is_empty() {
+        bail!("which command? `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");
     }
-    let daemon = Daemon::start(&lab, &binaries)?;
-    let child = Command::new(resolve(name, &binaries))
-        .args(arguments)
-        .envs(lab.environment())
-        .env("PATH", path)
+    Ok(())
+}
+
+/// From here on a signal is a number to be looked at. Called before anything is started, so that none finds us
+/// unprepared.
+pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicUsize>> {
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGHUP, SIGINT, SIGTERM] {
+        let value = usize::try_from(number).context("a signal's number is positive")?;
+        signal_hook::flag::register_usize(number, Arc::clone(&signal), value).context("catching signals")?;
+    }
+    Ok(signal)
+}
+
+/// The command, with the programs in `binaries`, if any, first on its PATH, and a lab's environment.
+pub(super) fn prepare(
+    command: &[OsString],
+    binaries: Option<&Path>,
+    environment: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Command {
+    let mut prepared = match binaries {
+        None => Command::new(&command[0]),
+        Some(binaries) => {
+            let mut path = OsString::from(binaries);
+            if let Some(rest) = env::var_os("PATH") {
+                path.push(":");
+                path.push(rest);
+            }
+            let mut prepared = Command::new(resolve(&command[0], binaries));
+            prepared.env("PATH", path);
+            prepared
+        }
+    };
+    prepared.args(&command[1..]).envs(environment).env_remove("LD_PRELOAD");
+    prepared
+}
+
+/// Runs the command to its end, with a daemon's runs if there is one, and returns its exit code.
+pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &AtomicUsize) -> anyhow::Result<u8> {
+    if let Some(daemon) = &daemon {
         // COMMAND's runs go through the daemon; what it starts by itself keeps to the lab's own state too.
-        .env("VERBATIM_SERVER", &daemon.socket)
-        .env("STATE_DIRECTORY", &daemon.state)
-        .env_remove("VERBATIM_RIG_FILE")
-        .env_remove("LD_PRELOAD")
+        command
+            .env("VERBATIM_SERVER", &daemon.socket)
+            .env("STATE_DIRECTORY", &daemon.state)
+            .env_remove("VERBATIM_RIG_FILE");
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command
         .spawn()
-        .with_context(|| format!("{} could not be started; is it on the PATH?", name.to_string_lossy()))?;
-    let status = wait(child, &signal)?;
+        .with_context(|| format!("{name} could not be started; is it on the PATH?"))?;
+    let status = wait(child, signal)?;
     drop(daemon);
-    drop(lab);
     Ok(exit_code(status))
 }
 
-/// The lab's own daemon: it holds the rig `ibsim`, and everything runs through its socket.
-struct Daemon {
+/// The lab's own daemon: it holds the lab's rig, and everything runs through its socket.
+pub(super) struct Daemon {
     child: Child,
     socket: PathBuf,
     state: PathBuf,
 }
 
 impl Daemon {
-    fn start(lab: &IbsimLab, binaries: &Path) -> anyhow::Result<Self> {
-        let (socket, state) = (lab.directory().join("verbatim.sock"), lab.directory().join("state"));
-        let log = std::fs::File::create(lab.directory().join("verbatimd.log")).context("the daemon's log")?;
+    /// Starts `verbatimd` of `binaries`, which keeps its socket, state and log in `directory`.
+    pub(super) fn start(binaries: &Path, directory: &Path, rig_file: &Path) -> anyhow::Result<Self> {
+        let (socket, state) = (directory.join("verbatim.sock"), directory.join("state"));
+        let log_path = directory.join("verbatimd.log");
+        let log = std::fs::File::create(&log_path).context("the daemon's log")?;
         let mut child = Command::new(binaries.join("verbatimd"))
             .arg("serve")
             .arg("--rig-file")
-            .arg(lab.rig_file())
+            .arg(rig_file)
             .arg("--socket")
             .arg(&socket)
             .arg("--state")
@@ -118,7 +164,7 @@ impl Daemon {
         let bound = Instant::now() + GRACE;
         while !socket.exists() {
             if let Some(status) = child.try_wait()? {
-                let log = std::fs::read_to_string(lab.directory().join("verbatimd.log")).unwrap_or_default();
+                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
                 bail!("verbatimd ended with {status}: {log}");
             }
             if Instant::now() > bound {

@@ -1,10 +1,16 @@
-//! The lab: devices under test that other people wrote, without hardware, brought up for one command or one test.
+//! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
 //!
-//! [`IbsimLab`] is a subnet management agent behind the real libibumad. It cleans up when it is dropped, and the
-//! simulator ends with this process, however that ends.
+//! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
+//! emulated machine, the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. Each cleans
+//! up when it is dropped, and its processes end with this process, however that ends.
 
 mod command;
 mod ibsim;
+mod rig_text;
+mod rxe;
+mod rxe_verbs;
 
-pub use command::{build_binaries, run_in_ibsim};
+pub use command::{build_agent, build_binaries, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
+pub use rxe::{RxeLab, run_in_rxe};
+pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         found.push(libibumad());
     }
     found.push(state_directory());
-    found.extend(wanted.iter().map(a_rig));
+    found.extend(wanted.iter().flat_map(a_rig));
     let usable = found.iter().all(|found| found.usable);
     if arguments.json {
         print::json(&serde_json::json!({ "found": found }))?;
@@ -137,7 +137,23 @@ fn state_directory() -> Found {
     }
 }
 
-fn a_rig(config: &RigConfig) -> Found {
+/// A rig, part by part where it has parts that can be looked at one by one, then as a whole.
+fn a_rig(config: &RigConfig) -> Vec<Found> {
+    let mut found: Vec<Found> = rig::survey(config)
+        .into_iter()
+        .map(|part| Found {
+            what: format!("{}: {}", config.name, part.what),
+            usable: part.usable,
+            words: part.words,
+        })
+        .collect();
+    if found.iter().all(|found| found.usable) {
+        found.push(whole(config));
+    }
+    found
+}
+
+fn whole(config: &RigConfig) -> Found {
     let what = format!("rig {}", config.name);
     match &config.kind {
         RigKind::Virtual(_) => good(&what, "simulated: always usable".into()),

@@ -2,7 +2,9 @@
 
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod inspect;
 pub(crate) mod judge;
+pub(crate) mod pki;
 pub(crate) mod qualify;
 pub(crate) mod rigs;
 pub(crate) mod run;

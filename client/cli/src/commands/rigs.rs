@@ -10,7 +10,7 @@ use clap::Subcommand;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_client::{Address, RigName, v1};
 use verbatim_daemon::embedded;
-use verbatim_daemon::rig::{self, RigConfig, RigFile, RigFileError, RigKind};
+use verbatim_daemon::rig::{self, RigConfig, RigFile, RigFileError};
 use verbatim_daemon::state::StateDirectory;
 
 use crate::exit::Usage;
@@ -146,17 +146,5 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn device(rig: &RigConfig) -> String {
-    match &rig.kind {
-        RigKind::Virtual(model) => {
-            let defects: Vec<_> = model.defects.iter().map(ToString::to_string).collect();
-            let broken = if defects.is_empty() {
-                String::new()
-            } else {
-                format!(", defects {}", defects.join(", "))
-            };
-            format!("device model {}{broken}", model.profile.name())
-        }
-        RigKind::Umad { device, port } => format!("{device} port {port}"),
-        RigKind::Model { socket } => format!("device model at {}", socket.display()),
-    }
+    rig.kind.device()
 }

@@ -54,6 +54,7 @@ pub(crate) fn verdict(of: &v1::Verdict) -> Verdict {
                 seen: finding.seen.clone(),
                 evidence: finding.evidence.clone(),
                 exchanges: Vec::new(),
+                frames: Vec::new(),
             })
             .collect(),
         passed: Vec::new(),

@@ -139,8 +139,11 @@ fn one(verdict: &Verdict) -> String {
 }
 
 fn finding(check: &Check) -> String {
-    let title = verbatim_catalog::statement(&check.statement).map_or("", |statement| statement.title.as_str());
-    let mut out = format!("  {} {title}: {}\n", check.statement, check.about);
+    // The id of a statement without a public number says in words what it is about.
+    let title = verbatim_catalog::statement(&check.statement)
+        .filter(|statement| !statement.id.contains(' '))
+        .map_or_else(String::new, |statement| format!(" {}", statement.title));
+    let mut out = format!("  {}{title}: {}\n", check.statement, check.about);
     out.push_str(&format!(
         "    expected  {}\n    seen      {}\n",
         check.expected, check.seen

@@ -1,6 +1,49 @@
 //! One test a file. Each file says what a correct device does, how unclear steps are read, and where a
 //! false alarm could come from.
 
+mod c04_dlid_lmc;
+mod c07_link_crcs;
+mod c07_link_delimiter;
+mod c07_link_dlid;
+mod c07_link_length;
+mod c07_link_precedence;
+mod c07_link_states;
+mod c07_link_version;
+mod c07_link_vl;
+mod c08_link_grh;
+mod c09_027_responses_in_order;
+mod c09_060_ack_of_read;
+mod c09_060_atomic_responder;
+mod c09_060_coalesced_ack;
+mod c09_060_ghost_ack;
+mod c09_060_requester;
+mod c09_060_reserved_syndrome;
+mod c09_060_responder;
+mod c09_060_verbs;
+mod c09_130_rnr_codes;
+mod c09_130_rnr_interval;
+mod c09_130_rnr_interval_verbs;
+mod c09_142_ack_timeout;
+mod c09_142_ack_timeout_verbs;
+mod c09_142_timer_restart;
+mod c09_143_retry_count;
+mod c09_duplicates;
+mod c09_header_validation;
+mod c09_icrc;
+mod c09_link_p_key;
+mod c09_link_tver;
+mod c09_nak_fatal;
+mod c09_nak_implied;
+mod c09_nak_invalid_request;
+mod c09_nak_remote_access;
+mod c09_nak_sequence;
+mod c09_psn_sequence;
+mod c09_q_key;
+mod c09_read_response;
+mod c09_requests;
+mod c09_requests_in_flight;
+mod c09_rnr_nak;
+mod c09_rnr_retry;
 mod c13_013_resp_time_value;
 mod c13_014_response_time;
 mod c14_003_methods_and_attributes;
@@ -29,11 +72,67 @@ mod c14_024_violation_counters;
 mod c14_024_vl_arbitration_ca;
 mod c14_029_counter;
 mod c14_029_trap_repress;
+mod c16_link_counters;
 
 use verbatim_tester::Test;
 
 /// All tests, in the order in which a run takes them.
 pub static TESTS: &[&Test] = &[
+    &c04_dlid_lmc::TEST,
+    &c07_link_crcs::TEST,
+    &c07_link_delimiter::TEST,
+    &c07_link_dlid::TEST,
+    &c07_link_length::TEST,
+    &c07_link_precedence::TEST,
+    &c07_link_states::TEST,
+    &c07_link_version::TEST,
+    &c07_link_vl::TEST,
+    &c08_link_grh::TEST,
+    &c09_027_responses_in_order::ATOMIC_AFTER_READS,
+    &c09_027_responses_in_order::SEND_AFTER_READS,
+    &c09_027_responses_in_order::WRITE_AFTER_READS,
+    &c09_027_responses_in_order::READS_AFTER_ATOMIC,
+    &c09_060_ack_of_read::TEST,
+    &c09_060_atomic_responder::FETCH_ADD,
+    &c09_060_atomic_responder::COMPARE_SWAP,
+    &c09_060_coalesced_ack::TEST,
+    &c09_060_ghost_ack::TEST,
+    &c09_060_requester::SEND,
+    &c09_060_requester::WRITE,
+    &c09_060_requester::READ,
+    &c09_060_requester::FETCH_ADD,
+    &c09_060_requester::COMPARE_SWAP,
+    &c09_060_reserved_syndrome::TEST,
+    &c09_060_responder::SEND,
+    &c09_060_responder::WRITE,
+    &c09_060_responder::READ,
+    &c09_060_verbs::REQUESTER,
+    &c09_060_verbs::RESPONDER,
+    &c09_130_rnr_codes::TEST,
+    &c09_130_rnr_interval::PLAIN,
+    &c09_130_rnr_interval::ACK_TIMEOUT,
+    &c09_130_rnr_interval_verbs::TEST,
+    &c09_142_ack_timeout::TEST,
+    &c09_142_ack_timeout_verbs::TEST,
+    &c09_142_timer_restart::TEST,
+    &c09_143_retry_count::TEST,
+    &c09_duplicates::TEST,
+    &c09_header_validation::TEST,
+    &c09_icrc::TEST,
+    &c09_link_p_key::TEST,
+    &c09_link_tver::TEST,
+    &c09_nak_fatal::TEST,
+    &c09_nak_implied::TEST,
+    &c09_nak_invalid_request::TEST,
+    &c09_nak_remote_access::TEST,
+    &c09_nak_sequence::TEST,
+    &c09_psn_sequence::TEST,
+    &c09_q_key::TEST,
+    &c09_read_response::TEST,
+    &c09_requests::TEST,
+    &c09_requests_in_flight::TEST,
+    &c09_rnr_nak::TEST,
+    &c09_rnr_retry::TEST,
     &c13_013_resp_time_value::TEST,
     &c13_014_response_time::TEST,
     &c14_003_methods_and_attributes::TEST,
@@ -70,6 +169,7 @@ pub static TESTS: &[&Test] = &[
     &c14_024_vl_arbitration_ca::TEST,
     &c14_029_counter::TEST,
     &c14_029_trap_repress::TEST,
+    &c16_link_counters::TEST,
 ];
 
 #[cfg(test)]
@@ -100,7 +200,7 @@ mod listing {
         assert_eq!(ids.len(), TESTS.len());
         for test in TESTS {
             assert!(
-                test.id.starts_with("c1") && !test.about.is_empty() && !test.statements.is_empty(),
+                test.id.starts_with('c') && !test.about.is_empty() && !test.statements.is_empty(),
                 "{}",
                 test.id
             );

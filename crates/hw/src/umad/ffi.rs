@@ -44,7 +44,7 @@ pub(super) struct Address {
     pub(super) gid_index: u8,
     pub(super) hop_limit: u8,
     pub(super) traffic_class: u8,
-    pub(super) gid: [u32; 4],
+    pub(super) gid: [u8; 16],
     /// Flow label, BE.
     pub(super) flow_label: u32,
     pub(super) pkey_index: u16,
@@ -111,6 +111,7 @@ const _: () = {
     assert!(size_of::<Address>() == 44 && size_of::<Header>() == 64);
     assert!(offset_of!(Address, lid) == 8 && offset_of!(Address, sl) == 10);
     assert!(offset_of!(Address, grh_present) == 12 && offset_of!(Address, gid) == 16);
+    assert!(offset_of!(Address, gid_index) == 13 && offset_of!(Address, traffic_class) == 15);
     assert!(offset_of!(Address, flow_label) == 32 && offset_of!(Address, pkey_index) == 36);
     assert!(size_of::<CaPort>() == 112 && offset_of!(CaPort, capmask) == 52);
     assert!(offset_of!(CaPort, gid_prefix) == 56 && offset_of!(CaPort, port_guid) == 64);

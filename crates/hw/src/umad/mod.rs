@@ -13,6 +13,11 @@
 //! answers are matched by the low 32 bits. That is the caller's work, as is the deadline: [`Port::recv`] only knows
 //! how long it may block. Two requests on their way with the same low 32 bits are refused by the kernel.
 //!
+//! # On RoCE
+//!
+//! A RoCE port has general management only, and every MAD needs a GID: [`Destination::GsiGlobal`]. Linux's own RoCEv2
+//! stack loses answers between IPv4 GIDs; take IPv6 ones.
+//!
 //! # Under ibsim
 //!
 //! ibsim's preloaded library (`libumad2sim.so`) stands in for the kernel below libibumad. What it does differently,
@@ -36,6 +41,7 @@
 //!   *stopped* (SIGSTOP) blocks the sender inside the library once its socket is full.
 //! - Keep at most 64 datagrams on their way; with a thousand, simulator and library block each other.
 
+mod destination;
 mod error;
 mod ffi;
 mod library;
@@ -44,6 +50,7 @@ mod port;
 #[cfg(test)]
 mod tests;
 
+pub use destination::{Destination, GlobalRoute};
 pub use error::{ListError, OpenError, PortGone, SendError, Unavailable};
 pub use library::{Device, DevicePort, Library};
-pub use port::{Destination, MAD_LENGTH, Port, Received};
+pub use port::{MAD_LENGTH, Port, Received};

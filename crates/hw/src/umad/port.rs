@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    destination::Destination,
     error::{OpenError, PortGone, SendError},
     ffi::Header,
     library::Library,
@@ -25,34 +26,6 @@ const SLICE: Duration = Duration::from_secs(10);
 /// How long closing waits for answers that are still on their way.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Where a MAD goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Destination {
-    /// By the directed route inside the MAD: permissive LID, QP 0.
-    DirectedRoute,
-    /// A LID-routed subnet management packet: QP 0 at this LID.
-    Lid {
-        /// LID of the addressee.
-        dlid: u16,
-        /// Service level.
-        sl: u8,
-    },
-    /// A general management packet.
-    Gsi {
-        /// LID of the addressee.
-        dlid: u16,
-        /// Service level.
-        sl: u8,
-        /// Queue pair of the addressee, 1 unless it was redirected.
-        qpn: u32,
-        /// Queue key, 0x8001_0000 for QP 1.
-        qkey: u32,
-        /// Index into our port's partition table.
-        pkey_index: u16,
-    },
-}
-
 /// A datagram that came in, or one of ours that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -68,6 +41,9 @@ pub struct Received {
     pub slid: u16,
     /// Service level it came with; always 0 under ibsim.
     pub sl: u8,
+    /// GID of the sender, if the datagram came with a global route header, as all do on RoCE. Of a send that came back,
+    /// the one that it was addressed to, or `None` where the kernel keeps no address.
+    pub gid: Option<[u8; 16]>,
 }
 
 /// One open port of a device, with the management classes registered.
@@ -223,18 +199,29 @@ impl Port {
         let awaits_answer = method & 0x80 == 0 && method != 0x07;
         let timeout_ms = if awaits_answer { milliseconds(timeout).max(1) } else { 0 };
 
-        let (dlid, sl, qpn, qkey, pkey_index) = match *to {
-            Destination::DirectedRoute => (0xffff, 0, 0, 0, 0),
-            Destination::Lid { dlid, sl } => (dlid, sl, 0, 0, 0),
+        let (dlid, sl, qpn, qkey, pkey_index, route) = match *to {
+            Destination::DirectedRoute => (0xffff, 0, 0, 0, 0, None),
+            Destination::Lid { dlid, sl } => (dlid, sl, 0, 0, 0, None),
             Destination::Gsi {
                 dlid,
                 sl,
                 qpn,
                 qkey,
                 pkey_index,
-            } => (dlid, sl, qpn, qkey, pkey_index),
+            } => (dlid, sl, qpn, qkey, pkey_index, None),
+            Destination::GsiGlobal {
+                dlid,
+                sl,
+                qpn,
+                qkey,
+                pkey_index,
+                route,
+            } => (dlid, sl, qpn, qkey, pkey_index, Some(route)),
         };
         self.buffer.header = Header::default();
+        if let Some(route) = route {
+            route.write(&mut self.buffer.header.address);
+        }
         let bytes = self.buffer.bytes();
         bytes[self.offset..self.offset + MAD_LENGTH].copy_from_slice(mad);
         let umad = bytes.as_mut_ptr().cast::<c_void>();
@@ -335,6 +322,7 @@ impl Port {
             status,
             slid: u16::from_be(address.lid),
             sl: address.sl,
+            gid: (address.grh_present != 0).then_some(address.gid),
         }))
     }
 

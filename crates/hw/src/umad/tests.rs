@@ -10,7 +10,7 @@ use std::{
 
 use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, symbols, world};
 
-use super::{Destination, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
+use super::{Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
 
 const BOUND: Duration = Duration::from_secs(5);
 
@@ -165,6 +165,53 @@ fn a_port_with_general_management_only_opens_and_refuses_subnet_management() {
         (0x8001_0000_u32.to_be(), 3)
     );
     assert_eq!(header.address.sl, 2);
+}
+
+#[test]
+fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
+    let mut port = opened();
+    let dgid = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+    let to = Destination::GsiGlobal {
+        dlid: 5,
+        sl: 2,
+        qpn: 1,
+        qkey: 0x8001_0000,
+        pkey_index: 3,
+        route: GlobalRoute {
+            dgid,
+            sgid_index: 4,
+            hop_limit: 64,
+            traffic_class: 7,
+            flow_label: 0xfff1_2345, // Only 20 bits of it exist.
+        },
+    };
+    port.send(&get(0x04), &to, BOUND).unwrap();
+    let address = world(|world| world.sent.pop().unwrap().2).address;
+    assert_eq!((address.grh_present, address.gid_index), (1, 4));
+    assert_eq!((address.hop_limit, address.traffic_class), (64, 7));
+    assert_eq!((address.gid, address.flow_label), (dgid, 0x0001_2345_u32.to_be()));
+    assert_eq!(
+        (address.lid, address.qpn, address.sl),
+        (5_u16.to_be(), 1_u32.to_be(), 2)
+    );
+    // What is sent next without a route has none left over.
+    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
+    let address = world(|world| world.sent.pop().unwrap().2).address;
+    assert_eq!((address.grh_present, address.gid), (0, [0; 16]));
+    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
+}
+
+#[test]
+fn the_gid_of_a_sender_is_known_when_there_was_a_global_route() {
+    let mut port = opened();
+    for gid in [None, Some([7; 16])] {
+        world(|world| {
+            world.polls = [Poll::Data].into();
+            world.arrivals = [(0, 0, get(0x04))].into();
+            world.gid = gid;
+        });
+        assert_eq!(port.recv(BOUND).unwrap().unwrap().gid, gid);
+    }
 }
 
 #[test]

@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use prost::Message;
 use verbatim_record_proto as pb;
-use verbatim_wire::{MKey, Mad, RespTime, SubnetTimeout};
+use verbatim_wire::{Lid, MKey, Mad, RespTime, SubnetTimeout};
 
+use super::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, pb as verbs};
 use super::{Arrived, Begin, Entry, Match, Note, Restored, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time};
 
@@ -63,6 +64,13 @@ both_ways!(
         Skipped
     }
 );
+
+both_ways!(Side = Side { Dut, Tester });
+both_ways!(Delimiter = Delimiter { Egp, Ebp, Other });
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 fn span_out(span: Span) -> Option<pb::Span> {
     Some(pb::Span {
@@ -129,6 +137,17 @@ fn code_in(code: u32) -> Result<u8, EntryError> {
     u8::try_from(code).map_err(|_| EntryError::Unusable("time code"))
 }
 
+fn lid_in(lid: u32) -> Result<Lid, EntryError> {
+    u16::try_from(lid).map(Lid).map_err(|_| EntryError::Unusable("LID"))
+}
+
+fn delimiter_in(number: i32) -> Result<Option<Delimiter>, EntryError> {
+    match number {
+        0 => Ok(None),
+        some => some.try_into().map(Some),
+    }
+}
+
 impl Entry {
     /// Appends the entry's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -162,7 +181,7 @@ impl Entry {
                     .collect(),
                 rig_kind: begin.rig_kind,
                 rig_key: begin.rig_key.0,
-                host_bound_ns: u64::try_from(begin.host_bound.as_nanos()).unwrap_or(u64::MAX),
+                host_bound_ns: nanos(begin.host_bound),
                 simulated: begin.simulated,
                 shared_subnet: begin.shared_subnet,
                 catalogue: begin.catalogue,
@@ -180,6 +199,7 @@ impl Entry {
                 port: sent.port,
                 at: span_out(sent.at),
                 mad: pack(&sent.mad),
+                dlid: sent.dlid.map(|lid| lid.0.into()),
             }),
             Self::Arrived(arrived) => Kind::Arrived(pb::Arrived {
                 exchange: arrived.exchange,
@@ -219,6 +239,50 @@ impl Entry {
                 not_restorable: restored.not_restorable,
                 failure: restored.failure,
             }),
+            Self::Frame(frame) => Kind::Frame(pb::Frame {
+                number: frame.number,
+                label: frame.label,
+                port: frame.port,
+                received: frame.received,
+                at: span_out(frame.at),
+                bytes: frame.bytes,
+                delimiter: frame.delimiter.map_or(pb::Delimiter::Unspecified, Into::into).into(),
+            }),
+            Self::VerbsAsked(asked) => Kind::VerbsAsked(pb::VerbsAsked {
+                number: asked.number,
+                label: asked.label,
+                side: pb::Side::from(asked.side).into(),
+                at: span_out(asked.at),
+                command: Some(verbs::Command {
+                    kind: Some(asked.command),
+                }),
+            }),
+            Self::VerbsAnswered(answered) => Kind::VerbsAnswered(pb::VerbsAnswered {
+                number: answered.number,
+                at: span_out(answered.at),
+                host_at: span_out(answered.host_at),
+                reply: Some(verbs::Reply {
+                    kind: Some(answered.reply),
+                }),
+            }),
+            Self::VerbsTold(told) => Kind::VerbsTold(pb::VerbsTold {
+                side: pb::Side::from(told.side).into(),
+                at: span_out(told.at),
+                host_at: span_out(told.host_at),
+                event: Some(verbs::Event { kind: Some(told.event) }),
+            }),
+            Self::Waited(waited) => Kind::Waited(pb::Waited {
+                label: waited.label,
+                since_ns: waited.since.0,
+                until_ns: waited.until.0,
+            }),
+            Self::RoundTrips(trips) => Kind::RoundTrips(pb::RoundTrips {
+                answered: trips.answered,
+                lost: trips.lost,
+                shortest_ns: nanos(trips.shortest),
+                longest_ns: nanos(trips.longest),
+                of: trips.of,
+            }),
             Self::End { entries, at } => Kind::End(pb::End {
                 entries,
                 at: span_out(at),
@@ -254,6 +318,7 @@ impl Entry {
                 port: sent.port,
                 at: span_in(sent.at)?,
                 mad: mad_in(&sent.mad)?,
+                dlid: sent.dlid.map(lid_in).transpose()?,
             }),
             Kind::Arrived(arrived) => Self::Arrived(Arrived {
                 exchange: arrived.exchange,
@@ -291,6 +356,55 @@ impl Entry {
                 not_restorable: restored.not_restorable,
                 failure: restored.failure,
             }),
+            Kind::Frame(frame) => Self::Frame(Frame {
+                number: frame.number,
+                label: frame.label,
+                port: frame.port,
+                received: frame.received,
+                at: span_in(frame.at)?,
+                bytes: frame.bytes,
+                delimiter: delimiter_in(frame.delimiter)?,
+            }),
+            Kind::VerbsAsked(asked) => Self::VerbsAsked(VerbsAsked {
+                number: asked.number,
+                label: asked.label,
+                side: asked.side.try_into()?,
+                at: span_in(asked.at)?,
+                command: asked
+                    .command
+                    .and_then(|command| command.kind)
+                    .ok_or(EntryError::Unusable("verbs command"))?,
+            }),
+            Kind::VerbsAnswered(answered) => Self::VerbsAnswered(VerbsAnswered {
+                number: answered.number,
+                at: span_in(answered.at)?,
+                host_at: span_in(answered.host_at)?,
+                reply: answered
+                    .reply
+                    .and_then(|reply| reply.kind)
+                    .ok_or(EntryError::Unusable("verbs reply"))?,
+            }),
+            Kind::VerbsTold(told) => Self::VerbsTold(VerbsTold {
+                side: told.side.try_into()?,
+                at: span_in(told.at)?,
+                host_at: span_in(told.host_at)?,
+                event: told
+                    .event
+                    .and_then(|event| event.kind)
+                    .ok_or(EntryError::Unusable("verbs event"))?,
+            }),
+            Kind::Waited(waited) => Self::Waited(Waited {
+                label: waited.label,
+                since: Time(waited.since_ns),
+                until: Time(waited.until_ns),
+            }),
+            Kind::RoundTrips(trips) => Self::RoundTrips(RoundTrips {
+                answered: trips.answered,
+                lost: trips.lost,
+                shortest: Duration::from_nanos(trips.shortest_ns),
+                longest: Duration::from_nanos(trips.longest_ns),
+                of: trips.of,
+            }),
             Kind::End(end) => Self::End {
                 entries: end.entries,
                 at: span_in(end.at)?,
@@ -326,5 +440,40 @@ mod tests {
             assert_eq!(mad_in(&pack(&mad)), Ok(mad));
         }
         assert_eq!(mad_in(&[250, 9, 1, 2, 3]), Err(EntryError::Unusable("MAD")));
+    }
+
+    #[test]
+    fn what_ended_a_packet_and_the_lid_of_a_mad_are_kept_and_a_frame_has_no_delimiter() {
+        let at = Span::exactly(Time(7));
+        for delimiter in [None, Some(Delimiter::Egp), Some(Delimiter::Ebp), Some(Delimiter::Other)] {
+            let frame = Entry::Frame(Frame {
+                number: 1,
+                label: 0,
+                port: 0,
+                received: true,
+                at,
+                bytes: vec![1, 2],
+                delimiter,
+            });
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            assert_eq!(Entry::decode(&bytes), Ok(frame));
+        }
+        for dlid in [None, Some(Lid(0)), Some(Lid(0xBFFF))] {
+            let sent = Entry::Sent(Sent {
+                exchange: 1,
+                label: 1,
+                attempt: 0,
+                port: 0,
+                at,
+                mad: Mad::default(),
+                dlid,
+            });
+            let mut bytes = Vec::new();
+            sent.encode(&mut bytes);
+            assert_eq!(Entry::decode(&bytes), Ok(sent));
+        }
+        assert_eq!(delimiter_in(4), Err(EntryError::Unusable("Delimiter")));
+        assert_eq!(lid_in(0x1_0000), Err(EntryError::Unusable("LID")));
     }
 }

@@ -35,34 +35,12 @@ macro_rules! codes {
         }
     };
 }
+pub(crate) use codes;
 
 codes!(
     /// LRH:LNH: which header follows the LRH.
     Lnh { 0 RAW "raw", 1 IPV6 "raw IPv6", 2 IBA_LOCAL "IBA local", 3 IBA_GLOBAL "IBA global" }
 );
-codes!(
-    /// BTH:OpCode: transport service and operation. Reliable connection and unreliable datagram have names.
-    Opcode {
-        0x00 RC_SEND_FIRST "RC SEND First", 0x01 RC_SEND_MIDDLE "RC SEND Middle",
-        0x02 RC_SEND_LAST "RC SEND Last", 0x03 RC_SEND_LAST_IMM "RC SEND Last with Immediate",
-        0x04 RC_SEND_ONLY "RC SEND Only", 0x05 RC_SEND_ONLY_IMM "RC SEND Only with Immediate",
-        0x06 RC_WRITE_FIRST "RC RDMA WRITE First", 0x07 RC_WRITE_MIDDLE "RC RDMA WRITE Middle",
-        0x08 RC_WRITE_LAST "RC RDMA WRITE Last", 0x09 RC_WRITE_LAST_IMM "RC RDMA WRITE Last with Immediate",
-        0x0A RC_WRITE_ONLY "RC RDMA WRITE Only", 0x0B RC_WRITE_ONLY_IMM "RC RDMA WRITE Only with Immediate",
-        0x0C RC_READ_REQUEST "RC RDMA READ Request",
-        0x0D RC_READ_RESPONSE_FIRST "RC RDMA READ Response First",
-        0x0E RC_READ_RESPONSE_MIDDLE "RC RDMA READ Response Middle",
-        0x0F RC_READ_RESPONSE_LAST "RC RDMA READ Response Last",
-        0x10 RC_READ_RESPONSE_ONLY "RC RDMA READ Response Only",
-        0x11 RC_ACKNOWLEDGE "RC Acknowledge", 0x12 RC_ATOMIC_ACKNOWLEDGE "RC ATOMIC Acknowledge",
-        0x13 RC_COMPARE_SWAP "RC CmpSwap", 0x14 RC_FETCH_ADD "RC FetchAdd",
-        0x16 RC_SEND_LAST_INVALIDATE "RC SEND Last with Invalidate",
-        0x17 RC_SEND_ONLY_INVALIDATE "RC SEND Only with Invalidate",
-        0x1C RC_FLUSH "RC FLUSH", 0x1D RC_ATOMIC_WRITE "RC ATOMIC WRITE",
-        0x64 UD_SEND_ONLY "UD SEND Only", 0x65 UD_SEND_ONLY_IMM "UD SEND Only with Immediate",
-    }
-);
-
 /// A queue pair number: 0 takes subnet management packets, 1 general ones, 0xFFFFFF a multicast group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Qpn(pub u32);
@@ -129,11 +107,7 @@ mod tests {
 
     #[test]
     fn headers_read_as_people_say_them() {
-        assert_eq!(Opcode(0x13).to_string(), "RC CmpSwap");
-        assert_eq!(Opcode(0x64).to_string(), "UD SEND Only");
-        assert_eq!(Opcode(0x15).to_string(), "0x15 (unknown)");
         assert_eq!(Lnh(3).to_string(), "IBA global");
         assert_eq!(Qpn(1).to_string(), "0x000001 (GSI)");
-        assert!(!Opcode(0x15).is_legal());
     }
 }

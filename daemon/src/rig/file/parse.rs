@@ -1,22 +1,27 @@
 //! From the bytes of a rig file to rigs, or to what is wrong and where.
 
-use core::fmt;
+mod either;
+mod keys;
+mod peer;
+
 use core::ops::Range;
 use core::str::FromStr;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
 use toml::Spanned;
 use verbatim_device::Defect;
+use verbatim_device::link::LinkDefect;
+use verbatim_device::rc::RcDefect;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
+use self::either::{Number, Socket};
 use super::nearest::{hint, list};
 use super::{DEFAULT_WINDOW, ProfileName, RigConfig, RigFileError, RigKind, VirtualConfig};
 
-const KINDS: [&str; 3] = ["virtual", "umad", "model"];
+const KINDS: [&str; 5] = ["virtual", "umad", "model", "packet", "verbs"];
 /// Hops that a directed route may have.
 const MAX_HOPS: usize = 63;
 /// The largest LID of one port alone.
@@ -43,47 +48,30 @@ struct RawRig {
     name: Spanned<String>,
     kind: Spanned<String>,
     m_key: Option<Spanned<Number>>,
-    shared_subnet: Option<bool>,
+    shared_subnet: Option<Spanned<bool>>,
     window: Option<Spanned<i64>>,
     subnet_timeout: Option<Spanned<i64>>,
     route: Option<Spanned<String>>,
     lid: Option<Spanned<i64>>,
     device: Option<Spanned<String>>,
     port: Option<Spanned<i64>>,
-    socket: Option<Spanned<String>>,
+    socket: Option<Spanned<Socket>>,
     profile: Option<Spanned<String>>,
     seed: Option<Spanned<i64>>,
     defects: Option<Spanned<Vec<Spanned<String>>>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
-}
-
-/// An integer, or one in a string: TOML's integers end at 2^63.
-struct Number(Result<u64, String>);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Numbers;
-        impl Visitor<'_> for Numbers {
-            type Value = Number;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an integer, or a string such as \"0x1234\"")
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Number, E> {
-                Ok(Number(u64::try_from(value).map_err(|_| value.to_string())))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Number, E> {
-                let digits = text.replace('_', "");
-                let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-                    Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16).ok(),
-                    Some(_) => None,
-                    None if digits.starts_with('+') => None,
-                    None => digits.parse().ok(),
-                };
-                Ok(Number(value.ok_or_else(|| format!("{text:?}"))))
-            }
-        }
-        deserializer.deserialize_any(Numbers)
-    }
+    interface: Option<Spanned<String>>,
+    mac: Option<Spanned<String>>,
+    ip: Option<Spanned<String>>,
+    dut_ip: Option<Spanned<String>>,
+    gid_index: Option<Spanned<i64>>,
+    dut_gid_index: Option<Spanned<i64>>,
+    agent: Option<Spanned<String>>,
+    agent_ca: Option<Spanned<String>>,
+    agent_cert: Option<Spanned<String>>,
+    agent_key: Option<Spanned<String>>,
+    agent_name: Option<Spanned<String>>,
+    dut_device: Option<Spanned<String>>,
 }
 
 /// What is wrong, and which bytes of the file are.
@@ -208,13 +196,18 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
             ),
         );
     }
-    only_its_own_keys(&rig, kind)?;
+    keys::only_its_own(&rig, kind)?;
     let m_key = MKey(rig.m_key.as_ref().map_or(Ok(0), m_key)?);
+    let at = peer::At {
+        file: path,
+        kind,
+        header: header.clone(),
+    };
     let config = RigConfig {
         name: name.clone(),
         route: route(&rig, kind, header.clone())?,
         m_key,
-        shared_subnet: rig.shared_subnet.unwrap_or(false),
+        shared_subnet: rig.shared_subnet.as_ref().is_some_and(|shared| *shared.get_ref()),
         window: within(rig.window.as_ref(), "window", 1, 64)?.unwrap_or(DEFAULT_WINDOW),
         subnet_timeout: within(rig.subnet_timeout.as_ref(), "subnet_timeout", 0, 20)?.map(SubnetTimeout),
         env: environment(rig.env.as_ref())?,
@@ -226,42 +219,36 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
                     None => return missing("port", kind, header),
                 },
             },
-            "model" => {
-                let socket = required(rig.socket.as_ref(), "socket", kind, &header)?;
-                let base = path.parent().unwrap_or(Path::new("/"));
-                RigKind::Model {
-                    socket: base.join(socket),
-                }
-            }
+            "model" => RigKind::Model {
+                socket: model_socket(&rig, kind, &header, path)?,
+            },
+            "packet" => RigKind::Packet(Box::new(peer::packet(&rig, &at)?)),
+            "verbs" => RigKind::Verbs(Box::new(peer::verbs(&rig, &at)?)),
             _ => RigKind::Virtual(virtual_config(&rig, m_key)?),
         },
     };
     Ok(config)
 }
 
-/// Keys of another kind are mistakes, not decoration.
-fn only_its_own_keys(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
-    fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
-        key.map(Spanned::span)
-    }
-    let keys = [
-        ("device", "umad", at(rig.device.as_ref())),
-        ("port", "umad", at(rig.port.as_ref())),
-        ("env", "umad", at(rig.env.as_ref())),
-        ("socket", "model", at(rig.socket.as_ref())),
-        ("profile", "virtual", at(rig.profile.as_ref())),
-        ("seed", "virtual", at(rig.seed.as_ref())),
-        ("defects", "virtual", at(rig.defects.as_ref())),
-    ];
-    for (key, owner, span) in keys {
-        if let Some(span) = span.filter(|_| owner != kind) {
-            return wrong(
-                span,
-                format!("{key:?} is a key of rigs of kind {owner:?}, and this one is {kind:?}; remove it"),
-            );
+fn model_socket(rig: &RawRig, kind: &str, header: &Range<usize>, file: &Path) -> Result<PathBuf, Wrong> {
+    let Some(socket) = &rig.socket else {
+        return missing("socket", kind, header.clone());
+    };
+    match socket.get_ref() {
+        Socket::Pair(_) => wrong(
+            socket.span(),
+            format!("\"socket\" is a table; a rig of kind {kind:?} has one socket: `socket = \"/run/model\"`"),
+        ),
+        Socket::Path(path) if path.is_empty() || path.contains('\0') => {
+            wrong(socket.span(), "\"socket\" is empty, or has a NUL in it")
         }
+        Socket::Path(path) => Ok(below(file, path)),
     }
-    Ok(())
+}
+
+/// A relative path counts from the directory of the rig file.
+fn below(file: &Path, path: impl AsRef<Path>) -> PathBuf {
+    file.parent().unwrap_or(Path::new("/")).join(path)
 }
 
 fn missing<T>(key: &str, kind: &str, header: Range<usize>) -> Result<T, Wrong> {
@@ -371,25 +358,36 @@ fn virtual_config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> {
             .parse()
             .or_else(|what: String| wrong(name.span(), what))?,
     };
-    let mut defects = Vec::new();
+    let (mut defects, mut adapter_defects, mut link_defects) = (Vec::new(), Vec::new(), Vec::new());
     for name in rig.defects.iter().flat_map(Spanned::get_ref) {
-        defects.push(defect(name.get_ref()).or_else(|what| wrong(name.span(), what))?);
+        let words = name.get_ref();
+        if let Ok(of_adapter) = words.parse::<RcDefect>() {
+            adapter_defects.push(of_adapter);
+        } else if let Ok(of_link) = words.parse::<LinkDefect>() {
+            link_defects.push(of_link);
+        } else {
+            defects.push(defect(words).or_else(|what| wrong(name.span(), what))?);
+        }
     }
     Ok(VirtualConfig {
         profile,
         seed: within(rig.seed.as_ref(), "seed", 0, i64::MAX)?,
         defects,
+        adapter_defects,
+        link_defects,
         m_key,
     })
 }
 
-/// A defect of the device model, by its name.
+/// A defect of the device model's management agents, by its name.
 ///
 /// # Errors
 /// When there is none, with the nearest one.
 pub fn defect(name: &str) -> Result<Defect, String> {
     name.parse().map_err(|_| {
-        let names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).collect();
+        let adapter = RcDefect::ALL.iter().map(|defect| defect.name());
+        let others = adapter.chain(LinkDefect::ALL.iter().map(|defect| defect.name()));
+        let names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).chain(others).collect();
         format!("no defect is called {name:?}{}", hint(name, &names))
     })
 }

@@ -1,7 +1,10 @@
+mod peers;
+
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use verbatim_device::Defect;
+use verbatim_device::rc::RcDefect;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
@@ -34,7 +37,7 @@ name = "broken"
 kind = "virtual"
 profile = "one-data-vl"
 seed = 7
-defects = ["m-key-not-kept", "answers-late"]
+defects = ["m-key-not-kept", "rnr-interval-halved", "answers-late"]
 "#;
 
 fn parse(text: &str) -> Result<RigFile, RigFileError> {
@@ -97,6 +100,8 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             profile: ProfileName::OneDataVl,
             seed: Some(7),
             defects: vec![Defect::MKeyNotKept, Defect::AnswersLate],
+            adapter_defects: vec![RcDefect::RnrIntervalHalved],
+            link_defects: Vec::new(),
             m_key: MKey(0),
         })
     );
@@ -174,17 +179,17 @@ fn a_missing_key_is_told_at_its_rig() {
 #[test]
 fn a_key_of_another_kind_is_refused() {
     for (kind, line, owner) in [
-        ("virtual", "device = \"d\"", "umad"),
-        ("model", "port = 1", "umad"),
-        ("virtual", "env = { A = \"1\" }", "umad"),
-        ("umad", "socket = \"s\"", "model"),
-        ("umad", "profile = \"full\"", "virtual"),
-        ("model", "seed = 1", "virtual"),
-        ("model", "defects = []", "virtual"),
+        ("virtual", "device = \"d\"", "\"umad\" or \"verbs\""),
+        ("model", "port = 1", "\"umad\" or \"verbs\""),
+        ("virtual", "env = { A = \"1\" }", "\"umad\""),
+        ("umad", "socket = \"s\"", "\"model\" or \"packet\""),
+        ("umad", "profile = \"full\"", "\"virtual\""),
+        ("model", "seed = 1", "\"virtual\""),
+        ("model", "defects = []", "\"virtual\""),
     ] {
         let text = rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{line}\n"));
         let column = line.find("= ").unwrap() + 3;
-        let owner = format!("is a key of rigs of kind \"{owner}\", and this one is \"{kind}\"");
+        let owner = format!("is a key of rigs of kind {owner}, and this one is \"{kind}\"");
         fails(&text, (5, column), &[&owner]);
     }
 }
@@ -345,10 +350,17 @@ proptest! {
 
     #[test]
     fn any_text_as_a_value_is_taken_or_refused(text in "\\PC{0,40}") {
-        for key in ["name", "kind", "m_key", "route", "device", "socket", "profile", "port"] {
+        let keys = [
+            "name", "kind", "m_key", "route", "device", "socket", "profile", "port", "interface", "mac", "ip", "dut_ip",
+            "gid_index", "agent", "agent_ca", "dut_device",
+        ];
+        for key in keys {
             let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
             let _ = parse(&rig(&format!("{key} = \"{quoted}\"\n")));
-            let _ = parse(&rig(&format!("name = \"a\"\nkind = \"virtual\"\n{key} = {text}\n")));
+            for kind in ["virtual", "packet", "verbs"] {
+                let _ = parse(&rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{key} = \"{quoted}\"\n")));
+                let _ = parse(&rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{key} = {text}\n")));
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) polls: VecDeque<Poll>,
     /// Status, LID and MAD of what can be received.
     pub(super) arrivals: VecDeque<(u32, u16, [u8; MAD_LENGTH])>,
+    /// GID of the sender of what is received.
+    pub(super) gid: Option<[u8; 16]>,
     /// Agent, time-out, header and MAD of what was sent.
     pub(super) sent: Vec<(i32, i32, Header, [u8; MAD_LENGTH])>,
     pub(super) send_errno: Option<i32>,
@@ -232,6 +234,10 @@ unsafe extern "C" fn recv(_id: c_int, umad: *mut c_void, length: *mut c_int, tim
             ..Header::default()
         };
         (*header).address.lid = lid.to_be();
+        if let Some(gid) = world(|world| world.gid) {
+            (*header).address.grh_present = 1;
+            (*header).address.gid = gid;
+        }
         *umad.byte_add(64).cast() = mad;
         if status != 0 {
             *length = 24;

@@ -3,7 +3,10 @@
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Entry {
     /// What it is.
-    #[prost(oneof = "entry::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15")]
+    #[prost(
+        oneof = "entry::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+    )]
     pub kind: ::core::option::Option<entry::Kind>,
 }
 /// Nested message and enum types in `Entry`.
@@ -41,9 +44,27 @@ pub mod entry {
         /// What restoring an area came to.
         #[prost(message, tag = "10")]
         Restored(super::Restored),
+        /// A frame left or came in.
+        #[prost(message, tag = "11")]
+        Frame(super::Frame),
+        /// A verbs command left for the host of a device.
+        #[prost(message, tag = "12")]
+        VerbsAsked(super::VerbsAsked),
+        /// A verbs command was answered.
+        #[prost(message, tag = "13")]
+        VerbsAnswered(super::VerbsAnswered),
+        /// The host of a device told of something.
+        #[prost(message, tag = "14")]
+        VerbsTold(super::VerbsTold),
         /// Last entry: the record is whole.
         #[prost(message, tag = "15")]
         End(super::End),
+        /// A wait of the procedure was over.
+        #[prost(message, tag = "16")]
+        Waited(super::Waited),
+        /// The delay of the path was measured.
+        #[prost(message, tag = "17")]
+        RoundTrips(super::RoundTrips),
     }
 }
 /// When something happened, in nanoseconds of the rig's time.
@@ -138,6 +159,9 @@ pub struct Sent {
     /// What no run covers is 0.
     #[prost(bytes = "vec", tag = "6")]
     pub mad: ::prost::alloc::vec::Vec<u8>,
+    /// The LID that it went to, where that is another than the rig's way to the device under test.
+    #[prost(uint32, optional, tag = "7")]
+    pub dlid: ::core::option::Option<u32>,
 }
 /// A MAD came in.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -233,6 +257,114 @@ pub struct Restored {
     /// Whether the area could not be read or written at all, and why.
     #[prost(string, tag = "4")]
     pub failure: ::prost::alloc::string::String,
+}
+/// A frame left or came in.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Frame {
+    /// Number of the frame, from 1 on.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Its label; 0 when it came in, or when the tester answered by itself (ARP, neighbour discovery).
+    #[prost(uint32, tag = "2")]
+    pub label: u32,
+    /// The rig's port.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    /// Whether it came in.
+    #[prost(bool, tag = "4")]
+    pub received: bool,
+    /// When.
+    #[prost(message, optional, tag = "5")]
+    pub at: ::core::option::Option<Span>,
+    /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with it.
+    #[prost(bytes = "vec", tag = "6")]
+    pub bytes: ::prost::alloc::vec::Vec<u8>,
+    /// What ended a native InfiniBand packet; unspecified when this is an Ethernet frame.
+    #[prost(enumeration = "Delimiter", tag = "7")]
+    pub delimiter: i32,
+}
+/// A verbs command left for the host of a device.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerbsAsked {
+    /// Number of the command, from 1 on.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Its label.
+    #[prost(uint32, tag = "2")]
+    pub label: u32,
+    /// Whose device.
+    #[prost(enumeration = "Side", tag = "3")]
+    pub side: i32,
+    /// When.
+    #[prost(message, optional, tag = "4")]
+    pub at: ::core::option::Option<Span>,
+    /// What.
+    #[prost(message, optional, tag = "5")]
+    pub command: ::core::option::Option<super::super::agent::v1::Command>,
+}
+/// A verbs command was answered.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct VerbsAnswered {
+    /// Number of the command.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// When the tester knew of it.
+    #[prost(message, optional, tag = "2")]
+    pub at: ::core::option::Option<Span>,
+    /// When it was done, on the clock of that host.
+    #[prost(message, optional, tag = "3")]
+    pub host_at: ::core::option::Option<Span>,
+    /// What it came to.
+    #[prost(message, optional, tag = "4")]
+    pub reply: ::core::option::Option<super::super::agent::v1::Reply>,
+}
+/// The host of a device told of something.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct VerbsTold {
+    /// Whose device.
+    #[prost(enumeration = "Side", tag = "1")]
+    pub side: i32,
+    /// When the tester knew of it.
+    #[prost(message, optional, tag = "2")]
+    pub at: ::core::option::Option<Span>,
+    /// When it happened, on the clock of that host.
+    #[prost(message, optional, tag = "3")]
+    pub host_at: ::core::option::Option<Span>,
+    /// What.
+    #[prost(message, optional, tag = "4")]
+    pub event: ::core::option::Option<super::super::agent::v1::Event>,
+}
+/// A wait of the procedure was over: all that came meanwhile is recorded before this.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Waited {
+    /// Its label.
+    #[prost(uint32, tag = "1")]
+    pub label: u32,
+    /// When the wait began.
+    #[prost(uint64, tag = "2")]
+    pub since_ns: u64,
+    /// When it was found to be over.
+    #[prost(uint64, tag = "3")]
+    pub until_ns: u64,
+}
+/// The delay of the path was measured, by exchanges that the device answers at once.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RoundTrips {
+    /// Exchanges that were answered.
+    #[prost(uint32, tag = "1")]
+    pub answered: u32,
+    /// Exchanges that were not.
+    #[prost(uint32, tag = "2")]
+    pub lost: u32,
+    /// The shortest, in nanoseconds, as its lower bound.
+    #[prost(uint64, tag = "3")]
+    pub shortest_ns: u64,
+    /// The longest, in nanoseconds, as its upper bound.
+    #[prost(uint64, tag = "4")]
+    pub longest_ns: u64,
+    /// What was exchanged, such as "ARP".
+    #[prost(string, tag = "5")]
+    pub of: ::prost::alloc::string::String,
 }
 /// Last entry: the record is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -387,6 +519,76 @@ impl StopReason {
             "STOP_REASON_NOT_SANE" => Some(Self::NotSane),
             "STOP_REASON_NOT_OFFERED" => Some(Self::NotOffered),
             "STOP_REASON_SKIPPED" => Some(Self::Skipped),
+            _ => None,
+        }
+    }
+}
+/// What ends a packet on a native InfiniBand link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Delimiter {
+    /// An Ethernet frame has none.
+    Unspecified = 0,
+    /// End of good packet.
+    Egp = 1,
+    /// End of bad packet.
+    Ebp = 2,
+    /// Anything else.
+    Other = 3,
+}
+impl Delimiter {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DELIMITER_UNSPECIFIED",
+            Self::Egp => "DELIMITER_EGP",
+            Self::Ebp => "DELIMITER_EBP",
+            Self::Other => "DELIMITER_OTHER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DELIMITER_UNSPECIFIED" => Some(Self::Unspecified),
+            "DELIMITER_EGP" => Some(Self::Egp),
+            "DELIMITER_EBP" => Some(Self::Ebp),
+            "DELIMITER_OTHER" => Some(Self::Other),
+            _ => None,
+        }
+    }
+}
+/// Whose device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Side {
+    /// Never used.
+    Unspecified = 0,
+    /// The device under test.
+    Dut = 1,
+    /// The tester's own.
+    Tester = 2,
+}
+impl Side {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "SIDE_UNSPECIFIED",
+            Self::Dut => "SIDE_DUT",
+            Self::Tester => "SIDE_TESTER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SIDE_UNSPECIFIED" => Some(Self::Unspecified),
+            "SIDE_DUT" => Some(Self::Dut),
+            "SIDE_TESTER" => Some(Self::Tester),
             _ => None,
         }
     }

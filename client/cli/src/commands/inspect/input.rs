@@ -1,0 +1,57 @@
+//! The capture: a file or a pipe.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+
+use verbatim_record::capture_read::CaptureError;
+
+use super::Out;
+use crate::exit::Usage;
+
+/// Opens the file, or stdin when it is `-`.
+pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
+    if path == Path::new("-") {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            let why = "expected a capture on stdin, and it is a terminal; give a file, or pipe one in: tcpdump -w - | \
+                       verbatim inspect -";
+            return Err(Usage(why.into()).into());
+        }
+        return Ok(Box::new(stdin.lock()));
+    }
+    let wrong = |why: String| anyhow::Error::from(Usage(format!("{}: {why}", path.display())));
+    let file = File::open(path).map_err(|error| wrong(format!("cannot open the capture: {error}")))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(wrong(
+            "expected a capture, and it is a directory; give a file in it".into(),
+        ));
+    }
+    Ok(Box::new(file))
+}
+
+/// The error of a capture whose beginning could not be read. What is no capture is the operator's error.
+pub(super) fn refused(path: &Path, error: CaptureError) -> anyhow::Error {
+    match error {
+        CaptureError::NotACapture { .. } => Usage(format!("{}: {error}", path.display())).into(),
+        other => anyhow::Error::from(other).context(path.display().to_string()),
+    }
+}
+
+/// Writes out what is there before it waits for more of a capture, so that a pipe is followed live.
+pub(super) struct Patient<'o, W: Write> {
+    pub(super) input: Box<dyn Read>,
+    pub(super) out: &'o Out<W>,
+}
+
+impl<W: Write> Read for Patient<'_, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let flushed = self.out.lines.borrow_mut().flush();
+        if let Err(error) = flushed {
+            let kind = error.kind();
+            self.out.failed.replace(Some(error));
+            return Err(kind.into());
+        }
+        self.input.read(buffer)
+    }
+}

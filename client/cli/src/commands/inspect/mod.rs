@@ -1,0 +1,152 @@
+//! `verbatim inspect FILE`: what a port that conforms makes of each packet of a capture.
+
+mod arguments;
+mod input;
+mod report;
+mod tally;
+mod what;
+
+use std::cell::RefCell;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use verbatim_catalog::link::{self, Action, Judgement, Port, Received};
+use verbatim_record::capture_read::{CaptureError, Captured, Content, Reader, Unread};
+use verbatim_wire::{Medium, crc::VCRC_LENGTH};
+
+pub(crate) use arguments::Arguments;
+
+use crate::exit;
+use arguments::Only;
+use report::{Lines, Report};
+use tally::Tally;
+
+/// Bytes that are written at once.
+const WRITE_AT_ONCE: usize = 64 << 10;
+
+/// Stdout, and the error that it gave when it was flushed while more of the capture was waited for.
+struct Out<W: Write> {
+    lines: RefCell<BufWriter<W>>,
+    failed: RefCell<Option<io::Error>>,
+}
+
+/// A packet, and what was made of it.
+struct Judged<'a> {
+    packet: Captured<'a>,
+    port: &'a Port,
+    /// What was judged; `None` when it is nothing that can be.
+    received: Option<Received<'a>>,
+    verdict: Result<Judgement, Unread>,
+}
+
+impl<'a> Judged<'a> {
+    fn of(packet: Captured<'a>, port: &'a Port, ignores_vcrc: bool) -> Self {
+        let received = match packet.content {
+            Content::Unread(_) => None,
+            Content::Ethernet => Some((Medium::Ethernet, packet.bytes)),
+            Content::InfiniBand => Some(infiniband(packet.bytes, ignores_vcrc)),
+        };
+        let received = received.map(|(medium, bytes)| Received {
+            medium,
+            bytes,
+            delimiter: None,
+            is_whole: packet.is_whole,
+        });
+        let verdict = match (packet.content, &received) {
+            (Content::Unread(what), _) => Err(what),
+            (_, Some(received)) => Ok(link::check(port, received)),
+            (_, None) => Err(Unread::ErfShort),
+        };
+        Self {
+            packet,
+            port,
+            received,
+            verdict,
+        }
+    }
+
+    fn action(&self) -> Option<Action> {
+        self.verdict.as_ref().ok().map(|judgement| judgement.action)
+    }
+
+    fn is_shown(&self, only: Option<Only>) -> bool {
+        let kind = match self.action() {
+            Some(Action::Accept) => Only::Accepted,
+            Some(Action::Discard | Action::DiscardOrForward) => Only::Discarded,
+            Some(Action::NotJudged(_)) | None => Only::NotJudged,
+        };
+        only.is_none_or(|only| only == kind)
+    }
+}
+
+/// Whether there is a VCRC, captures do not say: PktLen does, and when it is wrong there is one.
+fn infiniband(bytes: &[u8], ignores_vcrc: bool) -> (Medium, &[u8]) {
+    let pkt_len = match *bytes {
+        [_, _, _, _, high, low, ..] => usize::from(u16::from_be_bytes([high, low]) & 0x7FF),
+        _ => 0,
+    };
+    if bytes.len() == 4 * pkt_len {
+        (Medium::InfiniBandNoVcrc, bytes)
+    } else if ignores_vcrc {
+        (
+            Medium::InfiniBandNoVcrc,
+            &bytes[..bytes.len().saturating_sub(VCRC_LENGTH)],
+        )
+    } else {
+        (Medium::InfiniBand, bytes)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let port = arguments.port()?;
+    let out = Out {
+        lines: RefCell::new(BufWriter::with_capacity(WRITE_AT_ONCE, io::stdout().lock())),
+        failed: RefCell::new(None),
+    };
+    let input = input::open(&arguments.file)?;
+    let judged = judge(arguments, &port, &out, input);
+    // What stdout says comes first: without it nothing else is of use.
+    if let Some(error) = out.failed.take() {
+        return Err(anyhow::Error::from(error).context("cannot write to stdout"));
+    }
+    let (tally, ended) = judged?;
+    match ended {
+        None => Ok(ExitCode::from(tally.exit_code())),
+        Some(error) => {
+            eprintln!("verbatim: {}: {error}", arguments.file.display());
+            Ok(ExitCode::from(exit::ERROR))
+        }
+    }
+}
+
+/// Judges packet after packet. What came before an error counts, and is summed up as well.
+fn judge<W: Write>(
+    arguments: &Arguments,
+    port: &Port,
+    out: &Out<W>,
+    input: Box<dyn io::Read>,
+) -> anyhow::Result<(Tally, Option<CaptureError>)> {
+    let mut reader =
+        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(&arguments.file, error))?;
+    let mut report = Report::new(if arguments.json { Lines::Json } else { Lines::Table });
+    let mut tally = Tally::default();
+    let write =
+        |done: io::Result<()>| done.map_err(|error| anyhow::Error::from(error).context("cannot write to stdout"));
+    let ended = loop {
+        let packet = match reader.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        };
+        let judged = Judged::of(packet, port, arguments.ignore_vcrc);
+        tally.count(&judged);
+        report.clock(judged.packet.time);
+        if judged.is_shown(arguments.only) {
+            write(report.line(&mut *out.lines.borrow_mut(), &judged))?;
+        }
+    };
+    let mut lines = out.lines.borrow_mut();
+    write(report.end(&mut *lines, &tally))?;
+    write(lines.flush())?;
+    Ok((tally, ended))
+}

@@ -1,0 +1,72 @@
+//! A packet in a few words.
+
+use core::fmt;
+
+use verbatim_wire::{Layout, Lid, Lrh, Mad, Medium, Opcode, Packet, Qpn};
+
+use super::Judged;
+
+/// From where to where and what: `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011 PSN 7, 1024 bytes`.
+pub(super) struct What<'a>(pub(super) &'a Judged<'a>);
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.packet.bytes;
+        let Some(received) = self.0.received else {
+            return write!(f, "{} bytes", bytes.len());
+        };
+        if let Ok(packet) = Packet::parse(received.medium, received.bytes) {
+            return whole(f, &packet);
+        }
+        let lrh = received.bytes.first_chunk::<{ Lrh::SIZE }>();
+        match (received.medium, lrh) {
+            (Medium::Ethernet, _) => write!(f, "Ethernet frame, {} bytes", bytes.len()),
+            (_, Some(lrh)) => {
+                let lrh = Lrh::from_bytes(lrh);
+                route(f, lrh)?;
+                write!(f, " {}, {} bytes", lrh.lnh(), bytes.len())
+            }
+            (_, None) => write!(f, "InfiniBand, {} bytes", bytes.len()),
+        }
+    }
+}
+
+fn route(f: &mut fmt::Formatter<'_>, lrh: Lrh) -> fmt::Result {
+    let (Lid(from), Lid(to)) = (lrh.slid(), lrh.dlid());
+    write!(f, "LID {from:#06x} > {to:#06x}")
+}
+
+fn whole(f: &mut fmt::Formatter<'_>, packet: &Packet<'_>) -> fmt::Result {
+    if let Some(ip) = packet.ipv4() {
+        write!(f, "{} > {}", ip.src(), ip.dst())?;
+    } else if let Some(ip) = packet.ipv6() {
+        write!(f, "{} > {}", ip.src(), ip.dst())?;
+    } else if let Some(lrh) = packet.lrh() {
+        route(f, lrh)?;
+    } else if let Some(grh) = packet.grh() {
+        write!(f, "{} > {}", grh.src(), grh.dst())?;
+    }
+    let bth = packet.bth();
+    let (opcode, Qpn(qp)) = (bth.opcode(), bth.dest_qp());
+    if let Some(mad) = mad(packet, opcode, qp) {
+        return write!(f, " QP{qp} {mad}");
+    }
+    write!(f, " {opcode} DestQP {qp:#08x} PSN {}", bth.psn().0)?;
+    if let Some(aeth) = packet.aeth() {
+        write!(f, " {}", aeth.syndrome())?;
+    }
+    if let Some(name) = packet.missing_header() {
+        return write!(f, ", too short for its {name}");
+    }
+    let payload = packet.payload().len();
+    if payload > 0 {
+        write!(f, ", {payload} bytes")?;
+    }
+    Ok(())
+}
+
+/// The management datagram to QP0 or QP1.
+fn mad(packet: &Packet<'_>, opcode: Opcode, qp: u32) -> Option<Mad> {
+    let is_management = opcode == Opcode::UD_SEND_ONLY && qp <= 1;
+    is_management.then(|| Mad::try_from(packet.payload()).ok()).flatten()
+}

@@ -1,0 +1,239 @@
+//! The loop of the thread that owns a session: commands in, answers and events out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use verbatim_proto::agent as proto;
+use verbatim_proto::agent::{Command, Event, Reply};
+
+use crate::device::Device;
+use crate::session::Session;
+use crate::wake::Wake;
+
+/// Commands that may wait for a session.
+const WAITING: usize = 64;
+/// Their bytes.
+const ROOM: u32 = 32 << 20;
+
+/// A command that waits, its number, and the room that it takes.
+type Waiting = (u64, Command, OwnedSemaphorePermit);
+
+/// What a message counts for in room of this size: one that is larger fills it.
+pub(crate) fn weight(message: &impl Message, room: u32) -> u32 {
+    u32::try_from(message.encoded_len()).unwrap_or(room).clamp(1, room)
+}
+
+/// What a session says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Said {
+    /// The command of this number is done.
+    Answer(u64, proto::Instant, Reply),
+    /// Something happened.
+    Event(proto::Instant, Event),
+}
+
+/// Why a session ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// No more commands: all that were given are answered.
+    Left,
+    /// It was cut off, or nobody listened any more. Commands that waited were not done.
+    Cut,
+    /// The device is of no use any more, and why.
+    Gone(String),
+}
+
+/// Cuts a session off, from any thread.
+#[derive(Debug)]
+pub struct Cut {
+    cut: AtomicBool,
+    told: Notify,
+    wake: Wake,
+}
+
+impl Cut {
+    /// Ends the session without the commands that wait. Its thread notices at once, unless it is inside a call of the
+    /// driver.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        self.told.notify_one();
+        self.wake.wake();
+    }
+
+    /// Whether it was cut off.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// Comes back once it was cut off. For one caller at a time.
+    pub async fn wait(&self) {
+        while !self.is_cut() {
+            self.told.notified().await;
+        }
+    }
+}
+
+/// Where commands go in. When the last clone is dropped, the session ends after the commands that wait.
+#[derive(Debug)]
+pub struct Inlet {
+    commands: Option<Sender<Waiting>>,
+    room: Arc<Semaphore>,
+    cut: Arc<Cut>,
+}
+
+impl Inlet {
+    /// Hands a command in; waits while too many wait already.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub async fn put(&self, number: u64, command: Command) -> Result<(), SessionEnded> {
+        let commands = self.commands.as_ref().ok_or(SessionEnded)?;
+        let room = Arc::clone(&self.room).acquire_many_owned(weight(&command, ROOM));
+        let permit = tokio::select! {
+            permit = room => permit.map_err(|_| SessionEnded)?,
+            () = commands.closed() => return Err(SessionEnded),
+        };
+        let put = commands.send((number, command, permit));
+        put.await.map_err(|_| SessionEnded)?;
+        self.cut.wake.wake();
+        Ok(())
+    }
+
+    /// Hands a command in, if not too many wait already; gives whether that was so.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub fn try_put(&self, number: u64, command: Command) -> Result<bool, SessionEnded> {
+        let commands = self.commands.as_ref().ok_or(SessionEnded)?;
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(weight(&command, ROOM)) else {
+            return Ok(false);
+        };
+        match commands.try_send((number, command, permit)) {
+            Ok(()) => {
+                self.cut.wake.wake();
+                Ok(true)
+            }
+            Err(TrySendError::Full(_)) => Ok(false),
+            Err(TrySendError::Closed(_)) => Err(SessionEnded),
+        }
+    }
+
+    /// Comes back when the session has ended.
+    pub async fn ended(&self) {
+        if let Some(commands) = &self.commands {
+            commands.closed().await;
+        }
+    }
+
+    /// What cuts the session off.
+    #[must_use]
+    pub fn cut(&self) -> &Arc<Cut> {
+        &self.cut
+    }
+}
+
+impl Drop for Inlet {
+    fn drop(&mut self) {
+        // First the end of the commands, then the word that there is something to see.
+        self.commands = None;
+        self.cut.wake.wake();
+    }
+}
+
+/// The session that the command was for has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionEnded;
+
+/// Where the session's thread takes commands out.
+#[derive(Debug)]
+pub struct Outlet {
+    commands: Receiver<Waiting>,
+    cut: Arc<Cut>,
+}
+
+impl Outlet {
+    /// What cuts the session off.
+    #[must_use]
+    pub fn cut(&self) -> &Arc<Cut> {
+        &self.cut
+    }
+
+    /// The number of the first command, when the session could not begin. None when none comes in time.
+    pub(crate) fn first(&mut self, within: Duration) -> Option<u64> {
+        let begun = Instant::now();
+        loop {
+            self.cut.wake.clear();
+            match self.commands.try_recv() {
+                Ok((number, ..)) => return Some(number),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            let left = within.saturating_sub(begun.elapsed());
+            if left.is_zero() || self.cut.is_cut() {
+                return None;
+            }
+            self.cut.wake.wait(left);
+        }
+    }
+}
+
+/// A way for commands into a session.
+///
+/// # Errors
+/// When the process has no descriptor left.
+pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
+    let (put, take) = channel(WAITING);
+    let cut = Arc::new(Cut {
+        cut: AtomicBool::new(false),
+        told: Notify::new(),
+        wake: Wake::new()?,
+    });
+    let inlet = Inlet {
+        commands: Some(put),
+        room: Arc::new(Semaphore::new(usize::try_from(ROOM).unwrap_or(usize::MAX >> 4))),
+        cut: Arc::clone(&cut),
+    };
+    Ok((inlet, Outlet { commands: take, cut }))
+}
+
+/// Does commands and passes on what happens, until the session ends. `say` gives whether anybody listens.
+pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
+    // The usual slack of 50 µs would make half of what times are known to.
+    let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());
+    loop {
+        // Before anything is looked at: a wake that comes later stays.
+        outlet.cut.wake.clear();
+        if outlet.cut.is_cut() {
+            return End::Cut;
+        }
+        let (events, answer) = match outlet.commands.try_recv() {
+            Ok((number, command, _room)) => {
+                let done = session.execute(&command);
+                (done.before, Some(Said::Answer(number, done.at, done.reply)))
+            }
+            Err(TryRecvError::Disconnected) => return End::Left,
+            Err(TryRecvError::Empty) => (session.events(), None),
+        };
+        let idle = events.is_empty() && answer.is_none();
+        let events = events
+            .into_iter()
+            .map(|happened| Said::Event(happened.at, happened.event));
+        for said in events.chain(answer) {
+            if !say(said) {
+                return End::Cut;
+            }
+        }
+        if let Some(why) = session.gone() {
+            return End::Gone(why.into());
+        }
+        if idle {
+            session.wait(&outlet.cut.wake, Duration::MAX);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `verbatim-agent`: verbs on demand on the host of a device under test.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use verbatim_agent::device::Device;
+use verbatim_agent::listen::Listen;
+use verbatim_agent::server::{Options, Server};
+use verbatim_agent::tls::ServerFiles;
+use verbatim_agent::{Limits, VerbsDevice};
+use verbatim_hw::verbs::Library;
+
+/// Exit code when something is wrong that is not the command line's form.
+const ERROR: u8 = 3;
+
+/// Opens an RDMA device of this host and obeys Verbatim's testers: queue pairs, memory, requests. What a tester makes is
+/// destroyed when it leaves.
+#[derive(Parser)]
+#[command(
+    name = "verbatim-agent",
+    version,
+    after_help = "Any address but a loopback one needs the three --tls files; `verbatim pki init DIR` makes them.\n\
+        SIGTERM and SIGINT end the sessions, destroy what they made, and stop the agent."
+)]
+struct Arguments {
+    /// Where to listen: unix:PATH, or IP:PORT such as 127.0.0.1:7000 or [::]:7000; port 0 lets the system choose
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Listen,
+    /// The device, as `ibv_devices` lists it
+    #[arg(long, value_name = "NAME")]
+    device: String,
+    /// The device's port
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    port: u8,
+    /// The agent's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "tls_client_ca")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the agent's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_client_ca")]
+    tls_key: Option<PathBuf>,
+    /// The CA that signed the testers' certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
+    tls_client_ca: Option<PathBuf>,
+    /// Memory that a session may register, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    max_memory: u32,
+    /// Queue pairs that a session may have
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    max_qps: u32,
+    /// Sessions that there may be at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_sessions: u32,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Who reads it may be gone.
+            let _ = writeln!(std::io::stderr(), "verbatim-agent: {error:#}");
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let (name, port) = (arguments.device, arguments.port);
+    let tls = match (arguments.tls_cert, arguments.tls_key, arguments.tls_client_ca) {
+        (Some(cert), Some(key), Some(client_ca)) => Some(ServerFiles { cert, key, client_ca }),
+        _ => None,
+    };
+    let options = Options {
+        listen: arguments.listen,
+        tls,
+        device: name.clone(),
+        limits: Limits {
+            memory: u64::from(arguments.max_memory) << 20,
+            queue_pairs: arguments.max_qps,
+            ..Limits::default()
+        },
+        max_sessions: arguments.max_sessions,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("verbatim-agent")
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    let served = runtime.block_on(async {
+        // From here on a signal stops the agent in order.
+        let mut terminate = signal(SignalKind::terminate()).context("catching SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("catching SIGINT")?;
+        let server = Server::bind(options).await?;
+        let library = Library::open()?;
+        // Once now, so that a wrong name is said at once and not to the first tester.
+        let found = VerbsDevice::open(&library, &name, port)?.describe()?;
+        let line = format!(
+            "listening on {}, device {} port {} (state {}, {} GIDs)",
+            server.address(),
+            found.device,
+            found.port,
+            found.port_state,
+            found.gids.len()
+        );
+        let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
+        let open = move || VerbsDevice::open(&library, &name, port);
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        server.serve(open, stop).await?;
+        anyhow::Ok(())
+    });
+    // What still hangs in a call of the driver ends with the process.
+    runtime.shutdown_background();
+    served
+}

@@ -1,0 +1,166 @@
+//! The server: listens, lets clients in, and stops in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use verbatim_proto::agent::agent_service_server::AgentServiceServer;
+
+use crate::connection::accept;
+use crate::device::{Device, Failure};
+use crate::listen::{Listen, ListenError, Listener};
+use crate::service::Agent;
+use crate::session::Limits;
+use crate::tls::{self, ServerFiles, TlsError};
+
+/// The largest message that is taken in. Larger than what a command may write, so that one which asks for too much is
+/// answered and does not break the stream.
+pub const LARGEST_MESSAGE: usize = 32 << 20;
+
+/// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Streams of one connection.
+const STREAMS: u32 = 64;
+/// How long sessions may take to end when the agent stops.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long clients may take to hear of it after that.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What to serve, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Certificates, for an address that other hosts reach.
+    pub tls: Option<ServerFiles>,
+    /// The device's name, for messages.
+    pub device: String,
+    /// How much a session may hold.
+    pub limits: Limits,
+    /// How many sessions there may be at a time.
+    pub max_sessions: u32,
+}
+
+/// Why it cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Where it should listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A file of its certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The server ended by itself.
+    #[error("the server ended by itself ({0}); please report this")]
+    Ended(String),
+}
+
+/// A server that listens. Must live within a runtime.
+#[derive(Debug)]
+pub struct Server {
+    listener: Listener,
+    address: Listen,
+    tls: Option<Arc<ServerConfig>>,
+    options: Options,
+}
+
+impl Server {
+    /// Listens. Nothing is answered before [`Server::serve`].
+    ///
+    /// # Errors
+    /// When it cannot listen there, or a certificate cannot be used.
+    pub async fn bind(options: Options) -> Result<Self, ServerError> {
+        match (&options.listen, &options.tls) {
+            (Listen::Tcp(address), None) if !options.listen.is_local() => {
+                return Err(ServerError::Listen(ListenError::NeedsTls {
+                    listen: *address,
+                    listen_ip: address.ip(),
+                }));
+            }
+            (listen @ Listen::Unix(_), Some(_)) => {
+                return Err(ServerError::Listen(ListenError::NoTls { listen: listen.clone() }));
+            }
+            _ => {}
+        }
+        let tls = options.tls.as_ref().map(tls::server).transpose()?;
+        let listener = Listener::bind(&options.listen).await?;
+        let address = listener.address().unwrap_or_else(|_| options.listen.clone());
+        Ok(Self {
+            listener,
+            address,
+            tls,
+            options,
+        })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    #[must_use]
+    pub fn address(&self) -> &Listen {
+        &self.address
+    }
+
+    /// Serves until `stop`, then ends the sessions. `open` opens the device, once for each session.
+    ///
+    /// # Errors
+    /// When the server ends by itself.
+    pub async fn serve<D: Device>(
+        self,
+        open: impl Fn() -> Result<D, Failure> + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServerError> {
+        let (stopping, stopped) = watch::channel(false);
+        let seats = Arc::new(Semaphore::new(
+            usize::try_from(self.options.max_sessions).unwrap_or(usize::MAX >> 4),
+        ));
+        let agent = Agent {
+            open: Arc::new(open),
+            device: self.options.device,
+            limits: self.options.limits,
+            max_sessions: self.options.max_sessions,
+            seats: Arc::clone(&seats),
+            stop: stopped,
+        };
+        let (ready, incoming) = mpsc::channel(1);
+        let accepting = tokio::spawn(accept(self.listener, self.tls, ready));
+        let (leave, left) = oneshot::channel::<()>();
+        let service = AgentServiceServer::new(agent).max_decoding_message_size(LARGEST_MESSAGE);
+        let server = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .max_concurrent_streams(Some(STREAMS))
+            .add_service(service)
+            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async {
+                let _ = left.await;
+            });
+        let mut server = tokio::spawn(server);
+        tokio::select! {
+            () = stop => {}
+            ended = &mut server => {
+                let seen = match ended {
+                    Ok(Ok(())) => "no reason".into(),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(error) => error.to_string(),
+                };
+                return Err(ServerError::Ended(seen));
+            }
+        }
+        let _ = stopping.send(true);
+        let _ = leave.send(());
+        // The socket's file goes with the listener.
+        accepting.abort();
+        let _ = accepting.await;
+        let all = seats.acquire_many(self.options.max_sessions);
+        if timeout(FAREWELL, all).await.is_err() {
+            crate::log("a session does not end; the kernel destroys what it made");
+        }
+        if timeout(LAST_WORDS, &mut server).await.is_err() {
+            server.abort();
+        }
+        Ok(())
+    }
+}

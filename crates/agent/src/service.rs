@@ -1,0 +1,244 @@
+//! `verbatim.agent.v1`: one stream is one session, with a thread of its own.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+use verbatim_proto::agent as proto;
+use verbatim_proto::agent::agent_service_server::AgentService;
+
+use crate::clock::{now_ns, since};
+use crate::connection::Peer;
+use crate::device::{Device, Failure};
+use crate::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
+use crate::log;
+use crate::session::{Limits, Session, refused};
+
+/// Bytes of answers and events that may wait for a client.
+const ROOM: u32 = 32 << 20;
+/// The least that an answer counts for: it takes more than its bytes.
+const LEAST: u32 = 512;
+
+/// How long a client that is turned away may take for the command that is refused.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// Opens the device.
+pub(crate) type Open<D> = Arc<dyn Fn() -> Result<D, Failure> + Send + Sync>;
+
+/// The service.
+pub(crate) struct Agent<D> {
+    pub(crate) open: Open<D>,
+    pub(crate) device: String,
+    pub(crate) limits: Limits,
+    pub(crate) max_sessions: u32,
+    pub(crate) seats: Arc<Semaphore>,
+    /// True once the agent stops.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// Answers and events on their way to a client. Bounded by `room`.
+struct Out {
+    answers: UnboundedSender<(Result<proto::SessionResponse, Status>, Option<OwnedSemaphorePermit>)>,
+    room: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl Out {
+    /// Gives whether the client still listens. Waits while there is no room.
+    fn say(&self, cut: &Cut, said: proto::SessionResponse) -> bool {
+        let weight = weight(&said, ROOM).max(LEAST);
+        let room = Arc::clone(&self.room);
+        let permit = match room.try_acquire_many_owned(weight) {
+            Ok(permit) => Some(permit),
+            Err(_) => self.runtime.block_on(async {
+                let room = Arc::clone(&self.room);
+                tokio::select! {
+                    permit = room.acquire_many_owned(weight) => permit.ok(),
+                    () = self.answers.closed() => None,
+                    () = cut.wait() => None,
+                }
+            }),
+        };
+        permit.is_some() && self.answers.send((Ok(said), permit)).is_ok()
+    }
+
+    /// Ends the stream in words.
+    fn end(&self, status: Status) {
+        // Who left hears nothing.
+        let _ = self.answers.send((Err(status), None));
+    }
+}
+
+#[tonic::async_trait]
+impl<D: Device> AgentService for Agent<D> {
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<proto::SessionResponse, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<proto::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let peer = match request.extensions().get::<Peer>() {
+            Some(Peer(peer)) => peer.clone(),
+            None => "somebody".into(),
+        };
+        let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));
+        let (inlet, outlet) = commands().map_err(no_thread)?;
+        let (answers, said) = unbounded_channel();
+        let out = Out {
+            answers,
+            room: Arc::new(Semaphore::new(usize::try_from(ROOM).unwrap_or(usize::MAX >> 4))),
+            runtime: Handle::current(),
+        };
+        tokio::spawn(take_in(request.into_inner(), inlet, self.stop.clone()));
+        let owner = Owner {
+            open: Arc::clone(&self.open),
+            device: self.device.clone(),
+            limits: self.limits,
+            seat: Arc::clone(&self.seats).try_acquire_owned().ok(),
+            max_sessions: self.max_sessions,
+            stop: self.stop.clone(),
+            peer,
+        };
+        std::thread::Builder::new()
+            .name("session".into())
+            .spawn(move || owner.own(outlet, &out))
+            .map_err(no_thread)?;
+        // Its room is free again once the transport takes an answer.
+        let said = UnboundedReceiverStream::new(said).map(|(said, _room)| said);
+        Ok(Response::new(Box::pin(said)))
+    }
+
+    async fn get_agent(&self, _: Request<proto::GetAgentRequest>) -> Result<Response<proto::GetAgentResponse>, Status> {
+        let free = u32::try_from(self.seats.available_permits()).unwrap_or(u32::MAX);
+        Ok(Response::new(proto::GetAgentResponse {
+            version: env!("CARGO_PKG_VERSION").into(),
+            devices: vec![self.device.clone()],
+            sessions: self.max_sessions.saturating_sub(free),
+            max_sessions: self.max_sessions,
+            host: crate::host(),
+        }))
+    }
+}
+
+/// Passes a client's commands on, until it leaves, is lost, or the agent stops.
+async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, mut stop: watch::Receiver<bool>) {
+    loop {
+        let next = tokio::select! {
+            next = requests.message() => next,
+            () = inlet.ended() => return,
+            _ = stop.wait_for(|stop| *stop) => {
+                inlet.cut().cut();
+                return;
+            }
+        };
+        match next {
+            Ok(Some(request)) => {
+                let command = request.command.unwrap_or_default();
+                tokio::select! {
+                    put = inlet.put(request.number, command) => if put.is_err() { return },
+                    _ = stop.wait_for(|stop| *stop) => {
+                        inlet.cut().cut();
+                        return;
+                    }
+                }
+            }
+            Ok(None) => return,
+            // The connection broke, or what came is no command: nothing that still waits is done.
+            Err(_) => {
+                inlet.cut().cut();
+                return;
+            }
+        }
+    }
+}
+
+/// What the thread of a session needs.
+struct Owner<D> {
+    open: Open<D>,
+    device: String,
+    limits: Limits,
+    seat: Option<OwnedSemaphorePermit>,
+    max_sessions: u32,
+    stop: watch::Receiver<bool>,
+    peer: String,
+}
+
+impl<D: Device> Owner<D> {
+    fn own(self, mut outlet: Outlet, out: &Out) {
+        if self.seat.is_none() {
+            let text = format!(
+                "the agent has {0} sessions of {0} that it may have; end one, or start it with a larger --max-sessions",
+                self.max_sessions
+            );
+            log(&format!("{}: no session: {text}", self.peer));
+            self.turn_away(&mut outlet, out, Failure::refused(text), Status::resource_exhausted);
+            return;
+        }
+        let device = match (self.open)() {
+            Ok(device) => device,
+            Err(failure) => {
+                log(&format!("{}: no session: {failure}", self.peer));
+                self.turn_away(&mut outlet, out, failure, Status::unavailable);
+                return;
+            }
+        };
+        log(&format!("{}: a session begins", self.peer));
+        let mut session = Session::new(device, self.limits);
+        let cut = Arc::clone(outlet.cut());
+        let end = drive(&mut session, &mut outlet, |said| out.say(&cut, response(said)));
+        // Before the stream ends: who sees its end knows that all is destroyed, and finds the seat free.
+        drop(session);
+        drop(self.seat);
+        let status = match &end {
+            End::Left => None,
+            End::Gone(why) => Some(format!("the device {} is gone: {why}", self.device)),
+            End::Cut if *self.stop.borrow() => Some("the agent was told to stop; start it again".into()),
+            End::Cut => None,
+        };
+        let why = match (&end, &status) {
+            (End::Left, _) => "its client left",
+            (_, Some(why)) => why,
+            (_, None) => "its client is lost",
+        };
+        log(&format!(
+            "{}: a session ended, and what it made is destroyed: {why}",
+            self.peer
+        ));
+        if let Some(text) = status {
+            out.end(Status::unavailable(text));
+        }
+    }
+
+    /// Refuses the first command, so that a client reads why, and ends the stream.
+    fn turn_away(&self, outlet: &mut Outlet, out: &Out, failure: Failure, status: fn(String) -> Status) {
+        let begun = now_ns();
+        let text = failure.text.clone();
+        let Some(number) = outlet.first(FIRST) else { return };
+        let cut = Arc::clone(outlet.cut());
+        let answer = response(Said::Answer(number, since(begun), refused(failure)));
+        if out.say(&cut, answer) {
+            out.end(status(text));
+        }
+    }
+}
+
+fn response(said: Said) -> proto::SessionResponse {
+    use proto::session_response::Kind;
+    let (at, kind) = match said {
+        Said::Answer(number, at, reply) => {
+            let reply = Some(reply);
+            (at, Kind::Answer(proto::Answer { number, reply }))
+        }
+        Said::Event(at, event) => (at, Kind::Event(event)),
+    };
+    proto::SessionResponse {
+        at: Some(at),
+        kind: Some(kind),
+    }
+}

@@ -1,0 +1,177 @@
+use std::fs;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use tempfile::TempDir;
+use time::{Duration, OffsetDateTime};
+
+use super::*;
+
+fn ca(directory: &Path, name: &str, change: impl FnOnce(&mut CertificateParams)) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    change(&mut params);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    fs::write(directory.join(format!("{name}.pem")), issuer.pem()).unwrap();
+    issuer
+}
+
+fn leaf(
+    directory: &Path,
+    name: &str,
+    issuer: &CertifiedIssuer<'static, KeyPair>,
+    usage: ExtendedKeyUsagePurpose,
+    change: impl FnOnce(&mut CertificateParams),
+) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.extended_key_usages = vec![usage];
+    change(&mut params);
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();
+    fs::write(directory.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+}
+
+/// A directory with a CA, a server and a client, all of them in order.
+fn sound() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
+    let directory = tempfile::tempdir().unwrap();
+    let issuer = ca(directory.path(), "ca", |_| {});
+    leaf(
+        directory.path(),
+        "server",
+        &issuer,
+        ExtendedKeyUsagePurpose::ServerAuth,
+        |_| {},
+    );
+    leaf(
+        directory.path(),
+        "client",
+        &issuer,
+        ExtendedKeyUsagePurpose::ClientAuth,
+        |_| {},
+    );
+    (directory, issuer)
+}
+
+fn server_with(directory: &TempDir, cert: &str, key: &str, client_ca: &str) -> Result<(), String> {
+    let path = |name: &str| directory.path().join(name);
+    let files = ServerFiles {
+        cert: path(cert),
+        key: path(key),
+        client_ca: path(client_ca),
+    };
+    server(&files).map(drop).map_err(|error| error.to_string())
+}
+
+fn error_with(directory: &TempDir, cert: &str, key: &str, client_ca: &str) -> String {
+    server_with(directory, cert, key, client_ca).unwrap_err()
+}
+
+#[test]
+fn sound_files_make_both_sides() {
+    let (directory, _) = sound();
+    server_with(&directory, "server.pem", "server-key.pem", "ca.pem").unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let files = ClientFiles {
+        ca: path("ca.pem"),
+        cert: path("client.pem"),
+        key: path("client-key.pem"),
+    };
+    client(&files).unwrap();
+}
+
+#[test]
+fn a_file_that_is_absent_or_something_else_is_named() {
+    let (directory, _) = sound();
+    let error = error_with(&directory, "absent.pem", "server-key.pem", "ca.pem");
+    assert!(
+        error.starts_with("the certificate ") && error.contains("absent.pem cannot be read"),
+        "{error}"
+    );
+    let error = error_with(&directory, ".", "server-key.pem", "ca.pem");
+    assert!(error.contains("it is no file"), "{error}");
+    let error = error_with(&directory, "server-key.pem", "server-key.pem", "ca.pem");
+    assert!(
+        error.contains("holds no certificate") && error.contains("PRIVATE KEY"),
+        "{error}"
+    );
+    let error = error_with(&directory, "server.pem", "server.pem", "ca.pem");
+    assert!(
+        error.starts_with("the private key ") && error.contains("BEGIN CERTIFICATE"),
+        "{error}"
+    );
+    fs::write(directory.path().join("der"), [0x30, 0x82, 0, 1]).unwrap();
+    let error = error_with(&directory, "server.pem", "server-key.pem", "der");
+    assert!(
+        error.starts_with("the CA of the clients ") && error.contains("no line -----BEGIN"),
+        "{error}"
+    );
+    fs::write(directory.path().join("empty"), "").unwrap();
+    assert!(error_with(&directory, "empty", "server-key.pem", "ca.pem").contains("it is empty"));
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(directory.path().join("broken"), broken).unwrap();
+    let error = error_with(&directory, "broken", "server-key.pem", "ca.pem");
+    assert!(error.contains("broken cannot be used"), "{error}");
+}
+
+#[test]
+fn a_key_of_another_certificate_is_said_to_be_so() {
+    let (directory, _) = sound();
+    let error = error_with(&directory, "server.pem", "client-key.pem", "ca.pem");
+    assert!(
+        error.contains("client-key.pem is not that of the certificate"),
+        "{error}"
+    );
+}
+
+#[test]
+fn certificates_of_the_wrong_kind_are_said_to_be_so() {
+    let (directory, _) = sound();
+    let error = error_with(&directory, "client.pem", "client-key.pem", "ca.pem");
+    assert!(error.contains("not made for servers"), "{error}");
+    let error = error_with(&directory, "ca.pem", "server-key.pem", "ca.pem");
+    assert!(error.contains("that of a CA"), "{error}");
+    let error = error_with(&directory, "server.pem", "server-key.pem", "client.pem");
+    assert!(error.contains("no certificate of a CA"), "{error}");
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_said_to_be_so_a_ca_included() {
+    let (directory, issuer) = sound();
+    let now = OffsetDateTime::now_utc();
+    let past = |params: &mut CertificateParams| {
+        params.not_before = now - Duration::days(9);
+        params.not_after = now - Duration::days(2);
+    };
+    leaf(
+        directory.path(),
+        "old",
+        &issuer,
+        ExtendedKeyUsagePurpose::ServerAuth,
+        past,
+    );
+    let error = error_with(&directory, "old.pem", "old-key.pem", "ca.pem");
+    let day = (now - Duration::days(2)).date();
+    assert!(error.contains(&format!("old.pem expired on {day}")), "{error}");
+    leaf(
+        directory.path(),
+        "new",
+        &issuer,
+        ExtendedKeyUsagePurpose::ServerAuth,
+        |params| {
+            params.not_before = now + Duration::days(2);
+        },
+    );
+    let error = error_with(&directory, "new.pem", "new-key.pem", "ca.pem");
+    assert!(error.contains("is not valid before"), "{error}");
+    ca(directory.path(), "old-ca", past);
+    let error = error_with(&directory, "server.pem", "server-key.pem", "old-ca.pem");
+    assert!(
+        error.starts_with("the CA of the clients ") && error.contains("expired on"),
+        "{error}"
+    );
+}

@@ -1,0 +1,80 @@
+//! Waking a thread that waits in `poll`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+
+/// A descriptor that is readable from [`Wake::wake`] until [`Wake::clear`].
+#[derive(Debug)]
+pub struct Wake {
+    fd: OwnedFd,
+}
+
+impl Wake {
+    /// One that is not readable yet.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new() -> std::io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fd })
+    }
+
+    /// Makes it readable.
+    pub fn wake(&self) {
+        // The counter is full after 2^64 wakes without a clear: it is readable then anyway.
+        let _ = write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable. What it announces must be looked at afterwards, or a wake could be lost.
+    pub fn clear(&self) {
+        let mut count = [0; 8];
+        let _ = read(&self.fd, &mut count);
+    }
+
+    /// Waits until it is readable or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        // A signal ends the wait early, which callers expect of any wait.
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // Without memory for the call: the caller comes back.
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn waited(wake: &Wake, timeout: Duration) -> bool {
+        let begun = Instant::now();
+        wake.wait(timeout);
+        begun.elapsed() >= timeout
+    }
+
+    #[test]
+    fn a_wait_ends_when_woken_and_lasts_again_once_cleared() {
+        let wake = Wake::new().unwrap();
+        assert!(waited(&wake, Duration::from_millis(5)));
+        wake.wake();
+        wake.wake();
+        assert!(!waited(&wake, Duration::from_secs(10)));
+        wake.clear();
+        assert!(waited(&wake, Duration::from_millis(5)));
+    }
+}

@@ -1,0 +1,98 @@
+//! Switches and routers, on the way and as the destination.
+
+use verbatim_wire::{Form, Lid, Lrh, Medium, PKey, edit, mend_icrc, mend_vcrc};
+
+use super::damage::{failing, native, port, sound};
+use super::link::{Action, Check, Checks, Counter, Kind, Port, check};
+
+/// What a port on the way makes of each failure alone.
+fn on_the_way(kind: Kind, what: Check) -> (Action, Option<Counter>) {
+    let arrival = failing(&[what], port(kind, false));
+    let judgement = check(&arrival.port, &arrival.received());
+    (judgement.action, judgement.counter)
+}
+
+#[test]
+fn a_switch_on_the_way_makes_the_checks_of_the_link_alone() {
+    use Action::{Accept, Discard, DiscardOrForward};
+    let errors = Some(Counter::PortRcvErrors);
+    for (what, action, counter) in [
+        (Check::Delimiter, Discard, Some(Counter::PortRcvRemotePhysicalErrors)),
+        (Check::Vcrc, DiscardOrForward, errors),
+        // Which it need not check, so nothing need be counted.
+        (Check::Icrc, DiscardOrForward, None),
+        (Check::LinkVersion, DiscardOrForward, errors),
+        (Check::Length, DiscardOrForward, errors),
+        (Check::Mtu, DiscardOrForward, errors),
+        (Check::VirtualLane, Discard, errors),
+        (Check::PortState, Discard, None),
+        (Check::ManagementLane, Accept, None),
+        (Check::Dlid, Accept, None),
+        (Check::Grh, Accept, None),
+        (Check::TransportVersion, Accept, None),
+        (Check::PKey, Discard, Some(Counter::PortRcvConstraintErrors)),
+    ] {
+        assert_eq!(on_the_way(Kind::Switch, what), (action, counter), "{what}");
+    }
+}
+
+#[test]
+fn a_router_on_the_way_looks_at_the_dlid_and_the_grh_too() {
+    assert_eq!(on_the_way(Kind::Router, Check::Dlid), (Action::Discard, None));
+    assert_eq!(on_the_way(Kind::Router, Check::Grh), (Action::Discard, None));
+    for what in native().filter(|what| !matches!(what, Check::Dlid | Check::Grh)) {
+        assert_eq!(on_the_way(Kind::Router, what), on_the_way(Kind::Switch, what), "{what}");
+    }
+}
+
+#[test]
+fn a_channel_adapter_is_always_the_destination() {
+    for what in native() {
+        let arrival = failing(&[what], port(Kind::Ca, false));
+        let judgement = check(&arrival.port, &arrival.received());
+        assert_eq!(judgement.action, Action::Discard, "{what}");
+    }
+}
+
+#[test]
+fn only_an_icrc_alone_may_pass_unchecked() {
+    let alone = failing(&[Check::Icrc], port(Kind::Switch, false));
+    let alone = check(&alone.port, &alone.received());
+    assert!(alone.may_accept() && alone.may_discard() && alone.may_forward_spoilt());
+    let both = failing(&[Check::Vcrc, Check::Icrc], port(Kind::Switch, false));
+    let both = check(&both.port, &both.received());
+    assert!(!both.may_accept() && both.may_discard() && both.may_forward_spoilt());
+    let at_the_end = failing(&[Check::Icrc], port(Kind::Switch, true));
+    let at_the_end = check(&at_the_end.port, &at_the_end.received());
+    assert!(!at_the_end.may_accept() && at_the_end.may_discard() && !at_the_end.may_forward_spoilt());
+    let sound = failing(&[], port(Kind::Switch, false));
+    let sound = check(&sound.port, &sound.received());
+    assert!(sound.may_accept() && !sound.may_discard() && !sound.may_forward_spoilt());
+}
+
+#[test]
+fn a_switch_passes_on_no_packet_to_dlid_0_or_to_the_permissive_one() {
+    for dlid in [Lid(0), Lid::PERMISSIVE] {
+        let mut arrival = failing(&[], port(Kind::Switch, false));
+        arrival.bytes = sound(Form::InfiniBandLocal);
+        edit(&mut arrival.bytes, 0, |lrh: Lrh| lrh.with_dlid(dlid));
+        mend_icrc(Medium::InfiniBand, &mut arrival.bytes).unwrap();
+        mend_vcrc(Medium::InfiniBand, &mut arrival.bytes).unwrap();
+        let judgement = check(&arrival.port, &arrival.received());
+        assert_eq!(judgement.failed, Checks::of(&[Check::Dlid]));
+        assert_eq!(judgement.action, Action::Discard);
+    }
+}
+
+#[test]
+fn a_switch_on_the_way_checks_p_keys_only_when_told_to() {
+    let mut arrival = failing(&[Check::PKey], port(Kind::Switch, false));
+    arrival.port = Port {
+        p_keys: None,
+        ..arrival.port
+    };
+    let judgement = check(&arrival.port, &arrival.received());
+    assert_eq!((judgement.action, judgement.untold), (Action::Accept, Checks::NONE));
+    arrival.port.p_keys = Some(vec![PKey(0x8002)]);
+    assert_eq!(check(&arrival.port, &arrival.received()).action, Action::Accept);
+}

@@ -1,0 +1,327 @@
+//! A case of a test of the requester: one connection, what was posted on it, and the checks that recur.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Opcode, Psn};
+
+use super::posted::seen_in_words;
+use super::requester::steps;
+use super::{Dialogue, Done, Posted, Seen, alive, completions_in_words, dialogues, evidence};
+
+/// One connection of a test of the requester: what was posted on it, and how it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Case<'t> {
+    /// Packets and completions.
+    pub(crate) dialogue: Dialogue<'t>,
+    /// What was posted and taken, in order.
+    pub(crate) posted: Vec<Posted<'t>>,
+    /// What the host refused to post.
+    refused: Vec<&'t pb::PostSend>,
+    /// What the memory was filled with.
+    pub(crate) memory: &'t [u8],
+    /// Bytes of the path MTU.
+    pub(crate) mtu: u32,
+    /// The question for the queue pair's state, at the end; the case is over there.
+    pub(crate) state: &'t VerbsDone,
+    /// The memory as it was read at the end.
+    pub(crate) read: Option<&'t VerbsDone>,
+}
+
+/// All connections of a test of the requester, in order.
+///
+/// # Errors
+/// When a connection was not made, or the procedure did not bring a case to its end.
+pub(crate) fn cases(trace: &Trace) -> Result<Vec<Case<'_>>, Gap> {
+    let _ = trace.commands(steps::DESTROY);
+    dialogues(trace)?
+        .into_iter()
+        .map(|dialogue| case(trace, dialogue))
+        .collect()
+}
+
+fn case<'t>(trace: &'t Trace, dialogue: Dialogue<'t>) -> Result<Case<'t>, Gap> {
+    let (after, before) = dialogue.places;
+    let within = |label| {
+        let all = trace.commands(label);
+        all.filter(move |command| command.place > after && command.place < before)
+    };
+    let filled = within(steps::FILL).next().ok_or(Gap::Missing(steps::FILL.name))?;
+    let Command::WriteMemory(filled) = &filled.command else {
+        return Err(Gap::Missing(steps::FILL.name));
+    };
+    let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
+    let mtu = code.and_then(|code| verbatim_wire::Mtu(code).bytes()).unwrap_or(256);
+    let mut next = dialogue.dut_psn;
+    let (mut posted, mut refused) = (Vec::new(), Vec::new());
+    for command in within(steps::POST) {
+        let Command::PostSend(post) = &command.command else {
+            continue;
+        };
+        if matches!(command.answer, Some((_, _, Reply::Refused(_), _))) {
+            refused.push(post);
+            continue;
+        }
+        let request = Posted::new((command, post), next, (&filled.bytes, mtu));
+        next = request.last().next();
+        posted.push(request);
+    }
+    let state = within(steps::STATE).next().ok_or(Gap::Missing(steps::STATE.name))?;
+    let read = within(steps::MEMORY).next();
+    Ok(Case {
+        dialogue,
+        posted,
+        refused,
+        memory: &filled.bytes,
+        mtu,
+        state,
+        read,
+    })
+}
+
+impl<'t> Case<'t> {
+    /// The frames that were sent under a label in this case.
+    pub(crate) fn frames(&self, trace: &'t Trace, label: Label<Frames>) -> Vec<&'t FrameSeen> {
+        let (after, before) = self.dialogue.places;
+        let all = trace.frames(label);
+        all.filter(|frame| frame.place > after && frame.place < before)
+            .collect()
+    }
+
+    /// The wait under a label in this case.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn waited(
+        &self,
+        trace: &'t Trace,
+        label: Label<verbatim_record::Wait>,
+    ) -> Result<&'t verbatim_record::WaitDone, Gap> {
+        // The label counts as looked at, though cases repeat it.
+        let _ = trace.waited(label);
+        let (after, before) = self.dialogue.places;
+        let mut waits = trace.timeline.waits.iter();
+        waits
+            .find(|wait| wait.label == label.name && wait.place > after && wait.place < before)
+            .ok_or(Gap::Missing(label.name))
+    }
+
+    /// Says what the host refused to post: nothing is shown of it.
+    pub(crate) fn tell_refused(&self, f: &mut Findings<'_>) {
+        for post in &self.refused {
+            let operation = post.operation().as_str_name().replace("OPERATION_", "");
+            let length = post.local.map_or(0, |local| local.length);
+            let text = format!("the host refused to post {operation} of {length} bytes, so nothing is said of it");
+            f.observe(text, &[]);
+        }
+    }
+
+    /// Where the case is over.
+    pub(crate) fn end(&self) -> usize {
+        self.state.place
+    }
+
+    /// Where the first request was posted.
+    pub(crate) fn start(&self) -> usize {
+        self.posted
+            .first()
+            .map_or(self.dialogue.places.0, |posted| posted.command.place)
+    }
+
+    /// The DUT's packets between two places; notices of congestion are nobody's request.
+    pub(crate) fn sent(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
+        let mut sent = self.dialogue.of_dut_between(after, before);
+        sent.retain(|seen| seen.packet.opcode() != Opcode::CNP);
+        sent
+    }
+
+    /// The DUT's packets of one PSN between two places.
+    pub(crate) fn sent_with(&self, psn: Psn, after: usize, before: usize) -> Vec<Seen<'t>> {
+        let mut sent = self.sent(after, before);
+        sent.retain(|seen| seen.psn() == psn);
+        sent
+    }
+
+    /// Each packet of the DUT between two places is the one that its PSN stands for.
+    pub(crate) fn packets_are_those_posted(
+        &self,
+        f: &mut Findings<'_>,
+        statement: &str,
+        about: &str,
+        (after, before): (usize, usize),
+    ) -> bool {
+        let mut all = true;
+        for seen in self.sent(after, before) {
+            all &= self.is_posted(f, statement, about, &seen);
+        }
+        all
+    }
+
+    /// A packet of the DUT is the one that its PSN stands for.
+    pub(crate) fn is_posted(&self, f: &mut Findings<'_>, statement: &str, about: &str, seen: &Seen<'_>) -> bool {
+        let psn = seen.psn();
+        let payload = seen.packet.payload();
+        let of = self.posted.iter().find(|posted| psn.since(posted.first) < posted.psns);
+        let Some(posted) = of.filter(|posted| posted.command.place < seen.frame.place) else {
+            let words = ("a PSN of what was posted".to_string(), seen.packet.to_string());
+            return f.prove(statement, &[seen.frame.into()], about, words, Passed::Fail);
+        };
+        let (words, data) = posted.packet(psn.since(posted.first), self.mtu);
+        let bytes = if data == payload {
+            "as posted"
+        } else {
+            "of other content"
+        };
+        let words = (
+            format!("{words}, {} bytes as posted", data.len()),
+            format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len()),
+        );
+        let result = if words.0 == words.1 { Passed::Pass } else { Passed::Fail };
+        f.prove(
+            statement,
+            &[seen.frame.into()],
+            &format!("{about}, {}", posted.in_words()),
+            words,
+            result,
+        )
+    }
+
+    /// Completions between two places: exactly these requests (counted from 1), in this order, each with one of its
+    /// statuses. Those that are missing at the end speak against a device as [`alive`] has it.
+    pub(crate) fn completes(
+        &self,
+        trace: &Trace,
+        f: &mut Findings<'_>,
+        (statement, about): (&str, &str),
+        (after, before): (usize, usize),
+        (expected, asked_again): (&[(u64, &[WcStatus])], bool),
+    ) -> bool {
+        let done = self.dialogue.completions_between(after, before);
+        let is_one = |(done, (wr_id, allowed)): (&Done<'_>, &(u64, &[WcStatus]))| {
+            done.completion.wr_id == *wr_id && allowed.contains(&done.status())
+        };
+        let result = if done.len() > expected.len() || !done.iter().zip(expected).all(is_one) {
+            Passed::Fail
+        } else if done.len() < expected.len() {
+            alive(trace, before.min(self.end()), asked_again)
+        } else {
+            Passed::Pass
+        };
+        let wanted: Vec<String> = expected
+            .iter()
+            .map(|(wr_id, allowed)| {
+                let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+                format!("wr_id {wr_id} with {}", statuses.join(" or "))
+            })
+            .collect();
+        let wanted = if wanted.is_empty() {
+            "none".into()
+        } else {
+            wanted.join(", ")
+        };
+        f.prove(
+            statement,
+            &evidence(&done),
+            about,
+            (wanted, completions_in_words(&done)),
+            result,
+        )
+    }
+
+    /// The queue pair is in the error state at the end.
+    pub(crate) fn is_in_error(&self, f: &mut Findings<'_>, statement: &str, about: &str) -> bool {
+        self.is_in(f, statement, about, pb::QpState::Err)
+    }
+
+    /// The queue pair is in this state at the end.
+    pub(crate) fn is_in(&self, f: &mut Findings<'_>, statement: &str, about: &str, state: pb::QpState) -> bool {
+        let words = |state: pb::QpState| state.as_str_name().replace("QP_STATE_", "");
+        let (seen, result) = match &self.state.answer {
+            Some((_, _, Reply::Status(status), _)) if status.state() == state => (words(state), Passed::Pass),
+            Some((_, _, Reply::Status(status), _)) => (words(status.state()), Passed::Fail),
+            _ => ("no state".into(), Passed::Inconclusive),
+        };
+        let about = format!("{about}: state of the queue pair");
+        f.prove(statement, &[self.state.into()], &about, (words(state), seen), result)
+    }
+
+    /// The memory at the end is what it was filled with, but for these changes: an offset, and what stands there.
+    pub(crate) fn memory_is(
+        &self,
+        f: &mut Findings<'_>,
+        (statement, about): (&str, &str),
+        changes: &[(usize, Vec<u8>)],
+    ) -> Result<bool, Gap> {
+        let read = self.read.ok_or(Gap::Missing(steps::MEMORY.name))?;
+        let Some((_, _, Reply::Bytes(found), _)) = &read.answer else {
+            return Err(Gap::Missing(steps::MEMORY.name));
+        };
+        let mut expected = self.memory.to_vec();
+        for (at, bytes) in changes {
+            expected[*at..*at + bytes.len()].copy_from_slice(bytes);
+        }
+        let differs = expected.iter().zip(&found.bytes).position(|(a, b)| a != b);
+        let (seen, result) = match differs {
+            None if found.bytes.len() == expected.len() => ("the same".into(), Passed::Pass),
+            None => (format!("{} bytes", found.bytes.len()), Passed::Fail),
+            Some(at) => {
+                let end = (at + 8).min(found.bytes.len()).min(expected.len());
+                let (found, wanted) = (&found.bytes[at..end], &expected[at..end]);
+                (
+                    format!("at byte {at} {found:02x?} instead of {wanted:02x?}"),
+                    Passed::Fail,
+                )
+            }
+        };
+        let places: Vec<String> = changes
+            .iter()
+            .map(|(at, bytes)| format!("{} bytes of responses at byte {at}", bytes.len()))
+            .collect();
+        let wanted = if places.is_empty() {
+            "unchanged".into()
+        } else {
+            format!("{}, the rest unchanged", places.join(" and "))
+        };
+        let evidence = [Evidence::from(read)];
+        Ok(f.prove(
+            statement,
+            &evidence,
+            &format!("{about}: memory"),
+            (wanted, seen),
+            result,
+        ))
+    }
+}
+
+/// Whether something was asked for three times.
+pub(crate) fn asked_again(again: &[&FrameSeen], frames: usize) -> bool {
+    again.len() >= (verbatim_record::TRIES as usize - 1) * frames.max(1)
+}
+
+/// A request did not come, so that nothing could be tried on it.
+///
+/// # Errors
+/// When it was not even posted: something before it is missing.
+pub(crate) fn not_sent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, number: usize) -> Result<(), Gap> {
+    let Some(posted) = case.posted.get(number) else {
+        let missing = f.checks.iter().any(|check| check.result != Passed::Pass);
+        return if missing {
+            Ok(())
+        } else {
+            Err(Gap::Missing(steps::POST.name))
+        };
+    };
+    let sent = case.sent(posted.command.place, case.end());
+    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
+    let about = format!("request {}, {}", number + 1, posted.in_words());
+    let words = (
+        format!(
+            "{} packets, PSN {} to {}",
+            posted.packets(),
+            posted.first,
+            posted.last()
+        ),
+        format!("{} packets", sent.len()),
+    );
+    f.prove(super::GENERATION, &evidence, &about, words, alive(t, case.end(), false));
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Checks that recur in tests of reliable connections.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Event, Reply};
+use verbatim_record::{Evidence, Findings, Passed, Side, Trace, VerbsDone, WaitDone, WcStatus, duration_words};
+use verbatim_wire::packet::AckTimeout;
+
+use super::{Dialogue, Done, Seen};
+
+/// The statement on the ICRC.
+pub(crate) const ICRC: &str = "7.8.1 ICRC";
+/// The statement on how requests are made.
+pub(crate) const GENERATION: &str = "9.7.3 request generation";
+
+/// Every packet of the DUT in the dialogue has the right ICRC, transport version, P_Key and padding.
+pub(crate) fn sound_packets(f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
+    for seen in dialogue.of_dut() {
+        let (bth, frame) = (seen.packet.bth(), [Evidence::from(seen.frame)]);
+        if !seen.packet.icrc_is_right() {
+            let hex = |crc: Option<[u8; 4]>| crc.map_or_else(|| "none".into(), |crc| format!("{crc:02x?}"));
+            let words = (hex(seen.packet.computed_icrc()), hex(seen.packet.icrc()));
+            f.prove(ICRC, &frame, "ICRC", words, Passed::Fail);
+        }
+        if bth.tver() != 0 {
+            f.prove(
+                GENERATION,
+                &frame,
+                "BTH:TVer",
+                ("0", bth.tver().to_string()),
+                Passed::Fail,
+            );
+        }
+        if bth.p_key().0 & 0x7FFF != 0x7FFF {
+            let words = ("the default P_Key", bth.p_key().to_string());
+            f.prove(GENERATION, &frame, "BTH:P_Key", words, Passed::Fail);
+        }
+        for (name, reserved) in [("BTH byte 4", bth.reserved_34()), ("BTH byte 8", bth.reserved_65())] {
+            if reserved.0 != 0 {
+                let about = format!("reserved bits of {name}");
+                f.prove(
+                    GENERATION,
+                    &frame,
+                    &about,
+                    ("0", format!("{:#x}", reserved.0)),
+                    Passed::Fail,
+                );
+            }
+        }
+        let padded = seen.packet.padded_payload().len();
+        if padded % 4 != 0 {
+            let words = ("a multiple of 4 bytes", format!("{padded} bytes"));
+            f.prove(GENERATION, &frame, "payload with its padding", words, Passed::Fail);
+        }
+    }
+}
+
+/// Whether the DUT's port and host answered after a place: silence up to there was the device's own.
+pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
+    trace.timeline.commands.iter().any(|command| {
+        // A refusal may be the agent's own word, of a device that is gone.
+        let said = matches!(&command.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
+        command.place >= place && command.side == Side::Dut && said
+    })
+}
+
+/// What is not there speaks against a device only if nothing could be lost, and if it is alive.
+pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
+    if (trace.begin.simulated || asked_again) && is_alive_after(trace, place) {
+        Passed::Fail
+    } else {
+        Passed::Inconclusive
+    }
+}
+
+/// Exchanges that a measurement of the path needs before its longest says anything.
+const MEASURED: u32 = 100;
+
+/// The longest round trip of the path, if it was measured before and after, each time by a hundred answers or more.
+///
+/// Without it nobody knows how much of a time the path made, so no time can be said to be long enough.
+pub(crate) fn path(trace: &Trace) -> Option<Duration> {
+    let trips = &trace.timeline.round_trips;
+    let measured = trips.len() >= 2 && trips.iter().all(|trips| trips.answered >= MEASURED);
+    let longest = trips.iter().map(|trips| trips.longest).max();
+    longest.filter(|_| measured)
+}
+
+/// Nothing of the DUT on this connection from a place to the end of a wait; the wait must be as long as the rule asks.
+pub(crate) fn quiet(
+    trace: &Trace,
+    f: &mut Findings<'_>,
+    statement: &str,
+    about: &str,
+    (dialogue, after, wait): (&Dialogue<'_>, usize, &WaitDone),
+    rnr_interval: Duration,
+) -> bool {
+    let seen = dialogue.of_dut_between(after, wait.place);
+    if let Some(first) = seen.first() {
+        let evidence: Vec<Evidence<'_>> = seen.iter().map(|seen| seen.frame.into()).collect();
+        return f.prove(
+            statement,
+            &evidence,
+            about,
+            ("no packet", first.packet.to_string()),
+            Passed::Fail,
+        );
+    }
+    let long_enough = wait.until.since(wait.since) >= silence(dialogue, rnr_interval);
+    let result = if long_enough && is_alive_after(trace, wait.place) {
+        Passed::Pass
+    } else {
+        Passed::Inconclusive
+    };
+    let seen = format!("no packet in {}", duration_words(wait.until.since(wait.since)));
+    f.prove(statement, &[wait.into()], about, ("no packet", seen), result)
+}
+
+/// How long silence must last on this connection.
+fn silence(dialogue: &Dialogue<'_>, rnr_interval: Duration) -> Duration {
+    let code = |value: Option<u32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
+    verbatim_record::silence::rc_lasts(
+        rnr_interval,
+        AckTimeout(code(dialogue.attributes.timeout)),
+        code(dialogue.attributes.retry_cnt),
+    )
+}
+
+/// No completion of this queue pair from a place to another.
+pub(crate) fn no_completion(
+    f: &mut Findings<'_>,
+    statement: &str,
+    about: &str,
+    dialogue: &Dialogue<'_>,
+    (after, before): (usize, usize),
+) -> bool {
+    let done = dialogue.completions_between(after, before);
+    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.told.into()).collect();
+    let seen = done.first().map_or_else(
+        || "none".into(),
+        |done| format!("wr_id {} with {}", done.completion.wr_id, done.status()),
+    );
+    let result = if done.is_empty() { Passed::Pass } else { Passed::Fail };
+    f.prove(statement, &evidence, about, ("no completion", seen), result)
+}
+
+/// Exactly one completion between two places: of this request, with this status. The completion, if it is there.
+pub(crate) fn completion<'t>(
+    trace: &'t Trace,
+    f: &mut Findings<'_>,
+    statement: &str,
+    about: &str,
+    (dialogue, after, before): (&Dialogue<'t>, usize, usize),
+    (wr_id, allowed): (u64, &[WcStatus]),
+) -> Option<Done<'t>> {
+    let done = dialogue.completions_between(after, before);
+    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.told.into()).collect();
+    let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    let expected = format!("one completion, of wr_id {wr_id} with {}", statuses.join(" or "));
+    let seen = match done.as_slice() {
+        [] => "none".to_string(),
+        all => all.iter().map(Done::in_words).collect::<Vec<_>>().join(", "),
+    };
+    let result = match done.as_slice() {
+        [only] if only.completion.wr_id == wr_id && allowed.contains(&only.status()) => Passed::Pass,
+        [] => alive(trace, before, false),
+        _ => Passed::Fail,
+    };
+    f.prove(statement, &evidence, about, (expected, seen), result);
+    done.first().copied()
+}
+
+/// The reply of a command, if it was not refused.
+pub(crate) fn reply(command: &VerbsDone) -> Option<&Reply> {
+    command.answer.as_ref().map(|(_, _, reply, _)| reply)
+}
+
+/// Packets in words, for "seen".
+pub(crate) fn in_words(packets: &[Seen<'_>]) -> String {
+    match packets {
+        [] => "no packet".into(),
+        all => all
+            .iter()
+            .map(|seen| seen.packet.to_string())
+            .collect::<Vec<_>>()
+            .join("; "),
+    }
+}
+
+/// Completions of one side between two places, both excluded.
+pub(crate) fn completions_of(trace: &Trace, side: Side, (after, before): (usize, usize)) -> Vec<Done<'_>> {
+    let told = trace.timeline.told.iter();
+    told.filter(|told| told.side == side && told.place > after && told.place < before)
+        .filter_map(|told| match &told.event {
+            Event::Completion(completion) => Some(Done { told, completion }),
+            Event::AsyncEvent(_) => None,
+        })
+        .collect()
+}
+
+/// Completions as evidence.
+pub(crate) fn evidence<'t>(done: &[Done<'t>]) -> Vec<Evidence<'t>> {
+    done.iter().map(|done| done.told.into()).collect()
+}
+
+/// Completions in words, for "seen".
+pub(crate) fn completions_in_words(done: &[Done<'_>]) -> String {
+    match done {
+        [] => "none".into(),
+        all => all.iter().map(Done::in_words).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,198 @@
+//! A dialogue: one connection of the DUT with the packet peer, as the record has it.
+
+use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::{FrameSeen, Gap, Side, Told, Trace, VerbsDone, WcStatus};
+use verbatim_tester::peer::labels;
+use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, RKey};
+
+/// A packet of the dialogue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'t> {
+    /// The frame.
+    pub(crate) frame: &'t FrameSeen,
+    /// The packet in it.
+    pub(crate) packet: Packet<'t>,
+}
+
+impl Seen<'_> {
+    /// BTH:PSN.
+    pub(crate) fn psn(&self) -> Psn {
+        self.packet.bth().psn()
+    }
+}
+
+/// A completion of the dialogue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done<'t> {
+    /// Where it stands in the record.
+    pub(crate) told: &'t Told,
+    /// The completion.
+    pub(crate) completion: &'t pb::Completion,
+}
+
+impl Done<'_> {
+    /// Its status.
+    pub(crate) fn status(&self) -> WcStatus {
+        WcStatus(self.completion.status)
+    }
+
+    /// Request and status.
+    pub(crate) fn in_words(&self) -> String {
+        format!("wr_id {} with {}", self.completion.wr_id, self.status())
+    }
+}
+
+/// One connection of the DUT with the packet peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialogue<'t> {
+    /// The DUT's queue pair.
+    pub(crate) dut_qpn: Qpn,
+    /// The queue pair that the peer plays.
+    pub(crate) own_qpn: Qpn,
+    /// First PSN of the DUT's requests.
+    pub(crate) dut_psn: Psn,
+    /// Address and R_Key of the DUT's memory.
+    pub(crate) memory: (u64, RKey),
+    /// The attributes that the DUT's queue pair was given.
+    pub(crate) attributes: pb::QpAttributes,
+    /// RoCE packets of this connection in both directions, in order.
+    pub(crate) packets: Vec<Seen<'t>>,
+    /// The DUT's completions on this queue pair, in order.
+    pub(crate) completions: Vec<Done<'t>>,
+    /// The first and the last place of the dialogue in the record.
+    pub(crate) places: (usize, usize),
+}
+
+impl<'t> Dialogue<'t> {
+    /// The DUT's packets, in order.
+    pub(crate) fn of_dut(&self) -> impl Iterator<Item = Seen<'t>> + '_ {
+        self.packets.iter().copied().filter(|seen| seen.frame.received)
+    }
+
+    /// The DUT's packets whose place is within `after..before`, both excluded.
+    pub(crate) fn of_dut_between(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
+        self.of_dut()
+            .filter(|seen| seen.frame.place > after && seen.frame.place < before)
+            .collect()
+    }
+
+    /// Completions whose place is within `after..before`, both excluded.
+    pub(crate) fn completions_between(&self, after: usize, before: usize) -> Vec<Done<'t>> {
+        self.completions
+            .iter()
+            .copied()
+            .filter(|done| done.told.place > after && done.told.place < before)
+            .collect()
+    }
+}
+
+/// All dialogues of a record, in order.
+///
+/// # Errors
+/// When a connection was not made to its end.
+pub(crate) fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
+    let made: Vec<&VerbsDone> = of_dut(trace.commands(labels::CREATE));
+    if made.is_empty() {
+        return Err(Gap::Missing(labels::CREATE.name));
+    }
+    let memories: Vec<&VerbsDone> = of_dut(trace.commands(labels::MEMORY));
+    let modified: Vec<&VerbsDone> = [labels::INIT, labels::RTR, labels::RTS]
+        .into_iter()
+        .flat_map(|label| of_dut(trace.commands(label)))
+        .collect();
+    let last = trace.timeline.order.len();
+    (0..made.len())
+        .map(|at| {
+            let places = (made[at].place, made.get(at + 1).map_or(last, |next| next.place));
+            one(trace, made[at], memories.get(at).copied(), &modified, places)
+        })
+        .collect()
+}
+
+fn of_dut<'t>(commands: impl Iterator<Item = &'t VerbsDone>) -> Vec<&'t VerbsDone> {
+    commands.filter(|command| command.side == Side::Dut).collect()
+}
+
+fn one<'t>(
+    trace: &'t Trace,
+    created: &'t VerbsDone,
+    memory: Option<&'t VerbsDone>,
+    modified: &[&'t VerbsDone],
+    places: (usize, usize),
+) -> Result<Dialogue<'t>, Gap> {
+    let Some((.., Reply::Qp(qp), _)) = &created.answer else {
+        return Err(Gap::Missing(labels::CREATE.name));
+    };
+    let Some((.., Reply::Memory(memory), _)) = memory.and_then(|memory| memory.answer.as_ref()) else {
+        return Err(Gap::Missing(labels::MEMORY.name));
+    };
+    let mut attributes = pb::QpAttributes::default();
+    for modify in modified {
+        if let Command::ModifyQp(modify) = &modify.command
+            && modify.qp == qp.qp
+            && let Some(given) = &modify.attributes
+        {
+            merge(&mut attributes, given);
+        }
+    }
+    let (Some(own_qpn), Some(dut_psn)) = (attributes.dest_qpn, attributes.sq_psn) else {
+        return Err(Gap::Missing(labels::RTS.name));
+    };
+    let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
+    let within = |place: usize| place > places.0 && place < places.1;
+    let packets = trace
+        .timeline
+        .frames
+        .iter()
+        .filter(|frame| within(frame.place))
+        .filter_map(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+            let to = if frame.received { own_qpn } else { dut_qpn };
+            let other_is_ours = !frame.received && !frame.label.is_empty();
+            (packet.bth().dest_qp() == to || other_is_ours).then_some(Seen { frame, packet })
+        })
+        .collect();
+    let completions = trace
+        .timeline
+        .told
+        .iter()
+        .filter(|told| told.side == Side::Dut && within(told.place))
+        .filter_map(|told| match &told.event {
+            Event::Completion(completion) if completion.qp == qp.qp => Some(Done { told, completion }),
+            _ => None,
+        })
+        .collect();
+    Ok(Dialogue {
+        dut_qpn,
+        own_qpn,
+        dut_psn: Psn::new(dut_psn),
+        memory: (memory.address, RKey(memory.r_key)),
+        attributes,
+        packets,
+        completions,
+        places,
+    })
+}
+
+fn merge(into: &mut pb::QpAttributes, given: &pb::QpAttributes) {
+    macro_rules! take {
+        ($($name:ident),*) => { $( if given.$name.is_some() { into.$name = given.$name.clone(); } )* };
+    }
+    take!(
+        pkey_index,
+        port,
+        access,
+        path_mtu,
+        dest_qpn,
+        rq_psn,
+        sq_psn,
+        max_dest_rd_atomic,
+        max_rd_atomic,
+        min_rnr_timer,
+        timeout,
+        retry_cnt,
+        rnr_retry,
+        qkey,
+        address
+    );
+}

@@ -1,0 +1,113 @@
+//! What requests of the peer did to the DUT: its memory, and the receives that completed.
+
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Findings, Passed, Trace, VerbsDone, WcStatus};
+
+use super::{Dialogue, alive, evidence, reply};
+
+/// How two runs of bytes differ, for "seen".
+pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {
+    match expected.iter().zip(seen).position(|(a, b)| a != b) {
+        None if expected.len() == seen.len() => "the same".into(),
+        None => format!("{} bytes", seen.len()),
+        Some(at) => {
+            let show = |bytes: &[u8]| format!("{:02x?}", &bytes[at..bytes.len().min(at + 8)]);
+            format!("at byte {at} {} instead of {}", show(seen), show(expected))
+        }
+    }
+}
+
+/// The DUT's memory, as it was read, is this from its beginning on.
+pub(crate) fn memory_is(
+    f: &mut Findings<'_>,
+    (statement, about): (&str, &str),
+    read: &VerbsDone,
+    (words, expected): (&str, &[u8]),
+) -> bool {
+    let (seen, result) = match reply(read) {
+        Some(Reply::Bytes(found)) if found.bytes == expected => ("the same".into(), Passed::Pass),
+        Some(Reply::Bytes(found)) => (differs(expected, &found.bytes), Passed::Fail),
+        _ => ("the memory could not be read".into(), Passed::Inconclusive),
+    };
+    f.prove(statement, &[read.into()], about, (words, seen), result)
+}
+
+/// Puts bytes where they belong in a picture of the memory; those that lie beyond it are left out.
+pub(crate) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) {
+    for (place, byte) in memory.iter_mut().skip(at as usize).zip(bytes) {
+        *place = *byte;
+    }
+}
+
+/// What a write command put into memory.
+pub(crate) fn written(command: &VerbsDone) -> &[u8] {
+    match &command.command {
+        Command::WriteMemory(write) => &write.bytes,
+        _ => &[],
+    }
+}
+
+/// A receive that a message ought to complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Received {
+    /// Its request.
+    pub(crate) wr_id: u64,
+    /// Bytes of the message.
+    pub(crate) byte_len: u32,
+    /// Its immediate data.
+    pub(crate) imm: Option<u32>,
+}
+
+impl Received {
+    fn in_words(&self) -> String {
+        let imm = self.imm.map_or(String::new(), |imm| format!(", immediate {imm:#010x}"));
+        format!(
+            "wr_id {} with {}, {} bytes{imm}",
+            self.wr_id,
+            WcStatus::SUCCESS,
+            self.byte_len
+        )
+    }
+}
+
+/// These receives completed between two places, in this order, and no others.
+pub(crate) fn received(
+    trace: &Trace,
+    f: &mut Findings<'_>,
+    (statement, about): (&str, &str),
+    (dialogue, after, before): (&Dialogue<'_>, usize, usize),
+    expected: &[Received],
+) -> bool {
+    let done = dialogue.completions_between(after, before);
+    let got: Vec<(WcStatus, Received)> = done
+        .iter()
+        .map(|done| {
+            let of = done.completion;
+            let got = Received {
+                wr_id: of.wr_id,
+                byte_len: of.byte_len,
+                imm: of.imm,
+            };
+            (done.status(), got)
+        })
+        .collect();
+    let wanted: Vec<(WcStatus, Received)> = expected.iter().map(|one| (WcStatus::SUCCESS, *one)).collect();
+    let result = if got == wanted {
+        Passed::Pass
+    } else if got.is_empty() {
+        // The host tells over a reliable stream: nothing of this can be lost.
+        alive(trace, before, true)
+    } else {
+        Passed::Fail
+    };
+    let list = |of: Vec<String>| if of.is_empty() { "none".into() } else { of.join("; ") };
+    let with = |(status, one): &(WcStatus, Received)| {
+        let words = one.in_words();
+        words.replace(&WcStatus::SUCCESS.to_string(), &status.to_string())
+    };
+    let words = (
+        list(expected.iter().map(Received::in_words).collect()),
+        list(got.iter().map(with).collect()),
+    );
+    f.prove(statement, &evidence(&done), about, words, result)
+}

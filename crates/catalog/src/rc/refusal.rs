@@ -1,0 +1,354 @@
+//! Requests that the DUT must refuse: each on a connection of its own, since the refusal ends it.
+//!
+//! A sound SEND comes first: the MSN is 1 then, and stays so. Then the case, then a sound SEND with the PSN that was
+//! refused, which must find nobody. A NAK may be lost, and the DUT says it once: a case without any answer is tried again
+//! on a new connection.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Step, Tester};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Syndrome, SyndromeKind, Transport};
+
+use super::answer::{self, ACKNOWLEDGEMENT, Turn};
+use super::ask::{self, Message};
+use super::checks::in_words;
+use super::effect;
+use super::{Dialogue, Seen, alive, reply, sound_packets};
+
+/// The statement on what a refusal is.
+pub(crate) const ERRORS: &str = "9.9.3 responder errors";
+
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const SOUND: Label<Frames> = Label::new("sound SEND before the request that is refused");
+const AFTER: Label<Frames> = Label::new("sound SEND after the request that is refused");
+const MEMORY: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
+const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
+const SILENT: Label<Wait> = Label::new("after all cases");
+const END: Label<Verbs> = Label::new("is the host still there");
+
+/// Where WRITEs, READs and atomics of the cases go.
+pub(crate) const TARGET: u32 = 32 * 1024;
+/// Bytes of the sound SENDs, which lie at the beginning of the memory.
+const SOUND_LENGTH: u32 = 32;
+/// Where the receives after the first lie.
+const RECEIVES: u32 = 4096;
+/// Room for a message of three packets of any path MTU.
+pub(crate) const ROOM: u32 = 3 * 4096;
+/// How long the state may take to be told after the NAK.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A request that must be refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// Its frames.
+    pub(crate) label: Label<Frames>,
+    /// What the connection allows.
+    pub(crate) options: fn(&mut ChannelOptions),
+    /// Bytes of the receive that a SEND would take.
+    pub(crate) receive: u32,
+    /// Its packets, from this PSN on.
+    pub(crate) request: fn(&Channel, Psn) -> Vec<Transport>,
+    /// Number of the first packet that may be refused, from 0 on; the last one is the last that is sent.
+    pub(crate) refused: u32,
+    /// NAK codes that conform.
+    pub(crate) codes: &'static [NakCode],
+    /// Whether it is an atomic: a device without atomics is not asked.
+    pub(crate) atomic: bool,
+}
+
+impl Refusal {
+    /// A request of one packet, on a connection that allows everything.
+    pub(crate) const fn new(
+        label: &'static str,
+        codes: &'static [NakCode],
+        request: fn(&Channel, Psn) -> Vec<Transport>,
+    ) -> Self {
+        Self {
+            label: Label::new(label),
+            options: |_| {},
+            receive: ROOM,
+            request,
+            refused: 0,
+            codes,
+            atomic: false,
+        }
+    }
+
+    /// The same on another connection.
+    pub(crate) const fn on(mut self, options: fn(&mut ChannelOptions)) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The same, but its first packet is sound.
+    pub(crate) const fn at_second(mut self) -> Self {
+        self.refused = 1;
+        self
+    }
+
+    /// The same with a receive of so many bytes.
+    pub(crate) const fn with_receive(mut self, bytes: u32) -> Self {
+        self.receive = bytes;
+        self
+    }
+
+    /// The same as a case for devices that have atomics.
+    pub(crate) const fn atomic(mut self) -> Self {
+        self.atomic = true;
+        self
+    }
+}
+
+/// Tries all cases.
+pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
+    let mut last = None;
+    for case in cases {
+        for attempt in 1..=TRIES {
+            let (channel, answered) = one(t, case)?;
+            last = Some(channel);
+            if answered || attempt == TRIES {
+                break;
+            }
+            // A host has room for so many queue pairs. The one that is judged stays: silence of what is gone shows nothing.
+            let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
+            t.verbs(GIVEN_UP, Side::Dut, destroy)?;
+        }
+    }
+    t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    if let Some(channel) = last {
+        ask::query(t, &channel, END)?;
+    }
+    Ok(())
+}
+
+/// One case. Whether anything was answered.
+fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<(Channel, bool)> {
+    let mut options = ChannelOptions::default();
+    (case.options)(&mut options);
+    let channel = t.open_channel(&options)?;
+    ask::post_receive(t, &channel, RECEIVE, 1, (0, SOUND_LENGTH))?;
+    ask::post_receive(t, &channel, RECEIVE, 2, (RECEIVES, case.receive))?;
+    ask::post_receive(t, &channel, RECEIVE, 3, (RECEIVES + ROOM, SOUND_LENGTH))?;
+    let psn = channel.own_psn;
+    let sound = ask::random_bytes(t, "sound", SOUND_LENGTH);
+    ask::ask(t, &channel, SOUND, &Message::send(&channel, psn, &sound))?;
+    for packet in (case.request)(&channel, psn.next()) {
+        t.send_frame(case.label, &channel.frame(&packet))?;
+    }
+    let answered = hears_nak(t, &channel)?;
+    let again = Message::send(&channel, psn.plus(1 + case.refused), &sound);
+    ask::put(t, &channel, AFTER, &again)?;
+    ask::read_memory(t, &channel, MEMORY, channel.memory.length)?;
+    for _ in 0..TRIES {
+        let state = ask::query(t, &channel, STATE)?;
+        if is_in_error(&state) {
+            break;
+        }
+        t.pause(MOMENT)?;
+    }
+    Ok((channel, answered))
+}
+
+fn is_in_error(reply: &Reply) -> bool {
+    matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Err)
+}
+
+/// Waits for a NAK. Whether anything came but a sequence NAK, which says that a packet was lost, or an RNR NAK, which says
+/// that a resource was lacking for a moment.
+fn hears_nak(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
+    let until = t.now().after(ask::SOON);
+    let mut answered = false;
+    while let Some(received) = t.next_packet(until)? {
+        let packet = received.packet();
+        if packet.bth().dest_qp() == channel.own_qpn {
+            let nak = ask::nak_of(&packet);
+            let is_rnr_nak = nak.is_some_and(|nak| matches!(nak.kind(), SyndromeKind::RnrNak(_)));
+            answered |= !ask::is_sequence_nak(&packet) && !is_rnr_nak;
+            if nak.is_some() {
+                break;
+            }
+        }
+    }
+    Ok(answered)
+}
+
+/// Judges all cases by this statement.
+pub(crate) fn judge(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    statement: &str,
+    cases: &[Refusal],
+    has_atomics: bool,
+) -> Result<(), Gap> {
+    let all = super::dialogues(t)?;
+    for label in [RECEIVE, MEMORY, STATE, GIVEN_UP, END] {
+        let _ = t.commands(label).count();
+    }
+    for label in [SOUND, AFTER] {
+        let _ = t.frames(label).count();
+    }
+    let silent = answer::proves_silence(t, t.waited(SILENT)?);
+    for case in cases {
+        let tried: Vec<&Dialogue<'_>> = all
+            .iter()
+            .filter(|dialogue| answer::turn(t, dialogue, case.label).is_some())
+            .collect();
+        let counts = if t.begin.simulated { tried.first() } else { tried.last() };
+        let Some(dialogue) = counts else {
+            return Err(Gap::Missing(case.label.name));
+        };
+        if case.atomic && !has_atomics {
+            f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
+            continue;
+        }
+        one_case(
+            t,
+            f,
+            (statement, case),
+            dialogue,
+            (tried.len() >= TRIES as usize, silent),
+        );
+    }
+    Ok(())
+}
+
+fn one_case(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    (statement, case): (&str, &Refusal),
+    dialogue: &Dialogue<'_>,
+    (tried_again, silent): (bool, bool),
+) {
+    let about = case.label.name;
+    sound_packets(f, dialogue);
+    let (Some(sound), Some(turn)) = (answer::turn(t, dialogue, SOUND), answer::turn(t, dialogue, case.label)) else {
+        return;
+    };
+    let expected = (sound.last_sent(), 1);
+    if !answer::acknowledged(t, f, (ACKNOWLEDGEMENT, SOUND.name), (dialogue, &sound), expected) {
+        return;
+    }
+    let first = turn.sent[0].psn();
+    let taken = |seen: &&Seen<'_>| answer::is_ack(seen) && seen.psn().since(first.plus(case.refused)) >= ask::HALF;
+    // An adapter model never lacks a resource; a device may, and then says nothing of the request.
+    let lacks = |seen: &&Seen<'_>| !t.begin.simulated && answer::is_rnr_nak(seen);
+    let tried_again = tried_again && !turn.answers.iter().any(|seen| lacks(&seen));
+    let counts = |seen: &&Seen<'_>| !taken(seen) && !lacks(seen);
+    let answers: Vec<Seen<'_>> = turn.answers.iter().filter(counts).copied().collect();
+    let codes: Vec<Syndrome> = case.codes.iter().map(|code| Syndrome::nak(*code)).collect();
+    let words: Vec<String> = codes.iter().map(ToString::to_string).collect();
+    let words = (words.join(" or "), in_words(&answers));
+    let nak = answers
+        .iter()
+        .find_map(|seen| answer::nak_in(seen).map(|syndrome| (*seen, syndrome)));
+    let result = match (&nak, answers.first()) {
+        (Some((_, syndrome)), _) if codes.contains(syndrome) => Passed::Pass,
+        (Some(_), _) | (_, Some(_)) => Passed::Fail,
+        (None, None) => alive(t, turn.places.0, tried_again),
+    };
+    f.prove(statement, &turn.evidence(&answers), about, words, result);
+    match nak {
+        Some((nak, _)) => refused(t, f, case, (dialogue, &turn, &nak), silent),
+        None if answers.is_empty() => {
+            f.prove(ERRORS, &turn.evidence(&[]), about, ("a NAK", "none"), result);
+        }
+        None => {}
+    }
+}
+
+/// What follows from the NAK.
+fn refused(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    case: &Refusal,
+    (dialogue, turn, nak): (&Dialogue<'_>, &Turn<'_>, &Seen<'_>),
+    silent: bool,
+) {
+    let about = case.label.name;
+    let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
+    let (from, to) = (turn.sent[0].psn().plus(case.refused), turn.last_sent());
+    let words = if from == to {
+        format!("PSN {from}")
+    } else {
+        format!("PSN {from} to {to}")
+    };
+    let result = is(nak.psn().since(from) <= to.since(from));
+    let evidence = turn.evidence(&[*nak]);
+    f.prove(
+        ERRORS,
+        &evidence,
+        &format!("{about}: PSN of the NAK"),
+        (words, format!("PSN {}", nak.psn())),
+        result,
+    );
+    answer::counts(f, about, nak, &[1]);
+    // The queue pair stays as it is to the end of the test, so late packets of it may stand in later dialogues.
+    let more: Vec<Evidence<'_>> = t
+        .timeline
+        .frames
+        .iter()
+        .filter(|frame| frame.received && frame.place > nak.frame.place && goes_to(frame, dialogue))
+        .map(Evidence::from)
+        .collect();
+    let result = match (more.is_empty(), silent) {
+        (false, _) => Passed::Fail,
+        (true, true) => Passed::Pass,
+        (true, false) => Passed::Inconclusive,
+    };
+    let words = ("no packet", if more.is_empty() { "no packet" } else { "more" });
+    f.prove(ERRORS, &more, &format!("{about}: after the NAK"), words, result);
+    if let Some(state) = answer::commands_in(t, dialogue, STATE).last() {
+        let seen = match reply(state) {
+            Some(Reply::Status(status)) => status.state().as_str_name().replace("QP_STATE_", ""),
+            _ => "not told".into(),
+        };
+        let result = if seen == "not told" {
+            Passed::Inconclusive
+        } else {
+            is(seen == "ERR")
+        };
+        f.prove(
+            ERRORS,
+            &[(*state).into()],
+            &format!("{about}: state of the queue pair"),
+            ("ERR", seen),
+            result,
+        );
+    }
+    if let (0, Some(read)) = (case.refused, answer::commands_in(t, dialogue, MEMORY).last()) {
+        unchanged(
+            f,
+            about,
+            read,
+            &answer::turn(t, dialogue, SOUND)
+                .map(|sound| sound.payload())
+                .unwrap_or_default(),
+        );
+    }
+}
+
+fn goes_to(frame: &verbatim_record::FrameSeen, dialogue: &Dialogue<'_>) -> bool {
+    let packet = verbatim_wire::packet::Packet::parse(verbatim_wire::packet::Medium::Ethernet, &frame.bytes);
+    packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)
+}
+
+/// Nothing of the memory changed but for what SENDs may fill.
+fn unchanged(f: &mut Findings<'_>, about: &str, read: &verbatim_record::VerbsDone, sound: &[u8]) {
+    let about = format!("{about}: memory");
+    let Some(Reply::Bytes(found)) = reply(read) else {
+        let words = ("unchanged", "the memory could not be read");
+        f.prove(ERRORS, &[read.into()], &about, words, Passed::Inconclusive);
+        return;
+    };
+    let mut expected = vec![0; found.bytes.len()];
+    effect::put(&mut expected, 0, sound);
+    // What a receive holds after an error is nobody's business.
+    let filled = found.bytes.get(RECEIVES as usize..(RECEIVES + ROOM) as usize);
+    effect::put(&mut expected, RECEIVES, filled.unwrap_or_default());
+    let words = ("unchanged", expected.as_slice());
+    effect::memory_is(f, (ERRORS, &about), read, words);
+}

@@ -1,0 +1,66 @@
+//! LRH:PktLen against what arrived, and both against what there can be (architecture 7.4, 7.7).
+
+use super::checks::Checks;
+use super::defect::LinkDefect;
+
+/// LRH, BTH and ICRC, in units of 4 bytes.
+const SHORTEST_IBA: usize = 6;
+/// LRH, one unit of raw header and two more, in units of 4 bytes.
+const SHORTEST_RAW: usize = 5;
+/// Room for headers and ICRC beyond the MTU, in bytes.
+const HEADERS: usize = 124;
+/// Every port has this one, in bytes.
+const SMALLEST_MTU: u32 = 256;
+
+impl Checks<'_> {
+    /// PktLen in bytes: from the LRH to the ICRC.
+    fn told(&self) -> usize {
+        4 * usize::from(self.lrh.pkt_len())
+    }
+
+    /// PktLen is not the length of what arrived.
+    pub(super) fn pkt_len_fails(&self) -> bool {
+        let (told, seen) = (self.told(), self.body.len());
+        let low_byte = |length: usize| length / 4 % 256;
+        let tolerated = (self.has(LinkDefect::PktLenOneMoreAccepted) && told == seen + 4)
+            || (self.has(LinkDefect::PktLenOneLessAccepted) && told + 4 == seen)
+            || (self.has(LinkDefect::BytesBeyondPktLenIgnored) && told < seen)
+            || (self.has(LinkDefect::PktLenLow8Bits) && seen % 4 == 0 && low_byte(told) == low_byte(seen))
+            || (self.has(LinkDefect::PktLenOddBytesIgnored) && told == seen / 4 * 4)
+            || self.has(LinkDefect::PktLenIgnored);
+        told != seen && !tolerated
+    }
+
+    /// Shorter than any packet of its kind, by what it says or by what arrived.
+    pub(super) fn is_too_short(&self) -> bool {
+        let mut shortest = if self.is_raw() { SHORTEST_RAW } else { SHORTEST_IBA };
+        if self.has(LinkDefect::IbaMinimumOfRaw) {
+            shortest = SHORTEST_RAW;
+        }
+        if self.has(LinkDefect::RawMinimumOfIba) {
+            shortest = SHORTEST_IBA;
+        }
+        let ignored = if self.is_raw() {
+            self.has(LinkDefect::RawMinimumIgnored)
+        } else {
+            self.has(LinkDefect::IbaMinimumIgnored)
+        };
+        !ignored && self.told().min(self.body.len()) < 4 * shortest
+    }
+
+    /// Longer than MTUCap lets any packet be, by what it says or by what arrived.
+    pub(super) fn is_over_mtu(&self) -> bool {
+        let mtu = self.profile.mtu_cap.bytes().unwrap_or(SMALLEST_MTU) as usize;
+        let mut longest = mtu + HEADERS;
+        if self.has(LinkDefect::MtuOneUnitMore) {
+            longest += 4;
+        }
+        if self.has(LinkDefect::MtuOneUnitLess) {
+            longest -= 4;
+        }
+        if self.has(LinkDefect::MtuCountsHeaders) {
+            longest = mtu;
+        }
+        !self.has(LinkDefect::OverMtuAccepted) && self.told().max(self.body.len()) > longest
+    }
+}

@@ -1,0 +1,45 @@
+//! CmpSwap and FetchAdd on the responder's memory (architecture 9.4.5). Memory holds native numbers, and native is
+//! little-endian here; on the wire numbers are big-endian.
+
+use verbatim_wire::{AtomicEth, Opcode};
+
+use super::defect::RcDefect;
+use super::memory::Place;
+use super::qp::Context;
+
+/// Does the operation; the value before it.
+pub(crate) fn perform(cx: &mut Context<'_>, place: Place, opcode: Opcode, atomic: &AtomicEth) -> u64 {
+    let original = load(cx, place);
+    let (swap_add, compare) = (atomic.swap_add().0, atomic.compare().0);
+    let new = if opcode == Opcode::RC_COMPARE_SWAP {
+        let equal = if cx.has(RcDefect::CompareLow32Bits) {
+            original & 0xFFFF_FFFF == compare & 0xFFFF_FFFF
+        } else {
+            original == compare
+        };
+        let swaps = (equal || cx.has(RcDefect::CompareIgnored)) && !cx.has(RcDefect::SwapNever);
+        if swaps { swap_add } else { original }
+    } else if cx.has(RcDefect::FetchAddStores) {
+        swap_add
+    } else if cx.has(RcDefect::FetchAddLow32Bits) {
+        original & !0xFFFF_FFFF | original.wrapping_add(swap_add) & 0xFFFF_FFFF
+    } else {
+        original.wrapping_add(swap_add)
+    };
+    if !cx.has(RcDefect::AtomicNotExecuted) {
+        cx.memory.put(place, &new.to_le_bytes());
+    }
+    if cx.has(RcDefect::AtomicOriginalIsNew) {
+        new
+    } else {
+        original
+    }
+}
+
+/// The number at a place.
+pub(crate) fn load(cx: &Context<'_>, place: Place) -> u64 {
+    let mut bytes = [0; 8];
+    let there = cx.memory.get(place, 8);
+    bytes[..there.len()].copy_from_slice(there);
+    u64::from_le_bytes(bytes)
+}

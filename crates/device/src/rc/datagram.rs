@@ -1,0 +1,96 @@
+//! Datagrams leave and arrive (architecture 9.8.3): what is sent is done, what does not fit is lost.
+
+use verbatim_wire::{Deth, Layout, Opcode, Packet, Transport};
+
+use super::completion::{CompletionOpcode, CompletionStatus};
+use super::defect::RcDefect;
+use super::qp::{Context, Qp};
+use super::transmit::immediate;
+use super::verbs::{Operation, QpState};
+
+/// Bytes before the payload that hold the network header.
+const NETWORK_HEADER: u32 = 40;
+
+impl Qp {
+    pub(crate) fn handle_datagram(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+        if !matches!(packet.opcode(), Opcode::UD_SEND_ONLY | Opcode::UD_SEND_ONLY_IMM)
+            || packet.missing_header().is_some()
+        {
+            return;
+        }
+        let Some(deth) = packet.deth() else {
+            return;
+        };
+        if deth.q_key() != self.attributes.qkey && !cx.has(RcDefect::QKeyIgnored) {
+            return;
+        }
+        // Without a receive the datagram is lost.
+        let Some(receive) = self.receive.posted.pop_front() else {
+            return;
+        };
+        #[allow(clippy::cast_possible_truncation)] // a packet is shorter than 2^16 bytes
+        let length = packet.payload().len() as u32 + NETWORK_HEADER;
+        if length > receive.local.length {
+            self.complete_receive(cx, &receive, CompletionStatus::LocalLength);
+            return;
+        }
+        if !cx.memory.is_writable(receive.local) {
+            self.complete_receive(cx, &receive, CompletionStatus::LocalProtection);
+            return;
+        }
+        let mut header = [0; NETWORK_HEADER as usize];
+        if let Some(ip) = packet.ipv6() {
+            header.copy_from_slice(ip.bytes());
+        } else if let Some(ip) = packet.ipv4() {
+            // An IPv4 header stands in the second half.
+            header[20..].copy_from_slice(ip.bytes());
+        }
+        cx.memory.write(receive.local, 0, &header);
+        cx.memory.write(receive.local, NETWORK_HEADER, packet.payload());
+        let imm = packet.imm().map(|imm| imm.data().0);
+        self.deliver(cx, &receive, CompletionOpcode::Receive, length, imm);
+    }
+
+    /// Sends a datagram, which is done with that; whether there was one to send.
+    pub(crate) fn send_datagram(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.state == QpState::Sqd {
+            return false;
+        }
+        let Some(request) = self.send.queue.front().map(|wqe| wqe.request) else {
+            return false;
+        };
+        let (Some(bytes), Ok(path)) = (cx.memory.bytes(request.local), self.path(&request.address, cx.profile)) else {
+            self.fail(cx, CompletionStatus::LocalProtection);
+            return true;
+        };
+        let with_imm = request.operation == Operation::SendImm;
+        let opcode = if with_imm {
+            Opcode::UD_SEND_ONLY_IMM
+        } else {
+            Opcode::UD_SEND_ONLY
+        };
+        // A Q_Key with the high bit set stands for the queue pair's own.
+        let q_key = if request.remote_qkey.0 >> 31 == 1 {
+            self.attributes.qkey
+        } else {
+            request.remote_qkey
+        };
+        let transport = Transport {
+            bth: self
+                .bth()
+                .with_opcode(opcode)
+                .with_dest_qp(request.remote_qpn)
+                .with_solicited_event(request.solicited && !cx.has(RcDefect::SolicitedEventIgnored))
+                .with_psn(self.send.next_psn),
+            deth: Some(Deth::default().with_q_key(q_key).with_src_qp(self.qpn)),
+            imm: with_imm.then(|| immediate(cx, request.imm)),
+            payload: bytes.to_vec(),
+            ..Transport::default()
+        };
+        self.send.next_psn = self.send.next_psn.next();
+        cx.port.send(cx.now + cx.profile.latency, path, transport);
+        self.send.pop();
+        self.complete(cx, &request, CompletionStatus::Success, 0);
+        true
+    }
+}

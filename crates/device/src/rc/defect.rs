@@ -1,0 +1,318 @@
+//! Defects of an adapter: each makes it break one statement, and is switched on by name.
+//!
+//! Statements are named by their number (`C9-130`) where that is publicly known, else by the section that holds the
+//! rule and a few words.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::defect::UnknownDefect;
+
+macro_rules! defects {
+    ($( $statement:literal { $( $name:ident $kebab:literal $about:literal )* } )*) => {
+        /// One way to break one statement.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum RcDefect {
+            $($( #[doc = concat!($statement, ": ", $about)] $name, )*)*
+        }
+
+        impl RcDefect {
+            /// Every defect, grouped by statement.
+            pub const ALL: &'static [RcDefect] = &[ $($( RcDefect::$name, )*)* ];
+
+            /// Its name, as people type it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $($( Self::$name => $kebab, )*)* }
+            }
+
+            /// The statement that it breaks.
+            #[must_use]
+            pub fn statement(self) -> &'static str {
+                match self { $($( Self::$name => $statement, )*)* }
+            }
+
+            /// What the adapter does wrong, in one sentence.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $($( Self::$name => $about, )*)* }
+            }
+        }
+    };
+}
+
+defects! {
+    // The requester and RNR NAKs.
+    "C9-130" {
+        RnrIntervalHalved "rnr-interval-halved" "A request is retried after half the interval that the RNR NAK asks for."
+        RnrIntervalIgnored "rnr-interval-ignored" "A request is retried as soon as the RNR NAK arrives."
+        RnrIntervalYieldsToTimeout "rnr-interval-yields-to-timeout" "An ACK timeout shorter than the RNR interval fires, and the request is retried then."
+        RnrCode31As10Us "rnr-code-31-as-10-us" "RNR code 31 is taken as 0.01 ms."
+        RnrCode0AsZero "rnr-code-0-as-zero" "RNR code 0 is taken as 0 ms."
+        RnrCodeOffByOne "rnr-code-off-by-one" "An RNR code is taken as the one below it."
+        RnrCodeLow4Bits "rnr-code-low-4-bits" "Only the low 4 bits of an RNR code are decoded."
+        RnrOwnTimerUsed "rnr-own-timer-used" "The interval is that of the queue pair's own min_rnr_timer, not that of the RNR NAK."
+        RnrIntervalFirstOnly "rnr-interval-first-only" "The interval is kept after the first RNR NAK of a request, not after the following ones."
+    }
+    "9.7.5.2.8 RNR retry" {
+        RnrRetryOneTooMany "rnr-retry-one-too-many" "A request is retried once more than rnr_retry says."
+        RnrRetryOneTooFew "rnr-retry-one-too-few" "A request is retried once less than rnr_retry says."
+        RnrRetry7Ends "rnr-retry-7-ends" "rnr_retry 7 ends after 7 retries."
+        RnrRetry0RetriesOnce "rnr-retry-0-retries-once" "With rnr_retry 0 a request is retried once."
+        RnrRetryForever "rnr-retry-forever" "A request is retried after every RNR NAK, whatever rnr_retry says."
+        RnrRetryNotReloaded "rnr-retry-not-reloaded" "Progress does not reload the RNR retry counter."
+        RnrSpendsRetryCnt "rnr-spends-retry-cnt" "An RNR NAK spends retry_cnt instead of rnr_retry."
+        RnrRetryWrongPsn "rnr-retry-wrong-psn" "After an RNR NAK the request comes again with the next PSN."
+        RnrRetryWrongOpcode "rnr-retry-wrong-opcode" "After an RNR NAK a SEND comes again as an RDMA WRITE."
+        RnrRetryWrongPayload "rnr-retry-wrong-payload" "After an RNR NAK the request comes again with the first byte of its payload changed."
+        RnrRetryAfterError "rnr-retry-after-error" "The request is sent once more after it completed with an error."
+        RnrNakCompletes "rnr-nak-completes" "An RNR NAK completes the request with success."
+    }
+    "9.7.5.2.8 RNR error completion" {
+        RnrErrorAsRetryError "rnr-error-as-retry-error" "When the RNR retries are spent, the request completes with the status of the other counter."
+        RnrErrorWithoutCompletion "rnr-error-without-completion" "When the RNR retries are spent, the request gets no completion."
+        RnrErrorKeepsQpUp "rnr-error-keeps-qp-up" "When the RNR retries are spent, the queue pair stays ready to send."
+    }
+    // The requester and completions.
+    "C9-60" {
+        SendCompletesOnTransmit "send-completes-on-transmit" "A SEND completes when it was sent."
+        WriteCompletesOnTransmit "write-completes-on-transmit" "An RDMA WRITE completes when it was sent."
+        ReadCompletesOnTransmit "read-completes-on-transmit" "An RDMA READ completes when its request was sent."
+        AtomicCompletesOnTransmit "atomic-completes-on-transmit" "An atomic completes when its request was sent."
+        AckCompletesAll "ack-completes-all" "An ACK completes every SEND and WRITE that was sent, not only those up to its PSN."
+        AckOfFirstCompletesMessage "ack-of-first-completes-message" "An ACK of a message's first packet completes the message."
+        ReadCompletesAtFirst "read-completes-at-first" "An RDMA READ completes with its first response."
+        ReadCompletesNext "read-completes-next" "The last response to a READ completes the READ behind it too."
+        AtomicAckCompletesNext "atomic-ack-completes-next" "An ATOMIC ACKNOWLEDGE completes the atomic behind its own too."
+        ReadAcceptsAck "read-accepts-ack" "An ACK completes an RDMA READ."
+        AtomicAcceptsAck "atomic-accepts-ack" "An ACK completes an atomic."
+        GhostAckCompletes "ghost-ack-completes" "An ACK with a PSN that was never sent completes what is outstanding."
+        CoalescedAckCompletesOne "coalesced-ack-completes-one" "An ACK completes one request only, though it speaks for several."
+        AckCompletesLate "ack-completes-late" "An ACK stops the retries of a SEND, but completes it only together with the next one."
+        CompletesTwice "completes-twice" "A request completes twice."
+        CompletesInReverse "completes-in-reverse" "Requests that one ACK completes complete in reverse order."
+        ReservedSyndromeCompletes "reserved-syndrome-completes" "A reserved AETH syndrome is taken as an ACK."
+        NakCompletesWithSuccess "nak-completes-with-success" "A request that gets a NAK completes with success."
+    }
+    "9.7.6.1.1 response data" {
+        AtomicResultLittleEndian "atomic-result-little-endian" "The original value of an atomic is stored with its bytes in reverse."
+        AtomicResultNotWritten "atomic-result-not-written" "The original value of an atomic is not stored."
+        AtomicResultMisplaced "atomic-result-misplaced" "The original value of an atomic is stored 8 bytes behind its place, or before it at the end of the memory."
+        AtomicResultLow32Bits "atomic-result-low-32-bits" "Only the low 32 bits of the original value of an atomic are stored."
+        ReadDataMisplaced "read-data-misplaced" "The data of READ responses behind the first are stored 4 bytes before their place."
+        ReadDataNotWritten "read-data-not-written" "The data of the last READ response are not stored."
+        ReadGapIgnored "read-gap-ignored" "A READ response that was lost is not missed."
+        ReadLengthIgnored "read-length-ignored" "A READ response of wrong length is taken as it is."
+    }
+    // The requester and retries.
+    "C9-142" {
+        TimeoutEarly "timeout-early" "A request is retried after half the local ACK timeout."
+        TimeoutLate "timeout-late" "A request is retried after more than 4 times the local ACK timeout."
+        TimeoutNever "timeout-never" "A request without an answer is never retried."
+        Timeout0Fires "timeout-0-fires" "With the local ACK timeout off, a request is retried after 67 ms."
+        TimeoutRetryWrongPsn "timeout-retry-wrong-psn" "After a time-out the request comes again with the next PSN."
+        TimeoutRetrySkipsOldest "timeout-retry-skips-oldest" "After a time-out the retry begins with the second of the outstanding requests."
+        TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
+    }
+    "C9-143" {
+        RetryOneTooMany "retry-one-too-many" "A request without an answer is retried once more than retry_cnt says."
+        RetryOneTooFew "retry-one-too-few" "A request without an answer is retried once less than retry_cnt says."
+        RetryForever "retry-forever" "A request without an answer is retried for ever."
+        Retry7Endless "retry-7-endless" "retry_cnt 7 retries for ever."
+        RetryCntNotReloaded "retry-cnt-not-reloaded" "Progress does not reload the retry counter."
+        RetryErrorAsRnrError "retry-error-as-rnr-error" "When the retries are spent, the request completes with the status of the RNR counter."
+        RetryErrorWithoutCompletion "retry-error-without-completion" "When the retries are spent, the request gets no completion."
+        RetryErrorTwice "retry-error-twice" "When the retries are spent, the request completes twice."
+        RetryErrorKeepsQpUp "retry-error-keeps-qp-up" "When the retries are spent, the queue pair stays ready to send."
+    }
+    "9.7.5.1.1 NAK handling" {
+        SequenceNakIgnored "sequence-nak-ignored" "A sequence NAK is ignored."
+        SequenceNakRetriesNext "sequence-nak-retries-next" "A sequence NAK is answered from the PSN behind the one that is missing."
+        SequenceNakSpendsNothing "sequence-nak-spends-nothing" "Sequence NAKs are answered for ever, whatever retry_cnt says."
+        SequenceNakNotAnAck "sequence-nak-not-an-ack" "A sequence NAK does not acknowledge what lies before it."
+        ImpliedNakIgnored "implied-nak-ignored" "An ACK behind a READ or atomic without an answer completes that one too."
+        FatalNakRetried "fatal-nak-retried" "A request that was refused is retried."
+        FatalNakWrongStatus "fatal-nak-wrong-status" "An invalid request completes as a remote access error, and the other way round."
+        FatalNakKeepsQpUp "fatal-nak-keeps-qp-up" "After a request was refused the queue pair stays ready to send."
+        FlushMissing "flush-missing" "Requests behind a failed one get no completion."
+        FlushInReverse "flush-in-reverse" "Requests behind a failed one are flushed in reverse order."
+    }
+    // The requester and what it sends.
+    "9.7.3 request generation" {
+        AckRequestMissing "ack-request-missing" "No packet asks for an ACK."
+        PsnSkipsOne "psn-skips-one" "A PSN is left out between two messages."
+        PsnRepeatsInMessage "psn-repeats-in-message" "All packets of a message carry the PSN of the first."
+        PsnWrapsAt16Bits "psn-wraps-at-16-bits" "Only the low 16 bits of the PSN are sent."
+        ReadReservesOnePsn "read-reserves-one-psn" "A READ takes one PSN, however many responses it has."
+        MiddleBelowPmtu "middle-below-pmtu" "First and Middle packets are 4 bytes shorter than the path MTU."
+        DmaLenOfPacket "dma-len-of-packet" "RETH:DMALen of a WRITE is the length of its first packet."
+        MaxRdAtomicIgnored "max-rd-atomic-ignored" "More READs and atomics are in flight than max_rd_atomic allows."
+        FenceIgnored "fence-ignored" "A fenced request does not wait for READs and atomics before it."
+        PadCountZero "pad-count-zero" "PadCnt is 0 whatever padding there is."
+        PadMissing "pad-missing" "A payload is not padded to 4 bytes."
+        TVerSetOnSend "tver-set-on-send" "Packets carry TVer 1."
+        PKeyZeroOnSend "p-key-zero-on-send" "Packets carry P_Key 0."
+        ReservedBitsSet "reserved-bits-set" "Packets carry ones in reserved bits of the BTH."
+        SolicitedEventIgnored "solicited-event-ignored" "A solicited SEND carries SE 0."
+        ImmediateSwapped "immediate-swapped" "Immediate data are sent with their bytes in reverse."
+    }
+    "7.8.1 ICRC" {
+        IcrcCoversTrafficClass "icrc-covers-traffic-class" "The ICRC is made over the type of service as it stands."
+        IcrcByteSwapped "icrc-byte-swapped" "The ICRC is sent with its bytes in reverse."
+        BadIcrcAccepted "bad-icrc-accepted" "A packet with a wrong ICRC is taken."
+    }
+    // Validation of what arrives.
+    "9.6.1 header validation" {
+        TVerIgnored "tver-ignored" "A packet with another TVer is taken."
+        PKeyIgnored "p-key-ignored" "A packet with another P_Key is taken."
+        UnknownQpAnswered "unknown-qp-answered" "A packet to a queue pair that does not exist gets a NAK."
+        OpcodeClassIgnored "opcode-class-ignored" "An opcode of the unreliable connection is taken as that of the reliable one."
+        SourceAddressIgnored "source-address-ignored" "A packet from another address than the connected one is taken."
+        PadCountIgnored "pad-count-ignored" "Padding that arrives is taken as payload."
+        QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
+    }
+    // The responder.
+    "C9-27" {
+        AtomicOvertakesReads "atomic-overtakes-reads" "An atomic is answered before the READs that came before it."
+        AckOvertakesReads "ack-overtakes-reads" "A SEND or WRITE is acknowledged before the READs that came before it are answered."
+        ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
+    }
+    "9.7.5.1 acknowledgement" {
+        AckMissing "ack-missing" "A request that asks for an ACK gets none."
+        AckWithWrongPsn "ack-with-wrong-psn" "An ACK carries the PSN behind that of the request."
+        AckWithFirstPsn "ack-with-first-psn" "An ACK carries the PSN of the message's first packet."
+        AckBeforeExecution "ack-before-execution" "A WRITE is acknowledged before its data are in memory: they get there with the next request."
+        AckWithoutReceive "ack-without-receive" "A SEND for which no receive is posted is acknowledged and lost."
+        ResponseToWrongQp "response-to-wrong-qp" "Responses go to the queue pair beside the one that asked."
+        ReadResponseShort "read-response-short" "READ responses are half as long as the path MTU."
+        ReadResponseWrongData "read-response-wrong-data" "The second response to a READ carries the data of the first."
+        ReadResponsePsnConstant "read-response-psn-constant" "All responses to a READ carry the PSN of the request."
+        ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
+    }
+    "9.7.7.1 MSN" {
+        MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
+        MsnByTwo "msn-by-two" "The MSN advances by two with each message."
+        MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."
+        MsnAdvancedByNak "msn-advanced-by-nak" "A NAK, and an RNR NAK, advance the MSN."
+        MsnAdvancedByDuplicate "msn-advanced-by-duplicate" "A duplicate advances the MSN."
+    }
+    "9.4.5 atomics" {
+        AtomicNotExecuted "atomic-not-executed" "An atomic is answered, but the memory stays as it is."
+        AtomicOriginalIsNew "atomic-original-is-new" "The value after an atomic is returned instead of the one before."
+        AtomicOriginalLittleEndian "atomic-original-little-endian" "The original value goes on the wire with its bytes in reverse."
+        AtomicOriginalZero "atomic-original-zero" "The original value that is returned is 0."
+        CompareIgnored "compare-ignored" "CmpSwap swaps whatever the memory holds."
+        CompareLow32Bits "compare-low-32-bits" "CmpSwap compares the low 32 bits only."
+        SwapNever "swap-never" "CmpSwap never swaps."
+        FetchAddLow32Bits "fetch-add-low-32-bits" "FetchAdd does not carry beyond 32 bits."
+        FetchAddStores "fetch-add-stores" "FetchAdd stores what it is to add."
+    }
+    "9.7.4.1.1 duplicate requests" {
+        DuplicateSendDelivered "duplicate-send-delivered" "A duplicate of a SEND is delivered again."
+        DuplicateWriteExecuted "duplicate-write-executed" "A duplicate of a WRITE is executed again."
+        DuplicateAtomicExecuted "duplicate-atomic-executed" "A duplicate of an atomic is executed again."
+        DuplicateAtomicShowsMemory "duplicate-atomic-shows-memory" "A duplicate of an atomic is answered with what the memory holds now."
+        DuplicateAtomicDropped "duplicate-atomic-dropped" "A duplicate of an atomic gets no answer, though its result is stored."
+        DuplicateReadDropped "duplicate-read-dropped" "A duplicate of a READ gets no answer."
+        DuplicateNotAcknowledged "duplicate-not-acknowledged" "A duplicate of a SEND or WRITE gets no ACK."
+        DuplicateNaked "duplicate-naked" "A duplicate gets a sequence NAK."
+        DuplicateAckOldPsn "duplicate-ack-old-psn" "A duplicate is acknowledged with its own PSN, though more was received."
+    }
+    "9.7.4.1.1 PSN sequence" {
+        OutOfSequenceExecuted "out-of-sequence-executed" "A request behind a gap is executed."
+        GapNotNaked "gap-not-naked" "A gap gets no NAK."
+        GapNakedTwice "gap-naked-twice" "Every request behind a gap gets a NAK."
+        GapNakWithWrongPsn "gap-nak-with-wrong-psn" "The NAK of a gap carries the PSN that arrived instead of the one that is missing."
+        GapNakWithWrongCode "gap-nak-with-wrong-code" "The NAK of a gap says invalid request."
+        GapAfterRnrNaked "gap-after-rnr-naked" "A request behind one that got an RNR NAK gets a sequence NAK."
+    }
+    "9.7.5.2.4 invalid request" {
+        QpRightIgnored "qp-right-ignored" "What the queue pair does not allow is done."
+        QpRightWrongNak "qp-right-wrong-nak" "What the queue pair does not allow gets a remote access NAK."
+        UnalignedAtomicAccepted "unaligned-atomic-accepted" "An atomic on an address that is no multiple of 8 is done."
+        UnalignedAtomicWrongNak "unaligned-atomic-wrong-nak" "An atomic on an address that is no multiple of 8 gets a remote operational NAK."
+        OpcodeOrderIgnored "opcode-order-ignored" "A Middle or Last without a First is dropped in silence."
+        OpcodeOrderWrongNak "opcode-order-wrong-nak" "A Middle or Last without a First gets a sequence NAK."
+        ReservedOpcodeIgnored "reserved-opcode-ignored" "A reserved opcode is acknowledged."
+        ReservedOpcodeWrongNak "reserved-opcode-wrong-nak" "A reserved opcode gets a remote operational NAK."
+        OverlongSendTruncated "overlong-send-truncated" "A SEND longer than the receive is cut and acknowledged."
+        OverlongSendWrongNak "overlong-send-wrong-nak" "A SEND longer than the receive gets a remote operational NAK."
+        ShortMiddleAccepted "short-middle-accepted" "A First or Middle shorter than the path MTU is taken."
+        ShortMiddleWrongNak "short-middle-wrong-nak" "A First or Middle shorter than the path MTU gets a remote operational NAK."
+        DmaLenIgnored "dma-len-ignored" "A WRITE with less or more data than DMALen says is taken."
+        DmaLenWrongNak "dma-len-wrong-nak" "A WRITE with less or more data than DMALen says gets a remote access NAK."
+    }
+    "9.7.5.2.5 remote access" {
+        RKeyIgnored "r-key-ignored" "A wrong R_Key opens the memory at its address."
+        RKeyWrongNak "r-key-wrong-nak" "A wrong R_Key gets an invalid request NAK."
+        BoundsIgnored "bounds-ignored" "A request that reaches beyond the region is done as far as it lies within."
+        BoundsWrongNak "bounds-wrong-nak" "A request that reaches beyond the region gets an invalid request NAK."
+        RegionRightIgnored "region-right-ignored" "What the region does not allow is done."
+        RegionRightWrongNak "region-right-wrong-nak" "What the region does not allow gets an invalid request NAK."
+        ZeroLengthRKeyChecked "zero-length-r-key-checked" "The R_Key of a READ or WRITE of length 0 is checked."
+    }
+    "9.9.3 responder errors" {
+        FatalNakMissing "fatal-nak-missing" "A request that is refused gets no NAK."
+        FatalNakWithWrongPsn "fatal-nak-with-wrong-psn" "The NAK of a refused request carries the PSN before it."
+        ResponderStaysUp "responder-stays-up" "After a request was refused the queue pair takes more."
+        RefusedWriteExecuted "refused-write-executed" "A WRITE that is refused for its length is executed all the same."
+    }
+    "9.7.5.2.8 RNR NAK" {
+        RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
+        RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for another interval than min_rnr_timer."
+        RnrNakWithWrongPsn "rnr-nak-with-wrong-psn" "An RNR NAK carries the PSN behind that of the request."
+        RnrNakAsInvalidRequest "rnr-nak-as-invalid-request" "A SEND for which no receive is posted gets an invalid request NAK."
+        RnrNakOnWrite "rnr-nak-on-write" "An RDMA WRITE without Immediate gets an RNR NAK when no receive is posted."
+    }
+    "9.4.1 SEND and immediate" {
+        SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."
+        ReceiveLengthOfLastPacket "receive-length-of-last-packet" "A receive's byte count is that of the last packet."
+        ImmediateLost "immediate-lost" "Immediate data do not reach the completion."
+        WriteImmTakesNoReceive "write-imm-takes-no-receive" "An RDMA WRITE with Immediate completes no receive."
+        WriteTakesReceive "write-takes-receive" "An RDMA WRITE without Immediate completes a receive."
+    }
+}
+
+impl fmt::Display for RcDefect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for RcDefect {
+    type Err = UnknownDefect;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDefect> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|defect| defect.name() == name)
+            .ok_or_else(|| UnknownDefect { name: name.into() })
+    }
+}
+
+/// The defects that an adapter has; none in a conforming one.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct RcFaults([bool; RcDefect::ALL.len()]);
+
+impl RcFaults {
+    pub(crate) fn new(defects: &[RcDefect]) -> Self {
+        let mut faults = [false; RcDefect::ALL.len()];
+        for &defect in defects {
+            faults[defect as usize] = true;
+        }
+        Self(faults)
+    }
+
+    /// Whether the adapter has this one.
+    pub(crate) fn has(&self, defect: RcDefect) -> bool {
+        self.0[defect as usize]
+    }
+}
+
+impl fmt::Debug for RcFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = RcDefect::ALL.iter().filter(|&&defect| self.has(defect));
+        f.debug_set().entries(on).finish()
+    }
+}

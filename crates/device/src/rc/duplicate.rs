@@ -1,0 +1,118 @@
+//! The responder meets a request again (architecture 9.7.4.1.1, 9.7.5.1.4): SENDs and WRITEs are acknowledged and not
+//! done again, READs are read anew, atomics answered from what was kept. No error in a duplicate is told.
+
+use verbatim_wire::{NakCode, Opcode, Psn, Syndrome};
+
+use super::atomic;
+use super::defect::RcDefect;
+use super::memory::Right;
+use super::qp::{Context, Qp};
+use super::receive_queue::{Kept, KeptRequest, Message};
+use super::request::Request;
+
+impl Qp {
+    pub(crate) fn handle_duplicate(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        if cx.has(RcDefect::DuplicateNaked) {
+            self.send_nak(cx, self.receive.expected, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
+            return;
+        }
+        if cx.has(RcDefect::MsnAdvancedByDuplicate) {
+            self.receive.count_message(1);
+        }
+        match request.opcode {
+            Opcode::RC_READ_REQUEST => self.duplicate_read(cx, request),
+            Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => self.duplicate_atomic(cx, request),
+            _ if request.is_send() || request.is_write() => self.duplicate_message(cx, request),
+            _ => {}
+        }
+    }
+
+    fn duplicate_message(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let again = (request.is_send() && cx.has(RcDefect::DuplicateSendDelivered))
+            || (request.is_write() && cx.has(RcDefect::DuplicateWriteExecuted));
+        if again && self.receive.message == Message::None {
+            self.execute_again(cx, request);
+            return;
+        }
+        if !request.bth.ack_request() || cx.has(RcDefect::DuplicateNotAcknowledged) {
+            return;
+        }
+        let psn = if cx.has(RcDefect::DuplicateAckOldPsn) {
+            request.bth.psn()
+        } else {
+            // One ACK speaks for everything that was received.
+            self.receive.expected.minus(1)
+        };
+        self.send_ack(cx, psn);
+    }
+
+    /// What a defective adapter does with a duplicate: everything once more, but for the PSN.
+    fn execute_again(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let (expected, msn) = (self.receive.expected, self.receive.msn);
+        self.receive.expected = request.bth.psn();
+        self.handle_request(cx, request);
+        self.receive.expected = expected;
+        self.receive.msn = msn;
+    }
+
+    fn kept(&self, psn: Psn) -> Option<&Kept> {
+        let mut kept = self.receive.kept.iter().rev();
+        kept.find(|kept| psn.since(kept.first) < kept.psns)
+    }
+
+    /// A READ again: all of it, or a tail that begins with one of its responses.
+    fn duplicate_read(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let psn = request.bth.psn();
+        let (Some(reth), Some(kept)) = (request.packet.reth(), self.kept(psn)) else {
+            return;
+        };
+        let KeptRequest::Read { va, r_key, length } = kept.what else {
+            return;
+        };
+        let had = psn.since(kept.first) * self.pmtu();
+        let is_tail = reth.va().0 == va.wrapping_add(had.into())
+            && reth.r_key() == r_key
+            && Some(reth.dma_len()) == length.checked_sub(had);
+        if !is_tail || cx.has(RcDefect::DuplicateReadDropped) {
+            return;
+        }
+        let left = reth.dma_len();
+        let data = if left == 0 {
+            Vec::new()
+        } else {
+            let Ok(place) = cx.memory.remote(r_key, reth.va().0, left.into(), Right::Read) else {
+                return;
+            };
+            cx.memory.get(place, left as usize).to_vec()
+        };
+        let msn = self.receive.msn;
+        self.send_read_responses(cx, psn, &data, msn);
+    }
+
+    fn duplicate_atomic(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let psn = request.bth.psn();
+        let (Some(header), Some(kept)) = (request.packet.atomic(), self.kept(psn)) else {
+            return;
+        };
+        let KeptRequest::Atomic {
+            opcode,
+            va,
+            r_key,
+            original,
+        } = kept.what
+        else {
+            return;
+        };
+        let is_same = opcode == request.opcode && va == header.va().0 && r_key == header.r_key();
+        if !is_same || cx.has(RcDefect::DuplicateAtomicDropped) {
+            return;
+        }
+        let place = cx.memory.remote(r_key, va, 8, Right::Atomic);
+        let shown = match place {
+            Ok(place) if cx.has(RcDefect::DuplicateAtomicExecuted) => atomic::perform(cx, place, opcode, &header),
+            Ok(place) if cx.has(RcDefect::DuplicateAtomicShowsMemory) => atomic::load(cx, place),
+            _ => original,
+        };
+        self.send_atomic_ack(cx, psn, shown);
+    }
+}

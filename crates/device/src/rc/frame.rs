@@ -1,0 +1,143 @@
+//! Packets of the adapter as RoCEv2 frames.
+
+use core::net::IpAddr;
+
+use verbatim_wire::values::{Hex32, Hex64};
+use verbatim_wire::{
+    Bth, MacAddress, Medium, Network, PKey, Packet, Reserved, Station, Transport, edit, mend_icrc, mend_lengths,
+    packet::packet,
+};
+
+use super::defect::{RcDefect, RcFaults};
+
+/// Hops that a packet may take when its address vector says nothing.
+const HOPS: u8 = 64;
+const ICRC_LENGTH: usize = 4;
+
+/// Where a packet goes, above Ethernet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    pub(crate) from: IpAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) hop_limit: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) udp_port: u16,
+}
+
+/// The packet as a frame, sound but for the defects.
+pub(crate) fn build(
+    from: MacAddress,
+    to: MacAddress,
+    path: &Path,
+    transport: &Transport,
+    faults: &RcFaults,
+) -> Vec<u8> {
+    let station = |mac, ip| Station {
+        mac,
+        ip,
+        udp_port: path.udp_port,
+    };
+    let network = match Network::roce_v2(&station(from, path.from), &station(to, path.to)) {
+        Network::RoceV2Ipv4 { link, ip, udp } => Network::RoceV2Ipv4 {
+            link,
+            ip: ip
+                .with_ttl(hops(path))
+                .with_dscp(path.traffic_class >> 2)
+                .with_ecn(path.traffic_class & 3),
+            udp,
+        },
+        Network::RoceV2Ipv6 { link, ip, udp } => Network::RoceV2Ipv6 {
+            link,
+            ip: ip
+                .with_hop_limit(hops(path))
+                .with_dscp(path.traffic_class >> 2)
+                .with_ecn(path.traffic_class & 3)
+                .with_flow_label(Hex32(path.flow_label)),
+            udp,
+        },
+        other => other,
+    };
+    let mut frame = packet(&network, transport);
+    spoil(&mut frame, faults);
+    frame
+}
+
+fn hops(path: &Path) -> u8 {
+    if path.hop_limit == 0 { HOPS } else { path.hop_limit }
+}
+
+/// What defects of sending make of a sound frame; a sound adapter leaves it as it is.
+fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
+    let Ok(parsed) = Packet::parse(Medium::Ethernet, frame) else {
+        return;
+    };
+    let (at, pad) = (parsed.offsets().bth, usize::from(parsed.bth().pad_count()));
+    let mut changed = false;
+    let mut header = |change: &dyn Fn(Bth) -> Bth| {
+        edit::<Bth>(frame, at, change);
+        changed = true;
+    };
+    if faults.has(RcDefect::TVerSetOnSend) {
+        header(&|bth| bth.with_tver(1));
+    }
+    if faults.has(RcDefect::PKeyZeroOnSend) {
+        header(&|bth| bth.with_p_key(PKey(0)));
+    }
+    if faults.has(RcDefect::ReservedBitsSet) {
+        header(&|bth| bth.with_reserved_65(Reserved(0x7F)));
+    }
+    if faults.has(RcDefect::PadCountZero) || faults.has(RcDefect::PadMissing) {
+        header(&|bth| bth.with_pad_count(0));
+    }
+    if faults.has(RcDefect::PadMissing) {
+        let end = frame.len() - ICRC_LENGTH;
+        frame.drain(end - pad..end);
+        let _ = mend_lengths(Medium::Ethernet, frame);
+    }
+    if changed {
+        let _ = mend_icrc(Medium::Ethernet, frame);
+    }
+    let end = frame.len() - ICRC_LENGTH;
+    if faults.has(RcDefect::IcrcCoversTrafficClass) {
+        let icrc = icrc_over_traffic_class(&frame[..end], at);
+        frame[end..].copy_from_slice(&icrc);
+    }
+    if faults.has(RcDefect::IcrcByteSwapped) {
+        frame[end..].reverse();
+    }
+}
+
+/// The ICRC with the type of service, or the traffic class, as it stands instead of as ones.
+fn icrc_over_traffic_class(frame: &[u8], bth: usize) -> [u8; ICRC_LENGTH] {
+    let mut covered = vec![0xFF; 8];
+    covered.extend(&frame[14..]);
+    let ip = 8;
+    let bth = bth - 14 + 8;
+    let udp = bth - 8;
+    let masked = if covered[ip] >> 4 == 4 {
+        covered[ip + 8] = 0xFF;
+        [ip + 10, ip + 11]
+    } else {
+        covered[ip + 1] |= 0x0F;
+        covered[ip + 2] = 0xFF;
+        covered[ip + 3] = 0xFF;
+        [ip + 7, ip + 7]
+    };
+    for at in masked.into_iter().chain([udp + 6, udp + 7, bth + 4]) {
+        covered[at] = 0xFF;
+    }
+    let mut crc = !0u32;
+    for byte in covered {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
+        }
+    }
+    (!crc).to_le_bytes()
+}
+
+/// Bytes of a value as they stand in an atomic's headers.
+pub(crate) fn hex64(value: u64) -> Hex64 {
+    Hex64(value)
+}

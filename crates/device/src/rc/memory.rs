@@ -1,0 +1,230 @@
+//! Registered memory and its keys (architecture 10.6).
+
+use std::collections::BTreeMap;
+
+use verbatim_wire::RKey;
+
+use super::verbs::{Access, Memory, MemoryHandle, Refusal, Slice};
+
+/// Addresses between the beginnings of two regions: no region reaches the next one.
+const STRIDE: u64 = 1 << 32;
+/// Where the first one would begin.
+const BASE: u64 = 0x7F00_0000_0000;
+/// Regions that an adapter makes in its life.
+const MAX_REGIONS: u32 = 1 << 16;
+
+/// Bytes of the longest region, and of all together.
+pub(crate) const LONGEST: u32 = 64 << 20;
+const TOTAL: u64 = 256 << 20;
+
+/// What the other side wants to do with memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Right {
+    Write,
+    Read,
+    Atomic,
+}
+
+/// Why the other side may not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// No region has that key.
+    Key,
+    /// Part of it lies outside the region.
+    Bounds,
+    /// The region lacks the right.
+    Right,
+}
+
+/// A region and a place in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) memory: MemoryHandle,
+    pub(crate) offset: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Region {
+    address: u64,
+    access: Access,
+    /// A SEND with Invalidate takes it away.
+    r_key: Option<RKey>,
+    bytes: Vec<u8>,
+}
+
+/// All registered memory of an adapter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Regions {
+    regions: BTreeMap<MemoryHandle, Region>,
+    made: u32,
+}
+
+impl Regions {
+    pub(crate) fn register(&mut self, length: u32, access: Access, longest: u32) -> Result<Memory, Refusal> {
+        if length == 0 || length > longest {
+            return Err(Refusal::invalid(format!(
+                "expected memory of 1 to {longest} bytes, not {length}; register less at a time"
+            )));
+        }
+        let present: u64 = self.regions.values().map(|region| region.bytes.len() as u64).sum();
+        if present + u64::from(length) > TOTAL {
+            return Err(Refusal::full(format!(
+                "expected at most {TOTAL} bytes of registered memory, and {present} are there; deregister some first"
+            )));
+        }
+        if (access.remote_write || access.remote_atomic) && !access.local_write {
+            return Err(Refusal::invalid(
+                "expected local_write beside remote_write and remote_atomic: what others write is written locally",
+            ));
+        }
+        if self.made == MAX_REGIONS {
+            return Err(Refusal::full(format!(
+                "expected at most {MAX_REGIONS} registrations in the life of this adapter, and this is one more"
+            )));
+        }
+        self.made += 1;
+        let handle = MemoryHandle(self.made);
+        let address = BASE + u64::from(self.made) * STRIDE;
+        let r_key = RKey(self.made << 8 | (self.made.wrapping_mul(0x9D) & 0xFF));
+        let region = Region {
+            address,
+            access,
+            r_key: Some(r_key),
+            bytes: vec![0; length as usize],
+        };
+        self.regions.insert(handle, region);
+        Ok(Memory {
+            handle,
+            address,
+            l_key: r_key.0 ^ 0x8000_0000,
+            r_key,
+        })
+    }
+
+    pub(crate) fn deregister(&mut self, handle: MemoryHandle) -> Result<(), Refusal> {
+        match self.regions.remove(&handle) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::unknown("memory", handle.0)),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.regions.clear();
+    }
+
+    /// Whether the slice lies in memory that exists; one of no bytes always does.
+    pub(crate) fn check(&self, slice: Slice) -> Result<(), Refusal> {
+        if slice.length == 0 {
+            return Ok(());
+        }
+        let Some(region) = self.regions.get(&slice.memory) else {
+            return Err(Refusal::unknown("memory", slice.memory.0));
+        };
+        let end = u64::from(slice.offset) + u64::from(slice.length);
+        if end > region.bytes.len() as u64 {
+            return Err(Refusal::invalid(format!(
+                "expected a slice within the {} bytes of memory {}, and it ends at byte {end}",
+                region.bytes.len(),
+                slice.memory.0
+            )));
+        }
+        Ok(())
+    }
+
+    /// The bytes of a slice that was checked; `None` when the memory is gone since.
+    pub(crate) fn bytes(&self, slice: Slice) -> Option<&[u8]> {
+        if slice.length == 0 {
+            return Some(&[]);
+        }
+        let start = slice.offset as usize;
+        self.regions
+            .get(&slice.memory)?
+            .bytes
+            .get(start..start + slice.length as usize)
+    }
+
+    /// Whether the adapter may write the slice for its own side.
+    pub(crate) fn is_writable(&self, slice: Slice) -> bool {
+        slice.length == 0
+            || self.check(slice).is_ok()
+                && self
+                    .regions
+                    .get(&slice.memory)
+                    .is_some_and(|region| region.access.local_write)
+    }
+
+    /// Writes into a slice from `at` on; what would lie beyond its end is left out.
+    pub(crate) fn write(&mut self, slice: Slice, at: u32, bytes: &[u8]) {
+        let room = slice.length.saturating_sub(at) as usize;
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.put(
+            Place {
+                memory: slice.memory,
+                offset: slice.offset as usize + at as usize,
+            },
+            bytes,
+        );
+    }
+
+    /// Writes at a place; what would lie beyond the region is left out.
+    pub(crate) fn put(&mut self, place: Place, bytes: &[u8]) {
+        let Some(region) = self.regions.get_mut(&place.memory) else {
+            return;
+        };
+        let end = region.bytes.len();
+        let start = place.offset.min(end);
+        let stop = start.saturating_add(bytes.len()).min(end);
+        region.bytes[start..stop].copy_from_slice(&bytes[..stop - start]);
+    }
+
+    /// The bytes at a place: as many as there are, at most `length`.
+    pub(crate) fn get(&self, place: Place, length: usize) -> &[u8] {
+        let Some(region) = self.regions.get(&place.memory) else {
+            return &[];
+        };
+        let end = region.bytes.len();
+        let start = place.offset.min(end);
+        &region.bytes[start..start.saturating_add(length).min(end)]
+    }
+
+    /// Where `length` bytes at an address of the other side's request lie, if it may use them so.
+    pub(crate) fn remote(&self, r_key: RKey, address: u64, length: u64, right: Right) -> Result<Place, Denied> {
+        let (handle, region) = self.keyed(r_key).ok_or(Denied::Key)?;
+        let allowed = match right {
+            Right::Write => region.access.remote_write,
+            Right::Read => region.access.remote_read,
+            Right::Atomic => region.access.remote_atomic,
+        };
+        let offset = address.checked_sub(region.address).ok_or(Denied::Bounds)?;
+        let end = offset.checked_add(length).ok_or(Denied::Bounds)?;
+        if end > region.bytes.len() as u64 {
+            return Err(Denied::Bounds);
+        }
+        if !allowed {
+            return Err(Denied::Right);
+        }
+        let offset = usize::try_from(offset).map_err(|_| Denied::Bounds)?;
+        Ok(Place { memory: handle, offset })
+    }
+
+    /// Where an address lies in a region that has it, whatever its key and rights; for defective adapters.
+    pub(crate) fn by_address(&self, address: u64) -> Option<Place> {
+        self.regions.iter().find_map(|(&memory, region)| {
+            let offset = usize::try_from(address.checked_sub(region.address)?).ok()?;
+            (offset < region.bytes.len()).then_some(Place { memory, offset })
+        })
+    }
+
+    /// Takes a remote key away; whether there was one.
+    pub(crate) fn invalidate(&mut self, r_key: RKey) -> bool {
+        let region = self.regions.values_mut().find(|region| region.r_key == Some(r_key));
+        region.map(|region| region.r_key = None).is_some()
+    }
+
+    fn keyed(&self, r_key: RKey) -> Option<(MemoryHandle, &Region)> {
+        // The key says which region, so that looking it up does not depend on how many there are.
+        let handle = MemoryHandle(r_key.0 >> 8);
+        let region = self.regions.get(&handle)?;
+        (region.r_key == Some(r_key)).then_some((handle, region))
+    }
+}

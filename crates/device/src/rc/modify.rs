@@ -1,0 +1,228 @@
+//! Which state a queue pair can go to from which, and the attributes that each step needs and takes
+//! (architecture 10.3.1 and 11.2.5.2).
+
+use super::qp::{Context, Qp};
+use super::verbs::{QpAttributes, QpState, Refusal, Service};
+
+/// One attribute, as a bit.
+mod bit {
+    pub(super) const PKEY_INDEX: u16 = 1;
+    pub(super) const PORT: u16 = 1 << 1;
+    pub(super) const ACCESS: u16 = 1 << 2;
+    pub(super) const PATH_MTU: u16 = 1 << 3;
+    pub(super) const DEST_QPN: u16 = 1 << 4;
+    pub(super) const RQ_PSN: u16 = 1 << 5;
+    pub(super) const SQ_PSN: u16 = 1 << 6;
+    pub(super) const MAX_DEST_RD_ATOMIC: u16 = 1 << 7;
+    pub(super) const MAX_RD_ATOMIC: u16 = 1 << 8;
+    pub(super) const MIN_RNR_TIMER: u16 = 1 << 9;
+    pub(super) const TIMEOUT: u16 = 1 << 10;
+    pub(super) const RETRY_CNT: u16 = 1 << 11;
+    pub(super) const RNR_RETRY: u16 = 1 << 12;
+    pub(super) const QKEY: u16 = 1 << 13;
+    pub(super) const ADDRESS: u16 = 1 << 14;
+
+    /// Their names, in the order of the bits.
+    pub(super) const NAMES: [&str; 15] = [
+        "pkey_index",
+        "port",
+        "access",
+        "path_mtu",
+        "dest_qpn",
+        "rq_psn",
+        "sq_psn",
+        "max_dest_rd_atomic",
+        "max_rd_atomic",
+        "min_rnr_timer",
+        "timeout",
+        "retry_cnt",
+        "rnr_retry",
+        "qkey",
+        "address",
+    ];
+}
+
+/// Attributes that a step needs, and those that it takes beside them; `None` when there is no such step.
+fn step(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    use bit::{
+        ACCESS, ADDRESS, DEST_QPN, MAX_DEST_RD_ATOMIC, MAX_RD_ATOMIC, MIN_RNR_TIMER, PATH_MTU, PKEY_INDEX, PORT, QKEY,
+        RETRY_CNT, RNR_RETRY, RQ_PSN, SQ_PSN, TIMEOUT,
+    };
+    let rc = service == Service::Rc;
+    let own = if rc { ACCESS } else { QKEY };
+    let later = if rc { ACCESS | MIN_RNR_TIMER } else { QKEY };
+    Some(match (from, to) {
+        (_, Reset | Err) => (0, 0),
+        (Reset, Init) => (PKEY_INDEX | PORT | own, 0),
+        (Init, Init) => (0, PKEY_INDEX | PORT | own),
+        (Init, Rtr) if rc => (
+            ADDRESS | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+            ACCESS | PKEY_INDEX,
+        ),
+        (Init, Rtr) => (0, PKEY_INDEX | QKEY),
+        (Rtr, Rts) if rc => (SQ_PSN | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_RD_ATOMIC, later),
+        (Rtr, Rts) => (SQ_PSN, later),
+        (Rts | Sqd, Rts) => (0, later),
+        (Rts, Sqd) => (0, 0),
+        (Sqd, Sqd) if rc => (
+            0,
+            PKEY_INDEX
+                | ACCESS
+                | ADDRESS
+                | MAX_DEST_RD_ATOMIC
+                | MAX_RD_ATOMIC
+                | MIN_RNR_TIMER
+                | TIMEOUT
+                | RETRY_CNT
+                | RNR_RETRY,
+        ),
+        (Sqd, Sqd) => (0, PKEY_INDEX | QKEY),
+        (Sqe, Rts) if !rc => (0, later),
+        _ => return None,
+    })
+}
+
+impl QpAttributes {
+    fn named(&self) -> u16 {
+        [
+            self.pkey_index.is_some(),
+            self.port.is_some(),
+            self.access.is_some(),
+            self.path_mtu.is_some(),
+            self.dest_qpn.is_some(),
+            self.rq_psn.is_some(),
+            self.sq_psn.is_some(),
+            self.max_dest_rd_atomic.is_some(),
+            self.max_rd_atomic.is_some(),
+            self.min_rnr_timer.is_some(),
+            self.timeout.is_some(),
+            self.retry_cnt.is_some(),
+            self.rnr_retry.is_some(),
+            self.qkey.is_some(),
+            self.address.is_some(),
+        ]
+        .iter()
+        .enumerate()
+        .fold(0, |bits, (at, &named)| bits | u16::from(named) << at)
+    }
+}
+
+impl Qp {
+    /// Goes to a state with these attributes, or changes nothing.
+    pub(crate) fn modify(&mut self, cx: &mut Context<'_>, to: QpState, named: &QpAttributes) -> Result<(), Refusal> {
+        let Some((needed, taken)) = step(self.service, self.state, to) else {
+            return Err(Refusal::invalid(format!(
+                "expected a step that a queue pair can take, and there is none from {} to {to}",
+                self.state
+            )));
+        };
+        let bits = named.named();
+        self.check_named("expected these attributes too: ", to, needed & !bits)?;
+        self.check_named("expected none of these attributes: ", to, bits & !(needed | taken))?;
+        self.check_values(cx, named)?;
+        if to == QpState::Reset {
+            self.reset();
+            return Ok(());
+        }
+        self.take_values(cx, named)?;
+        if let Some(path) = self.attributes.path.filter(|_| named.address.is_some()) {
+            cx.port.resolve(cx.now, &path);
+        }
+        match to {
+            QpState::Err => self.enter_error(cx),
+            QpState::Sqd => {
+                self.state = to;
+                self.report_if_drained(cx);
+            }
+            _ => {
+                self.state = to;
+                self.pump(cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_named(&self, what: &str, to: QpState, wrong: u16) -> Result<(), Refusal> {
+        if wrong == 0 {
+            return Ok(());
+        }
+        let names: Vec<_> = (0..bit::NAMES.len())
+            .filter(|at| wrong >> at & 1 == 1)
+            .map(|at| bit::NAMES[at])
+            .collect();
+        Err(Refusal::invalid(format!(
+            "{what}{} (from {} to {to})",
+            names.join(", "),
+            self.state
+        )))
+    }
+
+    fn check_values(&self, cx: &Context<'_>, named: &QpAttributes) -> Result<(), Refusal> {
+        let p = cx.profile;
+        let below = |name: &str, value: Option<u32>, bound: u64| match value {
+            Some(value) if u64::from(value) >= bound => {
+                Err(Refusal::invalid(format!("expected {name} below {bound}, not {value}")))
+            }
+            _ => Ok(()),
+        };
+        below("pkey_index", named.pkey_index, p.p_keys.len() as u64)?;
+        below("rq_psn", named.rq_psn.map(|psn| psn.0), 1 << 24)?;
+        below("sq_psn", named.sq_psn.map(|psn| psn.0), 1 << 24)?;
+        below("dest_qpn", named.dest_qpn.map(|qpn| qpn.0), 1 << 24)?;
+        below(
+            "max_dest_rd_atomic",
+            named.max_dest_rd_atomic,
+            u64::from(p.max_dest_rd_atomic) + 1,
+        )?;
+        below("max_rd_atomic", named.max_rd_atomic, u64::from(p.max_rd_atomic) + 1)?;
+        below("min_rnr_timer", named.min_rnr_timer.map(|code| code.0.into()), 32)?;
+        below("timeout", named.timeout.map(|code| code.0.into()), 32)?;
+        below("retry_cnt", named.retry_cnt, 8)?;
+        below("rnr_retry", named.rnr_retry, 8)?;
+        if named.port.is_some_and(|port| port != 1) {
+            return Err(Refusal::invalid("expected port 1, the only one of this adapter"));
+        }
+        if let Some(mtu) = named.path_mtu
+            && (mtu.bytes().is_none() || mtu > p.mtu)
+        {
+            return Err(Refusal::invalid(format!(
+                "expected a path MTU with a code of 1 to {}, the active MTU, not {}",
+                p.mtu.0, mtu.0
+            )));
+        }
+        if let Some(address) = &named.address {
+            self.path(address, p)?;
+        }
+        Ok(())
+    }
+
+    fn take_values(&mut self, cx: &Context<'_>, named: &QpAttributes) -> Result<(), Refusal> {
+        let path = match &named.address {
+            Some(address) => Some(self.path(address, cx.profile)?),
+            None => self.attributes.path,
+        };
+        let a = &mut self.attributes;
+        a.path = path;
+        if let Some(index) = named.pkey_index {
+            a.p_key = cx.profile.p_keys[index as usize];
+        }
+        a.access = named.access.unwrap_or(a.access);
+        a.path_mtu = named.path_mtu.unwrap_or(a.path_mtu);
+        a.dest_qpn = named.dest_qpn.unwrap_or(a.dest_qpn);
+        a.max_dest_rd_atomic = named.max_dest_rd_atomic.unwrap_or(a.max_dest_rd_atomic);
+        a.max_rd_atomic = named.max_rd_atomic.unwrap_or(a.max_rd_atomic);
+        a.min_rnr_timer = named.min_rnr_timer.unwrap_or(a.min_rnr_timer);
+        a.timeout = named.timeout.unwrap_or(a.timeout);
+        a.retry_cnt = named.retry_cnt.unwrap_or(a.retry_cnt);
+        a.rnr_retry = named.rnr_retry.unwrap_or(a.rnr_retry);
+        a.qkey = named.qkey.unwrap_or(a.qkey);
+        if let Some(psn) = named.rq_psn {
+            self.receive.expected = psn;
+        }
+        if let Some(psn) = named.sq_psn {
+            self.start_sending(psn);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! What an adapter is, and what the architecture leaves to its implementer.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use verbatim_wire::{MacAddress, Mtu, PKey, Qpn};
+
+use super::verbs::Gid;
+use crate::profile::below;
+
+/// A RoCEv2 adapter of one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterProfile {
+    /// Ethernet address.
+    pub mac: MacAddress,
+    /// IP addresses. Each is an entry of the GID table, in this order.
+    pub ips: Vec<IpAddr>,
+    /// Active MTU: the largest path MTU that a queue pair can have.
+    pub mtu: Mtu,
+    /// The P_Key table.
+    pub p_keys: Vec<PKey>,
+    /// READs and atomics that a queue pair can have in flight at a time.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that a queue pair can answer at a time.
+    pub max_dest_rd_atomic: u8,
+    /// Whether it has atomics.
+    pub atomics: bool,
+    /// Whether it has SEND with Invalidate.
+    pub invalidate: bool,
+    /// Queue pairs that it has at a time.
+    pub max_qps: u32,
+    /// Requests that a queue holds.
+    pub max_depth: u32,
+    /// Bytes of the longest memory region; more than 64 MiB is taken as that.
+    pub max_memory: u32,
+    /// Number of the first queue pair; the others follow.
+    pub first_qpn: Qpn,
+    /// From a packet's arrival, or a request's posting, to what is sent for it.
+    pub latency: Duration,
+    /// What the architecture leaves to the implementer.
+    pub choices: AdapterChoices,
+}
+
+/// Choices of an implementer: every combination conforms. The default is what a plain adapter does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdapterChoices {
+    /// How long an ACK waits for others that it can speak for; zero: every request that asks for an ACK gets its own.
+    pub ack_delay: Duration,
+    /// ACKs tell how many receives are posted; else they set no limit.
+    pub advertises_credits: bool,
+    /// Its own SENDs go one packet at a time while the other side's ACKs tell of no receive; else credits are ignored.
+    pub obeys_credits: bool,
+    /// A READ counts in the MSN as soon as it is accepted; else with its last response.
+    pub read_counts_on_acceptance: bool,
+    /// The payload of a WRITE with Immediate lands even when the packet gets an RNR NAK.
+    pub writes_before_rnr_nak: bool,
+    /// The retry timer fires after this many quarters of the local ACK timeout: 4 to 16.
+    pub timeout_quarters: u8,
+    /// How much longer than asked for it waits after an RNR NAK, in percent.
+    pub rnr_extra_percent: u8,
+    /// A retried READ asks only for what is missing; else for everything again.
+    pub read_retry_resumes: bool,
+    /// A READ response of wrong length is a bad response; else a local length error.
+    pub wrong_length_is_bad_response: bool,
+    /// A reserved syndrome fails the request with a bad response; else it is ignored.
+    pub reserved_syndrome_fails: bool,
+    /// SEND and WRITE packets in flight at a time, at least 1.
+    pub window: u16,
+    /// Every packet with this number in its message asks for an ACK, beside the last; 0: only the last.
+    pub ack_request_every: u16,
+    /// READ requests and atomics ask for an ACK too, which says nothing.
+    pub ack_request_on_reads: bool,
+    /// Each queue pair sends from a UDP port of its own; else all from one.
+    pub udp_port_by_qp: bool,
+}
+
+impl Default for AdapterChoices {
+    fn default() -> Self {
+        Self {
+            ack_delay: Duration::ZERO,
+            advertises_credits: false,
+            obeys_credits: false,
+            read_counts_on_acceptance: false,
+            writes_before_rnr_nak: false,
+            timeout_quarters: 5,
+            rnr_extra_percent: 0,
+            read_retry_resumes: true,
+            wrong_length_is_bad_response: false,
+            reserved_syndrome_fails: false,
+            window: 128,
+            ack_request_every: 0,
+            ack_request_on_reads: false,
+            udp_port_by_qp: true,
+        }
+    }
+}
+
+impl AdapterChoices {
+    /// All drawn.
+    fn drawn(rng: &mut ChaCha8Rng) -> Self {
+        let mut draw = |bound: u64| below(rng, bound);
+        Self {
+            ack_delay: Duration::from_micros(draw(4)),
+            advertises_credits: draw(2) == 1,
+            read_counts_on_acceptance: draw(2) == 1,
+            writes_before_rnr_nak: draw(2) == 1,
+            timeout_quarters: 4 + draw(13) as u8,
+            rnr_extra_percent: draw(26) as u8,
+            read_retry_resumes: draw(2) == 1,
+            wrong_length_is_bad_response: draw(2) == 1,
+            reserved_syndrome_fails: draw(2) == 1,
+            window: 8 << draw(5),
+            ack_request_every: [0, 1, 2, 8, 16][draw(5) as usize],
+            ack_request_on_reads: draw(2) == 1,
+            udp_port_by_qp: draw(2) == 1,
+            obeys_credits: draw(2) == 1,
+        }
+    }
+}
+
+impl AdapterProfile {
+    /// An adapter with all operations, MTU 4096 and the default P_Key, full member.
+    #[must_use]
+    pub fn new(mac: MacAddress, ips: &[IpAddr]) -> Self {
+        Self {
+            mac,
+            ips: ips.to_vec(),
+            mtu: Mtu::B4096,
+            p_keys: vec![PKey(0xFFFF)],
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            atomics: true,
+            invalidate: true,
+            max_qps: 256,
+            max_depth: 4096,
+            max_memory: 16 << 20,
+            first_qpn: Qpn(0x11),
+            latency: Duration::from_micros(2),
+            choices: AdapterChoices::default(),
+        }
+    }
+
+    /// The same adapter as another one of its kind may be: latency, queue pair numbers and every choice are drawn from
+    /// the seed; addresses and what it can do stay.
+    #[must_use]
+    pub fn vary(mut self, seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        self.latency = Duration::from_nanos(200 + below(rng, 4800));
+        self.first_qpn = Qpn(2 + below(rng, 0x00FF_0000) as u32);
+        self.choices = AdapterChoices::drawn(rng);
+        self
+    }
+
+    /// The GID table: one RoCEv2 entry for each address.
+    #[must_use]
+    pub fn gids(&self) -> Vec<Gid> {
+        self.ips.iter().map(|&ip| Gid::from(ip)).collect()
+    }
+}

@@ -1,0 +1,353 @@
+//! A queue pair: its state, its two queues, and the way to the other side.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use verbatim_wire::{AckTimeout, Bth, Mtu, PKey, Psn, QKey, Qpn, RnrTimer};
+
+use super::completion::{AsyncEvent, AsyncEventKind, Completion, CompletionOpcode, CompletionStatus};
+use super::defect::{RcDefect, RcFaults};
+use super::frame::Path;
+use super::memory::Regions;
+use super::port::Port;
+use super::profile::AdapterProfile;
+use super::receive_queue::ReceiveQueue;
+use super::send_queue::SendQueue;
+use super::verbs::{
+    Access, AddressVector, Operation, QpHandle, QpState, QpStatus, ReceiveRequest, Refusal, SendRequest, Service,
+};
+
+/// Longest message: 2^31 bytes (architecture 9.2).
+pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
+
+/// What a queue pair works with: all of the adapter but the queue pairs.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Duration,
+    pub(crate) profile: &'a AdapterProfile,
+    pub(crate) faults: &'a RcFaults,
+    pub(crate) port: &'a mut Port,
+    pub(crate) memory: &'a mut Regions,
+    pub(crate) told: &'a mut Told,
+}
+
+impl Context<'_> {
+    pub(crate) fn has(&self, defect: RcDefect) -> bool {
+        self.faults.has(defect)
+    }
+
+    pub(crate) fn report(&mut self, qp: QpHandle, kind: AsyncEventKind) {
+        let at = self.now;
+        self.told.events.push_back(AsyncEvent { kind, qp, at });
+    }
+}
+
+/// What the host has not fetched yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) events: VecDeque<AsyncEvent>,
+}
+
+/// The attributes in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) p_key: PKey,
+    pub(crate) access: Access,
+    pub(crate) path_mtu: Mtu,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) max_dest_rd_atomic: u32,
+    pub(crate) max_rd_atomic: u32,
+    pub(crate) min_rnr_timer: RnrTimer,
+    pub(crate) timeout: AckTimeout,
+    pub(crate) retry_cnt: u32,
+    pub(crate) rnr_retry: u32,
+    pub(crate) qkey: QKey,
+    pub(crate) path: Option<Path>,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            p_key: PKey(0),
+            access: Access::default(),
+            path_mtu: Mtu::B256,
+            dest_qpn: Qpn(0),
+            max_dest_rd_atomic: 0,
+            max_rd_atomic: 0,
+            min_rnr_timer: RnrTimer(0),
+            timeout: AckTimeout::OFF,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            qkey: QKey(0),
+            path: None,
+        }
+    }
+}
+
+/// A queue pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Qp {
+    pub(crate) handle: QpHandle,
+    pub(crate) qpn: Qpn,
+    pub(crate) service: Service,
+    pub(crate) state: QpState,
+    pub(crate) attributes: Attributes,
+    pub(crate) send: SendQueue,
+    pub(crate) receive: ReceiveQueue,
+    send_depth: usize,
+    receive_depth: usize,
+}
+
+impl Qp {
+    pub(crate) fn new(handle: QpHandle, qpn: Qpn, service: Service, send_depth: u32, receive_depth: u32) -> Self {
+        Self {
+            handle,
+            qpn,
+            service,
+            state: QpState::Reset,
+            attributes: Attributes::default(),
+            send: SendQueue::default(),
+            receive: ReceiveQueue::default(),
+            send_depth: send_depth as usize,
+            receive_depth: receive_depth as usize,
+        }
+    }
+
+    pub(crate) fn status(&self) -> QpStatus {
+        QpStatus {
+            state: self.state,
+            sq_psn: self.send.next_psn,
+            rq_psn: self.receive.expected,
+        }
+    }
+
+    /// Payload of a full packet.
+    pub(crate) fn pmtu(&self) -> u32 {
+        // The code was checked when it was set.
+        self.attributes.path_mtu.bytes().unwrap_or(256)
+    }
+
+    /// The way that an address vector names.
+    pub(crate) fn path(&self, address: &AddressVector, profile: &AdapterProfile) -> Result<Path, Refusal> {
+        let Some(dgid) = address.dgid else {
+            return Err(Refusal::invalid(
+                "expected an address vector with a DGID, since every RoCE packet carries one; name the other side's GID",
+            ));
+        };
+        let Some(&from) = profile.ips.get(address.sgid_index as usize) else {
+            return Err(Refusal::invalid(format!(
+                "expected an sgid_index below {}, the size of the GID table, not {}",
+                profile.ips.len(),
+                address.sgid_index
+            )));
+        };
+        let to = dgid.ip();
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(Refusal::invalid(format!(
+                "expected a DGID of the kind of the own GID {from}, and it is {to}; choose another sgid_index"
+            )));
+        }
+        if to.is_unspecified() || to.is_multicast() {
+            return Err(Refusal::invalid(format!(
+                "expected the GID of one port, and {to} is none"
+            )));
+        }
+        let flow = if profile.choices.udp_port_by_qp { self.qpn.0 } else { 0 };
+        Ok(Path {
+            from,
+            to,
+            hop_limit: address.hop_limit,
+            traffic_class: address.traffic_class,
+            flow_label: address.flow_label & 0x000F_FFFF,
+            #[allow(clippy::cast_possible_truncation)] // 14 bits
+            udp_port: 0xC000 | ((flow ^ flow >> 14) & 0x3FFF) as u16,
+        })
+    }
+
+    /// The BTH of a packet to the other side, without opcode and PSN.
+    pub(crate) fn bth(&self) -> Bth {
+        Bth::default()
+            .with_migrated(true)
+            .with_p_key(self.attributes.p_key)
+            .with_dest_qp(self.attributes.dest_qpn)
+    }
+
+    /// When something is to be done without a packet.
+    pub(crate) fn poll_at(&self) -> Option<Duration> {
+        [self.send.timer, self.send.rnr_until, self.receive.ack_due]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.receive.ack_due.is_some_and(|at| at <= cx.now) {
+            self.send_pending_ack(cx);
+        }
+        if self.send.timer.is_some_and(|at| at <= cx.now) {
+            self.on_timeout(cx);
+        }
+        if self.send.rnr_until.is_some_and(|at| at <= cx.now) {
+            self.send.rnr_until = None;
+            self.pump(cx);
+        }
+    }
+
+    /// Takes a send request.
+    pub(crate) fn post_send(&mut self, cx: &mut Context<'_>, request: &SendRequest) -> Result<(), Refusal> {
+        self.check_send(cx, request)?;
+        self.send.post(*request);
+        match self.state {
+            QpState::Err => self.flush(cx),
+            QpState::Sqe => self.flush_sends(cx),
+            _ => self.pump(cx),
+        }
+        Ok(())
+    }
+
+    fn check_send(&self, cx: &Context<'_>, request: &SendRequest) -> Result<(), Refusal> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(Refusal::invalid(format!(
+                "expected a queue pair in RTS, and this one is in {}; modify it first",
+                self.state
+            )));
+        }
+        if self.send.len() >= self.send_depth {
+            return Err(Refusal::full(format!(
+                "expected at most {} send requests in the queue; fetch completions first",
+                self.send_depth
+            )));
+        }
+        if self.service == Service::Ud && !matches!(request.operation, Operation::Send | Operation::SendImm) {
+            return Err(Refusal::invalid(format!(
+                "expected a SEND on an unreliable datagram queue pair, not {:?}",
+                request.operation
+            )));
+        }
+        if request.operation.is_atomic() && !cx.profile.atomics {
+            return Err(Refusal::invalid(
+                "expected an operation of this adapter, which has no atomics",
+            ));
+        }
+        if request.operation == Operation::SendInvalidate && !cx.profile.invalidate {
+            return Err(Refusal::invalid(
+                "expected an operation of this adapter, which has no SEND with Invalidate",
+            ));
+        }
+        if request.operation.is_atomic() && request.local.length < 8 {
+            return Err(Refusal::invalid(format!(
+                "expected 8 bytes of local memory for the original value of an atomic, not {}",
+                request.local.length
+            )));
+        }
+        if request.local.length > MAX_MESSAGE {
+            return Err(Refusal::invalid("expected a message of at most 2^31 bytes"));
+        }
+        if self.service == Service::Ud {
+            self.path(&request.address, cx.profile)?;
+            let most = cx.profile.mtu.bytes().unwrap_or(256);
+            if request.local.length > most {
+                return Err(Refusal::invalid(format!(
+                    "expected a datagram of at most {most} bytes, the MTU, not {}",
+                    request.local.length
+                )));
+            }
+        }
+        cx.memory.check(request.local)
+    }
+
+    /// Takes a receive request.
+    pub(crate) fn post_receive(&mut self, cx: &mut Context<'_>, request: &ReceiveRequest) -> Result<(), Refusal> {
+        if self.state == QpState::Reset {
+            return Err(Refusal::invalid(
+                "expected a queue pair in INIT or beyond, and this one is in RESET; modify it first",
+            ));
+        }
+        if self.receive.posted.len() >= self.receive_depth {
+            return Err(Refusal::full(format!(
+                "expected at most {} receive requests in the queue; fetch completions first",
+                self.receive_depth
+            )));
+        }
+        cx.memory.check(request.local)?;
+        self.receive.posted.push_back(*request);
+        if self.state == QpState::Err {
+            self.flush(cx);
+        }
+        Ok(())
+    }
+
+    /// Goes into the error state: everything that waits is flushed, the send queue first, each in order.
+    pub(crate) fn enter_error(&mut self, cx: &mut Context<'_>) {
+        self.state = QpState::Err;
+        self.flush(cx);
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        self.flush_sends(cx);
+        self.receive.stop();
+        while let Some(request) = self.receive.take() {
+            self.complete_receive(cx, &request, CompletionStatus::Flushed);
+        }
+    }
+
+    fn flush_sends(&mut self, cx: &mut Context<'_>) {
+        let mut flushed = self.send.stop();
+        if cx.has(RcDefect::FlushMissing) {
+            return;
+        }
+        if cx.has(RcDefect::FlushInReverse) {
+            flushed.reverse();
+        }
+        for request in flushed {
+            self.complete(cx, &request, CompletionStatus::Flushed, 0);
+        }
+    }
+
+    /// A send request is done: tells it, if it was to be told.
+    pub(crate) fn complete(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &SendRequest,
+        status: CompletionStatus,
+        byte_len: u32,
+    ) {
+        if request.signaled || status != CompletionStatus::Success {
+            cx.told.completions.push_back(Completion {
+                qp: self.handle,
+                wr_id: request.wr_id,
+                status,
+                opcode: request.operation.into(),
+                byte_len,
+                imm: None,
+                at: cx.now,
+            });
+        }
+    }
+
+    /// A receive request ends without data.
+    pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: CompletionStatus) {
+        cx.told.completions.push_back(Completion {
+            qp: self.handle,
+            wr_id: request.wr_id,
+            status,
+            opcode: CompletionOpcode::Receive,
+            byte_len: 0,
+            imm: None,
+            at: cx.now,
+        });
+    }
+
+    /// Back to how it was created; nothing that waited is told.
+    pub(crate) fn reset(&mut self) {
+        self.state = QpState::Reset;
+        self.attributes = Attributes::default();
+        self.send = SendQueue::default();
+        self.receive = ReceiveQueue::default();
+    }
+
+    pub(crate) fn start_sending(&mut self, psn: Psn) {
+        self.send.start(psn);
+    }
+}

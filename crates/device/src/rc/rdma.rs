@@ -1,0 +1,197 @@
+//! The responder does RDMA: WRITE, READ and the atomics, and what they may touch (architecture 9.4.3 to 9.4.5,
+//! 9.7.4.1.5, 9.7.4.1.6).
+
+use verbatim_wire::RKey;
+
+use super::completion::CompletionOpcode;
+use super::defect::RcDefect;
+use super::memory::{Denied, Place, Right};
+use super::qp::{Context, MAX_MESSAGE, Qp};
+use super::receive_queue::{Kept, KeptRequest, Message};
+use super::request::{ACCESS, INVALID, OPERATIONAL, Refused, Request};
+
+impl Qp {
+    /// Memory that a request names, if queue pair and region allow it.
+    fn remote(&self, cx: &Context<'_>, r_key: RKey, va: u64, length: u32, right: Right) -> Result<Place, Refused> {
+        let denied = match cx.memory.remote(r_key, va, length.into(), right) {
+            Ok(place) => return Ok(place),
+            Err(denied) => denied,
+        };
+        let (ignored, wrong_nak) = match denied {
+            Denied::Key => (RcDefect::RKeyIgnored, RcDefect::RKeyWrongNak),
+            Denied::Bounds => (RcDefect::BoundsIgnored, RcDefect::BoundsWrongNak),
+            Denied::Right => (RcDefect::RegionRightIgnored, RcDefect::RegionRightWrongNak),
+        };
+        if cx.has(ignored)
+            && let Some(place) = cx.memory.by_address(va)
+        {
+            return Ok(place);
+        }
+        Err(if cx.has(wrong_nak) { INVALID } else { ACCESS })
+    }
+
+    /// Whether the queue pair lets the other side do this.
+    fn check_right(&self, cx: &Context<'_>, right: Right) -> Result<(), Refused> {
+        let access = self.attributes.access;
+        let allowed = match right {
+            Right::Write => access.remote_write,
+            Right::Read => access.remote_read,
+            Right::Atomic => access.remote_atomic,
+        };
+        if allowed || cx.has(RcDefect::QpRightIgnored) {
+            Ok(())
+        } else if cx.has(RcDefect::QpRightWrongNak) {
+            Err(ACCESS)
+        } else {
+            Err(INVALID)
+        }
+    }
+
+    pub(crate) fn execute_write(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let (place, at, left) = match self.receive.message {
+            Message::Write { place, at, left } => (place, at, left),
+            _ => self.begin_write(cx, request)?,
+        };
+        let payload = request.payload;
+        let length = payload.len() as u32;
+        let wrong = length > left || (request.ends() && length != left);
+        if wrong && !cx.has(RcDefect::DmaLenIgnored) {
+            if cx.has(RcDefect::RefusedWriteExecuted)
+                && let Some(place) = place
+            {
+                cx.memory.put(behind(place, at), payload);
+            }
+            return Err(if cx.has(RcDefect::DmaLenWrongNak) {
+                ACCESS
+            } else {
+                INVALID
+            });
+        }
+        let wants_receive = request.imm().is_some();
+        let is_ready = !self.receive.posted.is_empty();
+        if (wants_receive || cx.has(RcDefect::RnrNakOnWrite)) && !is_ready {
+            if cx.profile.choices.writes_before_rnr_nak
+                && let Some(place) = place
+            {
+                cx.memory.put(behind(place, at), payload);
+            }
+            return Err(Refused::NotReady);
+        }
+        if let Some(place) = place {
+            if cx.has(RcDefect::AckBeforeExecution) {
+                self.receive.held_write = Some((behind(place, at), payload.to_vec()));
+            } else {
+                cx.memory.put(behind(place, at), payload);
+            }
+        }
+        let (at, left) = (at.saturating_add(length), left.saturating_sub(length));
+        self.receive.message = if request.ends() {
+            Message::None
+        } else {
+            Message::Write { place, at, left }
+        };
+        let completes = (wants_receive && !cx.has(RcDefect::WriteImmTakesNoReceive))
+            || (request.ends() && cx.has(RcDefect::WriteTakesReceive));
+        if completes && let Some(receive) = self.receive.posted.pop_front() {
+            let imm = request.imm();
+            self.deliver(cx, &receive, CompletionOpcode::ReceiveWriteImm, at, imm);
+        }
+        self.advance(cx, request);
+        Ok(())
+    }
+
+    fn begin_write(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(Option<Place>, u32, u32), Refused> {
+        let reth = request.packet.reth().ok_or(INVALID)?;
+        self.check_right(cx, Right::Write)?;
+        let length = reth.dma_len();
+        if length > MAX_MESSAGE {
+            return Err(INVALID);
+        }
+        if length == 0 && !cx.has(RcDefect::ZeroLengthRKeyChecked) {
+            return Ok((None, 0, 0));
+        }
+        let place = self.remote(cx, reth.r_key(), reth.va().0, length, Right::Write)?;
+        Ok((Some(place), 0, length))
+    }
+
+    pub(crate) fn execute_read(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let reth = request.packet.reth().ok_or(INVALID)?;
+        self.check_right(cx, Right::Read)?;
+        let (va, r_key, length) = (reth.va().0, reth.r_key(), reth.dma_len());
+        if length > MAX_MESSAGE || self.attributes.max_dest_rd_atomic == 0 {
+            return Err(INVALID);
+        }
+        let data = if length == 0 && !cx.has(RcDefect::ZeroLengthRKeyChecked) {
+            Vec::new()
+        } else {
+            let place = self.remote(cx, r_key, va, length, Right::Read)?;
+            cx.memory.get(place, length as usize).to_vec()
+        };
+        let psn = request.bth.psn();
+        let psns = length.div_ceil(self.pmtu()).max(1);
+        self.keep(Kept {
+            first: psn,
+            psns,
+            what: KeptRequest::Read { va, r_key, length },
+        });
+        self.receive.expected = psn.plus(psns);
+        let before = self.receive.msn;
+        self.count(cx, true, psns);
+        let after = self.receive.msn;
+        if !cx.profile.choices.read_counts_on_acceptance {
+            self.receive.msn = before;
+        }
+        self.send_read_responses(cx, psn, &data, after);
+        Ok(())
+    }
+
+    /// Keeps a READ or atomic for duplicates, at the cost of the oldest one.
+    fn keep(&mut self, kept: Kept) {
+        let room = self.attributes.max_dest_rd_atomic as usize;
+        while self.receive.kept.len() >= room.max(1) {
+            self.receive.kept.pop_front();
+        }
+        self.receive.kept.push_back(kept);
+    }
+
+    pub(crate) fn execute_atomic(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        if !cx.profile.atomics {
+            return Err(INVALID);
+        }
+        let atomic = request.packet.atomic().ok_or(INVALID)?;
+        self.check_right(cx, Right::Atomic)?;
+        if self.attributes.max_dest_rd_atomic == 0 {
+            return Err(INVALID);
+        }
+        let va = atomic.va().0;
+        if va % 8 != 0 && !cx.has(RcDefect::UnalignedAtomicAccepted) {
+            let wrong = cx.has(RcDefect::UnalignedAtomicWrongNak);
+            return Err(if wrong { OPERATIONAL } else { INVALID });
+        }
+        let place = self.remote(cx, atomic.r_key(), va, 8, Right::Atomic)?;
+        let original = super::atomic::perform(cx, place, request.opcode, &atomic);
+        let psn = request.bth.psn();
+        self.keep(Kept {
+            first: psn,
+            psns: 1,
+            what: KeptRequest::Atomic {
+                opcode: request.opcode,
+                va,
+                r_key: atomic.r_key(),
+                original,
+            },
+        });
+        self.receive.expected = psn.next();
+        self.count(cx, true, 1);
+        self.send_atomic_ack(cx, psn, original);
+        Ok(())
+    }
+}
+
+/// A place so many bytes behind another one.
+fn behind(place: Place, bytes: u32) -> Place {
+    Place {
+        offset: place.offset + bytes as usize,
+        ..place
+    }
+}

@@ -1,0 +1,309 @@
+//! The responder takes requests: where a PSN lies, whether a request is formed as it should be, and what a SEND does
+//! (architecture 9.7.4.1, 9.4.1).
+
+use verbatim_wire::{Bth, NakCode, Opcode, Packet, Psn};
+
+use super::completion::{AsyncEventKind, Completion, CompletionOpcode, CompletionStatus};
+use super::defect::RcDefect;
+use super::qp::{Context, Qp};
+use super::receive_queue::Message;
+use super::verbs::{QpState, ReceiveRequest};
+
+/// Why a request at the expected PSN is not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    /// A receive is wanted, and none is posted.
+    NotReady,
+    /// It is wrong: the NAK.
+    Nak(NakCode),
+    /// Nothing is said; only a defective adapter does so.
+    Silently,
+}
+
+pub(crate) const INVALID: Refused = Refused::Nak(NakCode::INVALID_REQUEST);
+pub(crate) const ACCESS: Refused = Refused::Nak(NakCode::REMOTE_ACCESS);
+pub(crate) const OPERATIONAL: Refused = Refused::Nak(NakCode::REMOTE_OPERATIONAL);
+
+/// Distance below which a PSN lies ahead of another one.
+const HALF: u32 = Psn::COUNT / 2;
+
+/// A request packet, taken apart.
+pub(crate) struct Request<'a> {
+    pub(crate) packet: &'a Packet<'a>,
+    pub(crate) bth: Bth,
+    pub(crate) opcode: Opcode,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Request<'_> {
+    pub(crate) fn is_send(&self) -> bool {
+        matches!(self.opcode.0, 0x00..=0x05 | 0x16 | 0x17)
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self.opcode.0, 0x06..=0x0B)
+    }
+
+    fn begins(&self) -> bool {
+        matches!(
+            self.opcode,
+            Opcode::RC_SEND_FIRST
+                | Opcode::RC_SEND_ONLY
+                | Opcode::RC_SEND_ONLY_IMM
+                | Opcode::RC_SEND_ONLY_INVALIDATE
+                | Opcode::RC_WRITE_FIRST
+                | Opcode::RC_WRITE_ONLY
+                | Opcode::RC_WRITE_ONLY_IMM
+        )
+    }
+
+    pub(crate) fn ends(&self) -> bool {
+        !matches!(
+            self.opcode,
+            Opcode::RC_SEND_FIRST | Opcode::RC_SEND_MIDDLE | Opcode::RC_WRITE_FIRST | Opcode::RC_WRITE_MIDDLE
+        )
+    }
+
+    pub(crate) fn imm(&self) -> Option<u32> {
+        self.packet.imm().map(|imm| imm.data().0)
+    }
+}
+
+impl Qp {
+    /// A request arrives.
+    pub(crate) fn handle_request(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        if !matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
+            return;
+        }
+        if self.state == QpState::Rtr && !self.receive.heard {
+            cx.report(self.handle, AsyncEventKind::CommunicationEstablished);
+        }
+        self.receive.heard = true;
+        if let Some((place, bytes)) = self.receive.held_write.take() {
+            cx.memory.put(place, &bytes);
+        }
+        let psn = request.bth.psn();
+        match psn.since(self.receive.expected) {
+            0 => self.handle_expected(cx, request),
+            1..HALF => self.handle_out_of_sequence(cx, request),
+            _ => self.handle_duplicate(cx, request),
+        }
+    }
+
+    fn handle_out_of_sequence(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        if cx.has(RcDefect::OutOfSequenceExecuted) {
+            self.receive.expected = request.bth.psn();
+            self.handle_expected(cx, request);
+            return;
+        }
+        let was_rnr = self.receive.nak_sent && cx.has(RcDefect::GapAfterRnrNaked);
+        if (self.receive.nak_sent && !cx.has(RcDefect::GapNakedTwice) && !was_rnr) || cx.has(RcDefect::GapNotNaked) {
+            return;
+        }
+        self.receive.nak_sent = true;
+        let psn = if cx.has(RcDefect::GapNakWithWrongPsn) {
+            request.bth.psn()
+        } else {
+            self.receive.expected
+        };
+        let code = if cx.has(RcDefect::GapNakWithWrongCode) {
+            NakCode::INVALID_REQUEST
+        } else {
+            NakCode::PSN_SEQUENCE_ERROR
+        };
+        self.send_nak(cx, psn, verbatim_wire::Syndrome::nak(code));
+    }
+
+    fn handle_expected(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        self.receive.nak_sent = false;
+        let psn = request.bth.psn();
+        match self.execute(cx, request) {
+            Ok(()) => {}
+            Err(Refused::NotReady) => {
+                if cx.has(RcDefect::RnrNakAsInvalidRequest) {
+                    self.refuse(cx, psn, NakCode::INVALID_REQUEST);
+                } else if cx.has(RcDefect::AckWithoutReceive) && request.is_send() {
+                    self.advance(cx, request);
+                } else {
+                    self.send_rnr_nak(cx, psn);
+                }
+            }
+            Err(Refused::Nak(code)) => {
+                // The receive that was being filled tells what became of it; the others are flushed.
+                if let Message::Send { request: receive, .. } = self.receive.message
+                    && !cx.has(RcDefect::ResponderStaysUp)
+                {
+                    self.receive.message = Message::None;
+                    self.complete_receive(cx, &receive, CompletionStatus::RemoteInvalidRequest);
+                }
+                self.refuse(cx, psn, code);
+            }
+            Err(Refused::Silently) => {}
+        }
+    }
+
+    fn execute(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        if request.packet.missing_header().is_some() {
+            return Err(INVALID);
+        }
+        self.check_order(cx, request)?;
+        self.check_payload(cx, request)?;
+        match request.opcode {
+            _ if request.is_send() => self.execute_send(cx, request),
+            _ if request.is_write() => self.execute_write(cx, request),
+            Opcode::RC_READ_REQUEST => self.execute_read(cx, request),
+            Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => self.execute_atomic(cx, request),
+            _ if cx.has(RcDefect::ReservedOpcodeIgnored) => {
+                self.advance(cx, request);
+                Ok(())
+            }
+            _ if cx.has(RcDefect::ReservedOpcodeWrongNak) => Err(OPERATIONAL),
+            _ => Err(INVALID),
+        }
+    }
+
+    /// First, Middle and Last come in this order, and nothing between them.
+    fn check_order(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let fits = match self.receive.message {
+            Message::None => request.begins() || !(request.is_send() || request.is_write()),
+            Message::Send { .. } => request.is_send() && !request.begins(),
+            Message::Write { .. } => request.is_write() && !request.begins(),
+        };
+        if fits {
+            Ok(())
+        } else if cx.has(RcDefect::OpcodeOrderIgnored) {
+            Err(Refused::Silently)
+        } else if cx.has(RcDefect::OpcodeOrderWrongNak) {
+            Err(Refused::Nak(NakCode::PSN_SEQUENCE_ERROR))
+        } else {
+            Err(INVALID)
+        }
+    }
+
+    /// First and Middle are full, Last is not empty, none is longer than the path MTU, requests without data have none.
+    fn check_payload(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let (length, pmtu) = (request.payload.len(), self.pmtu() as usize);
+        let carries = request.is_send() || request.is_write();
+        if carries && !request.ends() && length != pmtu {
+            return if cx.has(RcDefect::ShortMiddleAccepted) && length < pmtu {
+                Ok(())
+            } else if cx.has(RcDefect::ShortMiddleWrongNak) {
+                Err(OPERATIONAL)
+            } else {
+                Err(INVALID)
+            };
+        }
+        let fits = match (carries, request.begins()) {
+            (false, _) => length == 0 || request.opcode.name().is_none(),
+            (true, true) => length <= pmtu,
+            (true, false) => (1..=pmtu).contains(&length),
+        };
+        if fits { Ok(()) } else { Err(INVALID) }
+    }
+
+    fn execute_send(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let (receive, at) = match self.receive.message {
+            Message::Send { request, at } => (request, at),
+            _ => (*self.receive.posted.front().ok_or(Refused::NotReady)?, 0),
+        };
+        let mut payload = request.payload;
+        let room = (receive.local.length - at.min(receive.local.length)) as usize;
+        if payload.len() > room {
+            if cx.has(RcDefect::OverlongSendTruncated) {
+                payload = &payload[..room];
+            } else {
+                self.take_receive();
+                self.complete_receive(cx, &receive, CompletionStatus::LocalLength);
+                let wrong = cx.has(RcDefect::OverlongSendWrongNak);
+                return Err(if wrong { OPERATIONAL } else { INVALID });
+            }
+        }
+        if !cx.memory.is_writable(receive.local) {
+            self.take_receive();
+            self.complete_receive(cx, &receive, CompletionStatus::LocalProtection);
+            return Err(OPERATIONAL);
+        }
+        if let Some(ieth) = request.packet.ieth()
+            && (!cx.profile.invalidate || !cx.memory.invalidate(ieth.r_key()))
+        {
+            return Err(if cx.profile.invalidate { ACCESS } else { INVALID });
+        }
+        let place = if cx.has(RcDefect::SendMisplaced) {
+            at.saturating_sub(4)
+        } else {
+            at
+        };
+        cx.memory.write(receive.local, place, payload);
+        if request.begins() {
+            self.receive.posted.pop_front();
+        }
+        let at = at.saturating_add(payload.len() as u32);
+        self.receive.message = if request.ends() {
+            Message::None
+        } else {
+            Message::Send { request: receive, at }
+        };
+        if request.ends() {
+            let length = if cx.has(RcDefect::ReceiveLengthOfLastPacket) {
+                payload.len() as u32
+            } else {
+                at
+            };
+            self.deliver(cx, &receive, CompletionOpcode::Receive, length, request.imm());
+        }
+        self.advance(cx, request);
+        Ok(())
+    }
+
+    /// Takes the receive of the message that is arriving, or the next one, out of the queue.
+    fn take_receive(&mut self) {
+        let _ = self.receive.take();
+    }
+
+    /// A receive is filled.
+    pub(crate) fn deliver(
+        &self,
+        cx: &mut Context<'_>,
+        receive: &ReceiveRequest,
+        opcode: CompletionOpcode,
+        byte_len: u32,
+        imm: Option<u32>,
+    ) {
+        cx.told.completions.push_back(Completion {
+            qp: self.handle,
+            wr_id: receive.wr_id,
+            status: CompletionStatus::Success,
+            opcode,
+            byte_len,
+            imm: imm.filter(|_| !cx.has(RcDefect::ImmediateLost)),
+            at: cx.now,
+        });
+    }
+
+    /// A SEND or WRITE packet is done: the expected PSN advances, with the last one the MSN; an ACK if it is asked for.
+    pub(crate) fn advance(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let psn = request.bth.psn();
+        if request.begins() {
+            self.receive.first = psn;
+        }
+        self.receive.expected = psn.next();
+        self.count(cx, request.ends(), 1);
+        if request.bth.ack_request() {
+            self.acknowledge(cx, psn, self.receive.first);
+        }
+    }
+
+    /// Counts a message that ended, or its packets when the adapter is defective.
+    pub(crate) fn count(&mut self, cx: &Context<'_>, ended: bool, packets: u32) {
+        let by = if cx.has(RcDefect::MsnNotAdvanced) {
+            0
+        } else if cx.has(RcDefect::MsnCountsPackets) {
+            packets
+        } else if cx.has(RcDefect::MsnByTwo) {
+            2 * u32::from(ended)
+        } else {
+            u32::from(ended)
+        };
+        self.receive.count_message(by);
+    }
+}

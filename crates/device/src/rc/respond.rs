@@ -1,0 +1,240 @@
+//! The responder answers: acknowledgements, NAKs, responses with data (architecture 9.7.5).
+
+use core::time::Duration;
+
+use verbatim_wire::{Aeth, AtomicAckEth, CreditCode, NakCode, Opcode, Psn, Qpn, Syndrome, Transport};
+
+use super::completion::AsyncEventKind;
+use super::defect::RcDefect;
+use super::frame::hex64;
+use super::qp::{Context, Qp};
+
+/// How long a defective adapter keeps responses back that others overtake.
+const OVERTAKEN: Duration = Duration::from_micros(500);
+
+/// Kinds of responses, as far as their order matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Ack,
+    Read,
+    Atomic,
+}
+
+impl Qp {
+    /// The syndrome of an ACK.
+    fn ack_syndrome(&self, cx: &Context<'_>) -> Syndrome {
+        if !cx.profile.choices.advertises_credits {
+            return Syndrome::ACK;
+        }
+        let posted = self.receive.posted.len();
+        let fits = |code: &u8| {
+            let credits = CreditCode(*code).credits();
+            credits.is_some_and(|credits| credits as usize <= posted)
+        };
+        // Codes grow with their credits; the last that promises no more than there is.
+        Syndrome::ack(CreditCode((0..31).rev().find(fits).unwrap_or(0)))
+    }
+
+    fn aeth(&self, syndrome: Syndrome) -> Aeth {
+        Aeth::default().with_syndrome(syndrome).with_msn(self.receive.msn)
+    }
+
+    /// Acknowledges a SEND or WRITE at once or soon; `first` is the first PSN of its message.
+    pub(crate) fn acknowledge(&mut self, cx: &mut Context<'_>, psn: Psn, first: Psn) {
+        if cx.has(RcDefect::AckMissing) {
+            return;
+        }
+        let odd = cx.has(RcDefect::AckWithWrongPsn) || cx.has(RcDefect::AckWithFirstPsn);
+        if !odd && !cx.profile.choices.ack_delay.is_zero() {
+            let due = cx.now + cx.profile.choices.ack_delay;
+            self.receive.ack_due.get_or_insert(due);
+            return;
+        }
+        let psn = if cx.has(RcDefect::AckWithWrongPsn) {
+            psn.next()
+        } else if cx.has(RcDefect::AckWithFirstPsn) {
+            first
+        } else {
+            psn
+        };
+        self.send_ack(cx, psn);
+    }
+
+    /// An ACK that waited for others.
+    pub(crate) fn send_pending_ack(&mut self, cx: &mut Context<'_>) {
+        if self.receive.ack_due.take().is_some() {
+            self.send_ack(cx, self.receive.expected.minus(1));
+        }
+    }
+
+    /// An ACK for everything up to `psn`.
+    pub(crate) fn send_ack(&mut self, cx: &mut Context<'_>, psn: Psn) {
+        self.receive.ack_due = None;
+        let syndrome = self.ack_syndrome(cx);
+        self.send_acknowledge(cx, psn, syndrome);
+    }
+
+    fn send_acknowledge(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
+        let mut transport = Transport {
+            aeth: Some(self.aeth(syndrome)),
+            ..Transport::default()
+        };
+        transport.bth = transport.bth.with_opcode(Opcode::RC_ACKNOWLEDGE).with_psn(psn);
+        self.answer(cx, Answer::Ack, transport);
+    }
+
+    /// A NAK; it speaks for everything before `psn`, so no ACK waits any longer.
+    pub(crate) fn send_nak(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
+        self.receive.ack_due = None;
+        if cx.has(RcDefect::MsnAdvancedByNak) {
+            self.receive.count_message(1);
+        }
+        self.send_acknowledge(cx, psn, syndrome);
+    }
+
+    /// A request at the expected PSN cannot be done yet.
+    pub(crate) fn send_rnr_nak(&mut self, cx: &mut Context<'_>, psn: Psn) {
+        self.receive.nak_sent = true;
+        let mut timer = self.attributes.min_rnr_timer;
+        if cx.has(RcDefect::RnrNakMissing) {
+            return;
+        }
+        if cx.has(RcDefect::RnrNakWithWrongCode) {
+            timer.0 = (timer.0 + 1) % 32;
+        }
+        let psn = if cx.has(RcDefect::RnrNakWithWrongPsn) {
+            psn.next()
+        } else {
+            psn
+        };
+        self.send_nak(cx, psn, Syndrome::rnr_nak(timer));
+    }
+
+    /// A request at the expected PSN is refused: the NAK, the event, the error state.
+    pub(crate) fn refuse(&mut self, cx: &mut Context<'_>, psn: Psn, code: NakCode) {
+        if !cx.has(RcDefect::FatalNakMissing) {
+            let psn = if cx.has(RcDefect::FatalNakWithWrongPsn) {
+                psn.minus(1)
+            } else {
+                psn
+            };
+            self.send_nak(cx, psn, Syndrome::nak(code));
+        }
+        if cx.has(RcDefect::ResponderStaysUp) {
+            self.receive.message = super::receive_queue::Message::None;
+            return;
+        }
+        let kind = match code {
+            NakCode::REMOTE_ACCESS => AsyncEventKind::AccessError,
+            NakCode::REMOTE_OPERATIONAL => AsyncEventKind::QpFatal,
+            _ => AsyncEventKind::RequestError,
+        };
+        cx.report(self.handle, kind);
+        self.enter_error(cx);
+    }
+
+    /// The responses to a READ: `psn` is that of the first.
+    pub(crate) fn send_read_responses(&mut self, cx: &mut Context<'_>, psn: Psn, data: &[u8], msn_at_end: u32) {
+        self.receive.ack_due = None;
+        let mut size = self.pmtu() as usize;
+        if cx.has(RcDefect::ReadResponseShort) {
+            size /= 2;
+        }
+        let count = data.len().div_ceil(size).max(1);
+        let msn_before = self.receive.msn;
+        let mut responses = Vec::with_capacity(count);
+        for at in 0..count {
+            let from = if cx.has(RcDefect::ReadResponseWrongData) && at == 1 {
+                0
+            } else {
+                at * size
+            };
+            let payload = data[from..data.len().min(from + size)].to_vec();
+            let (is_first, is_last) = (at == 0, at + 1 == count);
+            let opcode = match (is_first, is_last) {
+                (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
+                (true, false) if cx.has(RcDefect::ReadResponseMiddleOnly) => Opcode::RC_READ_RESPONSE_MIDDLE,
+                (true, false) => Opcode::RC_READ_RESPONSE_FIRST,
+                (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
+                (false, true) => Opcode::RC_READ_RESPONSE_LAST,
+            };
+            if is_last {
+                self.receive.msn = msn_at_end;
+            }
+            let aeth = self.aeth(self.ack_syndrome(cx));
+            #[allow(clippy::cast_possible_truncation)] // fewer responses than PSNs
+            let offset = if cx.has(RcDefect::ReadResponsePsnConstant) {
+                0
+            } else {
+                at as u32
+            };
+            let mut transport = Transport {
+                aeth: opcode.headers().aeth().then_some(aeth),
+                payload,
+                ..Transport::default()
+            };
+            transport.bth = transport.bth.with_opcode(opcode).with_psn(psn.plus(offset));
+            responses.push(transport);
+        }
+        debug_assert!(self.receive.msn == msn_at_end || self.receive.msn == msn_before);
+        for transport in responses {
+            self.answer(cx, Answer::Read, transport);
+        }
+    }
+
+    pub(crate) fn send_atomic_ack(&mut self, cx: &mut Context<'_>, psn: Psn, original: u64) {
+        self.receive.ack_due = None;
+        let original = if cx.has(RcDefect::AtomicOriginalLittleEndian) {
+            original.swap_bytes()
+        } else if cx.has(RcDefect::AtomicOriginalZero) {
+            0
+        } else {
+            original
+        };
+        let mut transport = Transport {
+            aeth: Some(self.aeth(self.ack_syndrome(cx))),
+            atomic_ack: Some(AtomicAckEth::default().with_original(hex64(original))),
+            ..Transport::default()
+        };
+        transport.bth = transport.bth.with_opcode(Opcode::RC_ATOMIC_ACKNOWLEDGE).with_psn(psn);
+        self.answer(cx, Answer::Atomic, transport);
+    }
+
+    /// Sends a response, behind all that were sent before it.
+    fn answer(&mut self, cx: &mut Context<'_>, kind: Answer, mut transport: Transport) {
+        let (opcode, psn) = (transport.bth.opcode(), transport.bth.psn());
+        transport.bth = self.bth().with_opcode(opcode).with_psn(psn);
+        if cx.has(RcDefect::ResponseToWrongQp) {
+            transport.bth = transport.bth.with_dest_qp(Qpn(self.attributes.dest_qpn.0 ^ 1));
+        }
+        let Some(path) = self.attributes.path else {
+            return;
+        };
+        let soon = cx.now + cx.profile.latency;
+        let in_order = soon.max(self.receive.busy_until);
+        let slow_reads = cx.has(RcDefect::AtomicOvertakesReads)
+            || cx.has(RcDefect::AckOvertakesReads)
+            || cx.has(RcDefect::ReadsAnsweredInReverse);
+        let at = match kind {
+            Answer::Read if cx.has(RcDefect::ReadsAnsweredInReverse) && self.is_overtaking(soon, psn) => soon,
+            Answer::Read if slow_reads => soon + OVERTAKEN,
+            Answer::Atomic if cx.has(RcDefect::AtomicOvertakesReads) => soon,
+            Answer::Ack if cx.has(RcDefect::AckOvertakesReads) => soon,
+            _ => in_order,
+        };
+        self.receive.busy_until = self.receive.busy_until.max(at);
+        cx.port.send(at, path, transport);
+    }
+
+    /// Whether a READ's response leaves before those of a READ that came before; for a defective adapter.
+    fn is_overtaking(&mut self, soon: Duration, psn: Psn) -> bool {
+        let later = self
+            .receive
+            .kept
+            .iter()
+            .rev()
+            .nth(1)
+            .is_some_and(|earlier| psn.since(earlier.first) >= earlier.psns);
+        later && self.receive.busy_until > soon
+    }
+}

@@ -1,0 +1,277 @@
+//! The requester tries again: the retry timer, RNR NAKs, and the two counters (architecture 9.7.5.2.8, 9.7.6.1.3).
+
+use core::time::Duration;
+
+use verbatim_wire::{Psn, RnrTimer};
+
+use super::completion::CompletionStatus;
+use super::defect::RcDefect;
+use super::qp::{Context, Qp};
+use super::send_queue::Retry;
+use super::verbs::{QpState, Service};
+
+/// rnr_retry that has no end.
+const ENDLESS: u32 = 7;
+
+/// How a queue pair fails; a sound one tells it once and goes into the error state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    tellings: u32,
+    stays_up: bool,
+}
+
+impl Manner {
+    const SOUND: Self = Self {
+        tellings: 1,
+        stays_up: false,
+    };
+}
+
+impl Qp {
+    /// Starts the retry timer if it does not run and an answer is awaited; stops it when none is.
+    pub(crate) fn arm(&mut self, cx: &Context<'_>) {
+        let waits_for_rnr = self.send.rnr_until.is_some() && !cx.has(RcDefect::RnrIntervalYieldsToTimeout);
+        let wanted = self.state != QpState::Err
+            && self.service == Service::Rc
+            && !waits_for_rnr
+            && (self.send.awaits_answer() || self.send.rnr_until.is_some());
+        if !wanted {
+            self.send.timer = None;
+        } else if self.send.timer.is_none() {
+            self.send.timer = self.timeout(cx).map(|timeout| cx.now + timeout);
+        }
+    }
+
+    /// How long the retry timer runs; `None` when it is off.
+    fn timeout(&self, cx: &Context<'_>) -> Option<Duration> {
+        let Some(timeout) = self.attributes.timeout.duration() else {
+            return cx.has(RcDefect::Timeout0Fires).then(|| Duration::from_millis(67));
+        };
+        if cx.has(RcDefect::TimeoutNever) {
+            None
+        } else if cx.has(RcDefect::TimeoutEarly) {
+            Some(timeout / 2)
+        } else if cx.has(RcDefect::TimeoutLate) {
+            Some(timeout * 6)
+        } else {
+            // Between once and four times is conforming.
+            Some(timeout * u32::from(cx.profile.choices.timeout_quarters.clamp(4, 16)) / 4)
+        }
+    }
+
+    /// Something was acknowledged: counters are loaded again, the timer begins anew.
+    pub(crate) fn progress(&mut self, cx: &Context<'_>) {
+        let (retries, rnr_retries) = (self.send.retries, self.send.rnr_retries);
+        self.send.reload();
+        // What was not ready is done, so nothing has to wait for it.
+        self.send.rnr_until = None;
+        if cx.has(RcDefect::RetryCntNotReloaded) {
+            self.send.retries = retries;
+        }
+        if cx.has(RcDefect::RnrRetryNotReloaded) {
+            self.send.rnr_retries = rnr_retries;
+        }
+        if !cx.has(RcDefect::TimeoutNotRestarted) {
+            self.send.timer = None;
+        }
+        self.arm(cx);
+    }
+
+    /// The retry timer fires.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        self.send.timer = None;
+        self.send.rnr_until = None;
+        self.send.implied_nak = false;
+        if !self.spend_retry(cx) {
+            return;
+        }
+        self.go_back(cx, Retry::Timeout);
+        if cx.has(RcDefect::TimeoutRetrySkipsOldest)
+            && let Some(second) = self.send.queue.get(1)
+            && second.first.is_some()
+        {
+            self.send.at = 1;
+            self.send.packet = 0;
+        }
+        self.pump(cx);
+    }
+
+    /// Spends one of the retries of time-outs and sequence errors; whether there was one. If not, the oldest request
+    /// has failed.
+    pub(crate) fn spend_retry(&mut self, cx: &mut Context<'_>) -> bool {
+        let count = self.attributes.retry_cnt;
+        let allowed = if cx.has(RcDefect::RetryOneTooMany) {
+            count + 1
+        } else if cx.has(RcDefect::RetryOneTooFew) {
+            count.saturating_sub(1)
+        } else {
+            count
+        };
+        let endless = cx.has(RcDefect::RetryForever) || (count == ENDLESS && cx.has(RcDefect::Retry7Endless));
+        if self.send.retries < allowed || endless {
+            self.send.retries = self.send.retries.saturating_add(1);
+            return true;
+        }
+        let status = if cx.has(RcDefect::RetryErrorAsRnrError) {
+            CompletionStatus::RnrRetryExceeded
+        } else {
+            CompletionStatus::RetryExceeded
+        };
+        let tellings = if cx.has(RcDefect::RetryErrorTwice) { 2 } else { 1 };
+        let manner = Manner {
+            tellings: if cx.has(RcDefect::RetryErrorWithoutCompletion) {
+                0
+            } else {
+                tellings
+            },
+            stays_up: cx.has(RcDefect::RetryErrorKeepsQpUp),
+        };
+        self.fail_so(cx, status, manner);
+        false
+    }
+
+    /// An RNR NAK for the oldest request: waits, or gives up.
+    pub(crate) fn on_rnr_nak(&mut self, cx: &mut Context<'_>, timer: RnrTimer) {
+        if cx.has(RcDefect::RnrSpendsRetryCnt) {
+            if !self.spend_retry(cx) {
+                return;
+            }
+        } else if !self.spend_rnr_retry(cx) {
+            return;
+        }
+        self.go_back(cx, Retry::Rnr);
+        self.send.timer = None;
+        self.send.rnr_until = Some(cx.now + self.rnr_interval(cx, timer));
+        self.arm(cx);
+    }
+
+    fn rnr_interval(&self, cx: &Context<'_>, asked: RnrTimer) -> Duration {
+        let code = asked.0 & 0x1F;
+        let timer = if cx.has(RcDefect::RnrOwnTimerUsed) {
+            self.attributes.min_rnr_timer
+        } else if cx.has(RcDefect::RnrCodeLow4Bits) {
+            RnrTimer(code & 0x0F)
+        } else if cx.has(RcDefect::RnrCodeOffByOne) && code > 1 {
+            RnrTimer(code - 1)
+        } else {
+            RnrTimer(code)
+        };
+        let ignored = cx.has(RcDefect::RnrIntervalIgnored)
+            || (cx.has(RcDefect::RnrIntervalFirstOnly) && self.send.rnr_retries > 1)
+            || (cx.has(RcDefect::RnrCode0AsZero) && code == 0);
+        if ignored {
+            Duration::ZERO
+        } else if cx.has(RcDefect::RnrCode31As10Us) && code == 31 {
+            Duration::from_micros(10)
+        } else if cx.has(RcDefect::RnrIntervalHalved) {
+            timer.duration() / 2
+        } else {
+            // What is asked for is the least.
+            let extra = u32::from(cx.profile.choices.rnr_extra_percent);
+            timer.duration() + timer.duration() * extra / 100
+        }
+    }
+
+    fn spend_rnr_retry(&mut self, cx: &mut Context<'_>) -> bool {
+        let count = self.attributes.rnr_retry;
+        let allowed = match count {
+            0 if cx.has(RcDefect::RnrRetry0RetriesOnce) => 1,
+            _ if cx.has(RcDefect::RnrRetryOneTooMany) => count + 1,
+            _ if cx.has(RcDefect::RnrRetryOneTooFew) => count.saturating_sub(1),
+            _ => count,
+        };
+        let endless = (count == ENDLESS && !cx.has(RcDefect::RnrRetry7Ends)) || cx.has(RcDefect::RnrRetryForever);
+        if self.send.rnr_retries < allowed || endless {
+            self.send.rnr_retries = self.send.rnr_retries.saturating_add(1);
+            return true;
+        }
+        let status = if cx.has(RcDefect::RnrErrorAsRetryError) {
+            CompletionStatus::RetryExceeded
+        } else {
+            CompletionStatus::RnrRetryExceeded
+        };
+        if cx.has(RcDefect::RnrRetryAfterError) {
+            self.go_back(cx, Retry::Rnr);
+            self.pump(cx);
+        }
+        let manner = Manner {
+            tellings: u32::from(!cx.has(RcDefect::RnrErrorWithoutCompletion)),
+            stays_up: cx.has(RcDefect::RnrErrorKeepsQpUp),
+        };
+        self.fail_so(cx, status, manner);
+        false
+    }
+
+    /// Sets the cursor back to what was not acknowledged.
+    pub(crate) fn go_back(&mut self, cx: &Context<'_>, why: Retry) {
+        self.send.rewind(cx.profile.choices.read_retry_resumes);
+        self.send.retry = Some(why);
+    }
+
+    /// A sequence NAK, or an answer that skips one which is missing: again from the oldest PSN.
+    pub(crate) fn on_sequence_error(&mut self, cx: &mut Context<'_>, missing: Psn, implied: bool) {
+        if implied {
+            if self.send.implied_nak {
+                return;
+            }
+            self.send.implied_nak = true;
+        }
+        let free = !implied && cx.has(RcDefect::SequenceNakSpendsNothing);
+        if !free && !self.spend_retry(cx) {
+            return;
+        }
+        self.send.rewind(cx.profile.choices.read_retry_resumes);
+        if !implied
+            && cx.has(RcDefect::SequenceNakRetriesNext)
+            && let Some(front) = self.send.queue.front()
+        {
+            if self.send.packet + 1 < front.packets() {
+                self.send.packet += 1;
+            } else if missing == self.send.oldest() {
+                self.send.at = 1;
+                self.send.packet = 0;
+            }
+        }
+        self.send.timer = None;
+        // An interval that an RNR NAK asked for is waited for all the same.
+        self.pump(cx);
+    }
+
+    /// The oldest request fails, and with it the queue pair.
+    pub(crate) fn fail(&mut self, cx: &mut Context<'_>, status: CompletionStatus) {
+        self.fail_so(cx, status, Manner::SOUND);
+    }
+
+    /// The oldest request was refused for good.
+    pub(crate) fn fail_by_nak(&mut self, cx: &mut Context<'_>, status: CompletionStatus) {
+        let manner = Manner {
+            tellings: 1,
+            stays_up: cx.has(RcDefect::FatalNakKeepsQpUp),
+        };
+        self.fail_so(cx, status, manner);
+    }
+
+    fn fail_so(&mut self, cx: &mut Context<'_>, status: CompletionStatus, manner: Manner) {
+        if let Some(wqe) = self.send.pop()
+            && !wqe.told
+        {
+            for _ in 0..manner.tellings {
+                self.complete(cx, &wqe.request, status, 0);
+            }
+        }
+        if manner.stays_up {
+            self.send.reload();
+            self.send.timer = None;
+            self.send.rnr_until = None;
+            self.arm(cx);
+        } else if self.service == Service::Ud {
+            self.state = QpState::Sqe;
+            let flushed = self.send.stop();
+            for request in flushed {
+                self.complete(cx, &request, CompletionStatus::Flushed, 0);
+            }
+        } else {
+            self.enter_error(cx);
+        }
+    }
+}

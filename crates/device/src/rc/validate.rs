@@ -1,0 +1,81 @@
+//! Which packets reach a queue pair at all (architecture 9.6.1): all others are dropped without a word.
+
+use core::net::IpAddr;
+
+use verbatim_wire::{Network, Opcode, PKey, Packet, Service as WireService};
+
+use super::defect::RcDefect;
+use super::qp::{Context, Qp};
+use super::request::Request;
+use super::verbs::{QpState, Service};
+
+/// Full members have this bit of their P_Key set.
+const FULL_MEMBER: u16 = 0x8000;
+
+/// Whether two P_Keys open a partition to each other.
+pub(crate) fn p_keys_match(ours: PKey, theirs: PKey) -> bool {
+    let same = ours.0 & !FULL_MEMBER == theirs.0 & !FULL_MEMBER && ours.0 & !FULL_MEMBER != 0;
+    let limited_pair = (ours.0 | theirs.0) & FULL_MEMBER == 0;
+    same && !limited_pair
+}
+
+/// Source and destination address of a RoCEv2 packet.
+pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
+    match packet.network() {
+        Network::RoceV2Ipv4 { ip, .. } => Some((ip.src().into(), ip.dst().into())),
+        Network::RoceV2Ipv6 { ip, .. } => Some((ip.src().into(), ip.dst().into())),
+        _ => None,
+    }
+}
+
+impl Qp {
+    /// A packet for this queue pair arrives. Whether its P_Key was wrong.
+    pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) {
+            return false;
+        }
+        let bth = packet.bth();
+        let mut opcode = packet.opcode();
+        let service = opcode.service();
+        let wanted = match self.service {
+            Service::Rc => WireService::Rc,
+            Service::Ud => WireService::Ud,
+        };
+        if service == WireService::Uc && wanted == WireService::Rc && cx.has(RcDefect::OpcodeClassIgnored) {
+            opcode = Opcode(opcode.0 & 0x1F);
+        } else if service != wanted {
+            return false;
+        }
+        if !p_keys_match(self.attributes.p_key, bth.p_key()) && !cx.has(RcDefect::PKeyIgnored) {
+            return true;
+        }
+        if self.service == Service::Ud {
+            self.handle_datagram(cx, packet);
+            return false;
+        }
+        let connected = self
+            .attributes
+            .path
+            .is_some_and(|path| path.to == source && path.from == own);
+        if !connected && !cx.has(RcDefect::SourceAddressIgnored) {
+            return false;
+        }
+        if opcode.is_response() {
+            self.handle_response(cx, packet, opcode);
+        } else {
+            let payload = if cx.has(RcDefect::PadCountIgnored) {
+                packet.padded_payload()
+            } else {
+                packet.payload()
+            };
+            let request = Request {
+                packet,
+                bth,
+                opcode,
+                payload,
+            };
+            self.handle_request(cx, &request);
+        }
+        false
+    }
+}

@@ -1,0 +1,235 @@
+//! Raw frames to and from a machine that QEMU emulates: two unix datagram sockets, one frame a datagram.
+
+use std::{
+    fmt, fs, io,
+    os::{
+        fd::AsRawFd,
+        unix::{fs::FileTypeExt, net::UnixDatagram},
+    },
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::wait::wait;
+
+use super::{
+    Frame,
+    error::EtherError,
+    interface::HEADER,
+    stamp::{Stamp, now},
+};
+
+/// How long a send waits for room in the other socket.
+const SEND_BOUND: Duration = Duration::from_millis(100);
+/// The longest frame that QEMU takes from such a socket and gives to it.
+const LONGEST: usize = 4096 + 65536;
+
+/// Raw Ethernet frames over two unix datagram sockets, as QEMU's `-netdev dgram` has them with
+/// `local.type=unix,remote.type=unix`: what is `local` there is `remote` here.
+///
+/// Nothing is lost on the way: a full socket makes its sender wait. There is no kernel stamp either, so a received
+/// frame came after the socket was last seen empty, and no more is known.
+///
+/// One thread can send while another receives.
+#[derive(Debug)]
+pub struct DatagramPair {
+    socket: UnixDatagram,
+    local: PathBuf,
+    remote: PathBuf,
+    receiver: Mutex<Receiver>,
+}
+
+struct Receiver {
+    buffer: Vec<u8>,
+    /// When the socket was last seen empty.
+    empty: Duration,
+    /// Datagrams that were no frame: too long.
+    dropped: u64,
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the whole buffer.
+        f.debug_struct("Receiver")
+            .field("empty", &self.empty)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DatagramPair {
+    /// Binds `local`, from which the other side's frames are received; ours go to `remote`, which need not exist yet.
+    ///
+    /// A socket that a dead process left behind at `local` is replaced. The file is removed at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`EtherError::InUse`], [`EtherError::Path`].
+    pub fn open(local: &Path, remote: &Path) -> Result<DatagramPair, EtherError> {
+        let path = |path: &Path, seen| EtherError::Path {
+            path: path.to_owned(),
+            seen,
+        };
+        if let Some(empty) = [local, remote].into_iter().find(|path| path.as_os_str().is_empty()) {
+            // To the system, an empty path means any free name.
+            return Err(path(empty, io::ErrorKind::InvalidInput.into()));
+        }
+        // The same check that sending makes, at a moment when the operator can still see it.
+        std::os::unix::net::SocketAddr::from_pathname(remote).map_err(|seen| path(remote, seen))?;
+        let empty = now();
+        let socket = match UnixDatagram::bind(local) {
+            Err(seen) if seen.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(local)?;
+                UnixDatagram::bind(local)
+            }
+            bound => bound,
+        };
+        let pair = DatagramPair {
+            socket: socket.map_err(|seen| path(local, seen))?,
+            local: local.to_owned(),
+            remote: remote.to_owned(),
+            receiver: Mutex::new(Receiver {
+                buffer: vec![0; LONGEST],
+                empty,
+                dropped: 0,
+            }),
+        };
+        let timeout = pair.socket.set_write_timeout(Some(SEND_BOUND));
+        timeout.map_err(|seen| pair.system("setting a timeout", seen))?;
+        Ok(pair)
+    }
+
+    /// Longest frame that can be sent, with its Ethernet header. What the machine's own interface takes may be less.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        LONGEST
+    }
+
+    /// Sends one frame. Waits for room in the other socket, at most 100 ms.
+    ///
+    /// # Errors
+    ///
+    /// [`EtherError`]: the frame is too long or too short, the other socket is full, or nobody has bound it. Nothing
+    /// was sent then.
+    pub fn send(&self, frame: &[u8]) -> Result<Stamp, EtherError> {
+        let length = frame.len();
+        if length < HEADER {
+            return Err(EtherError::TooShort { length });
+        }
+        let too_long = || EtherError::TooLong {
+            length,
+            most: LONGEST,
+            place: self.place(),
+        };
+        if length > LONGEST {
+            return Err(too_long());
+        }
+        let before = now();
+        loop {
+            let Err(seen) = self.socket.send_to(frame, &self.remote) else {
+                return Ok(Stamp::bracket(before, now()));
+            };
+            return Err(match seen.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                Some(libc::EAGAIN) => EtherError::Full {
+                    place: self.place(),
+                    waited: SEND_BOUND,
+                },
+                Some(libc::ENOENT | libc::ECONNREFUSED | libc::ENOTDIR) => EtherError::PeerAbsent {
+                    remote: self.remote.clone(),
+                    seen,
+                },
+                Some(libc::EMSGSIZE) => too_long(),
+                _ => self.system("sending", seen),
+            });
+        }
+    }
+
+    /// The next frame; `None` when none came within `timeout`. The other side's death cannot be seen here: the next
+    /// send tells.
+    ///
+    /// # Errors
+    ///
+    /// [`EtherError::System`].
+    pub fn receive(&self, timeout: Duration) -> Result<Option<Frame>, EtherError> {
+        let start = Instant::now();
+        let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let fd = self.socket.as_raw_fd();
+        loop {
+            let began = now();
+            let buffer = &mut receiver.buffer;
+            let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+            // SAFETY: a buffer of that length. The flag makes the result the length of the datagram, whole or not.
+            let length = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
+            let Ok(length) = usize::try_from(length) else {
+                let seen = io::Error::last_os_error();
+                match seen.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => {}
+                    _ => return Err(self.system("receiving", seen)),
+                }
+                receiver.empty = began;
+                let left = timeout.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                wait(fd, libc::POLLIN, left).map_err(|seen| self.system("waiting for a frame", seen))?;
+                continue;
+            };
+            if length > LONGEST {
+                receiver.dropped += 1;
+                continue;
+            }
+            let bytes = receiver.buffer[..length].to_vec();
+            let stamp = Stamp::bracket(receiver.empty, now());
+            return Ok(Some(Frame { bytes, stamp }));
+        }
+    }
+
+    /// Datagrams that were lost: only such as are longer than any frame.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).dropped
+    }
+
+    #[cfg(test)]
+    pub(super) fn socket_for_tests(&self) -> &UnixDatagram {
+        &self.socket
+    }
+
+    fn place(&self) -> String {
+        format!("the socket {}", self.remote.display())
+    }
+
+    fn system(&self, call: &'static str, seen: io::Error) -> EtherError {
+        EtherError::System {
+            call,
+            place: self.place(),
+            seen,
+        }
+    }
+}
+
+impl Drop for DatagramPair {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.local);
+    }
+}
+
+/// Removes a socket that nobody reads any more. Anything else stays.
+fn remove_stale(path: &Path) -> Result<(), EtherError> {
+    let in_use = || EtherError::InUse { path: path.to_owned() };
+    let failed = |seen| EtherError::Path {
+        path: path.to_owned(),
+        seen,
+    };
+    let file = fs::symlink_metadata(path).map_err(failed)?;
+    if !file.file_type().is_socket() {
+        return Err(failed(io::Error::other("there is a file that is no socket")));
+    }
+    let probe = UnixDatagram::unbound().map_err(failed)?;
+    match probe.connect(path) {
+        Err(seen) if seen.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
+        _ => Err(in_use()),
+    }
+}

@@ -1,0 +1,117 @@
+//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+
+use std::{io, path::PathBuf, time::Duration};
+
+/// A frame, or the way to it, failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EtherError {
+    /// Raw frames need a right that this process lacks.
+    #[error(
+        "raw frames on interface {interface} need CAP_NET_RAW, which this process lacks ({seen}): run it as root, or \
+         give it the right with `setcap cap_net_raw+ep PROGRAM` (AmbientCapabilities=CAP_NET_RAW in a unit)"
+    )]
+    NotPermitted {
+        /// The interface asked for.
+        interface: String,
+        /// What the system said.
+        seen: io::Error,
+    },
+    /// There is no such interface.
+    #[error(
+        "no network interface {interface:?} in this network namespace; these exist: {}: correct the name, or enter \
+         the namespace that it is in with `ip netns exec`",
+        .existing.join(", ")
+    )]
+    NoInterface {
+        /// The interface asked for.
+        interface: String,
+        /// Those that exist.
+        existing: Vec<String>,
+    },
+    /// The interface is not Ethernet.
+    #[error(
+        "interface {interface} is not Ethernet (its hardware type is {kind}, expected 1): frames would have another \
+         header; name an Ethernet interface"
+    )]
+    NotEthernet {
+        /// The interface.
+        interface: String,
+        /// `ARPHRD_*` value.
+        kind: u16,
+    },
+    /// The interface is down.
+    #[error("interface {interface} is down: `ip link set {interface} up`, and check its link with `ip link show`")]
+    InterfaceDown {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface was removed.
+    #[error(
+        "interface {interface} is gone: it was removed, renamed into another namespace, or its driver unloaded; bring \
+         it back and open it again"
+    )]
+    InterfaceGone {
+        /// The interface.
+        interface: String,
+    },
+    /// The frame is longer than what the way takes; it was not sent.
+    #[error(
+        "a frame of {length} bytes is too long for {place}, which takes {most} with the Ethernet header: send a \
+         shorter one, or raise the MTU on both sides"
+    )]
+    TooLong {
+        /// Length of the frame.
+        length: usize,
+        /// The largest length.
+        most: usize,
+        /// The interface or socket.
+        place: String,
+    },
+    /// The frame has no whole Ethernet header; it was not sent.
+    #[error("a frame of {length} bytes is shorter than an Ethernet header, which has 14")]
+    TooShort {
+        /// Length of the frame.
+        length: usize,
+    },
+    /// The way stayed full; the frame was not sent.
+    #[error("{place} took no frame for {waited:?}: the other side does not read, or the link is stopped or saturated")]
+    Full {
+        /// The interface or socket.
+        place: String,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// Nobody has bound the other socket.
+    #[error("nothing listens at {} ({seen}): the machine is not running, or was started with another socket", remote.display())]
+    PeerAbsent {
+        /// The socket sent to.
+        remote: PathBuf,
+        /// What the system said.
+        seen: io::Error,
+    },
+    /// Another process has bound our socket.
+    #[error("the socket {} is in use by another process: end that one, or use another path", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A socket path that cannot be.
+    #[error("the socket path {} cannot be used ({seen}): expected at most 107 bytes in a directory that exists and may be written", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        seen: io::Error,
+    },
+    /// The system refused for a reason that is none of the above.
+    #[error("{call} on {place} failed ({seen})")]
+    System {
+        /// What was being done.
+        call: &'static str,
+        /// The interface or socket.
+        place: String,
+        /// What the system said.
+        seen: io::Error,
+    },
+}

@@ -1,0 +1,252 @@
+//! An open device: what it is and has, and what happens to it.
+
+use std::{
+    ffi::c_int,
+    io,
+    ptr::{self, NonNull},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::wait::{set_nonblocking, wait};
+
+use super::{
+    attributes::{AsyncEvent, DeviceAttributes, EventSubject, GidEntry, PortAttributes},
+    error::VerbsError,
+    ffi::{Symbols, Zeroed, failure},
+    generated as c,
+    library::Library,
+    types::{Concern, EventKind},
+};
+
+/// An open device.
+///
+/// Cheap to clone. The device is closed when the last clone and the last object made from it are gone.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) pointer: NonNull<c::ibv_context>,
+    pub(super) name: String,
+    library: Arc<Library>,
+}
+
+// SAFETY: libibverbs may be called from any thread, several at once, with the same context; the fields that we read of
+// it do not change while it is open.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Inner {
+    pub(super) fn symbols(&self) -> &Symbols {
+        &self.library.symbols
+    }
+
+    /// A failed call on `what` of this device.
+    pub(super) fn failed(&self, call: &'static str, what: &str, seen: io::Error) -> VerbsError {
+        let device = self.describe(what);
+        VerbsError::Call { call, device, seen }
+    }
+
+    /// `Ok` where a function that returns an error number returned 0.
+    pub(super) fn check(&self, call: &'static str, what: &str, code: c_int) -> Result<(), VerbsError> {
+        if code == 0 {
+            return Ok(());
+        }
+        Err(self.failed(call, what, failure(code)))
+    }
+
+    /// The object that a function returned, or its errno where it returned null.
+    pub(super) fn object<T>(&self, call: &'static str, pointer: *mut T) -> Result<NonNull<T>, VerbsError> {
+        let seen = io::Error::last_os_error();
+        NonNull::new(pointer).ok_or_else(|| self.failed(call, "", seen))
+    }
+
+    /// Arguments that the library must not be called with.
+    pub(super) fn argument(&self, call: &'static str, what: impl Into<String>) -> VerbsError {
+        VerbsError::Argument {
+            call,
+            device: self.name.clone(),
+            what: what.into(),
+        }
+    }
+
+    pub(super) fn not_offered(&self, call: &'static str) -> VerbsError {
+        let device = self.name.clone();
+        VerbsError::NotOffered { call, device }
+    }
+
+    fn describe(&self, what: &str) -> String {
+        match what {
+            "" => self.name.clone(),
+            what => format!("{} ({what})", self.name),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the context is open, and every object made from it holds an Arc of this, so all are gone.
+        unsafe { (self.symbols().ibv_close_device)(self.pointer.as_ptr()) };
+    }
+}
+
+impl Context {
+    pub(super) fn new(
+        library: Arc<Library>,
+        pointer: NonNull<c::ibv_context>,
+        name: &str,
+    ) -> Result<Context, VerbsError> {
+        let name = name.to_owned();
+        // From here on, an error closes the context.
+        let inner = Inner { pointer, name, library };
+        // SAFETY: the context is open.
+        let events = unsafe { (*pointer.as_ptr()).async_fd };
+        set_nonblocking(events).map_err(|seen| inner.failed("fcntl", "its events", seen))?;
+        let inner = Arc::new(inner);
+        Ok(Context { inner })
+    }
+
+    /// Name of the device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// What the device is and how much it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Call`].
+    pub fn query_device(&self) -> Result<DeviceAttributes, VerbsError> {
+        let mut attributes = c::ibv_device_attr::zeroed();
+        // SAFETY: the context is open, the structure ours.
+        let code = unsafe { (self.inner.symbols().ibv_query_device)(self.pointer(), &raw mut attributes) };
+        self.inner.check("ibv_query_device", "", code)?;
+        Ok(DeviceAttributes::from(&attributes))
+    }
+
+    /// State and limits of one port; ports count from 1.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Call`], with EINVAL when there is no such port.
+    pub fn query_port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
+        let mut attributes = c::ibv_port_attr::zeroed();
+        // SAFETY: the context is open.
+        let code = unsafe { self.inner.symbols().query_port(self.pointer(), port, &mut attributes) };
+        self.inner.check("ibv_query_port", &format!("port {port}"), code)?;
+        Ok(PortAttributes::from(&attributes))
+    }
+
+    /// The GIDs of a port. Empty entries are left out; `index` is that of the port's table.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Call`].
+    pub fn gid_table(&self, port: u8) -> Result<Vec<GidEntry>, VerbsError> {
+        let length = u32::try_from(self.query_port(port)?.gid_tbl_len).unwrap_or(0);
+        let mut table = Vec::new();
+        for index in 0..length {
+            let mut entry = c::ibv_gid_entry::zeroed();
+            // SAFETY: the context is open, the entry ours and as long as we say.
+            let code = unsafe {
+                (self.inner.symbols()._ibv_query_gid_ex)(
+                    self.pointer(),
+                    port.into(),
+                    index,
+                    &raw mut entry,
+                    0,
+                    size_of::<c::ibv_gid_entry>(),
+                )
+            };
+            if code == libc::ENODATA {
+                continue; // Nothing at this index.
+            }
+            let what = || format!("port {port}, index {index}");
+            self.inner.check("ibv_query_gid_ex", &what(), code)?;
+            table.push(GidEntry::from(&entry));
+        }
+        Ok(table)
+    }
+
+    /// The partition key at `index` of a port's table.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Call`].
+    pub fn pkey(&self, port: u8, index: u16) -> Result<u16, VerbsError> {
+        let mut pkey = 0;
+        // SAFETY: the context is open, the number ours.
+        let code = unsafe { (self.inner.symbols().ibv_query_pkey)(self.pointer(), port, index.into(), &raw mut pkey) };
+        self.inner
+            .check("ibv_query_pkey", &format!("port {port}, index {index}"), code)?;
+        Ok(u16::from_be(pkey))
+    }
+
+    /// The next thing that happened to the device or to one of its objects, acknowledged; `None` when nothing did
+    /// within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Call`], when the device went away.
+    pub fn next_event(&self, timeout: Duration) -> Result<Option<AsyncEvent>, VerbsError> {
+        let start = Instant::now();
+        // SAFETY: the context is open.
+        let fd = unsafe { (*self.pointer()).async_fd };
+        loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            let ready = wait(fd, libc::POLLIN, left).map_err(|seen| self.inner.failed("poll", "its events", seen))?;
+            if ready == 0 {
+                return Ok(None);
+            }
+            let mut event = c::ibv_async_event::zeroed();
+            // SAFETY: the context is open, the event ours.
+            if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), &raw mut event) } == 0 {
+                // SAFETY: the event was just taken and is not acknowledged, so what it names still exists.
+                let seen = unsafe { describe(&event) };
+                // SAFETY: acknowledged once, and not used afterwards.
+                unsafe { (self.inner.symbols().ibv_ack_async_event)(&raw mut event) };
+                return Ok(Some(seen));
+            }
+            let seen = io::Error::last_os_error();
+            // Another thread may have been faster. A descriptor that is ready for something else is broken.
+            let vanished = matches!(seen.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+            if !vanished || ready & libc::POLLIN == 0 {
+                return Err(self.inner.failed("ibv_get_async_event", "", seen));
+            }
+            if start.elapsed() >= timeout {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub(super) fn pointer(&self) -> *mut c::ibv_context {
+        self.inner.pointer.as_ptr()
+    }
+
+    /// Whether both are the same opening of the same device.
+    pub(super) fn is(&self, other: &Context) -> bool {
+        ptr::eq(self.pointer(), other.pointer())
+    }
+}
+
+/// # Safety
+///
+/// The event is as the library filled it, and not acknowledged.
+unsafe fn describe(event: &c::ibv_async_event) -> AsyncEvent {
+    let kind = EventKind(event.event_type.0);
+    // SAFETY: the kind tells which member of the union is set; what it points to exists until the acknowledgement.
+    let subject = unsafe {
+        match kind.concerns() {
+            Concern::Cq => EventSubject::CompletionQueue(super::completion::id_of(event.element.cq)),
+            Concern::Qp => EventSubject::QueuePair((*event.element.qp).qp_num),
+            Concern::Port => EventSubject::Port(u8::try_from(event.element.port_num).unwrap_or(u8::MAX)),
+            Concern::Device => EventSubject::Device,
+        }
+    };
+    AsyncEvent { kind, subject }
+}

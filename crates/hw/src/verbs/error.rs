@@ -1,0 +1,184 @@
+//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+
+use std::{ffi::OsStr, io};
+
+use super::{modify::Diagnosis, types::QpState};
+
+/// A verbs call failed, or was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// The shared library could not be loaded.
+    #[error(
+        "verbs unavailable: the library {library} could not be loaded ({seen}); install it with `apt-get install \
+         libibverbs1 ibverbs-providers` (Debian, Ubuntu) or `dnf install libibverbs`"
+    )]
+    Library {
+        /// The file that was asked for.
+        library: String,
+        /// What the dynamic loader said.
+        seen: String,
+    },
+    /// The library was loaded but lacks a function.
+    #[error(
+        "verbs unavailable: {library} was loaded but has no function {symbol} ({seen}); expected libibverbs of \
+         rdma-core 32 or later: upgrade it with `apt-get install libibverbs1`, or check what the library path points to"
+    )]
+    Symbol {
+        /// The file that was loaded.
+        library: String,
+        /// The missing function.
+        symbol: &'static str,
+        /// What the dynamic loader said.
+        seen: String,
+    },
+    /// The devices of this machine could not be listed.
+    #[error(
+        "verbs unavailable: the devices could not be listed ({seen}); the kernel's half is missing or closed to this \
+         process: `modprobe ib_uverbs`, and in a container pass /dev/infiniband and /sys/class/infiniband in"
+    )]
+    List {
+        /// What the system said.
+        seen: io::Error,
+    },
+    /// There is no such device.
+    #[error("no verbs device {device:?} on this machine; {}", no_device(.existing))]
+    NoDevice {
+        /// The device asked for.
+        device: String,
+        /// The devices that exist.
+        existing: Vec<String>,
+    },
+    /// The device exists and could not be opened.
+    #[error(
+        "verbs device {device:?} could not be opened ({seen}); expected a file /dev/infiniband/uverbs* that this \
+         process may read and write, and the device's driver in ibverbs-providers: see `ibv_devinfo -d {device}`"
+    )]
+    Open {
+        /// The device asked for.
+        device: String,
+        /// What the system said.
+        seen: io::Error,
+    },
+    /// A call on an open device failed.
+    #[error("{call} on {device} failed ({seen}){}", remedy(.call, .seen))]
+    Call {
+        /// The function of libibverbs.
+        call: &'static str,
+        /// The device, and what of it.
+        device: String,
+        /// The error number.
+        seen: io::Error,
+    },
+    /// The device's driver has no such function.
+    #[error("{device}: its driver in ibverbs-providers offers no {call}; use another device, or upgrade the package")]
+    NotOffered {
+        /// The function of libibverbs.
+        call: &'static str,
+        /// The device.
+        device: String,
+    },
+    /// A queue pair was not modified.
+    #[error("ibv_modify_qp of QP {qpn:#x} on {device} from {from} to {to} failed ({seen}): {diagnosis}")]
+    Modify {
+        /// The device.
+        device: String,
+        /// Queue pair number.
+        qpn: u32,
+        /// The state that it was in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+        /// The error number.
+        seen: io::Error,
+        /// What the attributes lack, or have too many, for this transition.
+        diagnosis: Box<Diagnosis>,
+    },
+    /// Not inside the memory region; nothing was done.
+    #[error(
+        "bytes {offset}..{offset}+{length} are not inside the memory region, which has {size} bytes: correct the \
+         offset or the length, or register more"
+    )]
+    OutOfRegion {
+        /// Offset asked for.
+        offset: usize,
+        /// Length asked for.
+        length: usize,
+        /// Length of the region.
+        size: usize,
+    },
+    /// Arguments that do not go together; nothing was done.
+    #[error("{call} on {device}: {what}")]
+    Argument {
+        /// The function of libibverbs that was not called.
+        call: &'static str,
+        /// The device.
+        device: String,
+        /// What was expected and what was seen.
+        what: String,
+    },
+}
+
+impl VerbsError {
+    pub(super) fn library(path: &OsStr, source: &dyn std::error::Error) -> Self {
+        Self::Library {
+            library: path.to_string_lossy().into_owned(),
+            seen: source.to_string(),
+        }
+    }
+
+    pub(super) fn symbol(path: &OsStr, symbol: &'static str, source: &dyn std::error::Error) -> Self {
+        Self::Symbol {
+            library: path.to_string_lossy().into_owned(),
+            symbol,
+            seen: source.to_string(),
+        }
+    }
+
+    /// The error number, where a call brought one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::List { seen } | Self::Open { seen, .. } | Self::Call { seen, .. } | Self::Modify { seen, .. } => {
+                seen.raw_os_error()
+            }
+            _ => None,
+        }
+    }
+}
+
+fn no_device(existing: &[String]) -> String {
+    if existing.is_empty() {
+        "there is none at all: load the adapter's driver (or `rdma link add rxe0 type rxe netdev eth0`) and \
+         `modprobe ib_uverbs`; see `ibv_devices`"
+            .to_owned()
+    } else {
+        format!("these exist: {}: correct the name of the device", existing.join(", "))
+    }
+}
+
+/// What helps against the usual failures.
+fn remedy(call: &str, seen: &io::Error) -> &'static str {
+    match (call, seen.raw_os_error()) {
+        ("ibv_reg_mr", Some(libc::ENOMEM)) => {
+            "; registered memory is locked: raise `ulimit -l` (LimitMEMLOCK=infinity in a unit), or register less"
+        }
+        ("ibv_reg_mr", Some(libc::EINVAL)) => "; remote write and remote atomic access need local write access too",
+        ("ibv_create_ah", Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH)) => {
+            "; the destination GID was not resolved to a MAC address: is the other side up and on this network?"
+        }
+        ("ibv_create_cq" | "ibv_create_qp", Some(libc::EINVAL | libc::ENOMEM)) => {
+            "; compare the sizes asked for with max_cqe, max_qp_wr and max_sge of the device"
+        }
+        ("ibv_post_send" | "ibv_post_recv", Some(libc::ENOMEM)) => {
+            "; the queue is full: poll its completion queue first, or create the queue pair with more"
+        }
+        ("ibv_post_send" | "ibv_post_recv", Some(libc::EINVAL)) => {
+            "; the state of the queue pair does not allow it (receiving needs INIT, sending RTS), or the request has \
+             more segments or inline bytes than the queue pair was created with, or an atomic is not 8 aligned bytes"
+        }
+        ("ibv_query_port" | "ibv_query_pkey", Some(libc::EINVAL)) => "; no such port, or no such index of its table",
+        (_, Some(libc::EIO | libc::ENODEV)) => "; the device went away: see `dmesg`, then open it again",
+        _ => "",
+    }
+}

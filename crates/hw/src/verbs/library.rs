@@ -1,0 +1,143 @@
+//! libibverbs, loaded, and the devices that it sees.
+
+use std::{
+    ffi::{CStr, OsStr, c_int},
+    io,
+    path::Path,
+    ptr::NonNull,
+    sync::Arc,
+};
+
+use super::{context::Context, error::VerbsError, ffi::Symbols, generated as c};
+
+/// The file that [`Library::open`] loads.
+const LIBRARY: &str = "libibverbs.so.1";
+
+/// libibverbs, loaded into this process, with every function that we need.
+///
+/// It stays loaded as long as one handle made from it lives. It loads the drivers of the devices ("providers") by
+/// itself, from the package `ibverbs-providers`.
+#[derive(Debug)]
+pub struct Library {
+    pub(super) symbols: Symbols,
+}
+
+/// One device, as listed. None of it needs the device to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name, for example `mlx5_0` or `rxe0`.
+    pub name: String,
+    /// Node GUID; 0 where the driver did not say.
+    pub node_guid: u64,
+    /// Kind of node: 1 channel adapter, 2 switch, 3 router, 4 RDMA NIC.
+    pub node_type: i32,
+}
+
+impl Library {
+    /// Loads `libibverbs.so.1` from where the system keeps shared libraries.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::Library`] and [`VerbsError::Symbol`], when it is not installed or lacks a function.
+    pub fn open() -> Result<Arc<Library>, VerbsError> {
+        Self::load(OsStr::new(LIBRARY))
+    }
+
+    /// Loads libibverbs from the file `path`, for a build that is not installed.
+    ///
+    /// The file must be libibverbs: its functions are called by the prototypes of `infiniband/verbs.h`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Library::open`].
+    pub fn open_at(path: &Path) -> Result<Arc<Library>, VerbsError> {
+        Self::load(path.as_os_str())
+    }
+
+    fn load(path: &OsStr) -> Result<Arc<Library>, VerbsError> {
+        let symbols = Symbols::load(path)?;
+        Ok(Arc::new(Library { symbols }))
+    }
+
+    /// The devices of this machine, in the library's order.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::List`], when the kernel has no RDMA or hides it from this process.
+    pub fn devices(&self) -> Result<Vec<Device>, VerbsError> {
+        let list = DeviceList::get(self)?;
+        Ok(list.pointers().map(|device| list.describe(device)).collect())
+    }
+
+    /// Opens the device `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbsError::NoDevice`], which names those that exist, [`VerbsError::Open`] and [`VerbsError::List`].
+    pub fn open_device(self: &Arc<Self>, name: &str) -> Result<Context, VerbsError> {
+        let list = DeviceList::get(self)?;
+        let Some(device) = list.pointers().find(|device| list.name(*device) == name) else {
+            return Err(VerbsError::NoDevice {
+                device: name.to_owned(),
+                existing: list.pointers().map(|device| list.name(device)).collect(),
+            });
+        };
+        // SAFETY: an entry of a list that is not yet freed; an open context holds on to its device beyond that.
+        let context = unsafe { (self.symbols.ibv_open_device)(device) };
+        let seen = io::Error::last_os_error();
+        let context = NonNull::new(context).ok_or_else(|| VerbsError::Open {
+            device: name.to_owned(),
+            seen,
+        })?;
+        Context::new(Arc::clone(self), context, name)
+    }
+}
+
+/// The array that `ibv_get_device_list` hands out.
+struct DeviceList<'a> {
+    library: &'a Library,
+    entries: NonNull<*mut c::ibv_device>,
+    count: usize,
+}
+
+impl DeviceList<'_> {
+    fn get(library: &Library) -> Result<DeviceList<'_>, VerbsError> {
+        let mut count: c_int = 0;
+        // SAFETY: writes the number of entries to `count`.
+        let entries = unsafe { (library.symbols.ibv_get_device_list)(&raw mut count) };
+        let seen = io::Error::last_os_error();
+        Ok(DeviceList {
+            library,
+            entries: NonNull::new(entries).ok_or(VerbsError::List { seen })?,
+            count: usize::try_from(count).unwrap_or(0),
+        })
+    }
+
+    fn pointers(&self) -> impl Iterator<Item = *mut c::ibv_device> + '_ {
+        // SAFETY: the array has `count` entries and lives until `drop`.
+        (0..self.count).map(|index| unsafe { *self.entries.as_ptr().add(index) })
+    }
+
+    fn name(&self, device: *mut c::ibv_device) -> String {
+        // SAFETY: an entry of the list; the name is inside it, and NUL-terminated.
+        let name = unsafe { CStr::from_ptr((self.library.symbols.ibv_get_device_name)(device)) };
+        name.to_string_lossy().into_owned()
+    }
+
+    fn describe(&self, device: *mut c::ibv_device) -> Device {
+        Device {
+            name: self.name(device),
+            // SAFETY: an entry of the list.
+            node_guid: u64::from_be(unsafe { (self.library.symbols.ibv_get_device_guid)(device) }),
+            // SAFETY: an entry of the list, whose public fields are those of `ibv_device`.
+            node_type: unsafe { (*device).node_type.0 },
+        }
+    }
+}
+
+impl Drop for DeviceList<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the array came from ibv_get_device_list, and no entry is used afterwards.
+        unsafe { (self.library.symbols.ibv_free_device_list)(self.entries.as_ptr()) };
+    }
+}

@@ -1,0 +1,194 @@
+//! The functions that concern a device as a whole.
+
+use std::{
+    ffi::{c_char, c_int},
+    ptr,
+};
+
+use super::{descriptor, destroy, fails, make, objects, set_errno, take, world};
+use crate::verbs::{ffi::Zeroed, generated as c};
+
+pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
+    if let Some(errno) = fails("list") {
+        set_errno(errno);
+        return ptr::null_mut();
+    }
+    let mut devices: Vec<*mut c::ibv_device> = Vec::new();
+    if !world(|world| world.no_device) {
+        let mut device = Box::new(c::ibv_device::zeroed());
+        device.node_type = c::ibv_node_type::IBV_NODE_CA;
+        for (to, from) in device.name.iter_mut().zip(b"fake0") {
+            *to = *from as c_char;
+        }
+        devices.push(Box::into_raw(device));
+    }
+    world(|world| world.log.push("+list"));
+    // SAFETY: the caller's own number.
+    unsafe { *count = devices.len() as c_int };
+    devices.push(ptr::null_mut());
+    Box::into_raw(devices.into_boxed_slice()).cast()
+}
+
+pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut c::ibv_device) {
+    world(|world| world.log.push("-list"));
+    // SAFETY: made above: one device or none, then a null pointer.
+    unsafe {
+        let length = if (*list).is_null() { 1 } else { 2 };
+        for device in Box::from_raw(ptr::slice_from_raw_parts_mut(list, length)).iter() {
+            if !device.is_null() {
+                drop(Box::from_raw(*device));
+            }
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn get_device_name(device: *mut c::ibv_device) -> *const c_char {
+    // SAFETY: a device of the list.
+    unsafe { (*device).name.as_ptr() }
+}
+
+pub(super) unsafe extern "C" fn get_device_guid(_device: *mut c::ibv_device) -> u64 {
+    0x1122_3344_5566_7788_u64.to_be()
+}
+
+pub(super) unsafe extern "C" fn open_device(_device: *mut c::ibv_device) -> *mut c::ibv_context {
+    let whole: *mut c::verbs_context = make("+context");
+    if whole.is_null() {
+        return ptr::null_mut();
+    }
+    let (fd, end) = descriptor();
+    world(|world| world.async_end = Some(end));
+    // SAFETY: just made.
+    let context = unsafe { &mut *whole };
+    context.sz = size_of::<c::verbs_context>();
+    context.query_port = Some(query_port_extended);
+    context.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
+    context.context.async_fd = fd;
+    context.context.ops.poll_cq = Some(objects::poll_cq);
+    context.context.ops.req_notify_cq = Some(objects::req_notify_cq);
+    context.context.ops.post_send = Some(objects::post_send);
+    context.context.ops.post_recv = Some(objects::post_recv);
+    &raw mut context.context
+}
+
+pub(super) unsafe extern "C" fn close_device(context: *mut c::ibv_context) -> c_int {
+    let whole = context.wrapping_byte_sub(std::mem::offset_of!(c::verbs_context, context));
+    // SAFETY: made by open_device.
+    unsafe {
+        libc::close((*context).async_fd);
+        destroy("-context", whole.cast::<c::verbs_context>())
+    }
+}
+
+pub(super) unsafe extern "C" fn query_device(
+    _context: *mut c::ibv_context,
+    attributes: *mut c::ibv_device_attr,
+) -> c_int {
+    // SAFETY: the caller's structure.
+    let attributes = unsafe { &mut *attributes };
+    for (to, from) in attributes.fw_ver.iter_mut().zip(b"9.8.7") {
+        *to = *from as c_char;
+    }
+    attributes.node_guid = 0xabcd_u64.to_be();
+    attributes.max_qp_wr = 1024;
+    attributes.atomic_cap = c::ibv_atomic_cap::IBV_ATOMIC_HCA;
+    fails("query_device").unwrap_or(0)
+}
+
+/// What the exported function of that name does: it knows nothing after `link_layer`.
+pub(super) unsafe extern "C" fn query_port(
+    _context: *mut c::ibv_context,
+    port: u8,
+    attributes: *mut c::_compat_ibv_port_attr,
+) -> c_int {
+    let attributes: *mut c::ibv_port_attr = attributes.cast();
+    // SAFETY: the caller's structure.
+    unsafe { (*attributes).lid = 1 };
+    if port == 1 { 0 } else { libc::EINVAL }
+}
+
+pub(super) unsafe extern "C" fn query_port_extended(
+    _context: *mut c::ibv_context,
+    port: u8,
+    attributes: *mut c::ibv_port_attr,
+    length: usize,
+) -> c_int {
+    assert_eq!(length, size_of::<c::ibv_port_attr>());
+    // SAFETY: the caller's structure.
+    let attributes = unsafe { &mut *attributes };
+    attributes.lid = 2;
+    attributes.gid_tbl_len = 4;
+    attributes.state = c::ibv_port_state::IBV_PORT_ACTIVE;
+    attributes.active_mtu = c::ibv_mtu::IBV_MTU_1024;
+    attributes.link_layer = 2;
+    if port == 1 { 0 } else { libc::EINVAL }
+}
+
+pub(super) unsafe extern "C" fn query_pkey(
+    _context: *mut c::ibv_context,
+    _port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    if index > 0 {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: the caller's number.
+    unsafe { *pkey = 0xffef_u16.to_be() };
+    0
+}
+
+/// Indices 1 and 3 of four are filled.
+pub(super) unsafe extern "C" fn query_gid_ex(
+    _context: *mut c::ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut c::ibv_gid_entry,
+    flags: u32,
+    length: usize,
+) -> c_int {
+    assert_eq!((flags, length), (0, size_of::<c::ibv_gid_entry>()));
+    assert!(index < 4);
+    if let Some(errno) = fails("gid") {
+        return errno;
+    }
+    if index.is_multiple_of(2) {
+        return libc::ENODATA;
+    }
+    let mut gid = [0; 16];
+    gid[15] = index as u8;
+    // SAFETY: the caller's entry.
+    unsafe {
+        *entry = c::ibv_gid_entry {
+            gid: c::ibv_gid { raw: gid },
+            gid_index: index,
+            port_num: port,
+            gid_type: index - 1,
+            ndev_ifindex: 7,
+        };
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn get_async_event(context: *mut c::ibv_context, event: *mut c::ibv_async_event) -> c_int {
+    // SAFETY: an open context.
+    if !take(unsafe { (*context).async_fd }) {
+        return -1;
+    }
+    if world(|world| std::mem::replace(&mut world.async_vanishes, 0)) > 0 {
+        set_errno(libc::EAGAIN);
+        return -1;
+    }
+    let Some(next) = world(|world| world.async_events.pop_front()) else {
+        set_errno(libc::EIO);
+        return -1;
+    };
+    // SAFETY: the caller's event.
+    unsafe { *event = next };
+    0
+}
+
+pub(super) unsafe extern "C" fn ack_async_event(_event: *mut c::ibv_async_event) {
+    world(|world| world.acknowledged += 1);
+}

@@ -1,0 +1,170 @@
+//! A stand-in for libibverbs and for a device's driver: an extended context whose operations are functions of ours.
+//!
+//! Its state is thread-local: each test has its own device, and calls it from its own thread.
+
+mod device;
+mod objects;
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    ffi::{c_int, c_uint},
+    io::Write,
+    os::fd::{IntoRawFd, RawFd},
+    os::unix::net::UnixStream,
+    ptr,
+    sync::Arc,
+};
+
+use crate::verbs::{
+    Context, Library,
+    ffi::{Symbols, Zeroed},
+    generated as c,
+};
+
+/// What the stand-in has seen, and what it does next.
+#[derive(Default)]
+pub(super) struct World {
+    /// Every object made and destroyed: `+pd`, `-pd`, ...
+    pub(super) log: Vec<&'static str>,
+    /// Calls that fail, with their error number.
+    pub(super) fails: Vec<(&'static str, c_int)>,
+    /// Attributes and mask of each modify.
+    pub(super) modified: Vec<(c::ibv_qp_attr, c_int)>,
+    /// State that a query shows.
+    pub(super) state: c_uint,
+    /// Requests posted, each with its list.
+    pub(super) sends: Vec<(c::ibv_send_wr, Vec<c::ibv_sge>)>,
+    pub(super) receives: Vec<(u64, Vec<c::ibv_sge>)>,
+    /// What polling takes.
+    pub(super) completions: VecDeque<c::ibv_wc>,
+    /// Solicited-only flags of requests for an announcement.
+    pub(super) notifications: Vec<c_int>,
+    /// Events to be taken, and how many were acknowledged.
+    pub(super) async_events: VecDeque<c::ibv_async_event>,
+    pub(super) cq_events: VecDeque<usize>,
+    pub(super) acknowledged: usize,
+    /// That many readable events turn out to be gone: another thread took them.
+    pub(super) async_vanishes: usize,
+    /// Whether a device can be seen.
+    pub(super) no_device: bool,
+    /// The other ends of the descriptors of context and channel.
+    pub(super) async_end: Option<UnixStream>,
+    pub(super) channel_end: Option<UnixStream>,
+    /// All ever made, so that a test can put them into events.
+    pub(super) cqs: Vec<*mut c::ibv_cq>,
+    pub(super) qps: Vec<*mut c::ibv_qp>,
+    /// Address of the memory registered last.
+    pub(super) registered: usize,
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::new(World::default());
+}
+
+pub(super) fn world<T>(body: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with(|world| body(&mut world.borrow_mut()))
+}
+
+/// The error number that `call` is to fail with. Kept: it fails until the test says otherwise.
+fn fails(call: &str) -> Option<c_int> {
+    world(|world| {
+        world
+            .fails
+            .iter()
+            .find(|(name, _)| *name == call)
+            .map(|(_, errno)| *errno)
+    })
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: this thread's own errno.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Null with errno where `call` is to fail, else a new zeroed object, logged.
+fn make<T: Zeroed>(call: &'static str) -> *mut T {
+    if let Some(errno) = fails(call) {
+        set_errno(errno);
+        return ptr::null_mut();
+    }
+    world(|world| world.log.push(call));
+    Box::into_raw(Box::new(T::zeroed()))
+}
+
+/// Frees an object and logs it, unless that is to fail.
+///
+/// # Safety
+///
+/// It came from `make`.
+unsafe fn destroy<T>(call: &'static str, object: *mut T) -> c_int {
+    world(|world| world.log.push(call));
+    if let Some(errno) = fails(call) {
+        return errno;
+    }
+    // SAFETY: it came from a Box.
+    drop(unsafe { Box::from_raw(object) });
+    0
+}
+
+/// A descriptor that can be made readable, and its other end.
+fn descriptor() -> (RawFd, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (ours.into_raw_fd(), theirs)
+}
+
+pub(super) fn make_readable(end: &mut Option<UnixStream>) {
+    end.as_mut().unwrap().write_all(b"x").unwrap();
+}
+
+/// Takes one byte, as reading one event does; EAGAIN where there is none.
+fn take(fd: RawFd) -> bool {
+    let mut byte = 0_u8;
+    // SAFETY: one byte of ours.
+    unsafe { libc::read(fd, (&raw mut byte).cast(), 1) == 1 }
+}
+
+fn symbols() -> Symbols {
+    Symbols {
+        ibv_get_device_list: device::get_device_list,
+        ibv_free_device_list: device::free_device_list,
+        ibv_get_device_name: device::get_device_name,
+        ibv_get_device_guid: device::get_device_guid,
+        ibv_open_device: device::open_device,
+        ibv_close_device: device::close_device,
+        ibv_query_device: device::query_device,
+        ibv_query_port: device::query_port,
+        ibv_query_pkey: device::query_pkey,
+        _ibv_query_gid_ex: device::query_gid_ex,
+        ibv_get_async_event: device::get_async_event,
+        ibv_ack_async_event: device::ack_async_event,
+        ibv_alloc_pd: objects::alloc_pd,
+        ibv_dealloc_pd: objects::dealloc_pd,
+        ibv_reg_mr: objects::reg_mr,
+        ibv_dereg_mr: objects::dereg_mr,
+        ibv_create_ah: objects::create_ah,
+        ibv_destroy_ah: objects::destroy_ah,
+        ibv_create_comp_channel: objects::create_comp_channel,
+        ibv_destroy_comp_channel: objects::destroy_comp_channel,
+        ibv_get_cq_event: objects::get_cq_event,
+        ibv_ack_cq_events: objects::ack_cq_events,
+        ibv_create_cq: objects::create_cq,
+        ibv_destroy_cq: objects::destroy_cq,
+        ibv_create_qp: objects::create_qp,
+        ibv_modify_qp: objects::modify_qp,
+        ibv_query_qp: objects::query_qp,
+        ibv_destroy_qp: objects::destroy_qp,
+        _library: None,
+    }
+}
+
+pub(super) fn library() -> Arc<Library> {
+    Arc::new(Library { symbols: symbols() })
+}
+
+/// An open device, with an empty log.
+pub(super) fn opened() -> Context {
+    let context = library().open_device("fake0").unwrap();
+    world(|world| world.log.clear());
+    context
+}

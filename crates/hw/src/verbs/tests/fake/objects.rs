@@ -1,0 +1,236 @@
+//! The functions that make, use and destroy what belongs to a device.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::{descriptor, destroy, fails, make, set_errno, take, world};
+use crate::verbs::generated as c;
+
+pub(super) unsafe extern "C" fn alloc_pd(context: *mut c::ibv_context) -> *mut c::ibv_pd {
+    let pd: *mut c::ibv_pd = make("+pd");
+    if !pd.is_null() {
+        // SAFETY: just made.
+        unsafe { (*pd).context = context };
+    }
+    pd
+}
+
+pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut c::ibv_pd) -> c_int {
+    // SAFETY: made above.
+    unsafe { destroy("-pd", pd) }
+}
+
+pub(super) unsafe extern "C" fn reg_mr(
+    _pd: *mut c::ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut c::ibv_mr {
+    let mr: *mut c::ibv_mr = make("+mr");
+    if !mr.is_null() {
+        world(|world| world.registered = address.addr());
+        // SAFETY: just made.
+        unsafe {
+            (*mr).addr = address;
+            (*mr).length = length;
+            (*mr).lkey = 0x100 + access as u32;
+            (*mr).rkey = 0x200 + access as u32;
+        }
+    }
+    mr
+}
+
+pub(super) unsafe extern "C" fn dereg_mr(mr: *mut c::ibv_mr) -> c_int {
+    // SAFETY: made above.
+    unsafe { destroy("-mr", mr) }
+}
+
+pub(super) unsafe extern "C" fn create_ah(_pd: *mut c::ibv_pd, _attributes: *mut c::ibv_ah_attr) -> *mut c::ibv_ah {
+    make("+ah")
+}
+
+pub(super) unsafe extern "C" fn destroy_ah(ah: *mut c::ibv_ah) -> c_int {
+    // SAFETY: made above.
+    unsafe { destroy("-ah", ah) }
+}
+
+pub(super) unsafe extern "C" fn create_comp_channel(_context: *mut c::ibv_context) -> *mut c::ibv_comp_channel {
+    let channel: *mut c::ibv_comp_channel = make("+channel");
+    if !channel.is_null() {
+        let (fd, end) = descriptor();
+        world(|world| world.channel_end = Some(end));
+        // SAFETY: just made.
+        unsafe { (*channel).fd = fd };
+    }
+    channel
+}
+
+pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut c::ibv_comp_channel) -> c_int {
+    // SAFETY: made above.
+    unsafe {
+        libc::close((*channel).fd);
+        destroy("-channel", channel)
+    }
+}
+
+pub(super) unsafe extern "C" fn get_cq_event(
+    channel: *mut c::ibv_comp_channel,
+    cq: *mut *mut c::ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: a channel of ours.
+    if !take(unsafe { (*channel).fd }) {
+        return -1;
+    }
+    let which = world(|world| world.cq_events.pop_front().map(|index| world.cqs[index]));
+    let Some(which) = which else {
+        set_errno(libc::EIO);
+        return -1;
+    };
+    // SAFETY: a queue of ours; the caller's places.
+    unsafe {
+        *cq = which;
+        *cq_context = (*which).cq_context;
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn ack_cq_events(_cq: *mut c::ibv_cq, count: c_uint) {
+    world(|world| world.acknowledged += count as usize);
+}
+
+pub(super) unsafe extern "C" fn create_cq(
+    context: *mut c::ibv_context,
+    entries: c_int,
+    cq_context: *mut c_void,
+    channel: *mut c::ibv_comp_channel,
+    vector: c_int,
+) -> *mut c::ibv_cq {
+    assert_eq!(vector, 0);
+    let cq: *mut c::ibv_cq = make("+cq");
+    if !cq.is_null() {
+        world(|world| world.cqs.push(cq));
+        // SAFETY: just made.
+        unsafe {
+            (*cq).context = context;
+            (*cq).channel = channel;
+            (*cq).cq_context = cq_context;
+            (*cq).cqe = entries;
+        }
+    }
+    cq
+}
+
+pub(super) unsafe extern "C" fn destroy_cq(cq: *mut c::ibv_cq) -> c_int {
+    // SAFETY: made above.
+    unsafe { destroy("-cq", cq) }
+}
+
+pub(super) unsafe extern "C" fn poll_cq(_cq: *mut c::ibv_cq, most: c_int, room: *mut c::ibv_wc) -> c_int {
+    if let Some(errno) = fails("poll") {
+        return -errno;
+    }
+    let mut count = 0;
+    while count < most {
+        let Some(completion) = world(|world| world.completions.pop_front()) else {
+            break;
+        };
+        // SAFETY: room for `most`.
+        unsafe { *room.add(count as usize) = completion };
+        count += 1;
+    }
+    count
+}
+
+pub(super) unsafe extern "C" fn req_notify_cq(_cq: *mut c::ibv_cq, solicited_only: c_int) -> c_int {
+    world(|world| world.notifications.push(solicited_only));
+    fails("notify").unwrap_or(0)
+}
+
+pub(super) unsafe extern "C" fn create_qp(pd: *mut c::ibv_pd, attributes: *mut c::ibv_qp_init_attr) -> *mut c::ibv_qp {
+    let qp: *mut c::ibv_qp = make("+qp");
+    if !qp.is_null() {
+        let number = world(|world| {
+            world.qps.push(qp);
+            0x10 + world.qps.len() as u32
+        });
+        // SAFETY: just made; the caller's attributes.
+        unsafe {
+            (*qp).context = (*pd).context;
+            (*qp).qp_num = number;
+            (*attributes).cap.max_send_wr += 1; // Drivers round up.
+        }
+    }
+    qp
+}
+
+pub(super) unsafe extern "C" fn modify_qp(_qp: *mut c::ibv_qp, attributes: *mut c::ibv_qp_attr, mask: c_int) -> c_int {
+    // SAFETY: the caller's attributes.
+    world(|world| world.modified.push((unsafe { *attributes }, mask)));
+    fails("modify").unwrap_or(0)
+}
+
+pub(super) unsafe extern "C" fn query_qp(
+    _qp: *mut c::ibv_qp,
+    attributes: *mut c::ibv_qp_attr,
+    _mask: c_int,
+    _setup: *mut c::ibv_qp_init_attr,
+) -> c_int {
+    let found = world(|world| (world.modified.last().map(|modified| modified.0), world.state));
+    // SAFETY: the caller's attributes.
+    unsafe {
+        if let Some(last) = found.0 {
+            *attributes = last;
+        }
+        (*attributes).qp_state = c::ibv_qp_state(found.1);
+    }
+    fails("query_qp").unwrap_or(0)
+}
+
+pub(super) unsafe extern "C" fn destroy_qp(qp: *mut c::ibv_qp) -> c_int {
+    // SAFETY: made above.
+    unsafe { destroy("-qp", qp) }
+}
+
+/// # Safety
+///
+/// A list of that many.
+unsafe fn list(first: *const c::ibv_sge, count: c_int) -> Vec<c::ibv_sge> {
+    // SAFETY: the caller's list.
+    (0..count as usize).map(|index| unsafe { *first.add(index) }).collect()
+}
+
+pub(super) unsafe extern "C" fn post_send(
+    _qp: *mut c::ibv_qp,
+    request: *mut c::ibv_send_wr,
+    refused: *mut *mut c::ibv_send_wr,
+) -> c_int {
+    // SAFETY: the caller's request, its list and its place.
+    unsafe {
+        assert!((*request).next.is_null());
+        if let Some(errno) = fails("post_send") {
+            *refused = request;
+            return errno;
+        }
+        let list = list((*request).sg_list, (*request).num_sge);
+        world(|world| world.sends.push((*request, list)));
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn post_recv(
+    _qp: *mut c::ibv_qp,
+    request: *mut c::ibv_recv_wr,
+    refused: *mut *mut c::ibv_recv_wr,
+) -> c_int {
+    // SAFETY: the caller's request, its list and its place.
+    unsafe {
+        assert!((*request).next.is_null());
+        if let Some(errno) = fails("post_recv") {
+            *refused = request;
+            return errno;
+        }
+        let list = list((*request).sg_list, (*request).num_sge);
+        world(|world| world.receives.push(((*request).wr_id, list)));
+    }
+    0
+}

@@ -1,0 +1,84 @@
+//! Registered memory.
+
+use crate::verbs::{AccessFlags, VerbsError};
+
+use super::fake::{opened, world};
+
+#[test]
+fn memory_is_zeroed_page_aligned_and_carries_its_keys() {
+    let pd = opened().create_protection_domain().unwrap();
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ;
+    let region = pd.register(5000, access).unwrap();
+    assert_eq!(region.addr() % 4096, 0);
+    assert_eq!(region.addr(), world(|world| world.registered) as u64);
+    assert_eq!((region.len(), region.access()), (5000, access));
+    assert_eq!((region.lkey(), region.rkey()), (0x105, 0x205));
+    assert_eq!(region.read(0, 5000).unwrap(), vec![0; 5000]);
+}
+
+#[test]
+fn what_is_written_is_read_back_at_any_offset_and_nothing_beside_it() {
+    let pd = opened().create_protection_domain().unwrap();
+    let region = pd.register(64, AccessFlags::LOCAL_WRITE).unwrap();
+    for offset in 0..16 {
+        for length in 0..24 {
+            let bytes: Vec<u8> = (1..=length).collect();
+            region.write(0, &[0xee; 64]).unwrap();
+            region.write(offset, &bytes).unwrap();
+            let mut expected = vec![0xee; 64];
+            expected[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            assert_eq!(region.read(0, 64).unwrap(), expected, "{offset} {length}");
+            assert_eq!(region.read(offset, bytes.len()).unwrap(), bytes);
+        }
+    }
+}
+
+#[test]
+fn outside_of_the_region_nothing_is_read_or_written() {
+    let pd = opened().create_protection_domain().unwrap();
+    let region = pd.register(16, AccessFlags::LOCAL_WRITE).unwrap();
+    for (offset, length) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2)] {
+        let error = region.read(offset, length).unwrap_err();
+        assert!(matches!(error, VerbsError::OutOfRegion { size: 16, .. }), "{error:?}");
+    }
+    assert!(region.write(15, &[1, 2]).is_err());
+    assert_eq!(region.read(0, 16).unwrap(), [0; 16]);
+    assert_eq!(region.read(16, 0).unwrap(), []);
+}
+
+#[test]
+fn refused_memory_says_what_to_raise() {
+    let pd = opened().create_protection_domain().unwrap();
+    world(|world| world.fails.push(("+mr", libc::ENOMEM)));
+    let error = pd.register(4096, AccessFlags::NONE).unwrap_err();
+    assert!(
+        error.to_string().contains("(4096 bytes)") && error.to_string().contains("ulimit -l"),
+        "{error}"
+    );
+    assert!(matches!(
+        pd.register(0, AccessFlags::NONE),
+        Err(VerbsError::Argument { .. })
+    ));
+    let error = pd.register(usize::MAX / 2, AccessFlags::NONE).unwrap_err();
+    assert!(error.to_string().starts_with("mmap on fake0"), "{error}");
+}
+
+/// The device may still write there; an address that the system gives to somebody else would be theirs to lose.
+#[test]
+fn memory_that_could_not_be_deregistered_is_never_unmapped() {
+    let pd = opened().create_protection_domain().unwrap();
+    let mapped = |address: u64| {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().any(|line| {
+            let range = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let bound = |text| u64::from_str_radix(text, 16).unwrap();
+            (bound(range.0)..bound(range.1)).contains(&address)
+        })
+    };
+    // Large, so that no other test is given the same place in between.
+    let region = pd.register(64 << 20, AccessFlags::NONE).unwrap();
+    let address = region.addr();
+    world(|world| world.fails.push(("-mr", libc::EBUSY)));
+    drop(region);
+    assert!(mapped(address));
+}

@@ -1,0 +1,364 @@
+//! Work requests, and what they keep alive while they are on their way.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    completion::Completion,
+    error::VerbsError,
+    ffi::Zeroed,
+    generated as c,
+    memory::{AddressHandle, MemoryRegion},
+    types::{WcOpcode, WcStatus},
+};
+
+/// A piece of registered memory.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The memory.
+    pub region: MemoryRegion,
+    /// First byte, from the region's start.
+    pub offset: usize,
+    /// Length in bytes.
+    pub length: u32,
+}
+
+/// What a send work request does. Remote addresses and keys go out as they are: a wrong one is the other side's to
+/// refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendOperation {
+    /// A message into a buffer of the other side's receive queue.
+    Send,
+    /// The same with immediate data.
+    SendImm(u32),
+    /// The same, and the other side's memory key of this number becomes invalid.
+    SendInvalidate(u32),
+    /// RDMA WRITE.
+    Write {
+        /// Address at the other side.
+        remote_address: u64,
+        /// Its remote key.
+        rkey: u32,
+    },
+    /// RDMA WRITE that also consumes a receive and brings it immediate data.
+    WriteImm {
+        /// Address at the other side.
+        remote_address: u64,
+        /// Its remote key.
+        rkey: u32,
+        /// Immediate data.
+        immediate: u32,
+    },
+    /// RDMA READ into our segments.
+    Read {
+        /// Address at the other side.
+        remote_address: u64,
+        /// Its remote key.
+        rkey: u32,
+    },
+    /// CmpSwap of eight aligned bytes; what was there before comes into our segment of eight bytes.
+    CompareSwap {
+        /// Address at the other side.
+        remote_address: u64,
+        /// Its remote key.
+        rkey: u32,
+        /// Swap if this is there.
+        compare: u64,
+        /// What to put there.
+        swap: u64,
+    },
+    /// FetchAdd of eight aligned bytes; what was there before comes into our segment of eight bytes.
+    FetchAdd {
+        /// Address at the other side.
+        remote_address: u64,
+        /// Its remote key.
+        rkey: u32,
+        /// What to add, modulo 2^64.
+        add: u64,
+    },
+}
+
+/// One request for the send queue.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// What its completion is called.
+    pub wr_id: u64,
+    /// What to do.
+    pub operation: SendOperation,
+    /// Our side of it: where data comes from, or for reads and atomics where it goes.
+    pub data: Vec<Segment>,
+    /// Make a completion on success too.
+    pub signalled: bool,
+    /// Wake the other side, if it waits for solicited completions only.
+    pub solicited: bool,
+    /// Wait for the reads and atomics before it.
+    pub fence: bool,
+    /// Take the data at once: it may change as soon as the post came back. Not for reads and atomics.
+    pub inline: bool,
+    /// Where a datagram goes: for UD queue pairs, and for no others.
+    pub destination: Option<Destination>,
+}
+
+impl SendRequest {
+    /// A signalled request without data.
+    #[must_use]
+    pub fn new(wr_id: u64, operation: SendOperation) -> Self {
+        Self {
+            wr_id,
+            operation,
+            data: Vec::new(),
+            signalled: true,
+            solicited: false,
+            fence: false,
+            inline: false,
+            destination: None,
+        }
+    }
+
+    /// The same with this data.
+    #[must_use]
+    pub fn with_data(self, data: impl IntoIterator<Item = Segment>) -> Self {
+        let data = data.into_iter().collect();
+        Self { data, ..self }
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The port and its address.
+    pub address: AddressHandle,
+    /// The queue pair there.
+    pub qpn: u32,
+    /// Its Q_Key. With the top bit set, that of our own queue pair goes out instead.
+    pub qkey: u32,
+}
+
+/// One request for the receive queue.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    /// What its completion is called.
+    pub wr_id: u64,
+    /// Where the message goes. On a UD queue pair 40 bytes more than the payload are needed: the GRH comes first.
+    pub data: Vec<Segment>,
+}
+
+/// A scatter/gather list, checked.
+pub(super) fn gather(data: &[Segment]) -> Result<Vec<c::ibv_sge>, VerbsError> {
+    data.iter()
+        .map(|segment| {
+            let length = usize::try_from(segment.length).unwrap_or(usize::MAX);
+            let place = segment.region.place(segment.offset, length)?;
+            Ok(c::ibv_sge {
+                addr: place.addr() as u64,
+                length: segment.length,
+                lkey: segment.region.lkey(),
+            })
+        })
+        .collect()
+}
+
+impl SendRequest {
+    /// As C has it, without its scatter/gather list.
+    pub(super) fn to_c(&self) -> c::ibv_send_wr {
+        use c::ibv_wr_opcode as opcode;
+
+        let mut request = c::ibv_send_wr::zeroed();
+        request.wr_id = self.wr_id;
+        let flags = [
+            (self.signalled, c::ibv_send_flags::IBV_SEND_SIGNALED),
+            (self.solicited, c::ibv_send_flags::IBV_SEND_SOLICITED),
+            (self.fence, c::ibv_send_flags::IBV_SEND_FENCE),
+            (self.inline, c::ibv_send_flags::IBV_SEND_INLINE),
+        ];
+        request.send_flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag.0).sum();
+        if let Some(destination) = &self.destination {
+            request.wr.ud.ah = destination.address.pointer();
+            request.wr.ud.remote_qpn = destination.qpn;
+            request.wr.ud.remote_qkey = destination.qkey;
+        }
+        request.opcode = match self.operation {
+            SendOperation::Send => opcode::IBV_WR_SEND,
+            SendOperation::SendImm(immediate) => {
+                request.__bindgen_anon_1.imm_data = immediate.to_be();
+                opcode::IBV_WR_SEND_WITH_IMM
+            }
+            SendOperation::SendInvalidate(rkey) => {
+                request.__bindgen_anon_1.invalidate_rkey = rkey;
+                opcode::IBV_WR_SEND_WITH_INV
+            }
+            SendOperation::Write { remote_address, rkey } => {
+                request.wr.rdma = rdma(remote_address, rkey);
+                opcode::IBV_WR_RDMA_WRITE
+            }
+            SendOperation::WriteImm {
+                remote_address,
+                rkey,
+                immediate,
+            } => {
+                request.wr.rdma = rdma(remote_address, rkey);
+                request.__bindgen_anon_1.imm_data = immediate.to_be();
+                opcode::IBV_WR_RDMA_WRITE_WITH_IMM
+            }
+            SendOperation::Read { remote_address, rkey } => {
+                request.wr.rdma = rdma(remote_address, rkey);
+                opcode::IBV_WR_RDMA_READ
+            }
+            SendOperation::CompareSwap {
+                remote_address,
+                rkey,
+                compare,
+                swap,
+            } => {
+                request.wr.atomic = atomic(remote_address, rkey, compare, swap);
+                opcode::IBV_WR_ATOMIC_CMP_AND_SWP
+            }
+            SendOperation::FetchAdd {
+                remote_address,
+                rkey,
+                add,
+            } => {
+                request.wr.atomic = atomic(remote_address, rkey, add, 0);
+                opcode::IBV_WR_ATOMIC_FETCH_AND_ADD
+            }
+        };
+        request
+    }
+}
+
+fn rdma(remote_addr: u64, rkey: u32) -> c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
+    c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey }
+}
+
+fn atomic(remote_addr: u64, rkey: u32, compare_add: u64, swap: u64) -> c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+    c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+        remote_addr,
+        compare_add,
+        swap,
+        rkey,
+    }
+}
+
+/// The work requests of one queue pair that may still be on their way, in the order of their posts. They keep the
+/// memory and the address handles that they were posted with.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    queues: Mutex<Queues>,
+}
+
+#[derive(Debug)]
+struct Queues {
+    send: Queue,
+    receive: Queue,
+}
+
+#[derive(Debug)]
+struct Queue {
+    posted: VecDeque<Posted>,
+    /// Beyond this many, the oldest have ended, or the driver would have refused the post: requests without a
+    /// completion of their own do not pile up.
+    most: usize,
+}
+
+/// What a posted request keeps.
+#[derive(Debug)]
+struct Posted {
+    wr_id: u64,
+    _data: Vec<Segment>,
+    _destination: Option<Destination>,
+}
+
+impl Queue {
+    fn new(max_wr: u32) -> Self {
+        Self {
+            posted: VecDeque::new(),
+            // Twice the next power of two: drivers round up.
+            most: usize::try_from(max_wr).unwrap_or(0).max(1).next_power_of_two() * 2,
+        }
+    }
+
+    fn push(&mut self, posted: Posted) {
+        if self.posted.len() >= self.most {
+            self.posted.pop_front();
+        }
+        self.posted.push_back(posted);
+    }
+
+    fn position(&self, wr_id: u64) -> Option<usize> {
+        self.posted.iter().position(|posted| posted.wr_id == wr_id)
+    }
+}
+
+impl InFlight {
+    pub(super) fn new(max_send_wr: u32, max_recv_wr: u32) -> Self {
+        Self {
+            queues: Mutex::new(Queues {
+                send: Queue::new(max_send_wr),
+                receive: Queue::new(max_recv_wr),
+            }),
+        }
+    }
+
+    /// Posts a send with `post`, and keeps what it needs if that succeeds. Completions wait meanwhile.
+    pub(super) fn send<E>(&self, request: &SendRequest, post: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let mut queues = self.lock();
+        post()?;
+        queues.send.push(Posted {
+            wr_id: request.wr_id,
+            _data: request.data.clone(),
+            _destination: request.destination.clone(),
+        });
+        Ok(())
+    }
+
+    /// The same for a receive.
+    pub(super) fn receive<E>(&self, request: &ReceiveRequest, post: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let mut queues = self.lock();
+        post()?;
+        queues.receive.push(Posted {
+            wr_id: request.wr_id,
+            _data: request.data.clone(),
+            _destination: None,
+        });
+        Ok(())
+    }
+
+    /// Releases what `completion` says is over. A queue completes in order, so what was posted before is over too.
+    ///
+    /// The opcode tells the queue, but only on success. Of a failed request that both queues could have, nothing is
+    /// released: what is kept too long does no harm.
+    pub(super) fn completed(&self, completion: &Completion) {
+        let mut queues = self.lock();
+        let Queues { send, receive } = &mut *queues;
+        let (at_send, at_receive) = (send.position(completion.wr_id), receive.position(completion.wr_id));
+        let received = completion.opcode.0 & WcOpcode::RECV.0 != 0;
+        let (queue, position) = match (completion.status == WcStatus::SUCCESS, at_send, at_receive) {
+            (true, _, Some(at)) if received => (receive, at),
+            (true, Some(at), _) if !received => (send, at),
+            (false, Some(at), None) => (send, at),
+            (false, None, Some(at)) => (receive, at),
+            _ => return,
+        };
+        queue.posted.drain(..=position);
+    }
+
+    /// Releases all: the queue pair was reset.
+    pub(super) fn clear(&self) {
+        let mut queues = self.lock();
+        queues.send.posted.clear();
+        queues.receive.posted.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let queues = self.lock();
+        (queues.send.posted.len(), queues.receive.posted.len())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,155 @@
+//! Bytes of the input: as many at once as one record has.
+
+use core::ops::Range;
+use std::io::{self, Read};
+
+use super::CaptureError;
+
+/// Bytes asked of the input at once.
+const READ_AT_ONCE: usize = 256 << 10;
+
+/// An input with the piece of it that is looked at.
+#[derive(Debug)]
+pub(super) struct Source<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// What is in the buffer and not yet consumed.
+    start: usize,
+    end: usize,
+    /// The byte of the input that stands at `start`.
+    offset: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self {
+            input,
+            buffer: vec![0; READ_AT_ONCE],
+            start: 0,
+            end: 0,
+            offset: 0,
+        }
+    }
+
+    /// The byte of the input that comes next.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of a range that this gave. They stay until more are asked for.
+    pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
+        &self.buffer[range.clone()]
+    }
+
+    /// The next bytes: that many, or all that are left.
+    pub(super) fn up_to(&mut self, count: usize) -> Result<Range<usize>, CaptureError> {
+        if self.end - self.start < count {
+            self.read(count)?;
+        }
+        Ok(self.start..self.end.min(self.start + count))
+    }
+
+    /// The next `count` bytes, which belong to something that begins with them.
+    pub(super) fn next(&mut self, count: usize, what: &'static str) -> Result<Range<usize>, CaptureError> {
+        let range = self.up_to(count)?;
+        if range.len() < count {
+            return Err(CaptureError::CutOff {
+                what,
+                offset: self.offset,
+                expected: count as u64,
+                seen: range.len() as u64,
+            });
+        }
+        Ok(range)
+    }
+
+    pub(super) fn is_at_end(&mut self) -> Result<bool, CaptureError> {
+        Ok(self.up_to(1)?.is_empty())
+    }
+
+    /// Passes over bytes that are in the buffer.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// Passes over bytes of something that begins at `offset`, whether they are in the buffer or not.
+    pub(super) fn skip(&mut self, count: u64, (what, offset): (&'static str, u64)) -> Result<(), CaptureError> {
+        let mut left = count;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(READ_AT_ONCE).min(READ_AT_ONCE);
+            let got = self.up_to(most)?.len();
+            if got == 0 {
+                return Err(CaptureError::CutOff {
+                    what,
+                    offset,
+                    expected: self.offset - offset + left,
+                    seen: self.offset - offset,
+                });
+            }
+            self.consume(got);
+            left -= got as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads until `wanted` bytes are there or the input ends.
+    fn read(&mut self, wanted: usize) -> Result<(), CaptureError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted.next_multiple_of(READ_AT_ONCE), 0);
+        }
+        while self.end < wanted {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) => break,
+                Ok(count) => self.end += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(CaptureError::Io {
+                        offset: self.offset + self.end as u64,
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads numbers of either byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The 2 bytes at a place, which must be there.
+    pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let bytes = [bytes[at], bytes[at + 1]];
+        match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    /// The 4 bytes at a place, which must be there.
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    /// The 8 bytes at a place, which must be there.
+    pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let (first, second) = (u64::from(self.u32(bytes, at)), u64::from(self.u32(bytes, at + 4)));
+        match self {
+            Self::Little => second << 32 | first,
+            Self::Big => first << 32 | second,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The native link between tester and device: packets through the device's link layer, answers back as packets.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use verbatim_device::link::{Arrival, Delimiter, LinkChoices, LinkDefect, LinkPort, Outcome, relayed};
+use verbatim_device::{Device, Transmit};
+use verbatim_record as record;
+use verbatim_wire::{
+    Bth, Deth, Grh, Layout, Lid, Lnh, Lrh, MAD_LENGTH, Mad, MadHeaders, MgmtClass, QKey, Qpn, mad_packet,
+};
+
+/// Requests whose answers are still to come; the oldest is forgotten when there are more.
+const MAX_ASKED: usize = 256;
+
+/// A request that came in as a packet: its answer leaves as it came.
+#[derive(Clone, Debug)]
+struct Asked {
+    port: u8,
+    class: MgmtClass,
+    transaction: u64,
+    headers: MadHeaders,
+    /// The tester's port made the packet of a MAD, and hands up the answer as one.
+    as_mad: bool,
+}
+
+/// How an answer of the device leaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Leaves {
+    /// As a MAD.
+    Mad,
+    /// As a native packet.
+    Packet(Vec<u8>),
+}
+
+/// The link layer of the device's ports.
+#[derive(Debug, Default)]
+pub(crate) struct NativeLink {
+    pub(crate) defects: Vec<LinkDefect>,
+    pub(crate) choices: LinkChoices,
+    asked: VecDeque<Asked>,
+}
+
+/// The delimiter as the device knows it.
+pub(crate) fn at_device(delimiter: record::Delimiter) -> Delimiter {
+    match delimiter {
+        record::Delimiter::Egp => Delimiter::Egp,
+        record::Delimiter::Ebp => Delimiter::Ebp,
+        record::Delimiter::Other => Delimiter::Other,
+    }
+}
+
+/// The delimiter as the record knows it.
+fn at_tester(delimiter: Delimiter) -> record::Delimiter {
+    match delimiter {
+        Delimiter::Egp => record::Delimiter::Egp,
+        Delimiter::Ebp => record::Delimiter::Ebp,
+        Delimiter::Other => record::Delimiter::Other,
+    }
+}
+
+impl NativeLink {
+    /// A packet reaches a port of the device: what is accepted goes up, what is counted shows. A packet that the device
+    /// sends on comes back with its delimiter.
+    pub(crate) fn receive(
+        &mut self,
+        (device, now): (&mut Device, Duration),
+        port: u8,
+        arrival: &Arrival<'_>,
+        as_mad: bool,
+    ) -> Option<(Vec<u8>, record::Delimiter)> {
+        let profile = device.link_profile(port, self.choices)?;
+        let mut link = LinkPort::new(profile, &self.defects);
+        link.set_counters(device.link_counters(port)?);
+        let outcome = link.receive(arrival);
+        device.set_link_counters(port, link.counters());
+        if let Outcome::Accepted(up) = &outcome {
+            let up = arrival.bytes.get(up.clone()).unwrap_or_default();
+            if let Some((mad, headers)) = handed_up(arrival.bytes, up) {
+                self.asked.truncate(MAX_ASKED - 1);
+                self.asked.push_front(Asked {
+                    port,
+                    class: mad.class(),
+                    transaction: mad.transaction_id(),
+                    headers,
+                    as_mad,
+                });
+                device.handle_from(now, port, headers.lrh.dlid(), mad.bytes());
+            }
+            return None;
+        }
+        relayed(arrival, &outcome).map(|(bytes, delimiter)| (bytes, at_tester(delimiter)))
+    }
+
+    /// How something that the device sends leaves it.
+    pub(crate) fn leaves(&mut self, transmit: &Transmit) -> Leaves {
+        let mad = Mad::from(transmit.bytes);
+        let is_it = |asked: &Asked| {
+            (asked.port, asked.class, asked.transaction) == (transmit.port, mad.class(), mad.transaction_id())
+        };
+        let asked = self.asked.iter().position(is_it).filter(|_| mad.method().is_response());
+        match asked.and_then(|place| self.asked.remove(place)) {
+            None | Some(Asked { as_mad: true, .. }) => Leaves::Mad,
+            Some(asked) => {
+                let unicast = (1..0xC000).contains(&asked.headers.lrh.slid().0);
+                let slid = if unicast {
+                    asked.headers.lrh.slid()
+                } else {
+                    transmit.slid
+                };
+                let lrh = asked.headers.lrh.with_slid(slid);
+                Leaves::Packet(mad_packet(&MadHeaders { lrh, ..asked.headers }, &mad))
+            }
+        }
+    }
+}
+
+/// The MAD in an accepted packet, and the headers of its answer: where the request went, the answer comes from. `None`
+/// when nobody above takes it: QP0 and QP1 are all that there is, each for its classes, QP1 with its Q_Key.
+fn handed_up(bytes: &[u8], up: &[u8]) -> Option<(Mad, MadHeaders)> {
+    let lrh = Lrh::from_bytes(bytes.get(..Lrh::SIZE)?);
+    let (grh, rest) = match lrh.lnh() {
+        Lnh::IBA_LOCAL => (None, up),
+        Lnh::IBA_GLOBAL => (Some(Grh::from_bytes(up.get(..Grh::SIZE)?)), up.get(Grh::SIZE..)?),
+        _ => return None,
+    };
+    let bth = Bth::from_bytes(rest.get(..Bth::SIZE)?);
+    let deth = Deth::from_bytes(rest.get(Bth::SIZE..Bth::SIZE + Deth::SIZE)?);
+    let start = Bth::SIZE + Deth::SIZE;
+    let mad = Mad::try_from(rest.get(start..start + MAD_LENGTH)?).ok()?;
+    let is_smp = matches!(mad.class(), MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED);
+    let taken = match bth.dest_qp() {
+        Qpn::SMI => is_smp,
+        Qpn::GSI => !is_smp && deth.q_key() == QKey::GSI,
+        _ => false,
+    };
+    let headers = MadHeaders {
+        lrh: lrh.with_slid(lrh.dlid()).with_dlid(lrh.slid()),
+        grh: grh.map(|grh| grh.with_src(grh.dst()).with_dst(grh.src())),
+        bth: bth.with_dest_qp(deth.src_qp()),
+        deth: deth.with_src_qp(bth.dest_qp()),
+    };
+    taken.then_some((mad, headers))
+}
+
+/// A LID-routed SMP as the tester's port sends it.
+pub(crate) fn packet_of(slid: Lid, dlid: Lid, mad: &Mad) -> Vec<u8> {
+    mad_packet(&MadHeaders::subnet_management(slid, dlid), mad)
+}

@@ -1,0 +1,460 @@
+//! Connections with the DUT: its queue pair, made and modified by its host, and what is at our end.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use verbatim_record::verbs::pb;
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Role, Side};
+use verbatim_wire::packet::{
+    AckTimeout, Aeth, Bth, Network, Opcode, Psn, Qpn, RKey, RnrTimer, Station, Syndrome, Transport, packet,
+};
+use verbatim_wire::{Mtu, PKey};
+
+use crate::stop::{Step, Stop};
+use crate::tester::Tester;
+
+/// Labels of the steps that make a connection; judges read from them what was made.
+pub mod labels {
+    use verbatim_record::{Label, Verbs};
+
+    /// Opens the device.
+    pub const OPEN: Label<Verbs> = Label::new("open the device");
+    /// Registers memory.
+    pub const MEMORY: Label<Verbs> = Label::new("register memory");
+    /// Creates the queue pair.
+    pub const CREATE: Label<Verbs> = Label::new("create the queue pair");
+    /// RESET to INIT.
+    pub const INIT: Label<Verbs> = Label::new("modify to INIT");
+    /// INIT to RTR.
+    pub const RTR: Label<Verbs> = Label::new("modify to RTR");
+    /// RTR to RTS.
+    pub const RTS: Label<Verbs> = Label::new("modify to RTS");
+}
+
+/// All rights.
+const ALL: pb::Access = pb::Access {
+    local_write: true,
+    remote_write: true,
+    remote_read: true,
+    remote_atomic: true,
+};
+
+/// What a connection is to be like, as the DUT's queue pair is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChannelOptions {
+    /// Path MTU; the port's active MTU if that is smaller.
+    pub mtu: Mtu,
+    /// Local ACK timeout; off by default, so that nothing but what is under test makes the DUT send again.
+    pub timeout: AckTimeout,
+    /// Retries after time-outs and sequence errors.
+    pub retry_cnt: u8,
+    /// Retries after RNR NAKs; 7 = without end.
+    pub rnr_retry: u8,
+    /// READs and atomics that the DUT has in flight.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the DUT answers at a time.
+    pub max_dest_rd_atomic: u8,
+    /// What the DUT's RNR NAKs ask for.
+    pub min_rnr_timer: RnrTimer,
+    /// What we may do on the DUT's queue pair.
+    pub qp_access: pb::Access,
+    /// What may be done with the DUT's memory.
+    pub memory_access: pb::Access,
+    /// Bytes of the DUT's memory.
+    pub memory: u32,
+    /// First PSN of the DUT's requests; drawn by default.
+    pub psn: Option<Psn>,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> Self {
+        Self {
+            mtu: Mtu(3),
+            timeout: AckTimeout::OFF,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+            min_rnr_timer: RnrTimer(12),
+            qp_access: ALL,
+            memory_access: ALL,
+            memory: 64 * 1024,
+            psn: None,
+        }
+    }
+}
+
+/// Registered memory of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// Its handle.
+    pub handle: u32,
+    /// Its address.
+    pub address: u64,
+    /// Its remote key.
+    pub r_key: RKey,
+    /// Bytes.
+    pub length: u32,
+}
+
+impl Memory {
+    /// A part of it.
+    #[must_use]
+    pub fn slice(&self, offset: u32, length: u32) -> pb::Slice {
+        pb::Slice {
+            memory: self.handle,
+            offset,
+            length,
+        }
+    }
+}
+
+/// A reliable connection between the DUT's queue pair and the packet peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Channel {
+    /// Handle of the DUT's queue pair.
+    pub qp: u32,
+    /// Where the DUT is.
+    pub dut: Station,
+    /// Where we are.
+    pub own: Station,
+    /// The DUT's queue pair.
+    pub dut_qpn: Qpn,
+    /// The queue pair that we play.
+    pub own_qpn: Qpn,
+    /// First PSN of the DUT's requests.
+    pub dut_psn: Psn,
+    /// First PSN of our requests.
+    pub own_psn: Psn,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// The DUT's memory.
+    pub memory: Memory,
+}
+
+impl Channel {
+    /// A transport header to the DUT's queue pair.
+    #[must_use]
+    pub fn transport(&self, opcode: Opcode, psn: Psn) -> Transport {
+        Transport {
+            bth: Bth::default()
+                .with_opcode(opcode)
+                .with_migrated(true)
+                .with_p_key(PKey(0xFFFF))
+                .with_dest_qp(self.dut_qpn)
+                .with_psn(psn),
+            ..Transport::default()
+        }
+    }
+
+    /// A sound frame to the DUT.
+    #[must_use]
+    pub fn frame(&self, transport: &Transport) -> Vec<u8> {
+        packet(&Network::roce_v2(&self.own, &self.dut), transport)
+    }
+
+    /// An Acknowledge packet: ACK, NAK or RNR NAK.
+    #[must_use]
+    pub fn acknowledge(&self, psn: Psn, syndrome: Syndrome, msn: u32) -> Vec<u8> {
+        self.frame(&Transport {
+            aeth: Some(Aeth::default().with_syndrome(syndrome).with_msn(msn)),
+            ..self.transport(Opcode::RC_ACKNOWLEDGE, psn)
+        })
+    }
+}
+
+/// A reliable connection between the DUT's queue pair and one of the tester's own adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pair {
+    /// Handle of the DUT's queue pair.
+    pub dut_qp: u32,
+    /// Handle of the tester's queue pair.
+    pub own_qp: u32,
+    /// The DUT's memory.
+    pub dut_memory: Memory,
+    /// The tester's memory.
+    pub own_memory: Memory,
+}
+
+/// One end of a connection while it is made.
+struct End {
+    side: Side,
+    qp: u32,
+    qpn: Qpn,
+    memory: Memory,
+}
+
+impl Tester<'_> {
+    /// Makes a reliable connection of the DUT with the packet peer.
+    ///
+    /// # Errors
+    /// When the DUT's host refuses a step, and when the run must stop.
+    pub fn open_channel(&mut self, options: &ChannelOptions) -> Step<Channel> {
+        let own = self.frame_port()?;
+        let facts = self.open_device(Side::Dut)?;
+        let Some((mac, ip)) = self.peer.dut else {
+            return Err(Stop::Tester("a connection is made before the DUT was found".into()));
+        };
+        let gid = self.gid_of(Side::Dut, &facts, Some(ip))?;
+        let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
+        let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
+        let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
+        let dut_psn = options.psn.unwrap_or(dut_psn);
+        let end = self.make_end(Side::Dut, options)?;
+        let address = pb::AddressVector {
+            dgid: gid_bytes(own.ip).to_vec(),
+            sgid_index: gid,
+            hop_limit: 64,
+            ..pb::AddressVector::default()
+        };
+        let mtu = Mtu(options.mtu.0.min(u8::try_from(facts.active_mtu).unwrap_or(u8::MAX)));
+        self.connect(&end, options, mtu, (own_qpn, own_psn, dut_psn), address, facts.port)?;
+        let station = |mac, ip| Station {
+            mac,
+            ip,
+            udp_port: 0xC000 | (own_qpn.0 as u16 & 0x3FFF),
+        };
+        Ok(Channel {
+            qp: end.qp,
+            dut: station(mac, ip),
+            own: station(own.mac, own.ip),
+            dut_qpn: end.qpn,
+            own_qpn,
+            dut_psn,
+            own_psn,
+            mtu,
+            memory: end.memory,
+        })
+    }
+
+    /// Makes a reliable connection of the DUT with a queue pair of the tester's own adapter.
+    ///
+    /// # Errors
+    /// When a host refuses a step, and when the run must stop.
+    pub fn open_pair(&mut self, dut: &ChannelOptions, own: &ChannelOptions) -> Step<Pair> {
+        let facts = [self.open_device(Side::Dut)?, self.open_device(Side::Tester)?];
+        let gids = [
+            self.gid_of(Side::Dut, &facts[0], None)?,
+            self.gid_of(Side::Tester, &facts[1], None)?,
+        ];
+        let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
+        let psns = [Psn::new(random.bits() as u32), Psn::new(random.bits() as u32)];
+        let ends = [self.make_end(Side::Dut, dut)?, self.make_end(Side::Tester, own)?];
+        let mtu = facts
+            .iter()
+            .map(|of| u8::try_from(of.active_mtu).unwrap_or(u8::MAX))
+            .fold(dut.mtu.0, u8::min);
+        for (at, options) in [(0, dut), (1, own)] {
+            let other = 1 - at;
+            let gid = facts[other].gids.iter().find(|gid| gid.index == gids[other]);
+            let address = pb::AddressVector {
+                dgid: if facts[other].ethernet {
+                    gid.map(|gid| gid.gid.clone()).unwrap_or_default()
+                } else {
+                    Vec::new()
+                },
+                sgid_index: gids[at],
+                hop_limit: 64,
+                dlid: facts[other].lid,
+                ..pb::AddressVector::default()
+            };
+            let numbers = (ends[other].qpn, psns[other], psns[at]);
+            self.connect(&ends[at], options, Mtu(mtu), numbers, address, facts[at].port)?;
+        }
+        Ok(Pair {
+            dut_qp: ends[0].qp,
+            own_qp: ends[1].qp,
+            dut_memory: ends[0].memory,
+            own_memory: ends[1].memory,
+        })
+    }
+
+    /// What the host's device is; opens it at the first call.
+    pub(crate) fn open_device(&mut self, side: Side) -> Step<pb::Opened> {
+        match self.must_as(Role::Runner, labels::OPEN, side, Command::Open(pb::Open {}))? {
+            Reply::Opened(facts) => Ok(facts),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The GID index to use, or the DUT's address when `ip` is looked for.
+    pub(super) fn gid_of(&self, side: Side, facts: &pb::Opened, ip: Option<IpAddr>) -> Step<u32> {
+        let (dut, tester) = self.info.gid_indices;
+        let fixed = if side == Side::Dut { dut } else { tester };
+        if let Some(index) = fixed {
+            return if facts.gids.iter().any(|gid| gid.index == index) || !facts.ethernet {
+                Ok(index)
+            } else {
+                Err(Stop::Refused(format!(
+                    "the {side}'s device {} has no GID of index {index}; it has {}",
+                    facts.device,
+                    gids_in_words(facts)
+                )))
+            };
+        }
+        if !facts.ethernet {
+            return Ok(0);
+        }
+        let fits = |gid: &&pb::Gid| match ip {
+            Some(ip) => gid.gid == gid_bytes(ip),
+            None => address_of(&gid.gid).is_some_and(|ip| ip.is_ipv4()),
+        };
+        let mut of_v2 = facts.gids.iter().filter(|gid| gid.kind == "RoCE v2");
+        let found = of_v2.clone().find(fits);
+        match (found, ip) {
+            (Some(gid), _) => Ok(gid.index),
+            (None, None) => of_v2.next().map(|gid| gid.index).ok_or_else(|| no_gid(side, facts)),
+            (None, Some(_)) => Err(no_gid(side, facts)),
+        }
+    }
+
+    /// The DUT's address: by the rig file, else its first RoCE v2 GID of the family and scope of our own.
+    pub(crate) fn dut_address(&self, facts: &pb::Opened) -> Step<IpAddr> {
+        let own = self.frame_port()?;
+        if let Some(ip) = own.dut_ip {
+            return Ok(ip);
+        }
+        let scope = |ip: IpAddr| match ip {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
+            IpAddr::V6(_) => 2,
+        };
+        facts
+            .gids
+            .iter()
+            .filter(|gid| gid.kind == "RoCE v2")
+            .filter_map(|gid| address_of(&gid.gid))
+            .find(|ip| scope(*ip) == scope(own.ip))
+            .ok_or_else(|| no_gid(Side::Dut, facts))
+    }
+
+    fn make_end(&mut self, side: Side, options: &ChannelOptions) -> Step<End> {
+        let register = Command::RegisterMemory(pb::RegisterMemory {
+            length: options.memory,
+            access: Some(options.memory_access),
+        });
+        let memory = match self.must_as(Role::Runner, labels::MEMORY, side, register)? {
+            Reply::Memory(memory) => Memory {
+                handle: memory.memory,
+                address: memory.address,
+                r_key: RKey(memory.r_key),
+                length: options.memory,
+            },
+            other => return Err(unexpected(&other)),
+        };
+        let create = Command::CreateQp(pb::CreateQp {
+            service: pb::Service::Rc.into(),
+            send_depth: 16,
+            receive_depth: 16,
+        });
+        let Reply::Qp(qp) = self.must_as(Role::Runner, labels::CREATE, side, create)? else {
+            return Err(Stop::Tester("a host answered CreateQp with something else".into()));
+        };
+        Ok(End {
+            side,
+            qp: qp.qp,
+            qpn: Qpn(qp.qpn),
+            memory,
+        })
+    }
+
+    /// RESET to RTS, every attribute named.
+    fn connect(
+        &mut self,
+        end: &End,
+        options: &ChannelOptions,
+        mtu: Mtu,
+        (other_qpn, other_psn, psn): (Qpn, Psn, Psn),
+        address: pb::AddressVector,
+        port: u32,
+    ) -> Step {
+        let init = pb::QpAttributes {
+            pkey_index: Some(0),
+            port: Some(port),
+            access: Some(options.qp_access),
+            ..pb::QpAttributes::default()
+        };
+        let rtr = pb::QpAttributes {
+            path_mtu: Some(mtu.0.into()),
+            dest_qpn: Some(other_qpn.0),
+            rq_psn: Some(other_psn.0),
+            max_dest_rd_atomic: Some(options.max_dest_rd_atomic.into()),
+            min_rnr_timer: Some(options.min_rnr_timer.0.into()),
+            address: Some(address),
+            ..pb::QpAttributes::default()
+        };
+        let rts = pb::QpAttributes {
+            sq_psn: Some(psn.0),
+            timeout: Some(options.timeout.0.into()),
+            retry_cnt: Some(options.retry_cnt.into()),
+            rnr_retry: Some(options.rnr_retry.into()),
+            max_rd_atomic: Some(options.max_rd_atomic.into()),
+            ..pb::QpAttributes::default()
+        };
+        let steps = [
+            (labels::INIT, pb::QpState::Init, init),
+            (labels::RTR, pb::QpState::Rtr, rtr),
+            (labels::RTS, pb::QpState::Rts, rts),
+        ];
+        for (label, state, attributes) in steps {
+            let modify = Command::ModifyQp(pb::ModifyQp {
+                qp: end.qp,
+                state: state.into(),
+                attributes: Some(attributes),
+            });
+            self.must_as(Role::Runner, label, end.side, modify)?;
+        }
+        Ok(())
+    }
+}
+
+impl super::PeerState {
+    pub(super) fn commands_made(&self) -> u32 {
+        self.commands
+    }
+}
+
+fn unexpected(reply: &Reply) -> Stop {
+    Stop::Tester(format!(
+        "a host answered with \"{}\", which is no answer to what it was asked",
+        verbatim_record::verbs::reply_words(reply)
+    ))
+}
+
+fn no_gid(side: Side, facts: &pb::Opened) -> Stop {
+    Stop::Refused(format!(
+        "the {side}'s device {} has no RoCE v2 GID that fits the rig's addresses; it has {}: give its interface an address, \
+         or write dut_ip or gid_index into the rig file",
+        facts.device,
+        gids_in_words(facts)
+    ))
+}
+
+fn gids_in_words(facts: &pb::Opened) -> String {
+    let words: Vec<String> = facts
+        .gids
+        .iter()
+        .map(|gid| {
+            let address = address_of(&gid.gid).map_or_else(|| "?".into(), |ip| ip.to_string());
+            format!("{} {address} ({})", gid.index, gid.kind)
+        })
+        .collect();
+    if words.is_empty() {
+        "none".into()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// A GID as an address; an IPv4 address is mapped (RoCEv2 annex).
+fn address_of(gid: &[u8]) -> Option<IpAddr> {
+    let octets: [u8; 16] = gid.try_into().ok()?;
+    Some(Ipv6Addr::from(octets).to_canonical())
+}
+
+fn gid_bytes(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}

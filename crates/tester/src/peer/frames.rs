@@ -1,0 +1,134 @@
+//! Frames out and in.
+
+use verbatim_record::{Delimiter, Entry, Frame, Frames, Label, Span, Time};
+use verbatim_wire::packet::{Medium, Packet};
+
+use super::neighbours;
+use crate::rig::{Arrival, FramePort, PortId, Stimulus};
+use crate::stop::{Step, Stop};
+use crate::tester::Tester;
+
+/// A RoCE packet of the DUT that came in for us.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Number of the frame in the record.
+    pub number: u32,
+    /// When.
+    pub at: Span,
+    bytes: Vec<u8>,
+}
+
+impl Received {
+    /// The packet.
+    ///
+    /// # Panics
+    /// Never: only what parses becomes one.
+    #[must_use]
+    pub fn packet(&self) -> Packet<'_> {
+        Packet::parse(Medium::Ethernet, &self.bytes).expect("only what parses is received")
+    }
+
+    /// The frame.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Tester<'_> {
+    /// The tester's own Ethernet port.
+    ///
+    /// # Errors
+    /// When the rig has none.
+    pub fn frame_port(&self) -> Step<FramePort> {
+        self.info
+            .frames
+            .clone()
+            .ok_or_else(|| Stop::Tester("the rig has no Ethernet port of its own, but a test uses one".into()))
+    }
+
+    /// Sends a frame as it stands.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
+        let label = self.number_of(label.name);
+        self.put_frame(label, bytes)
+    }
+
+    pub(super) fn put_frame(&mut self, label: u32, bytes: &[u8]) -> Step<Span> {
+        self.check_stop()?;
+        let port = 0;
+        let at = self.rig.send(Stimulus::Frame(port, bytes))?;
+        self.record_frame(label, (port, false), at, (bytes, None));
+        Ok(at)
+    }
+
+    pub(super) fn record_frame(
+        &mut self,
+        label: u32,
+        (port, received): (PortId, bool),
+        at: Span,
+        (bytes, delimiter): (&[u8], Option<Delimiter>),
+    ) -> u32 {
+        self.peer.frames += 1;
+        let number = self.peer.frames;
+        self.sink.put(&Entry::Frame(Frame {
+            number,
+            label,
+            port,
+            received,
+            at,
+            bytes: bytes.to_vec(),
+            delimiter,
+        }));
+        number
+    }
+
+    /// A frame came in: it is recorded; what asks for our address is answered, RoCE packets wait for the procedure.
+    pub(crate) fn take_frame(&mut self, port: PortId, at: Span, bytes: Vec<u8>) -> Step {
+        let number = self.record_frame(0, (port, true), at, (&bytes, None));
+        let Some(own) = self.info.frames.clone() else {
+            return Ok(());
+        };
+        if let Some(answer) = neighbours::answer(&own, &bytes) {
+            self.put_frame(0, &answer)?;
+            return Ok(());
+        }
+        if let Some((ip, mac)) = neighbours::told(&bytes) {
+            if self.peer.dut.is_some_and(|(_, dut)| dut == ip) {
+                self.peer.neighbour.push_back((at, mac));
+            }
+            return Ok(());
+        }
+        let for_us = Packet::parse(Medium::Ethernet, &bytes).is_ok_and(|packet| neighbours::is_for(&own, &packet));
+        if for_us {
+            self.peer.inbox.push_back(Received { number, at, bytes });
+        }
+        Ok(())
+    }
+
+    /// The DUT's next RoCE packet to the tester's address, be its checksums right or wrong; none when none came until
+    /// then.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn next_packet(&mut self, until: Time) -> Step<Option<Received>> {
+        self.check_stop()?;
+        self.sink.flush();
+        loop {
+            if let Some(received) = self.peer.inbox.pop_front() {
+                return Ok(Some(received));
+            }
+            match self.rig.wait(until) {
+                Arrival::Deadline => return Ok(None),
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// Forgets RoCE packets that came in and that the procedure did not take; the record keeps them.
+    pub fn skip_packets(&mut self) {
+        self.peer.inbox.clear();
+    }
+}

@@ -1,0 +1,80 @@
+//! The peer of a device under test: frames of our own making, and verbs on both hosts.
+//!
+//! It keeps no opinion: what comes in is recorded and handed to the procedure, the judge reads the record. It answers
+//! ARP and neighbour discovery for the tester's own address by itself, since no kernel does.
+
+mod channel;
+mod frames;
+mod native;
+mod neighbours;
+mod verbs;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use verbatim_record::verbs::{Event, Reply};
+use verbatim_record::{Label, Side, Span, Time, Wait};
+use verbatim_wire::ether::MacAddress;
+use verbatim_wire::packet::AckTimeout;
+
+pub use channel::{Channel, ChannelOptions, Memory, Pair, labels};
+pub use frames::Received;
+pub use native::Native;
+
+use crate::stop::Step;
+use crate::tester::Tester;
+
+/// What the peer keeps between two calls of a procedure.
+#[derive(Debug, Default)]
+pub(crate) struct PeerState {
+    frames: u32,
+    commands: u32,
+    /// Frames for the procedure, in order.
+    inbox: VecDeque<Received>,
+    /// Native packets for the procedure, in order.
+    natives: VecDeque<Native>,
+    /// Answers to commands that are waited for.
+    answers: BTreeMap<u32, (Span, Reply)>,
+    /// Events for the procedure, in order.
+    told: VecDeque<(Side, Span, Event)>,
+    /// Where the DUT is.
+    dut: Option<(MacAddress, IpAddr)>,
+    /// Answers of the neighbour that is asked.
+    neighbour: VecDeque<(Span, MacAddress)>,
+    /// Hosts on which something was made.
+    touched: Vec<Side>,
+    /// The largest round trip that was measured.
+    path: Duration,
+}
+
+impl Tester<'_> {
+    /// How long a reliable connection must stay silent to prove it: two seconds, twice the RNR interval, four times the
+    /// ACK timeout for each try, whichever is the longest, and the path.
+    #[must_use]
+    pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
+        verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt) + self.peer.path + self.info.host_bound
+    }
+
+    /// Lets that much time pass under a label: the record says that, and when, it was waited.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn wait_for(&mut self, label: Label<Wait>, duration: Duration) -> Step {
+        let since = self.rig.now();
+        self.wait_until(since.after(duration))?;
+        self.waited(label, since);
+        Ok(())
+    }
+
+    /// Puts into the record that it was waited under a label, from an instant up to now.
+    pub(crate) fn waited(&mut self, label: Label<Wait>, since: Time) {
+        let number = self.number_of(label.name);
+        let until = self.rig.now();
+        self.sink.put(&verbatim_record::Entry::Waited(verbatim_record::Waited {
+            label: number,
+            since,
+            until,
+        }));
+    }
+}

@@ -1,0 +1,85 @@
+//! Native packets out and in: bytes between two delimiters, sound or not.
+
+use verbatim_record::{Delimiter, Frames, Label, Span, Time, Wait};
+
+use crate::rig::{Arrival, PortId, Stimulus};
+use crate::stop::Step;
+use crate::tester::Tester;
+
+/// A native packet that came in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Native {
+    /// Its number among the frames of the record.
+    pub number: u32,
+    /// When.
+    pub at: Span,
+    /// From the LRH to the VCRC.
+    pub bytes: Vec<u8>,
+    /// What ended it.
+    pub delimiter: Delimiter,
+}
+
+impl Tester<'_> {
+    /// Sends a native packet as it stands: all between the delimiters, the VCRC with it, and what ends it.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn send_packet(&mut self, label: Label<Frames>, bytes: &[u8], delimiter: Delimiter) -> Step<Span> {
+        let label = self.number_of(label.name);
+        self.check_stop()?;
+        let port = self.leaves_by();
+        let at = self.rig.send(Stimulus::Packet(port, bytes, delimiter))?;
+        self.record_frame(label, (port, false), at, (bytes, Some(delimiter)));
+        Ok(at)
+    }
+
+    /// The next native packet, be it sound or not; none when none came until then.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn next_native(&mut self, until: Time) -> Step<Option<Native>> {
+        self.check_stop()?;
+        self.sink.flush();
+        loop {
+            if let Some(native) = self.peer.natives.pop_front() {
+                return Ok(Some(native));
+            }
+            match self.rig.wait(until) {
+                Arrival::Deadline => return Ok(None),
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// Waits for a native packet that `is_it` knows; when none came until then, the record says under a label how long
+    /// it was waited. Others are passed over; the record keeps them.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn await_native(
+        &mut self,
+        label: Label<Wait>,
+        until: Time,
+        is_it: impl Fn(&Native) -> bool,
+    ) -> Step<Option<Native>> {
+        let since = self.rig.now();
+        while let Some(native) = self.next_native(until)? {
+            if is_it(&native) {
+                return Ok(Some(native));
+            }
+        }
+        self.waited(label, since);
+        Ok(None)
+    }
+
+    /// A native packet came in: it is recorded, and waits for the procedure.
+    pub(crate) fn take_native(&mut self, port: PortId, at: Span, bytes: Vec<u8>, delimiter: Delimiter) {
+        let number = self.record_frame(0, (port, true), at, (&bytes, Some(delimiter)));
+        self.peer.natives.push_back(Native {
+            number,
+            at,
+            bytes,
+            delimiter,
+        });
+    }
+}

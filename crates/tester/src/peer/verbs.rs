@@ -1,0 +1,134 @@
+//! Verbs commands to the hosts of both devices.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb;
+use verbatim_record::verbs::{Command, Event, Reply};
+use verbatim_record::{Entry, Label, Role, Side, Span, Time, Verbs, VerbsAnswered, VerbsAsked, VerbsTold};
+
+use crate::rig::{Arrival, Stimulus};
+use crate::stop::{Step, Stop};
+use crate::tester::Tester;
+
+/// How long the host of a device may take to do a command.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Tester<'_> {
+    /// Has the host of a device do something, and waits for its reply; a refusal is a reply.
+    ///
+    /// # Errors
+    /// When the host does not reply within 30 seconds, and when the run must stop.
+    pub fn verbs(&mut self, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
+        let role = self.role;
+        self.verbs_as(role, label, side, command)
+    }
+
+    pub(super) fn verbs_as(&mut self, role: Role, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
+        self.check_stop()?;
+        let label = self.number_as(label.name, role);
+        if !self.peer.touched.contains(&side) {
+            self.peer.touched.push(side);
+        }
+        self.peer.commands += 1;
+        let number = self.peer.commands;
+        let at = self.rig.send(Stimulus::Verbs(side, number, &command))?;
+        let until = at.latest.after(PATIENCE);
+        let name = verbatim_record::verbs::command_words(&command);
+        self.sink.put(&Entry::VerbsAsked(VerbsAsked {
+            number,
+            label,
+            side,
+            at,
+            command,
+        }));
+        self.sink.flush();
+        loop {
+            if let Some((_, reply)) = self.peer.answers.remove(&number) {
+                return Ok(reply);
+            }
+            match self.rig.wait(until) {
+                Arrival::Deadline => {
+                    let text = format!(
+                        "the host of the {side}'s device did not answer \"{name}\" within {} s",
+                        PATIENCE.as_secs()
+                    );
+                    let stop = Stop::RigGone(text);
+                    self.stopped.get_or_insert(stop.clone());
+                    return Err(stop);
+                }
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// The same for what must succeed for the test to make sense.
+    ///
+    /// # Errors
+    /// As [`Tester::verbs`], and [`Stop::Refused`] when it is refused.
+    pub fn verbs_must(&mut self, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
+        let role = self.role;
+        self.must_as(role, label, side, command)
+    }
+
+    pub(super) fn must_as(&mut self, role: Role, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
+        match self.verbs_as(role, label, side, command)? {
+            Reply::Refused(refused) => Err(Stop::Refused(format!(
+                "\"{}\" was refused by the host of the {side}'s device: {}",
+                label.name, refused.text
+            ))),
+            reply => Ok(reply),
+        }
+    }
+
+    pub(crate) fn take_reply(&mut self, number: u32, at: Span, host_at: Span, reply: Reply) {
+        self.sink.put(&Entry::VerbsAnswered(VerbsAnswered {
+            number,
+            at,
+            host_at,
+            reply: reply.clone(),
+        }));
+        self.peer.answers.insert(number, (at, reply));
+    }
+
+    pub(crate) fn take_event(&mut self, side: Side, at: Span, host_at: Span, event: Event) {
+        self.sink.put(&Entry::VerbsTold(VerbsTold {
+            side,
+            at,
+            host_at,
+            event: event.clone(),
+        }));
+        self.peer.told.push_back((side, at, event));
+    }
+
+    /// The next completion of one side's queue pair; none when none came until then. Events of other kinds, and
+    /// completions of other queue pairs, are recorded and passed over.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn next_completion(&mut self, side: Side, qp: u32, until: Time) -> Step<Option<pb::Completion>> {
+        self.check_stop()?;
+        self.sink.flush();
+        loop {
+            let place = self.peer.told.iter().position(|(of, _, event)| {
+                *of == side && matches!(event, Event::Completion(completion) if completion.qp == qp)
+            });
+            if let Some((_, _, Event::Completion(completion))) = place.and_then(|at| self.peer.told.remove(at)) {
+                return Ok(Some(completion));
+            }
+            match self.rig.wait(until) {
+                Arrival::Deadline => return Ok(None),
+                other => self.take(other)?,
+            }
+        }
+    }
+
+    /// Destroys all that was made on the hosts: the end of a test.
+    pub(crate) fn release_verbs(&mut self) {
+        const END: Label<Verbs> = Label::new("destroy all that the test made");
+        for side in core::mem::take(&mut self.peer.touched) {
+            // Where this fails the host's session ends with the rig, and all that it made with it.
+            let _ = self.verbs_as(Role::Runner, END, side, Command::DestroyAll(pb::DestroyAll {}));
+        }
+        self.peer.touched.clear();
+    }
+}

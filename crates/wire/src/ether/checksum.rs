@@ -1,0 +1,36 @@
+//! The checksum of IPv4, UDP and ICMPv6.
+//!
+//! Source: RFC 1071; the pseudo header: RFC 8200 section 8.1.
+
+use core::net::Ipv6Addr;
+
+use super::IpProtocol;
+
+/// The internet checksum of the bytes of all parts, one behind the other: to be sent big-endian.
+///
+/// The checksum field counts as 0, or as it stands: then 0 comes out when it is right.
+#[must_use]
+pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
+    let mut sum: u64 = 0;
+    let mut odd = false;
+    for byte in parts.iter().copied().flatten() {
+        sum += if odd { u64::from(*byte) } else { u64::from(*byte) << 8 };
+        odd = !odd;
+    }
+    while sum > 0xFFFF {
+        sum = (sum >> 16) + (sum & 0xFFFF);
+    }
+    #[allow(clippy::cast_possible_truncation)] // folded to 16 bits
+    let folded = sum as u16;
+    !folded
+}
+
+/// The checksum of UDP or ICMPv6 over IPv6: `message` is the header with its checksum 0 (or as it stands: then 0
+/// comes out when it is right) and all that follows.
+///
+/// UDP sends 0xFFFF instead of 0, for there 0 says that there is no checksum; that is left to the caller.
+#[must_use]
+pub fn pseudo_header_checksum(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, message: &[u8]) -> u16 {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
+    internet_checksum(&[&src.octets(), &dst.octets(), &length, &[0, 0, 0, protocol.0], message])
+}

@@ -1,0 +1,187 @@
+//! Extended transport headers: what may follow the BTH beside the DETH.
+//!
+//! Source of the layouts: architecture 9.3 (RDETH, RETH, AtomicETH, XRCETH), 9.5 (AETH, AtomicAckETH, ImmDt, IETH);
+//! `rxe_hdr.h` of Linux (RETH, AETH, AtomicETH, AtomicAckETH, ImmDt, IETH, FETH).
+
+use core::fmt;
+
+use crate::layout::layout;
+use crate::packet::codes::Qpn;
+use crate::packet::times::Syndrome;
+use crate::value::{Reserved, Value};
+use crate::values::{Hex32, Hex64};
+
+/// A remote key: 32 bits that open a memory region to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct RKey(pub u32);
+
+impl Value for RKey {
+    #[allow(clippy::cast_possible_truncation)] // the field has 32 bits
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u32)
+    }
+    fn to_bits(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl fmt::Display for RKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+layout! {
+    /// RDMA extended transport header, 16 bytes: which memory a WRITE or READ is about.
+    pub struct Reth[16] "RETH" {
+        /// VA: the first byte in the responder's memory.
+        va, with_va: Hex64 = "VA" @ 0, 64;
+        /// R_Key.
+        r_key, with_r_key: RKey = "R_Key" @ 64, 32;
+        /// DMALen in bytes, at most 2^31.
+        dma_len, with_dma_len: u32 = "DMALen" @ 96, 32;
+    }
+}
+
+layout! {
+    /// ACK extended transport header, 4 bytes.
+    pub struct Aeth[4] "AETH" {
+        /// Syndrome: ACK, RNR NAK or NAK.
+        syndrome, with_syndrome: Syndrome = "Syndrome" @ 0, 8;
+        /// MSN: messages that the responder has completed, modulo 2^24.
+        msn, with_msn: u32 = "MSN" @ 8, 24;
+    }
+}
+
+layout! {
+    /// Atomic extended transport header, 28 bytes.
+    pub struct AtomicEth[28] "AtomicETH" {
+        /// VA: the 8 bytes in the responder's memory.
+        va, with_va: Hex64 = "VA" @ 0, 64;
+        /// R_Key.
+        r_key, with_r_key: RKey = "R_Key" @ 64, 32;
+        /// SwapDt: what CmpSwap stores and FetchAdd adds.
+        swap_add, with_swap_add: Hex64 = "SwapDt" @ 96, 64;
+        /// CmpDt: what CmpSwap compares with.
+        compare, with_compare: Hex64 = "CmpDt" @ 160, 64;
+    }
+}
+
+layout! {
+    /// Atomic ACK extended transport header, 8 bytes.
+    pub struct AtomicAckEth[8] "AtomicAckETH" {
+        /// OrigRemDt: what stood in the memory before.
+        original, with_original: Hex64 = "OrigRemDt" @ 0, 64;
+    }
+}
+
+layout! {
+    /// Immediate data, 4 bytes.
+    pub struct ImmDt[4] "ImmDt" {
+        /// The data.
+        data, with_data: Hex32 = "ImmDt" @ 0, 32;
+    }
+}
+
+layout! {
+    /// Invalidate extended transport header, 4 bytes.
+    pub struct Ieth[4] "IETH" {
+        /// R_Key: the one that becomes invalid.
+        r_key, with_r_key: RKey = "R_Key" @ 0, 32;
+    }
+}
+
+layout! {
+    /// Reliable datagram extended transport header, 4 bytes.
+    pub struct Rdeth[4] "RDETH" {
+        /// Reserved.
+        reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
+        /// EECnxt: the end-to-end context.
+        ee_context, with_ee_context: Hex32 = "EECnxt" @ 8, 24;
+    }
+}
+
+layout! {
+    /// Extended reliable connection header, 4 bytes.
+    pub struct Xrceth[4] "XRCETH" {
+        /// Reserved.
+        reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
+        /// XRCSRQ: the shared receive queue.
+        srq, with_srq: Qpn = "XRCSRQ" @ 8, 24;
+    }
+}
+
+layout! {
+    /// Flush extended transport header, 4 bytes; a RETH follows.
+    pub struct Feth[4] "FETH" {
+        /// Reserved.
+        reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 26;
+        /// SEL: how much is flushed.
+        selectivity, with_selectivity: u8 = "SEL" @ 26, 2;
+        /// PLT: visibility or persistence, one bit each.
+        placement, with_placement: u8 = "PLT" @ 28, 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::packet::{NakCode, RnrTimer};
+    use proptest::prelude::*;
+
+    #[test]
+    fn extended_headers_have_their_fields_where_the_architecture_puts_them() {
+        let reth = Reth::default()
+            .with_va(Hex64(0x0102_0304_0506_0708))
+            .with_r_key(RKey(0x090A_0B0C))
+            .with_dma_len(0x0D0E_0F10);
+        assert_eq!(reth.bytes(), (1..=16).collect::<Vec<u8>>());
+
+        let aeth = Aeth::default()
+            .with_syndrome(Syndrome::rnr_nak(RnrTimer(31)))
+            .with_msn(0x01_0203);
+        assert_eq!(aeth.bytes(), [0x3F, 1, 2, 3]);
+        let aeth = aeth.with_syndrome(Syndrome::nak(NakCode::REMOTE_ACCESS));
+        assert_eq!(aeth.bytes()[0], 0x62);
+
+        let atomic = AtomicEth::default()
+            .with_va(Hex64(0x0102_0304_0506_0708))
+            .with_r_key(RKey(0x090A_0B0C))
+            .with_swap_add(Hex64(0x0D0E_0F10_1112_1314))
+            .with_compare(Hex64(0x1516_1718_191A_1B1C));
+        assert_eq!(atomic.bytes(), (1..=28).collect::<Vec<u8>>());
+
+        assert_eq!(AtomicAckEth::default().with_original(Hex64(1)).bytes()[7], 1);
+        assert_eq!(ImmDt::default().with_data(Hex32(0x0102_0304)).bytes(), [1, 2, 3, 4]);
+        assert_eq!(Ieth::default().with_r_key(RKey(0x0102_0304)).bytes(), [1, 2, 3, 4]);
+        assert_eq!(Rdeth::default().with_ee_context(Hex32(0x02_0304)).bytes(), [0, 2, 3, 4]);
+        assert_eq!(Xrceth::default().with_srq(Qpn(0x02_0304)).bytes(), [0, 2, 3, 4]);
+        assert_eq!(Feth::default().with_selectivity(2).with_placement(1).bytes()[3], 0x21);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_extended_headers_that_print_and_keep_their_bytes(
+            bytes in proptest::collection::vec(any::<u8>(), 0..32)
+        ) {
+            fn check<L: Layout>(bytes: &[u8]) -> Result<(), TestCaseError> {
+                let header = L::from_bytes(bytes);
+                prop_assert!(!header.to_string().is_empty());
+                let kept = bytes.len().min(L::SIZE);
+                prop_assert_eq!(&header.bytes()[..kept], &bytes[..kept]);
+                let _ = header.validate();
+                Ok(())
+            }
+            check::<Reth>(&bytes)?;
+            check::<Aeth>(&bytes)?;
+            check::<AtomicEth>(&bytes)?;
+            check::<AtomicAckEth>(&bytes)?;
+            check::<ImmDt>(&bytes)?;
+            check::<Ieth>(&bytes)?;
+            check::<Rdeth>(&bytes)?;
+            check::<Xrceth>(&bytes)?;
+            check::<Feth>(&bytes)?;
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The forms of a packet: what stands before the BTH, and so what the ICRC covers.
+
+use core::fmt;
+
+use super::{Grh, Lrh};
+use crate::ether::{Ipv4, Ipv6, Udp};
+use crate::layout::Layout;
+
+/// What a packet's bytes begin and end with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Medium {
+    /// From the Ethernet header to the ICRC, without the frame check sequence. Padding may follow.
+    Ethernet,
+    /// From the LRH to the VCRC.
+    InfiniBand,
+    /// From the LRH to the ICRC.
+    InfiniBandNoVcrc,
+}
+
+/// Which headers stand before the BTH.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Form {
+    /// LRH.
+    InfiniBandLocal,
+    /// LRH, GRH.
+    InfiniBandGlobal,
+    /// Ethernet, GRH.
+    RoceV1,
+    /// Ethernet, IPv4, UDP.
+    RoceV2Ipv4,
+    /// Ethernet, IPv6, UDP.
+    RoceV2Ipv6,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::InfiniBandLocal,
+        Self::InfiniBandGlobal,
+        Self::RoceV1,
+        Self::RoceV2Ipv4,
+        Self::RoceV2Ipv6,
+    ];
+
+    /// Bytes from the first that the ICRC may cover (LRH, GRH of RoCEv1, IP) to the BTH.
+    #[must_use]
+    pub const fn route_length(self) -> usize {
+        match self {
+            Self::InfiniBandLocal => Lrh::SIZE,
+            Self::InfiniBandGlobal => Lrh::SIZE + Grh::SIZE,
+            Self::RoceV1 => Grh::SIZE,
+            Self::RoceV2Ipv4 => Ipv4::SIZE + Udp::SIZE,
+            Self::RoceV2Ipv6 => Ipv6::SIZE + Udp::SIZE,
+        }
+    }
+
+    /// Whether it begins with an LRH.
+    #[must_use]
+    pub const fn is_infiniband(self) -> bool {
+        matches!(self, Self::InfiniBandLocal | Self::InfiniBandGlobal)
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InfiniBandLocal => "InfiniBand, local",
+            Self::InfiniBandGlobal => "InfiniBand, global",
+            Self::RoceV1 => "RoCEv1",
+            Self::RoceV2Ipv4 => "RoCEv2 over IPv4",
+            Self::RoceV2Ipv6 => "RoCEv2 over IPv6",
+        })
+    }
+}

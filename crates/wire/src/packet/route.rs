@@ -1,0 +1,214 @@
+//! The way to the BTH: which headers stand before it, and where the packet ends.
+
+use super::form::{Form, Medium};
+use super::{Grh, Lnh, Lrh};
+use crate::ether::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, ROCE_V2_PORT, Udp, Vlan};
+use crate::layout::Layout;
+
+/// Why bytes are no RoCE or InfiniBand transport packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotAPacket {
+    /// Bytes are missing.
+    #[error("expected {needed} bytes up to the end of the {what}, and there are {seen}: the packet is cut short")]
+    Truncated {
+        /// What is not all there.
+        what: &'static str,
+        /// Bytes from the first to the end of it.
+        needed: usize,
+        /// Bytes that there are.
+        seen: usize,
+    },
+    /// More bytes than the length field can say.
+    #[error("expected at most {room} bytes, as many as the length field can say, and there are {seen}")]
+    TooLong {
+        /// The most that there can be.
+        room: usize,
+        /// Bytes that there are.
+        seen: usize,
+    },
+    /// The frame carries something else.
+    #[error("expected an Ethernet frame with IPv4, IPv6 or RoCEv1, and its EtherType says {ty:#06x} ({0})", ty = .0.0)]
+    NotRoce(EtherType),
+    /// A version field that contradicts what stands before it.
+    #[error("expected version {expected} in the {what}, and it says {seen}")]
+    Version {
+        /// The header.
+        what: &'static str,
+        /// The version that belongs there.
+        expected: u8,
+        /// The version that stands there.
+        seen: u8,
+    },
+    /// An IPv4 header of another length.
+    #[error("expected an IPv4 header without options (IHL 5), as RoCEv2 has it, and IHL is {0}")]
+    HeaderLength(u8),
+    /// A piece of an IP packet.
+    #[error("expected a whole IP packet, as RoCEv2 sends them, and this is a fragment")]
+    Fragment,
+    /// IP carries something else than UDP, or a GRH something else than a BTH.
+    #[error("expected protocol 17 (UDP) in an IP header or 27 (BTH) in a GRH, and it says {0}")]
+    OtherProtocol(u8),
+    /// UDP for somebody else.
+    #[error("expected UDP to port 4791 (RoCEv2), and it goes to port {0}")]
+    OtherUdpPort(u16),
+    /// A raw packet of InfiniBand, which has no BTH.
+    #[error("expected an IBA packet (LRH:LNH 2 or 3), and LNH says {lnh} ({0}): it has no BTH", lnh = .0.0)]
+    RawPacket(Lnh),
+}
+
+/// Which headers stand before the BTH, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) form: Form,
+    /// The first byte that the ICRC may cover: of the LRH, of RoCEv1's GRH, of IP.
+    pub(super) start: usize,
+}
+
+impl Route {
+    /// Finds the way, by what each header says about the next; lengths are not looked at.
+    pub(super) fn find(medium: Medium, bytes: &[u8]) -> Result<Self, NotAPacket> {
+        let route = match medium {
+            Medium::Ethernet => {
+                let ethernet: Ethernet = header("Ethernet header", bytes, 0)?;
+                let mut ethertype = ethernet.ethertype();
+                let mut start = Ethernet::SIZE;
+                if matches!(ethertype, EtherType::VLAN | EtherType::SERVICE_VLAN) {
+                    ethertype = header::<Vlan>("VLAN tag", bytes, start)?.ethertype();
+                    start += Vlan::SIZE;
+                }
+                let form = match ethertype {
+                    EtherType::IPV4 => Form::RoceV2Ipv4,
+                    EtherType::IPV6 => Form::RoceV2Ipv6,
+                    EtherType::ROCE_V1 => Form::RoceV1,
+                    other => return Err(NotAPacket::NotRoce(other)),
+                };
+                Self { form, start }
+            }
+            Medium::InfiniBand | Medium::InfiniBandNoVcrc => {
+                let form = match header::<Lrh>("LRH", bytes, 0)?.lnh() {
+                    Lnh::IBA_LOCAL => Form::InfiniBandLocal,
+                    Lnh::IBA_GLOBAL => Form::InfiniBandGlobal,
+                    raw => return Err(NotAPacket::RawPacket(raw)),
+                };
+                Self { form, start: 0 }
+            }
+        };
+        route.check(bytes)?;
+        Ok(route)
+    }
+
+    fn check(&self, bytes: &[u8]) -> Result<(), NotAPacket> {
+        if let Some(at) = self.grh() {
+            let grh: Grh = header("GRH", bytes, at)?;
+            version("GRH", 6, grh.ip_ver())?;
+            protocol(grh.nxt_hdr().0, Grh::NEXT_IS_BTH.0)?;
+        }
+        if let Some(at) = self.ipv4() {
+            let ip: Ipv4 = header("IPv4 header", bytes, at)?;
+            version("IPv4 header", 4, ip.version())?;
+            if ip.ihl() != 5 {
+                return Err(NotAPacket::HeaderLength(ip.ihl()));
+            }
+            if ip.more_fragments() || ip.fragment_offset() != 0 {
+                return Err(NotAPacket::Fragment);
+            }
+            protocol(ip.protocol().0, IpProtocol::UDP.0)?;
+        }
+        if let Some(at) = self.ipv6() {
+            let ip: Ipv6 = header("IPv6 header", bytes, at)?;
+            version("IPv6 header", 6, ip.version())?;
+            if ip.next_header() == IpProtocol::IPV6_FRAGMENT {
+                return Err(NotAPacket::Fragment);
+            }
+            protocol(ip.next_header().0, IpProtocol::UDP.0)?;
+        }
+        if let Some(at) = self.udp() {
+            let udp: Udp = header("UDP header", bytes, at)?;
+            if udp.dst_port() != ROCE_V2_PORT {
+                return Err(NotAPacket::OtherUdpPort(udp.dst_port()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first byte behind the ICRC, as the outermost length field says; it may lie beyond the end of `bytes`, or
+    /// before the BTH. The headers of the route must be there.
+    pub(super) fn end(&self, bytes: &[u8]) -> usize {
+        let network = &bytes[self.start..];
+        self.start
+            + match self.form {
+                Form::InfiniBandLocal | Form::InfiniBandGlobal => 4 * usize::from(Lrh::from_bytes(network).pkt_len()),
+                Form::RoceV1 => Grh::SIZE + usize::from(Grh::from_bytes(network).pay_len()),
+                Form::RoceV2Ipv4 => usize::from(Ipv4::from_bytes(network).total_length()),
+                Form::RoceV2Ipv6 => Ipv6::SIZE + usize::from(Ipv6::from_bytes(network).payload_length()),
+            }
+    }
+
+    pub(super) fn bth(&self) -> usize {
+        self.start + self.form.route_length()
+    }
+
+    pub(super) fn ethernet(&self) -> Option<usize> {
+        (!self.form.is_infiniband()).then_some(0)
+    }
+
+    pub(super) fn vlan(&self) -> Option<usize> {
+        (self.start == Ethernet::SIZE + Vlan::SIZE).then_some(Ethernet::SIZE)
+    }
+
+    pub(super) fn lrh(&self) -> Option<usize> {
+        self.form.is_infiniband().then_some(0)
+    }
+
+    pub(super) fn grh(&self) -> Option<usize> {
+        match self.form {
+            Form::InfiniBandGlobal => Some(self.start + Lrh::SIZE),
+            Form::RoceV1 => Some(self.start),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ipv4(&self) -> Option<usize> {
+        (self.form == Form::RoceV2Ipv4).then_some(self.start)
+    }
+
+    pub(super) fn ipv6(&self) -> Option<usize> {
+        (self.form == Form::RoceV2Ipv6).then_some(self.start)
+    }
+
+    pub(super) fn udp(&self) -> Option<usize> {
+        match self.form {
+            Form::RoceV2Ipv4 => Some(self.start + Ipv4::SIZE),
+            Form::RoceV2Ipv6 => Some(self.start + Ipv6::SIZE),
+            _ => None,
+        }
+    }
+}
+
+/// The header at `at`, all of it.
+fn header<L: Layout>(what: &'static str, bytes: &[u8], at: usize) -> Result<L, NotAPacket> {
+    match bytes.get(at..at + L::SIZE) {
+        Some(bytes) => Ok(L::from_bytes(bytes)),
+        None => Err(NotAPacket::Truncated {
+            what,
+            needed: at + L::SIZE,
+            seen: bytes.len(),
+        }),
+    }
+}
+
+fn version(what: &'static str, expected: u8, seen: u8) -> Result<(), NotAPacket> {
+    if seen == expected {
+        Ok(())
+    } else {
+        Err(NotAPacket::Version { what, expected, seen })
+    }
+}
+
+fn protocol(seen: u8, expected: u8) -> Result<(), NotAPacket> {
+    if seen == expected {
+        Ok(())
+    } else {
+        Err(NotAPacket::OtherProtocol(seen))
+    }
+}

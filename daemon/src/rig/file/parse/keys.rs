@@ -1,0 +1,61 @@
+//! Which keys are of which kinds of rigs.
+
+use core::ops::Range;
+
+use toml::Spanned;
+
+use super::{RawRig, Wrong, wrong};
+
+/// Those that send MADs.
+const OF_MADS: [&str; 3] = ["virtual", "umad", "model"];
+/// Those that do not.
+const OF_PEERS: [&str; 2] = ["packet", "verbs"];
+/// A key, the kinds that have it, and where it stands if it is there.
+type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
+
+/// Keys of another kind are mistakes, not decoration.
+pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
+    fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
+        key.map(Spanned::span)
+    }
+    let keys: [Key<'_>; 25] = [
+        ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
+        ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
+        ("window", &OF_MADS, at(rig.window.as_ref())),
+        ("subnet_timeout", &OF_MADS, at(rig.subnet_timeout.as_ref())),
+        ("route", &OF_MADS, at(rig.route.as_ref())),
+        ("lid", &OF_MADS, at(rig.lid.as_ref())),
+        ("device", &["umad", "verbs"], at(rig.device.as_ref())),
+        ("port", &["umad", "verbs"], at(rig.port.as_ref())),
+        ("env", &["umad"], at(rig.env.as_ref())),
+        ("socket", &["model", "packet"], at(rig.socket.as_ref())),
+        ("profile", &["virtual"], at(rig.profile.as_ref())),
+        ("seed", &["virtual"], at(rig.seed.as_ref())),
+        ("defects", &["virtual"], at(rig.defects.as_ref())),
+        ("interface", &["packet"], at(rig.interface.as_ref())),
+        ("mac", &["packet"], at(rig.mac.as_ref())),
+        ("ip", &["packet"], at(rig.ip.as_ref())),
+        ("dut_ip", &["packet"], at(rig.dut_ip.as_ref())),
+        ("gid_index", &OF_PEERS, at(rig.gid_index.as_ref())),
+        ("dut_gid_index", &["verbs"], at(rig.dut_gid_index.as_ref())),
+        ("agent", &OF_PEERS, at(rig.agent.as_ref())),
+        ("agent_ca", &OF_PEERS, at(rig.agent_ca.as_ref())),
+        ("agent_cert", &OF_PEERS, at(rig.agent_cert.as_ref())),
+        ("agent_key", &OF_PEERS, at(rig.agent_key.as_ref())),
+        ("agent_name", &OF_PEERS, at(rig.agent_name.as_ref())),
+        ("dut_device", &OF_PEERS, at(rig.dut_device.as_ref())),
+    ];
+    for (key, owners, span) in keys {
+        if let Some(span) = span.filter(|_| !owners.contains(&kind)) {
+            let owners: Vec<_> = owners.iter().map(|owner| format!("{owner:?}")).collect();
+            return wrong(
+                span,
+                format!(
+                    "{key:?} is a key of rigs of kind {}, and this one is {kind:?}; remove it",
+                    owners.join(" or ")
+                ),
+            );
+        }
+    }
+    Ok(())
+}

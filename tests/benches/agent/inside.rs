@@ -1,0 +1,220 @@
+//! In the machine: a client of the agent of rxe0, and rxe1 as the tester's own device.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use verbatim_agent::Limits;
+use verbatim_daemon::rig::agent::{AgentAddress, AgentClient, FromAgent, LocalVerbs, Place, VerbsLink};
+use verbatim_record::verbs::pb;
+use verbatim_record::verbs::{Command, Event, Reply};
+
+use super::ratio::quantile;
+
+/// The agent's socket in the machine; the machine's script waits for it.
+pub(crate) const AGENT: &str = "/run/agent.sock";
+const BOUND: Duration = Duration::from_secs(20);
+/// Rounds before those that count.
+const WARM_UP: usize = 4;
+/// WRITEs that are asked for together, so that the agent goes from one to the next as the loop in C does; it looks for
+/// completions between any two.
+const AT_ONCE: usize = 16;
+
+/// One device, and what is made on it.
+struct End<L> {
+    link: L,
+    last: u64,
+    gid: pb::Gid,
+    memory: pb::Memory,
+    qp: pb::Qp,
+}
+
+pub(crate) fn run(count: usize) -> anyhow::Result<()> {
+    let address = AgentAddress {
+        place: Place::Unix(AGENT.into()),
+        tls: None,
+    };
+    let agent = AgentClient::connect(&address, BOUND).map_err(anyhow::Error::msg)?;
+    let own = LocalVerbs::open("rxe1", 1, Limits::default()).map_err(anyhow::Error::msg)?;
+    let (mut ours, mut theirs) = (End::make(agent)?, End::make(own)?);
+    ours.connect(theirs.qp.qpn, &theirs.gid.gid)?;
+    theirs.connect(ours.qp.qpn, &ours.gid.gid)?;
+    let (mut took, mut posting) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for round in 0..WARM_UP + count.div_ceil(AT_ONCE) {
+        for (whole, post) in ours.write((round * AT_ONCE) as u64, &theirs.memory)? {
+            if round >= WARM_UP {
+                took.push(whole as f64);
+                posting.push(post as f64);
+            }
+        }
+    }
+    println!(
+        "p50_ns={:.0} p99_ns={:.0} post_p50_ns={:.0}",
+        quantile(&mut took, 0.5),
+        quantile(&mut took, 0.99),
+        quantile(&mut posting, 0.5)
+    );
+    Ok(())
+}
+
+impl<L: VerbsLink> End<L> {
+    fn make(link: L) -> anyhow::Result<Self> {
+        let mut end = Self {
+            link,
+            last: 0,
+            gid: pb::Gid::default(),
+            memory: pb::Memory::default(),
+            qp: pb::Qp::default(),
+        };
+        let Reply::Opened(opened) = end.ask(Command::Open(pb::Open {}))? else {
+            bail!("the device was not described");
+        };
+        let mapped = |gid: &pb::Gid| gid.gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+        end.gid = opened
+            .gids
+            .into_iter()
+            .find(mapped)
+            .context("no GID that is an IPv4 address")?;
+        let register = pb::RegisterMemory {
+            length: 4096,
+            access: Some(pb::Access {
+                local_write: true,
+                remote_write: true,
+                ..pb::Access::default()
+            }),
+        };
+        let Reply::Memory(memory) = end.ask(Command::RegisterMemory(register))? else {
+            bail!("no memory");
+        };
+        end.memory = memory;
+        let create = pb::CreateQp {
+            service: pb::Service::Rc.into(),
+            send_depth: 16,
+            receive_depth: 16,
+        };
+        let Reply::Qp(qp) = end.ask(Command::CreateQp(create))? else {
+            bail!("no queue pair");
+        };
+        end.qp = qp;
+        Ok(end)
+    }
+
+    /// To RTS, with the attributes of the loop in C.
+    fn connect(&mut self, qpn: u32, gid: &[u8]) -> anyhow::Result<()> {
+        let init = pb::QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(pb::Access {
+                remote_write: true,
+                ..pb::Access::default()
+            }),
+            ..pb::QpAttributes::default()
+        };
+        let rtr = pb::QpAttributes {
+            path_mtu: Some(3),
+            dest_qpn: Some(qpn),
+            rq_psn: Some(0),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            address: Some(pb::AddressVector {
+                dgid: gid.to_vec(),
+                sgid_index: self.gid.index,
+                hop_limit: 64,
+                ..pb::AddressVector::default()
+            }),
+            ..pb::QpAttributes::default()
+        };
+        let rts = pb::QpAttributes {
+            sq_psn: Some(0),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(1),
+            ..pb::QpAttributes::default()
+        };
+        for (state, attributes) in [
+            (pb::QpState::Init, init),
+            (pb::QpState::Rtr, rtr),
+            (pb::QpState::Rts, rts),
+        ] {
+            self.ask(Command::ModifyQp(pb::ModifyQp {
+                qp: self.qp.qp,
+                state: state.into(),
+                attributes: Some(attributes),
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds of WRITEs, each on the agent's clock: from before its post to after its completion was found, and to
+    /// after its post.
+    fn write(&mut self, first: u64, to: &pb::Memory) -> anyhow::Result<Vec<(u64, u64)>> {
+        let before = self.last;
+        for wr_id in first..first + AT_ONCE as u64 {
+            let post = pb::PostSend {
+                qp: self.qp.qp,
+                wr_id,
+                operation: pb::Operation::Write.into(),
+                local: Some(pb::Slice {
+                    memory: self.memory.memory,
+                    offset: 0,
+                    length: 8,
+                }),
+                signaled: true,
+                remote_address: to.address,
+                r_key: to.r_key,
+                ..pb::PostSend::default()
+            };
+            self.put(Command::PostSend(post))?;
+        }
+        let (mut posted, mut completed) = ([None; AT_ONCE], [None; AT_ONCE]);
+        while posted.iter().chain(&completed).any(Option::is_none) {
+            match self.link.recv(BOUND)?.context("no answer, and no completion")? {
+                FromAgent::Answer(number, at, reply) => {
+                    ensure!(reply.kind == Some(Reply::Done(pb::Done {})), "posting: {reply:?}");
+                    let place = posted.get_mut((number - before - 1) as usize);
+                    *place.context("an answer to nothing")? = Some(at);
+                }
+                FromAgent::Event(at, event) => match event.kind {
+                    Some(Event::Completion(done)) => {
+                        ensure!(done.status == 0, "a WRITE completed with status {}", done.status);
+                        let place = completed.get_mut((done.wr_id - first) as usize);
+                        *place.context("a completion of nothing")? = Some(at);
+                    }
+                    other => bail!("seen {other:?}"),
+                },
+            }
+        }
+        let pairs = posted.iter().zip(&completed);
+        Ok(pairs
+            .filter_map(|(posted, completed)| posted.zip(*completed))
+            .map(|(post, completed)| {
+                (
+                    completed.latest_ns.saturating_sub(post.earliest_ns),
+                    post.latest_ns.saturating_sub(post.earliest_ns),
+                )
+            })
+            .collect())
+    }
+
+    fn put(&mut self, command: Command) -> anyhow::Result<()> {
+        self.last += 1;
+        Ok(self
+            .link
+            .send(self.last, verbatim_proto::agent::Command { kind: Some(command) })?)
+    }
+
+    fn ask(&mut self, command: Command) -> anyhow::Result<Reply> {
+        self.put(command)?;
+        loop {
+            let said = self.link.recv(BOUND)?.context("no answer")?;
+            if let FromAgent::Answer(number, _, reply) = said
+                && number == self.last
+            {
+                return match reply.kind.context("an empty answer")? {
+                    Reply::Refused(refused) => bail!("refused: {}", refused.text),
+                    reply => Ok(reply),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a packet that comes in costs: parsed, its ICRC checked, and written to a record, against the CRC of the same
+//! bytes alone; ratios printed.
+//!
+//! `cargo bench -p verbatim-tests --bench packets [-- --pairs N] [--packets N] [--strict]`. Packets of 1 KiB of payload.
+//! Counted is the time of this thread on the processor, the kernel's part of it among that; short measurements alternate,
+//! for a shared machine's processor is not always as fast. `--strict`: exit code 1 when the goal is missed.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // rates
+
+#[path = "../shared/ratio.rs"]
+mod ratio;
+
+use std::hint::black_box;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use verbatim_record::{Entry, FileSink, Frame, Sink, Span, Time};
+use verbatim_wire::packet::packet;
+use verbatim_wire::{Bth, MacAddress, Medium, Network, Opcode, PKey, Packet, Psn, Qpn, Station, Transport};
+
+const PAYLOAD: usize = 1024;
+/// Different packets, in turn: more than one, and all of them in the processor's cache, as a packet that just came is.
+const DIFFERENT: u32 = 16;
+
+fn main() -> ExitCode {
+    ratio::exit("packets", run)
+}
+
+fn run() -> anyhow::Result<bool> {
+    let (pairs, packets) = (ratio::option("--pairs", 101)?, ratio::option("--packets", 2000)?);
+    let frames: Vec<Vec<u8>> = (0..DIFFERENT).map(frame).collect();
+    let directory = tempfile::tempdir().context("a directory for records")?;
+    let path = directory.path().join("packets.rec");
+    let (mut whole, mut checked, mut kept, mut alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        let crc = time(|| crc_alone(&frames, packets));
+        let mut done = Ok(());
+        whole.push(time(|| done = recorded(&frames, packets, &path)) / crc);
+        done?;
+        std::fs::remove_file(&path).context("removing a record")?;
+        checked.push(time(|| parsed(&frames, packets)) / crc);
+        kept.push(time(|| entered(&frames, packets)) / crc);
+        alone.push(crc * 1e9 / packets as f64);
+    }
+    println!("the CRC alone: {:.0} ns a packet", ratio::quantile(&mut alone, 0.5));
+    let reached = ratio::report(
+        "parsed, ICRC checked and recorded to a file, against the CRC alone",
+        &mut whole,
+        Some(3.0),
+    );
+    ratio::report("of that, parsed and ICRC checked", &mut checked, None);
+    ratio::report("of that, parsed, ICRC checked and kept as an entry", &mut kept, None);
+    Ok(reached)
+}
+
+fn frame(number: u32) -> Vec<u8> {
+    let station = |end: u8| Station {
+        mac: MacAddress([2, 0, 0, 0, 0, end]),
+        ip: [10, 0, 0, end].into(),
+        udp_port: 0xc123,
+    };
+    let transport = Transport {
+        bth: Bth::default()
+            .with_opcode(Opcode::RC_SEND_ONLY)
+            .with_p_key(PKey(0xffff))
+            .with_dest_qp(Qpn(0x11))
+            .with_psn(Psn(number)),
+        payload: (0..PAYLOAD).map(|at| (at as u32 ^ number) as u8).collect(),
+        ..Transport::default()
+    };
+    packet(&Network::roce_v2(&station(1), &station(2)), &transport)
+}
+
+/// Seconds of this thread on the processor.
+fn time(work: impl FnOnce()) -> f64 {
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let start = now();
+    work();
+    now() - start
+}
+
+fn in_turn(frames: &[Vec<u8>], count: usize) -> impl Iterator<Item = &Vec<u8>> {
+    frames.iter().cycle().take(count)
+}
+
+fn crc_alone(frames: &[Vec<u8>], count: usize) {
+    for frame in in_turn(frames, count) {
+        black_box(crc32fast::hash(black_box(frame)));
+    }
+}
+
+fn is_sound(frame: &[u8]) -> bool {
+    Packet::parse(Medium::Ethernet, black_box(frame)).is_ok_and(|packet| packet.icrc_is_right())
+}
+
+fn parsed(frames: &[Vec<u8>], count: usize) {
+    for frame in in_turn(frames, count) {
+        assert!(black_box(is_sound(frame)));
+    }
+}
+
+/// As the tester has it: the bytes of a frame that came in are its own.
+fn entry(number: usize, frame: &[u8]) -> Entry {
+    Entry::Frame(Frame {
+        number: number as u32,
+        label: 0,
+        port: 0,
+        received: true,
+        at: Span::between(Time(number as u64 * 1000), Time(number as u64 * 1000 + 700)),
+        bytes: frame.to_vec(),
+        delimiter: None,
+    })
+}
+
+fn entered(frames: &[Vec<u8>], count: usize) {
+    for (number, frame) in in_turn(frames, count).enumerate() {
+        assert!(is_sound(frame));
+        black_box(entry(number, frame));
+    }
+}
+
+fn recorded(frames: &[Vec<u8>], count: usize, path: &Path) -> anyhow::Result<()> {
+    let mut sink = FileSink::create(path).context("making a record")?;
+    for (number, frame) in in_turn(frames, count).enumerate() {
+        ensure!(is_sound(frame), "packet {number} is not sound");
+        sink.put(&entry(number, frame));
+    }
+    sink.finish(Time(count as u64 * 1000)).context("finishing the record")
+}

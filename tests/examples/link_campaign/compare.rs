@@ -1,0 +1,275 @@
+//! What judge and device say of a case, side by side.
+
+use std::fmt;
+
+use verbatim_catalog::link::{self as judge, Action, Counter, Judgement, Kind};
+use verbatim_device::link::{Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, Outcome, PortKind};
+use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH};
+use verbatim_wire::{Bth, Grh, Layout, Lnh, Lrh, Medium, PortState};
+
+use crate::case::Case;
+
+/// What may become of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct May {
+    /// It goes up, or passes through, as it is.
+    pub(crate) pass: bool,
+    pub(crate) discard: bool,
+    pub(crate) forward_corrupt: bool,
+}
+
+/// Both opinions of one packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Opinions {
+    pub(crate) judgement: Judgement,
+    pub(crate) judge: May,
+    pub(crate) device: May,
+    /// The counters that ports moved which discarded or marked the packet.
+    counted: Vec<Counters>,
+    /// Those of ports that let it pass.
+    counted_sound: Vec<Counters>,
+    is_down: bool,
+    /// In transit, and cut short of the headers that LNH promises.
+    lacks_headers: bool,
+}
+
+/// Why a case counts as a disagreement.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Disagreement(String);
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for May {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            (self.pass, "accept"),
+            (self.discard, "discard"),
+            (self.forward_corrupt, "corrupt and forward"),
+        ];
+        let words: Vec<&str> = words.iter().filter(|(may, _)| *may).map(|(_, word)| *word).collect();
+        f.write_str(&words.join(" or "))
+    }
+}
+
+impl Opinions {
+    /// Of the bytes of this case; the device with these defects.
+    pub(crate) fn of(case: &Case, bytes: &[u8], defects: &[LinkDefect]) -> Self {
+        let (port, received) = (port_of(case), received(case, bytes));
+        let judgement = judge::check(&port, &received);
+        let skips_icrc = is_in_transit(case) && judgement.failed.first() == Some(judge::Check::Icrc);
+        let mut device = May::default();
+        let (mut counted, mut counted_sound) = (Vec::new(), Vec::new());
+        for choices in choices(case) {
+            let mut profile = case.port.clone();
+            profile.choices = choices;
+            let mut port = LinkPort::new(profile, defects);
+            let outcome = port.receive(&Arrival {
+                bytes,
+                delimiter: case.delimiter,
+            });
+            match outcome {
+                Outcome::Accepted(_) | Outcome::Forwarded => device.pass = true,
+                Outcome::Discarded => device.discard = true,
+                Outcome::ForwardedCorrupt => device.forward_corrupt = true,
+            }
+            // The judge ranks the ICRC first although a port in transit may not look at it; then what it counts is
+            // told by the ports that do look.
+            let looks = !skips_icrc || choices.checks_icrc_in_transit;
+            if looks && matches!(outcome, Outcome::Discarded | Outcome::ForwardedCorrupt) {
+                counted.push(*port.counters());
+            } else if matches!(outcome, Outcome::Accepted(_) | Outcome::Forwarded) {
+                counted_sound.push(*port.counters());
+            }
+        }
+        let judge = May {
+            pass: judgement.may_accept(),
+            discard: judgement.may_discard(),
+            forward_corrupt: judgement.may_forward_spoilt(),
+        };
+        Self {
+            judgement,
+            judge,
+            device,
+            counted,
+            counted_sound,
+            lacks_headers: is_in_transit(case) && lacks_headers(bytes),
+            is_down: case.port.state == PortState::DOWN,
+        }
+    }
+
+    /// Whether the judge has no opinion.
+    pub(crate) fn is_not_judged(&self) -> bool {
+        matches!(self.judgement.action, Action::NotJudged(_))
+    }
+
+    /// Whether they differ in transit over a packet without the headers that LNH promises, and not in all.
+    ///
+    /// Nothing public says what a switch makes of such a packet. The device's ICRC covers what is there, the judge sees
+    /// none; the judge lets a switch send on even what has no LRH, which the device never does.
+    pub(crate) fn is_explained(&self) -> bool {
+        let (judge, device) = (self.judge, self.device);
+        let in_common = (judge.pass && device.pass)
+            || (judge.discard && device.discard)
+            || (judge.forward_corrupt && device.forward_corrupt);
+        self.lacks_headers && judge != device && in_common
+    }
+
+    /// Why they disagree, if they do: in what may become of the packet, or in the counter.
+    pub(crate) fn disagreement(&self) -> Option<Disagreement> {
+        if self.is_not_judged() {
+            return None;
+        }
+        // One kind of disagreement for each check that ranks first, not for each set that fails.
+        let first = self.judgement.failed.first().map_or("none", judge::Check::name);
+        if self.judge != self.device && !self.is_explained() {
+            return Some(Disagreement(format!(
+                "judge: {}; device: {} (the first check that fails: {first})",
+                self.judge, self.device
+            )));
+        }
+        if let Some(wrong) = self.counted_sound.iter().find(|seen| **seen != Counters::default()) {
+            return Some(Disagreement(format!(
+                "both let it pass; device: {} (the first check that fails: {first})",
+                moved(wrong)
+            )));
+        }
+        // To a port that is down no packet arrives that could move anything: the judge's counter says nothing there.
+        let counter = self.judgement.counter.filter(|_| !self.is_down)?;
+        let wrong = self.counted.iter().find(|seen| !is_told_by(counter, seen))?;
+        Some(Disagreement(format!(
+            "judge: {} moves; device: {} (the first check that fails: {first})",
+            counter.name(),
+            moved(wrong)
+        )))
+    }
+
+    /// The names of what the judge sees fail.
+    pub(crate) fn failed(&self) -> String {
+        let names: Vec<&str> = self.judgement.failed.iter().map(judge::Check::name).collect();
+        if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(", ")
+        }
+    }
+}
+
+/// Whether bytes are missing between the LRH, the BTH and the CRCs.
+fn lacks_headers(bytes: &[u8]) -> bool {
+    let crcs = VCRC_LENGTH + ICRC_LENGTH;
+    let needed = match bytes.get(..Lrh::SIZE).map(|lrh| Lrh::from_bytes(lrh).lnh()) {
+        None => usize::MAX,
+        Some(Lnh::IBA_LOCAL) => Lrh::SIZE + Bth::SIZE + crcs,
+        Some(Lnh::IBA_GLOBAL) => Lrh::SIZE + Grh::SIZE + Bth::SIZE + crcs,
+        Some(_) => Lrh::SIZE + VCRC_LENGTH,
+    };
+    bytes.len() < needed
+}
+
+/// The port as the judge has it.
+fn port_of(case: &Case) -> judge::Port {
+    judge::Port {
+        kind: match case.port.kind {
+            PortKind::ChannelAdapter => Kind::Ca,
+            PortKind::Switch => Kind::Switch,
+            PortKind::Router => Kind::Router,
+        },
+        is_destination: !is_in_transit(case),
+        lid: Some(case.port.lid),
+        lmc: case.port.lmc,
+        mtu_cap: case.port.mtu_cap,
+        vls: case.port.data_vls,
+        state: case.port.state,
+        p_keys: checks_p_keys(case).then(|| case.port.p_keys.clone()),
+    }
+}
+
+/// The packet as the judge has it.
+fn received<'a>(case: &Case, bytes: &'a [u8]) -> judge::Received<'a> {
+    judge::Received {
+        medium: Medium::InfiniBand,
+        bytes,
+        delimiter: Some(match case.delimiter {
+            Delimiter::Egp => judge::Delimiter::Egp,
+            Delimiter::Ebp => judge::Delimiter::Ebp,
+            Delimiter::Other => judge::Delimiter::Other,
+        }),
+        is_whole: true,
+    }
+}
+
+/// The judge's words for each check that it sees fail.
+pub(crate) fn reasons(case: &Case, bytes: &[u8], opinions: &Opinions) -> String {
+    let (port, received) = (port_of(case), received(case, bytes));
+    let explain = |check| judge::explain(check, &port, &received).to_string();
+    let words: Vec<String> = opinions.judgement.failed.iter().map(explain).collect();
+    words.join("; ")
+}
+
+fn is_in_transit(case: &Case) -> bool {
+    !case.port.is_destination && case.port.kind != PortKind::ChannelAdapter
+}
+
+/// A switch or router holds what passes through against its table only if it is told to; for the judge, one that does
+/// not has no table.
+fn checks_p_keys(case: &Case) -> bool {
+    !is_in_transit(case) || case.port.enforces_partitions
+}
+
+/// Every choice that makes a difference: those of packets in transit. The judge takes VL15 with a GRH as not settled,
+/// and judges such packets by all else.
+fn choices(case: &Case) -> Vec<LinkChoices> {
+    let takes_grh_on_vl15 = true;
+    if !is_in_transit(case) {
+        // What is a choice in transit only must not matter here.
+        return vec![LinkChoices {
+            corrupts_and_forwards: true,
+            takes_grh_on_vl15,
+            ..LinkChoices::default()
+        }];
+    }
+    let of = |bits: u8| LinkChoices {
+        corrupts_and_forwards: bits & 1 != 0,
+        checks_icrc_in_transit: bits & 2 != 0,
+        forwards_short_packets: bits & 4 != 0,
+        takes_grh_on_vl15,
+    };
+    (0..8).filter(|bits| bits & 5 != 4).map(of).collect()
+}
+
+/// The counters that both know.
+fn known(seen: &Counters) -> [(Counter, u16); 4] {
+    [
+        (Counter::PortRcvErrors, seen.port_rcv_errors),
+        (
+            Counter::PortRcvRemotePhysicalErrors,
+            seen.port_rcv_remote_physical_errors,
+        ),
+        (Counter::PortRcvConstraintErrors, seen.port_rcv_constraint_errors.into()),
+        (Counter::PKeyViolations, seen.p_key_violations),
+    ]
+}
+
+/// Whether this counter, and no other that both know, has moved by one.
+fn is_told_by(counter: Counter, seen: &Counters) -> bool {
+    known(seen)
+        .iter()
+        .all(|&(which, count)| count == u16::from(which == counter))
+}
+
+/// What has moved, in words.
+fn moved(seen: &Counters) -> String {
+    let moved = known(seen).into_iter().filter(|&(_, count)| count > 0);
+    let words: Vec<String> = moved
+        .map(|(which, count)| format!("{} by {count}", which.name()))
+        .collect();
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(", ")
+    }
+}

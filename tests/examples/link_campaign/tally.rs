@@ -1,0 +1,145 @@
+//! What a campaign has seen: how much of what, and each kind of disagreement.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use verbatim_device::link::LinkDefect;
+
+use crate::case::Case;
+use crate::compare::{Disagreement, May, Opinions, reasons};
+use crate::shrink::shrink;
+
+/// Kinds of disagreement that are shown.
+const SHOWN: usize = 20;
+
+/// Counts of a campaign, or of a thread's part of it.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    packets: u64,
+    not_judged: u64,
+    explained: u64,
+    /// By what the judge allows.
+    allowed: BTreeMap<May, u64>,
+    /// By the check that fails where it is the only one.
+    alone: BTreeMap<&'static str, u64>,
+    several: u64,
+    /// How often, and in which packet first.
+    disagreements: BTreeMap<Disagreement, (u64, u64)>,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, number: u64, opinions: &Opinions) {
+        self.packets += 1;
+        if opinions.is_not_judged() {
+            self.not_judged += 1;
+        } else {
+            *self.allowed.entry(opinions.judge).or_default() += 1;
+        }
+        if !opinions.is_not_judged() && opinions.is_explained() {
+            self.explained += 1;
+        }
+        let failed = &opinions.judgement.failed;
+        match (failed.len(), failed.first()) {
+            (1, Some(check)) => *self.alone.entry(check.name()).or_default() += 1,
+            (0, _) => {}
+            _ => self.several += 1,
+        }
+        if let Some(disagreement) = opinions.disagreement() {
+            let (count, first) = self.disagreements.entry(disagreement).or_insert((0, number));
+            *count += 1;
+            *first = number.min(*first);
+        }
+    }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.not_judged += other.not_judged;
+        self.explained += other.explained;
+        self.several += other.several;
+        for (may, count) in other.allowed {
+            *self.allowed.entry(may).or_default() += count;
+        }
+        for (check, count) in other.alone {
+            *self.alone.entry(check).or_default() += count;
+        }
+        for (disagreement, (count, first)) in other.disagreements {
+            let mine = self.disagreements.entry(disagreement).or_insert((0, first));
+            mine.0 += count;
+            mine.1 = mine.1.min(first);
+        }
+    }
+
+    pub(crate) fn agrees(&self) -> bool {
+        self.disagreements.is_empty()
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The first packet on which they disagree.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.disagreements.values().map(|&(_, first)| first).min()
+    }
+
+    pub(crate) fn print(&self, seed: u64, defects: &[LinkDefect]) {
+        println!("what may become of them, as the judge says:");
+        for (may, count) in &self.allowed {
+            println!("  {count:>10}  {may}");
+        }
+        println!("  {:>10}  not judged", self.not_judged);
+        println!(
+            "in transit without the headers that LNH promises, where they differ for that reason: {}",
+            self.explained
+        );
+        println!("packets that fail one check alone:");
+        for (check, count) in &self.alone {
+            println!("  {count:>10}  {check}");
+        }
+        println!("  {:>10}  (several checks)", self.several);
+        for (disagreement, &(count, first)) in self.disagreements.iter().take(SHOWN) {
+            show(disagreement, count, first, seed, defects);
+        }
+        if let more @ 1.. = self.disagreements.len().saturating_sub(SHOWN) {
+            println!("\n{more} more kinds of disagreement");
+        }
+        let disagreed: u64 = self.disagreements.values().map(|(count, _)| count).sum();
+        println!("{} packets, seed {seed}: {disagreed} disagreements", self.packets);
+    }
+}
+
+fn show(disagreement: &Disagreement, count: u64, first: u64, seed: u64, defects: &[LinkDefect]) {
+    let opinions = |case: &Case| Opinions::of(case, &case.bytes(), defects);
+    let simple = shrink(Case::draw(seed, first), |case| {
+        opinions(case).disagreement().as_ref() == Some(disagreement)
+    });
+    println!("\n{count} x {disagreement}");
+    println!("  first in packet --seed {seed} --only {first}; in its simplest form:");
+    let (seen, bytes) = (opinions(&simple), simple.bytes());
+    println!("  judge  fails {}: {}", seen.failed(), reasons(&simple, &bytes, &seen));
+    println!("  port   {:?}", simple.port);
+    println!("  packet {:?}", simple.packet);
+    println!("  then   {:?}, ended by {:?}", simple.steps, simple.delimiter);
+    println!("  bytes  {}", hex(&bytes));
+}
+
+/// Bytes in hexadecimal; of many the first and the last.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const SHOWN: usize = 160;
+    let mut text = format!("({}) ", bytes.len());
+    let (head, tail) = if bytes.len() > SHOWN {
+        (&bytes[..SHOWN - 32], &bytes[bytes.len() - 32..])
+    } else {
+        (bytes, &[][..])
+    };
+    for byte in head {
+        let _ = write!(text, "{byte:02x}");
+    }
+    if !tail.is_empty() {
+        text.push_str("...");
+    }
+    for byte in tail {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

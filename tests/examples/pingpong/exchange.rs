@@ -1,0 +1,163 @@
+//! The messages: the client sends, the server answers, so often.
+//!
+//! The other side sends from the buffer that it receives into. So what we send comes back with its next message, and
+//! both directions are checked byte by byte. Only the first message of a client is of its own making.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use verbatim_device::rc::{
+    CompletionOpcode, CompletionStatus, MemoryHandle, Operation, QpHandle, ReceiveRequest, SendRequest, Slice,
+};
+
+use super::station::Station;
+
+/// How long nothing may complete: retries included, a connection that lives is faster.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait for a frame.
+const SLICE: Duration = Duration::from_millis(20);
+/// What `ibv_rc_pingpong` fills a client's buffer with.
+const FIRST: u8 = 0x7b;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) qp: QpHandle,
+    /// Bytes of a message.
+    pub(crate) size: u32,
+    /// Messages each way.
+    pub(crate) iterations: u32,
+    /// Where messages are received, by their `wr_id`.
+    pub(crate) slots: Vec<Slice>,
+    /// Where they are sent from.
+    pub(crate) outgoing: MemoryHandle,
+    /// Whether we send first.
+    pub(crate) starts: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Sends that completed.
+    sent: u32,
+    /// Messages that came.
+    received: u32,
+    /// Of these, how many were compared with what the other side had from us.
+    checked: u32,
+    frames_in: u64,
+    frames_out: u64,
+    dropped: u64,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            sent,
+            received,
+            checked,
+            frames_in,
+            frames_out,
+            dropped,
+        } = self;
+        write!(
+            f,
+            "sent={sent} received={received} checked={checked} frames_in={frames_in} frames_out={frames_out} \
+             dropped={dropped}"
+        )
+    }
+}
+
+impl Exchange {
+    /// Does it.
+    pub(crate) fn run(&self, station: &mut Station) -> anyhow::Result<Counts> {
+        let mut counts = Counts::default();
+        let mut posted = 0;
+        // As the other side does: the next goes out when the last one is acknowledged and its answer is here.
+        let mut waits_for_send = false;
+        let mut waits_for_message = !self.starts;
+        let mut last = Instant::now();
+        loop {
+            if posted < self.iterations && !waits_for_send && !waits_for_message {
+                posted += 1;
+                self.send(station, posted)?;
+                (waits_for_send, waits_for_message) = (true, true);
+            }
+            if counts.sent == self.iterations && counts.received == self.iterations {
+                break;
+            }
+            station.serve(SLICE)?;
+            while let Some(done) = station.completion() {
+                last = Instant::now();
+                if done.status != CompletionStatus::Success {
+                    bail!("expected success, seen {} of {done:?}; {counts}", done.status);
+                }
+                if done.opcode == CompletionOpcode::Receive {
+                    counts.received += 1;
+                    let expected = (posted > 0).then(|| pattern(posted, self.size));
+                    self.take(station, done.wr_id, done.byte_len, expected.as_deref())?;
+                    counts.checked += u32::from(posted > 0);
+                    waits_for_message = false;
+                } else {
+                    counts.sent += 1;
+                    waits_for_send = false;
+                }
+            }
+            if last.elapsed() > PATIENCE {
+                bail!(
+                    "nothing completed for {PATIENCE:?}; {counts}; queue pair {:?}",
+                    station.adapter.query(self.qp)
+                );
+            }
+        }
+        (counts.frames_in, counts.frames_out) = (station.frames_in, station.frames_out);
+        counts.dropped = station.dropped();
+        Ok(counts)
+    }
+
+    fn send(&self, station: &mut Station, number: u32) -> anyhow::Result<()> {
+        let local = Slice {
+            memory: self.outgoing,
+            offset: 0,
+            length: self.size,
+        };
+        station
+            .adapter
+            .write_memory(self.outgoing, 0, &pattern(number, self.size))?;
+        let request = SendRequest::new(u64::from(number), Operation::Send, local);
+        let now = station.now();
+        station.adapter.post_send(now, self.qp, &request)?;
+        Ok(())
+    }
+
+    /// Looks at what came, and posts its slot again.
+    fn take(&self, station: &mut Station, slot: u64, length: u32, expected: Option<&[u8]>) -> anyhow::Result<()> {
+        if length != self.size {
+            bail!("a message of {} bytes was expected, {length} came", self.size);
+        }
+        let place = usize::try_from(slot).ok().and_then(|slot| self.slots.get(slot));
+        let local = *place.context("a receive completed that was not posted")?;
+        let seen = station.adapter.read_memory(local)?;
+        let first = vec![FIRST; seen.len()];
+        let expected = expected.unwrap_or(&first);
+        if let Some(at) = (0..seen.len()).find(|&at| seen[at] != expected[at]) {
+            bail!(
+                "byte {at} of a message of {length}: {:#04x} was expected, {:#04x} came",
+                expected[at],
+                seen[at]
+            );
+        }
+        let now = station.now();
+        station
+            .adapter
+            .post_receive(now, self.qp, &ReceiveRequest { wr_id: slot, local })?;
+        Ok(())
+    }
+}
+
+/// The bytes of our message of that number: different at each place of a packet and in each packet and message.
+fn pattern(number: u32, size: u32) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at ^ (at >> 8) ^ number).to_le_bytes()[0].wrapping_mul(31))
+        .collect()
+}

@@ -1,0 +1,80 @@
+//! The model in real time, on a packet socket.
+
+use std::time::Duration;
+
+use verbatim_device::rc::{Adapter, AdapterProfile, Completion};
+use verbatim_hw::ether::{EtherError, PacketSocket, now};
+
+/// An adapter holds nothing back for longer that the other side still waits for.
+const SOON: Duration = Duration::from_millis(100);
+
+/// An adapter and its cable.
+#[derive(Debug)]
+pub(crate) struct Station {
+    socket: PacketSocket,
+    pub(crate) adapter: Adapter,
+    /// Frames that came in.
+    pub(crate) frames_in: u64,
+    /// Frames that went out.
+    pub(crate) frames_out: u64,
+}
+
+impl Station {
+    pub(crate) fn new(socket: PacketSocket, profile: AdapterProfile) -> Self {
+        Self {
+            socket,
+            adapter: Adapter::new(profile, &[]),
+            frames_in: 0,
+            frames_out: 0,
+        }
+    }
+
+    /// The model's time is the kernel's monotonic clock.
+    pub(crate) fn now(&self) -> Duration {
+        now()
+    }
+
+    /// Frames that came faster than they were taken.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.socket.dropped()
+    }
+
+    /// Does what is due, and what came in; waits at most `limit` for the next frame or the model's next deed. Returns as
+    /// soon as something happened.
+    pub(crate) fn serve(&mut self, limit: Duration) -> Result<(), EtherError> {
+        self.adapter.tick(now());
+        self.transmit()?;
+        let due = self.adapter.poll_at().map(|at| at.saturating_sub(now()));
+        let mut timeout = due.map_or(limit, |due| due.min(limit));
+        while let Some(frame) = self.socket.receive(timeout)? {
+            self.frames_in += 1;
+            self.adapter.handle(now(), &frame.bytes);
+            self.transmit()?;
+            timeout = Duration::ZERO;
+        }
+        self.adapter.tick(now());
+        self.transmit()
+    }
+
+    /// Does what is due soon: ACKs that were held back for a moment.
+    pub(crate) fn finish(&mut self) -> Result<(), EtherError> {
+        let until = now() + SOON;
+        while self.adapter.poll_at().is_some_and(|at| at <= until) && now() < until {
+            self.serve(SOON)?;
+        }
+        Ok(())
+    }
+
+    /// The next completion, if there is one.
+    pub(crate) fn completion(&mut self) -> Option<Completion> {
+        self.adapter.poll_completion()
+    }
+
+    fn transmit(&mut self) -> Result<(), EtherError> {
+        while let Some(frame) = self.adapter.poll_transmit() {
+            self.socket.send(&frame)?;
+            self.frames_out += 1;
+        }
+        Ok(())
+    }
+}

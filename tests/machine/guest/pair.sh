@@ -1,0 +1,42 @@
+# The verbs set-up: rxe0, the device under test, and rxe1, the tester's adapter, on a veth pair.
+#
+# In the share, optional: agent.cmd (it shall make the socket /run/agent.sock), daemon.cmd (it shall make the socket
+# /run/verbatim.sock) and command.cmd, each a script. The machine powers off after command.cmd, with its exit status;
+# without it, it stays up.
+. /etc/lab.sh
+ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 address 52:54:00:00:00:0a || fail "no veth pair"
+# Both ends are in one kernel. IPv4: it would drop what comes from an address of its own. IPv6: it would not send to one
+# of its own; so what is to leave by an interface is not looked up among these.
+for name in all veth0 veth1; do
+    echo 1 >/proc/sys/net/ipv4/conf/$name/accept_local
+    echo 0 >/proc/sys/net/ipv4/conf/$name/rp_filter
+done
+for name in veth0 veth1; do ip -6 rule add pref 100 iif lo oif $name lookup main; done
+ip -6 rule add pref 200 lookup local
+ip -6 rule del pref 0
+up veth0 10.0.0.1/24 fd00::1/64
+up veth1 10.0.0.2/24 fd00::2/64
+settled veth0 veth1
+for n in 0 1; do rdma link add rxe$n type rxe netdev veth$n || fail "no rxe$n"; done
+
+if [ -e /mnt/share/agent.cmd ]; then
+    sh /mnt/share/agent.cmd &
+    started $! "the agent" test -S /run/agent.sock
+fi
+if [ -e /mnt/share/daemon.cmd ]; then
+    sh /mnt/share/daemon.cmd &
+    daemon=$!
+    started $daemon "verbatimd" test -S /run/verbatim.sock
+fi
+ready
+if [ -e /mnt/share/command.cmd ]; then
+    sh -c 'echo $$ >/run/command.pid; exec sh /mnt/share/command.cmd' >"$(port out)" 2>"$(port err)" 4>&-
+    status=$?
+    if [ -n "$daemon" ]; then
+        # It stops what runs, and restores the device.
+        kill -TERM $daemon
+        wait $daemon
+    fi
+    exit $status
+fi
+while :; do sleep 3600; done

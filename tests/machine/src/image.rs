@@ -1,0 +1,251 @@
+//! The image: made once for each kernel package, recipe and set of host programs, then kept.
+
+use std::{
+    env, fs,
+    io::{BufWriter, Write as _},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    MachineError,
+    error::path_error,
+    host,
+    kernel::{self, Package},
+    root,
+};
+
+/// Raised when what is made of the same ingredients changes.
+const RECIPE: &str = "1";
+/// How long what no image of today needs is kept: another checkout may still use it.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How many consoles are kept.
+const CONSOLES: usize = 100;
+
+/// A kernel and a root file system, ready to boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    vmlinux: PathBuf,
+    initramfs: PathBuf,
+    release: String,
+}
+
+/// Where images and consoles are kept: `rxe-machine` in cargo's target directory (`CARGO_TARGET_DIR`, or `target` of
+/// this workspace).
+#[must_use]
+pub fn store() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let root = root.expect("tests/machine lies in the workspace");
+    root.join(target.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+        .join("rxe-machine")
+}
+
+/// A fresh path for a console's log, with `name` and this process in it. Of all consoles the newest 100 are kept.
+///
+/// # Errors
+///
+/// When the directory cannot be made.
+pub fn console_log(name: &str) -> Result<PathBuf, MachineError> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let place = store().join("consoles");
+    fs::create_dir_all(&place).map_err(path_error("making", &place))?;
+    let mut old: Vec<(SystemTime, PathBuf)> = fs::read_dir(&place)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    old.sort();
+    for (_, path) in old.iter().take(old.len().saturating_sub(CONSOLES - 1)) {
+        let _ = fs::remove_file(path);
+    }
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    Ok(place.join(format!("{name}-{}-{count}.log", std::process::id())))
+}
+
+impl Image {
+    /// The image, made if there is none yet: that takes seconds and, for a new kernel, a download of 70 MB. Of two
+    /// processes that want it at once, one makes it and the other waits.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::NotInstalled`] with the line that installs what is missing; the others when a tool or the system
+    /// fails. What was half made is removed.
+    pub fn ensure() -> Result<Image, MachineError> {
+        host::check()?;
+        let store = store();
+        fs::create_dir_all(&store).map_err(path_error("making", &store))?;
+        let path = store.join("lock");
+        let lock = fs::File::create(&path).map_err(path_error("making", &path))?;
+        // Freed by the system, however this process ends.
+        lock.lock().map_err(path_error("locking", &path))?;
+
+        let package = Package::find()?;
+        let ingredients: Vec<&str> = [RECIPE, &package.identity]
+            .into_iter()
+            .chain(kernel::recipe())
+            .collect();
+        let kernel = once(&store, "kernel", &ingredients, |place| package.take_apart(place))?;
+        let files = root::host_files()?;
+        let mut ingredients: Vec<String> = root::recipe().map(str::to_owned).collect();
+        ingredients.extend([RECIPE.to_owned(), kernel.display().to_string()]);
+        for (inside, path) in &files {
+            ingredients.push(format!("{inside} {}", stamp(path)?));
+        }
+        let ingredients: Vec<&str> = ingredients.iter().map(String::as_str).collect();
+        let image = once(&store, "image", &ingredients, |place| {
+            let tree = root::tree(&files, &kernel.join("modules"))?;
+            let path = place.join("initramfs.cpio");
+            let file = fs::File::create(&path).map_err(path_error("making", &path))?;
+            let mut file = BufWriter::new(file);
+            tree.write(&mut file).map_err(path_error("writing", &path))?;
+            file.flush().map_err(path_error("writing", &path))
+        })?;
+        forget(&store, &[&kernel, &image]);
+        let path = kernel.join("release");
+        Ok(Image {
+            vmlinux: kernel.join("vmlinux"),
+            initramfs: image.join("initramfs.cpio"),
+            release: fs::read_to_string(&path).map_err(path_error("reading", &path))?,
+        })
+    }
+
+    /// The kernel, uncompressed.
+    #[must_use]
+    pub fn vmlinux(&self) -> &Path {
+        &self.vmlinux
+    }
+
+    /// The root file system.
+    #[must_use]
+    pub fn initramfs(&self) -> &Path {
+        &self.initramfs
+    }
+
+    /// The kernel's release, as `uname -r` prints it in the machine.
+    #[must_use]
+    pub fn release(&self) -> &str {
+        &self.release
+    }
+
+    /// Whether a program is in the image, by its bare name: those that rxe is worked with, and busybox's.
+    #[must_use]
+    pub fn has_program(&self, name: &str) -> bool {
+        let busybox = || {
+            let busybox = host::program("busybox")?;
+            host::run("listing", std::process::Command::new(busybox).arg("--list")).ok()
+        };
+        root::PROGRAMS.contains(&name)
+            || busybox().is_some_and(|list| String::from_utf8_lossy(&list).lines().any(|applet| applet == name))
+    }
+}
+
+/// A file's path, length and time of change: what a key has of a file, for reading all of them would take longer than
+/// the rest.
+pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
+    let file = fs::metadata(path).map_err(path_error("looking at", path))?;
+    Ok(format!(
+        "{} {} {}.{:09}",
+        path.display(),
+        file.len(),
+        file.mtime(),
+        file.mtime_nsec()
+    ))
+}
+
+/// A directory that is made of these ingredients, all at once or not at all.
+fn once(
+    store: &Path,
+    kind: &str,
+    ingredients: &[&str],
+    make: impl FnOnce(&Path) -> Result<(), MachineError>,
+) -> Result<PathBuf, MachineError> {
+    let mut hash = Sha256::new();
+    for ingredient in ingredients {
+        hash.update(ingredient.len().to_le_bytes());
+        hash.update(ingredient);
+    }
+    let digest: String = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = store.join(format!("{kind}-{digest}"));
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let building = tempfile::Builder::new().prefix("making-").tempdir_in(store);
+    let building = building.map_err(path_error("making a directory in", store))?;
+    make(building.path())?;
+    let made = building.keep();
+    fs::rename(&made, &place).map_err(path_error("naming", &place))?;
+    Ok(place)
+}
+
+/// Removes what is old and not of this image, and what a process that was killed has left half made.
+fn forget(store: &Path, used: &[&Path]) {
+    for entry in fs::read_dir(store).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        let is_old = || {
+            let changed = entry.metadata().and_then(|file| file.modified()).ok();
+            changed.is_some_and(|at| at.elapsed().is_ok_and(|age| age > KEPT))
+        };
+        // The lock is ours, so nobody is making anything now.
+        let is_half_made = name.starts_with("making-");
+        let is_unused =
+            (name.starts_with("kernel-") || name.starts_with("image-")) && !used.contains(&path.as_path()) && is_old();
+        if is_half_made || is_unused {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_once_for_the_same_ingredients() {
+        let store = tempfile::tempdir().unwrap();
+        let made = |ingredients: &[&str]| {
+            let mut was_made = false;
+            let place = once(store.path(), "image", ingredients, |place| {
+                was_made = true;
+                fs::write(place.join("file"), "content").map_err(path_error("writing", place))
+            });
+            assert!(place.unwrap().join("file").is_file());
+            was_made
+        };
+        assert!(made(&["a", "b"]));
+        assert!(!made(&["a", "b"]));
+        assert!(made(&["ab"]), "the ingredients are told apart");
+    }
+
+    #[test]
+    fn what_could_not_be_made_leaves_nothing() {
+        let store = tempfile::tempdir().unwrap();
+        let wrong = || MachineError::File {
+            path: "x".into(),
+            what: "wrong".to_owned(),
+        };
+        once(store.path(), "image", &["a"], |_| Err(wrong())).unwrap_err();
+        assert_eq!(fs::read_dir(store.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_half_made_is_forgotten_and_what_is_new_is_kept() {
+        let store = tempfile::tempdir().unwrap();
+        for name in ["making-x", "image-other", "consoles"] {
+            fs::create_dir(store.path().join(name)).unwrap();
+        }
+        forget(store.path(), &[]);
+        let mut left: Vec<_> = fs::read_dir(store.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["consoles", "image-other"]);
+    }
+}

@@ -1,0 +1,244 @@
+//! Debian's kernel package, taken apart: the kernel, uncompressed, and the modules that the machine loads.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    MachineError,
+    error::path_error,
+    host::{self, run},
+    image, vmlinux,
+};
+
+/// Names another kernel package, a file, in place of the one that apt would install.
+const OVERRIDE: &str = "VERBATIM_LAB_RXE_KERNEL";
+
+/// Modules, in the order in which they are loaded; what they depend on comes before each. One that a kernel has built
+/// in, or has no longer, is left out, unless it is marked as needed.
+const MODULES: &[(&str, bool)] = &[
+    ("virtio_pci", true),
+    ("virtio_console", true),
+    ("9pnet_virtio", true),
+    ("9p", true),
+    ("virtio_net", true),
+    ("veth", true),
+    // rxe asks the crypto layer for crc32.
+    ("crc32_pclmul", false),
+    ("crc32_generic", false),
+    ("rdma_rxe", true),
+    ("ib_umad", true),
+    ("rdma_ucm", true),
+];
+
+/// What the kernel's directory depends on besides the package, for its key.
+pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
+    MODULES.iter().map(|(name, _)| *name)
+}
+
+/// A kernel package.
+#[derive(Clone, Debug)]
+pub(crate) struct Package {
+    /// What tells it from every other: name and version, or a file's path, length and time.
+    pub(crate) identity: String,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Apt(String),
+    File(PathBuf),
+}
+
+impl Package {
+    /// The package that apt would install as Debian's kernel, or the file that the environment names.
+    pub(crate) fn find() -> Result<Package, MachineError> {
+        if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
+            if !path.is_file() {
+                return Err(MachineError::File {
+                    path,
+                    what: format!("{OVERRIDE} names it as the kernel package, and no file is there; mend or unset it"),
+                });
+            }
+            return Ok(Package {
+                identity: image::stamp(&path)?,
+                source: Source::File(path),
+            });
+        }
+        for tool in ["apt-cache", "apt-get", "dpkg-deb"] {
+            if host::program(tool).is_none() {
+                return Err(MachineError::NotInstalled {
+                    missing: format!("{tool}, to get Debian's kernel package"),
+                    remedy: format!("run it on Debian, or set {OVERRIDE} to the file of a linux-image package"),
+                });
+            }
+        }
+        let no_lists = || MachineError::NotInstalled {
+            missing: "apt's package lists with linux-image-amd64".to_owned(),
+            remedy: "get them: sudo apt-get update".to_owned(),
+        };
+        let name = apt_cache(&["depends", "linux-image-amd64"], "Depends:")?.ok_or_else(no_lists)?;
+        let version = apt_cache(&["show", "--no-all-versions", &name], "Version:")?.ok_or_else(no_lists)?;
+        Ok(Package {
+            identity: format!("{name} {version}"),
+            source: Source::Apt(name),
+        })
+    }
+
+    /// Leaves in `to`, which exists: `vmlinux`, `release`, and `modules/` with the modules and their `order`.
+    pub(crate) fn take_apart(&self, to: &Path) -> Result<(), MachineError> {
+        let work = tempfile::tempdir_in(to).map_err(path_error("making a directory in", to))?;
+        let package = match &self.source {
+            Source::File(path) => path.clone(),
+            Source::Apt(name) => download(name, work.path())?,
+        };
+        let tree = work.path().join("tree");
+        run(
+            "unpacking the kernel package",
+            Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&tree),
+        )?;
+        let wrong = |what: &str| MachineError::File {
+            path: package.clone(),
+            what: format!("{what}; a Debian linux-image package of amd64 was expected"),
+        };
+        let release = only_entry(&tree.join("lib/modules")).ok_or_else(|| wrong("it has no lib/modules/RELEASE"))?;
+        let boot = tree.join(format!("boot/vmlinuz-{release}"));
+        if !boot.is_file() {
+            return Err(wrong(&format!("it has no boot/vmlinuz-{release}")));
+        }
+        vmlinux::extract(&boot, &to.join("vmlinux"))?;
+        modules(&tree, &release, &to.join("modules"))?;
+        let file = to.join("release");
+        fs::write(&file, release).map_err(path_error("writing", &file))
+    }
+}
+
+/// The word after `key` in what apt-cache prints; the first one.
+fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineError> {
+    // It fails for a package that it does not know, as with no lists at all.
+    let output = Command::new("apt-cache")
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(crate::error::io_error("starting apt-cache"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().find_map(|line| line.trim().strip_prefix(key));
+    Ok(found.map(|word| word.trim().to_owned()))
+}
+
+/// Downloads a package; apt can fail once for reasons of its own, so twice.
+fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
+    let place = to.join("package");
+    fs::create_dir(&place).map_err(path_error("making", &place))?;
+    let get = || {
+        run(
+            "downloading the kernel package (are the package lists old? sudo apt-get update)",
+            Command::new("apt-get").args(["download", name]).current_dir(&place),
+        )
+    };
+    get().or_else(|_| get())?;
+    only_entry(&place)
+        .map(|file| place.join(file))
+        .ok_or_else(|| MachineError::File {
+            path: place.clone(),
+            what: format!("one package {name} was expected here after `apt-get download`"),
+        })
+}
+
+/// The name of the one entry of a directory.
+fn only_entry(directory: &Path) -> Option<String> {
+    let mut entries = fs::read_dir(directory).ok()?;
+    let only = entries.next()?.ok()?;
+    entries
+        .next()
+        .is_none()
+        .then(|| only.file_name().to_string_lossy().into_owned())
+}
+
+/// Copies the modules, expanded, and writes down in which order they are loaded.
+fn modules(tree: &Path, release: &str, to: &Path) -> Result<(), MachineError> {
+    run(
+        "reading the modules' dependencies",
+        Command::new(host::needed("depmod")?).arg("-b").arg(tree).arg(release),
+    )?;
+    fs::create_dir(to).map_err(path_error("making", to))?;
+    let mut order: Vec<String> = Vec::new();
+    for (module, is_needed) in MODULES {
+        let shown = run(
+            "listing modules",
+            Command::new(host::needed("modprobe")?)
+                .arg("-d")
+                .arg(tree)
+                .args(["-S", release, "--show-depends", module]),
+        );
+        let shown = match shown {
+            Err(_) if !is_needed => continue,
+            shown => shown?,
+        };
+        let shown = String::from_utf8_lossy(&shown).into_owned();
+        for path in shown.lines().filter_map(|line| line.strip_prefix("insmod ")) {
+            // Parameters may follow.
+            let path = Path::new(path.split(' ').next().unwrap_or(path));
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let (name, content) = match name.rsplit_once('.') {
+                Some((bare, "xz")) => (bare.to_owned(), run_on(&["xz", "-dc"], path)?),
+                Some((bare, "zst")) => (bare.to_owned(), run_on(&["zstd", "-dcq"], path)?),
+                _ => (name, fs::read(path).map_err(path_error("reading", path))?),
+            };
+            if !order.contains(&name) {
+                let file = to.join(&name);
+                fs::write(&file, content).map_err(path_error("writing", &file))?;
+                order.push(name);
+            }
+        }
+    }
+    let file = to.join("order");
+    fs::write(&file, order.join("\n") + "\n").map_err(path_error("writing", &file))
+}
+
+fn run_on(line: &[&str], path: &Path) -> Result<Vec<u8>, MachineError> {
+    run(
+        "expanding a module",
+        Command::new(line[0]).args(&line[1..]).arg("--").arg(path),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_is_none_is_refused_with_its_path() {
+        if host::program("dpkg-deb").is_none() {
+            eprintln!("skipped: no dpkg-deb");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("nonsense.deb");
+        fs::write(&path, "nonsense").unwrap();
+        let package = Package {
+            identity: "nonsense".to_owned(),
+            source: Source::File(path),
+        };
+        let to = place.path().join("to");
+        fs::create_dir(&to).unwrap();
+        let error = package.take_apart(&to).unwrap_err().to_string();
+        assert!(
+            error.contains("unpacking the kernel package") && error.contains("nonsense.deb"),
+            "{error}"
+        );
+        assert_eq!(only_entry(&to), None, "nothing is left behind");
+    }
+
+    #[test]
+    fn the_only_entry_is_none_where_there_are_two() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(only_entry(place.path()), None);
+        fs::write(place.path().join("a"), "").unwrap();
+        assert_eq!(only_entry(place.path()).as_deref(), Some("a"));
+        fs::write(place.path().join("b"), "").unwrap();
+        assert_eq!(only_entry(place.path()), None);
+    }
+}

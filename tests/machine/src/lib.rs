@@ -1,0 +1,46 @@
+//! A Linux machine under emulation, with the kernel's own RoCEv2 stack (`rdma_rxe`) in it, for the lab and for tests.
+//!
+//! [`Image::ensure`] makes the image: Debian's kernel, unmodified, and a small root file system of this host's own
+//! programs. [`Machine::boot`] starts it. Nothing needs root: QEMU emulates, frames go through unix datagrams.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use verbatim_machine::{BootOptions, DUT_SCRIPT, Image, Machine, Share};
+//!
+//! let share = Share::new()?;
+//! share.write("dut.sh", DUT_SCRIPT)?;
+//! let options = BootOptions::new(share.path(), "dut.sh", "/tmp/console.log").with_data_nic();
+//! let machine = Machine::boot(&Image::ensure()?, &options)?;
+//! let seen = machine.run("rdma link", Duration::from_secs(10))?;
+//! assert!(seen.text().contains("rxe0"));
+//! # Ok::<(), verbatim_machine::MachineError>(())
+//! ```
+
+mod archive;
+mod boot;
+mod error;
+mod host;
+mod image;
+mod kernel;
+mod machine;
+mod options;
+mod place;
+mod port;
+mod process;
+mod root;
+mod share;
+mod vmlinux;
+
+pub use error::MachineError;
+pub use host::PACKAGES;
+pub use image::{Image, console_log, store};
+pub use machine::{Machine, Output, Ran};
+pub use options::{BootOptions, DATA_MAC, DataSockets, MANAGEMENT_MAC};
+pub use share::Share;
+
+/// The script of the device under test: `rxe0` on the data interface with 10.0.0.1/24 and fd00::1/64, and the agent of
+/// `agent.cmd` behind the management interface.
+pub const DUT_SCRIPT: &str = include_str!("../guest/dut.sh");
+/// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
+/// 10.0.0.2, fd00::2) on a veth pair; `agent.cmd`, `daemon.cmd` and `command.cmd` of the share run beside them.
+pub const PAIR_SCRIPT: &str = include_str!("../guest/pair.sh");

@@ -1,0 +1,211 @@
+//! A running machine.
+
+use std::{
+    fmt::Write as _,
+    io,
+    net::SocketAddr,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    BootOptions, DataSockets, Image, MachineError,
+    boot::{Booted, boot, tail},
+    error::path_error,
+    port::PortError,
+};
+
+/// A running machine. Dropping it ends it and removes its sockets; the console's log stays. Should this process be
+/// killed, the kernel ends the machine.
+#[derive(Debug)]
+pub struct Machine {
+    console: PathBuf,
+    booted: Booted,
+}
+
+/// What the script prints, as it comes. The script waits when nobody reads; the end comes with the machine's.
+#[derive(Debug)]
+pub struct Output {
+    /// Of the port `out`.
+    pub out: UnixStream,
+    /// Of the port `err`.
+    pub err: UnixStream,
+}
+
+/// How a command in the machine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// The exit status, as a shell has it.
+    pub status: u8,
+    /// Standard output and standard error together.
+    pub output: Vec<u8>,
+}
+
+impl Ran {
+    /// The output, for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+impl Machine {
+    /// Boots a machine and returns when its script says that it serves. A boot that ends early or takes too long is
+    /// tried once more; the console has both.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::NotReady`] with the end of the console; [`MachineError::File`] for a share without the script, a
+    /// directory that cannot be mounted or a socket's path that is too long.
+    pub fn boot(image: &Image, options: &BootOptions) -> Result<Machine, MachineError> {
+        if let Some(place) = options.console.parent() {
+            std::fs::create_dir_all(place).map_err(path_error("making", place))?;
+        }
+        let booted = match boot(image, options) {
+            Err(failure) if failure.again => boot(image, options),
+            done => done,
+        }
+        .map_err(|failure| failure.error)?;
+        let console = options.console.clone();
+        Ok(Machine { console, booted })
+    }
+
+    /// How long the boot took, until the script said that it serves.
+    #[must_use]
+    pub fn booted_in(&self) -> Duration {
+        self.booted.took
+    }
+
+    /// QEMU's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.booted.process.pid
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.booted.process.has_ended()
+    }
+
+    /// The console's log.
+    #[must_use]
+    pub fn console(&self) -> &Path {
+        &self.console
+    }
+
+    /// The ends of the data cable, if there is one.
+    #[must_use]
+    pub fn data_sockets(&self) -> Option<&DataSockets> {
+        self.booted.data.as_ref()
+    }
+
+    /// Where the agent is reached from this host, if the machine has a management interface.
+    #[must_use]
+    pub fn agent_address(&self) -> Option<SocketAddr> {
+        self.booted.agent
+    }
+
+    /// A short directory of this machine, for sockets. It vanishes with the machine.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.booted.place.path()
+    }
+
+    /// The ports `out` and `err`, once, if the machine was booted with them.
+    pub fn take_output(&mut self) -> Option<Output> {
+        self.booted.output.take().map(|(out, err)| Output { out, err })
+    }
+
+    /// Runs a shell command in the machine, beside its script, and waits for it; one at a time. Its standard input is
+    /// empty, its working directory the script's.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::TooLate`] when it takes longer than `limit`: then no further command can be run, for the first
+    /// one still does. [`MachineError::Ended`] when the machine is gone.
+    pub fn run(&self, command: &str, limit: Duration) -> Result<Ran, MachineError> {
+        let deadline = Instant::now() + limit;
+        let mut line = String::with_capacity(2 * command.len() + 1);
+        for byte in command.bytes() {
+            let _ = write!(line, "{byte:02x}");
+        }
+        line.push('\n');
+        let mut shell = self.booted.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut talk = || {
+            shell.write(line.as_bytes(), deadline)?;
+            let answer = shell.read_line(deadline)?;
+            let (status, length) = parse_answer(&answer).ok_or_else(|| {
+                let what = format!("\"STATUS LENGTH\" was expected from the machine's shell, seen \"{answer}\"");
+                PortError::Io(io::Error::new(io::ErrorKind::InvalidData, what))
+            })?;
+            let output = shell.read(length, deadline)?;
+            Ok(Ran { status, output })
+        };
+        talk().map_err(|error| self.error(error, &format!("running `{command}`"), limit))
+    }
+
+    /// Waits until the script has ended, and returns its exit status. The machine powers off then.
+    ///
+    /// # Errors
+    ///
+    /// [`MachineError::TooLate`]: it has not ended within `limit`. [`MachineError::Ended`]: the machine is gone without
+    /// having said so.
+    pub fn wait_for_exit(&self, limit: Duration) -> Result<u8, MachineError> {
+        let deadline = Instant::now() + limit;
+        let mut events = self.booted.events.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let line = events
+                .read_line(deadline)
+                .map_err(|error| self.error(error, "waiting for its script", limit))?;
+            if let Some(status) = line.strip_prefix("exit ").and_then(|status| status.parse().ok()) {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Ends the machine at once, as by pulling its plug, and returns when it is gone. What is open of it stays open,
+    /// and tells the end.
+    pub fn kill(&mut self) {
+        self.booted.process.kill();
+    }
+
+    fn error(&self, error: PortError, doing: &str, limit: Duration) -> MachineError {
+        match error {
+            PortError::Ended => MachineError::Ended {
+                doing: doing.to_owned(),
+                console: self.console.clone(),
+                tail: tail(&self.console),
+            },
+            PortError::TooLate => MachineError::TooLate {
+                what: doing.to_owned(),
+                limit,
+                console: self.console.clone(),
+            },
+            PortError::Io(source) => MachineError::Io {
+                what: doing.to_owned(),
+                source,
+            },
+        }
+    }
+}
+
+fn parse_answer(line: &str) -> Option<(u8, usize)> {
+    let (status, length) = line.trim().split_once(' ')?;
+    Some((status.parse().ok()?, length.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_shell_is_status_and_length() {
+        assert_eq!(parse_answer("3 17"), Some((3, 17)));
+        for wrong in ["", "3", "x 17", "3 -1", "300 1"] {
+            assert_eq!(parse_answer(wrong), None, "{wrong}");
+        }
+    }
+}

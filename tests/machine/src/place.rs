@@ -1,0 +1,94 @@
+//! Temporary directories that are removed even if the process that made them was killed: by the next one.
+
+use std::{
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use crate::{MachineError, error::path_error};
+
+/// A path of a unix socket is shorter, in bytes.
+pub(crate) const PATH_LIMIT: usize = 108;
+
+/// A directory of this process, with a short path: sockets are made in it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    // Removed before the lock is given up.
+    directory: TempDir,
+    _lock: File,
+}
+
+impl Place {
+    /// An empty one; `kind` is part of its name. What dead processes have left of that kind is removed.
+    pub(crate) fn new(kind: &str) -> Result<Self, MachineError> {
+        let usual = env::temp_dir();
+        let above = if usual.as_os_str().len() + 40 < PATH_LIMIT {
+            usual
+        } else {
+            PathBuf::from("/tmp")
+        };
+        Self::new_in(&above, kind)
+    }
+
+    fn new_in(above: &Path, kind: &str) -> Result<Self, MachineError> {
+        let prefix = format!("verbatim-{kind}-");
+        sweep(above, &prefix);
+        let failed = |error| path_error("making a directory in", above)(error);
+        let directory = tempfile::Builder::new()
+            .prefix(&prefix)
+            .tempdir_in(above)
+            .map_err(failed)?;
+        // Locked before it gets its name, so that nobody ever sees it free.
+        let lock = tempfile::NamedTempFile::new_in(directory.path()).map_err(failed)?;
+        lock.as_file().lock().map_err(failed)?;
+        let lock = lock
+            .persist(directory.path().join("lock"))
+            .map_err(|error| failed(error.error))?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Removes the directories whose lock nobody holds.
+fn sweep(above: &Path, prefix: &str) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(prefix);
+        if !is_ours {
+            continue;
+        }
+        // One without a lock is just being made.
+        let free = File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if free {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_what_lives_stays() {
+        let above = tempfile::tempdir().unwrap();
+        let living = Place::new_in(above.path(), "test").unwrap();
+        let dead = above.path().join("verbatim-test-dead");
+        let other = above.path().join("other-test");
+        for path in [&dead, &other] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("lock"), "").unwrap();
+        }
+        let second = Place::new_in(above.path(), "test").unwrap();
+        assert!(living.path().is_dir() && second.path().is_dir() && other.is_dir());
+        assert!(!dead.exists());
+        let path = living.path().to_path_buf();
+        drop(living);
+        assert!(!path.exists());
+    }
+}

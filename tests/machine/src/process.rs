@@ -1,0 +1,96 @@
+//! QEMU's process.
+
+use std::{
+    io,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crate::host;
+
+/// A process that ends with its handle, and with this process, however that ends.
+///
+/// A thread owns it, for as long as it shall live: the kernel's promise to end a child with its parent counts from the
+/// thread that started it, and a test's thread may end before the machine does.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    ended: Arc<AtomicBool>,
+    /// Dropped to end the process.
+    hold: Option<mpsc::Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts a command line, whose first word is the program.
+    pub(crate) fn start(prepare: impl FnOnce(Command) -> Command, program: &str) -> io::Result<Process> {
+        let command = match host::program("setpriv") {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--", program]);
+                command
+            }
+            None => Command::new(program),
+        };
+        let mut command = prepare(command);
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        let (hold, held) = mpsc::channel();
+        let (started, start) = mpsc::channel();
+        let keeper = thread::Builder::new().name("machine-keeper".into()).spawn(move || {
+            let mut child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            // It holds the descriptors that were made for the child alone.
+            drop(command);
+            let _ = started.send(Ok(child.id()));
+            while held.recv_timeout(Duration::from_millis(10)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+                    seen.store(true, Ordering::Release);
+                    return;
+                }
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            seen.store(true, Ordering::Release);
+        })?;
+        let pid = start
+            .recv()
+            .map_err(|_| io::Error::other("the keeper thread ended"))??;
+        Ok(Process {
+            pid,
+            ended,
+            hold: Some(hold),
+            keeper: Some(keeper),
+        })
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends it, and returns when it is gone.
+    pub(crate) fn kill(&mut self) {
+        drop(self.hold.take());
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

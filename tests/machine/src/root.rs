@@ -1,0 +1,170 @@
+//! The machine's root file system: this host's own programs with their libraries, the modules, the scripts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    MachineError,
+    archive::{Entry, Tree},
+    error::path_error,
+    host,
+};
+
+/// Programs besides those of busybox, which they replace.
+pub(crate) const PROGRAMS: &[&str] = &[
+    "ip",
+    "rdma",
+    "ibv_devices",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_ud_pingpong",
+    "ib_send_lat",
+    "ib_send_bw",
+    "ib_read_lat",
+    "ib_write_lat",
+    "ib_atomic_lat",
+];
+
+/// Libraries that programs open at run time: verbs and MADs, and what unwinding a thread takes.
+const LIBRARIES: &[&str] = &["libibverbs.so.1", "libibumad.so.3", "libgcc_s.so.1"];
+
+/// Our own files: their paths in the machine, content, and whether they are programs.
+const OWN: &[(&str, &str, bool)] = &[
+    ("init", include_str!("../guest/init"), true),
+    ("etc/lab.sh", include_str!("../guest/lab.sh"), false),
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", false),
+    ("etc/group", "root:x:0:\n", false),
+    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", false),
+];
+
+/// What libibverbs reads to find rxe's provider.
+const DRIVER: &str = "/etc/libibverbs.d/rxe.driver";
+
+/// Every file of the host that goes into the image, as it is found: image path, host path.
+pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
+    let mut files = Vec::new();
+    let mut add = |inside: String, path: PathBuf| -> Result<(), MachineError> {
+        for library in host::libraries(&path)? {
+            files.push((merged(&library), library));
+        }
+        files.push((inside, path));
+        Ok(())
+    };
+    for name in PROGRAMS.iter().chain(&["busybox"]) {
+        add(format!("usr/bin/{name}"), host::needed(name)?)?;
+    }
+    // busybox's own shell would run its own `ip`.
+    add("usr/bin/sh".to_owned(), host::needed("dash")?)?;
+    for name in LIBRARIES {
+        let path = host::library(name).ok_or_else(|| MachineError::NotInstalled {
+            missing: format!("the library {name}"),
+            remedy: "install: sudo apt-get install -y --no-install-recommends libibverbs1 libibumad3 libgcc-s1"
+                .to_owned(),
+        })?;
+        add(merged(&path), path)?;
+    }
+    let provider = provider()?;
+    add(merged(&provider), provider)?;
+    add(DRIVER.trim_start_matches('/').to_owned(), PathBuf::from(DRIVER))?;
+    files.sort();
+    files.dedup_by(|a, b| a.0 == b.0);
+    Ok(files)
+}
+
+/// The plug-in of libibverbs for rxe: its name carries a version of the interface.
+fn provider() -> Result<PathBuf, MachineError> {
+    let verbs = host::library("libibverbs.so.1").and_then(|path| Some(path.parent()?.join("libibverbs")));
+    let found = verbs.and_then(|directory| {
+        let mut entries = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
+        entries.find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("librxe-"))
+        })
+    });
+    found.ok_or_else(|| MachineError::NotInstalled {
+        missing: "rxe's provider (libibverbs/librxe-*.so)".to_owned(),
+        remedy: "install: sudo apt-get install -y --no-install-recommends ibverbs-providers".to_owned(),
+    })
+}
+
+/// Where a file of the host lies in the image, in which /bin, /sbin, /lib and /lib64 are links into /usr.
+fn merged(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = text.trim_start_matches('/');
+    if ["bin/", "sbin/", "lib/", "lib64/"]
+        .iter()
+        .any(|top| text.starts_with(top))
+    {
+        format!("usr/{text}")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The whole tree.
+pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, MachineError> {
+    let mut tree = Tree::default();
+    for place in ["bin", "sbin", "lib", "lib64"] {
+        tree.put(place, Entry::Link(format!("usr/{place}")));
+        tree.put(&format!("usr/{place}"), Entry::Directory);
+    }
+    for place in ["proc", "sys", "dev", "run", "tmp", "root", "mnt/share"] {
+        tree.put(place, Entry::Directory);
+    }
+    for (inside, path) in files {
+        let content = fs::read(path).map_err(path_error("reading", path))?;
+        let entry = Entry::File {
+            content,
+            executable: true,
+        };
+        tree.put(inside, entry);
+    }
+    let busybox = host::needed("busybox")?;
+    let applets = host::run(
+        "listing busybox's programs",
+        std::process::Command::new(busybox).arg("--list"),
+    )?;
+    for applet in String::from_utf8_lossy(&applets).lines() {
+        let path = format!("usr/bin/{applet}");
+        if !tree.has(&path) && !applet.contains('/') {
+            tree.put(&path, Entry::Link("busybox".to_owned()));
+        }
+    }
+    for entry in fs::read_dir(modules).map_err(path_error("listing", modules))? {
+        let path = entry.map_err(path_error("listing", modules))?.path();
+        let content = fs::read(&path).map_err(path_error("reading", &path))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let entry = Entry::File {
+            content,
+            executable: false,
+        };
+        tree.put(&format!("modules/{name}"), entry);
+    }
+    for &(path, content, executable) in OWN {
+        let content = content.as_bytes().to_vec();
+        tree.put(path, Entry::File { content, executable });
+    }
+    Ok(tree)
+}
+
+/// Everything of ours that the image depends on, for its key.
+pub(crate) fn recipe() -> impl Iterator<Item = &'static str> {
+    OWN.iter().flat_map(|(path, content, _)| [*path, *content])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_merged_directory_lies_under_usr() {
+        assert_eq!(
+            merged(Path::new("/lib64/ld-linux-x86-64.so.2")),
+            "usr/lib64/ld-linux-x86-64.so.2"
+        );
+        assert_eq!(merged(Path::new("/usr/lib/libx.so")), "usr/lib/libx.so");
+        assert_eq!(merged(Path::new("/library/x")), "library/x");
+    }
+}

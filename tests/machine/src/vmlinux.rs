@@ -1,0 +1,170 @@
+//! The uncompressed kernel inside of a bzImage, which QEMU can start without firmware.
+//!
+//! The header is that of the kernel's `Documentation/arch/x86/boot.rst`.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use crate::{
+    MachineError,
+    error::{io_error, path_error},
+    host,
+};
+
+/// What the compressed kernel begins with, and the command that expands it.
+const FORMS: &[(&[u8], &[&str])] = &[
+    // Behind the stream lie four bytes that are not of it.
+    (b"\xfd7zXZ\0", &["xz", "--decompress", "--stdout", "--single-stream"]),
+    (b"\x28\xb5\x2f\xfd", &["zstd", "--decompress", "--stdout", "--quiet"]),
+    (b"\x1f\x8b", &["gzip", "--decompress", "--stdout"]),
+];
+
+/// Writes the kernel that is inside of the bzImage `from`.
+pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
+    let image = fs::read(from).map_err(path_error("reading", from))?;
+    let wrong = |what: String| MachineError::File {
+        path: from.to_path_buf(),
+        what,
+    };
+    let payload = payload(&image).map_err(wrong)?;
+    let (_, line) = FORMS
+        .iter()
+        .find(|(magic, _)| payload.starts_with(magic))
+        .ok_or_else(|| {
+            wrong(format!(
+                "its kernel is compressed in a form that begins with {:02x?}; xz, zstd and gzip are known",
+                &payload[..payload.len().min(6)]
+            ))
+        })?;
+    // The kernel's build appends the expanded length, except to gzip, which ends with it by itself.
+    let (stream, length) = payload
+        .split_last_chunk::<4>()
+        .ok_or_else(|| wrong("its kernel is cut short".to_owned()))?;
+    let stream = if line[0] == "gzip" { payload } else { stream };
+    let kernel = expand(line, stream)?;
+    if !kernel.starts_with(b"\x7fELF") {
+        return Err(wrong(format!(
+            "an ELF file was expected inside, seen: {:02x?}",
+            &kernel[..kernel.len().min(4)]
+        )));
+    }
+    let expected = u32::from_le_bytes(*length);
+    if kernel.len() != expected as usize {
+        return Err(wrong(format!(
+            "its kernel has {} bytes, and should have {expected}",
+            kernel.len()
+        )));
+    }
+    fs::write(to, kernel).map_err(path_error("writing", to))
+}
+
+/// The compressed kernel.
+fn payload(image: &[u8]) -> Result<&[u8], String> {
+    let number = |at: usize| {
+        let bytes: [u8; 4] = image.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    };
+    if image.get(0x202..0x206) != Some(b"HdrS") {
+        return Err("a bzImage was expected, with \"HdrS\" at 0x202; it is not one".to_owned());
+    }
+    // A setup of 0 sectors means 4, for old times' sake; the boot sector comes before.
+    let sectors = match image[0x1f1] {
+        0 => 4,
+        sectors => usize::from(sectors),
+    };
+    let range = || {
+        let start = ((sectors + 1) * 512).checked_add(number(0x248)?)?;
+        Some(start..start.checked_add(number(0x24c)?)?)
+    };
+    range()
+        .and_then(|range| image.get(range))
+        .filter(|payload| !payload.is_empty())
+        .ok_or_else(|| "its header points behind its end, or at nothing: it is cut short".to_owned())
+}
+
+/// Feeds a stream to a command and returns what it prints.
+fn expand(line: &[&str], stream: &[u8]) -> Result<Vec<u8>, MachineError> {
+    let mut command = Command::new(line[0]);
+    command
+        .args(&line[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(io_error(format!("starting {}", line[0])))?;
+    let mut input = child.stdin.take().expect("it was asked for");
+    let output = thread::scope(|scope| {
+        // A command that stops reading says why by its status.
+        scope.spawn(move || drop(input.write_all(stream)));
+        child.wait_with_output()
+    });
+    let output = output.map_err(io_error(format!("running {}", line[0])))?;
+    if !output.status.success() {
+        return Err(host::failed("expanding the kernel", &command, &output));
+    }
+    Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bzImage of one setup sector around `payload`.
+    fn image(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 1024];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x248..0x24c].copy_from_slice(&16_u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+        image.extend([0xee; 16]);
+        image.extend(payload);
+        image.extend([0xee; 100]);
+        image
+    }
+
+    fn extracted(image: &[u8]) -> Result<Vec<u8>, String> {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("bzImage"), place.path().join("vmlinux"));
+        fs::write(&from, image).unwrap();
+        extract(&from, &to).map_err(|error| error.to_string())?;
+        Ok(fs::read(&to).unwrap())
+    }
+
+    const KERNEL: &[u8] = b"\x7fELF and so on, and so on, and so on";
+
+    #[test]
+    fn what_xz_zstd_and_gzip_have_packed_is_unpacked() {
+        for tool in ["xz", "zstd", "gzip"] {
+            if host::program(tool).is_none() && std::env::var_os("CI").is_none() {
+                eprintln!("skipped: no {tool}");
+                continue;
+            }
+            let mut payload = expand(&[tool, "--stdout"], KERNEL).unwrap();
+            if tool != "gzip" {
+                payload.extend(u32::try_from(KERNEL.len()).unwrap().to_le_bytes());
+            }
+            assert_eq!(extracted(&image(&payload)).as_deref(), Ok(KERNEL), "{tool}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_kernel_is_refused_with_the_reason() {
+        let gzip = expand(&["gzip", "--stdout"], b"no kernel at all").unwrap();
+        let mut cut = image(&gzip);
+        cut.truncate(1060);
+        for (bytes, reason) in [
+            (b"short".to_vec(), "HdrS"),
+            (cut, "cut short"),
+            (image(&[]), "cut short"),
+            (image(b"BZh91AY plus a little"), "begins with"),
+            (image(&gzip), "ELF"),
+        ] {
+            let error = extracted(&bytes).unwrap_err();
+            assert!(error.contains(reason) && error.contains("bzImage"), "{error}");
+        }
+    }
+}

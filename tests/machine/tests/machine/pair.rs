@@ -1,0 +1,93 @@
+//! The verbs set-up: two Soft-RoCE devices on a veth pair.
+
+use verbatim_machine::Machine;
+
+use crate::{PAIR, on, run};
+
+/// The devices' GIDs that are IPv4 addresses.
+const IPV4: [&str; 2] = ["ffff:0a00:0001", "ffff:0a00:0002"];
+
+/// The index in the GID table of the entry that reads `gid`, of RoCEv2: a command for the machine.
+fn gid_index(device: &str, gid: &str) -> String {
+    format!("grep -l '{gid}' /sys/class/infiniband/{device}/ports/1/gids/* | head -1 | sed 's,.*/,,'")
+}
+
+/// Runs a ping-pong between the two devices, `gids` being patterns for their GIDs of one family.
+fn pingpong(machine: &Machine, gids: [&str; 2]) {
+    let text = run(
+        machine,
+        &format!(
+            ". /etc/lab.sh\n\
+             a=$({}); b=$({}); [ -n \"$a\" ] && [ -n \"$b\" ] || exit 9\n\
+             ibv_rc_pingpong -d rxe0 -g $a -n 50 >/run/server.out 2>&1 &\n\
+             server=$!; started $server server listens 4853\n\
+             timeout 40 ibv_rc_pingpong -d rxe1 -g $b -n 50 127.0.0.1 || {{ kill $server; cat /run/server.out; exit 7; }}\n\
+             wait $server",
+            gid_index("rxe0", gids[0]),
+            gid_index("rxe1", gids[1]),
+        ),
+    );
+    assert!(text.contains("50 iters"), "{text}");
+}
+
+#[test]
+fn both_devices_are_there_and_active() {
+    on(&PAIR, |machine| {
+        let links = run(machine, "rdma link");
+        for device in ["rxe0", "rxe1"] {
+            let line = links
+                .lines()
+                .find(|line| line.contains(device))
+                .unwrap_or_else(|| panic!("{links}"));
+            assert!(line.contains("state ACTIVE"), "{line}");
+        }
+    });
+}
+
+#[test]
+fn rc_messages_cross_the_pair_over_ipv4() {
+    on(&PAIR, |machine| pingpong(machine, IPV4));
+}
+
+#[test]
+fn rc_messages_cross_the_pair_over_ipv6() {
+    on(&PAIR, |machine| pingpong(machine, ["^fd00:.*:0001", "^fd00:.*:0002"]));
+}
+
+#[test]
+fn the_messages_cross_the_veth_pair_and_not_the_loop_back() {
+    on(&PAIR, |machine| {
+        let packets = |name: &str| -> u64 {
+            let text = run(machine, &format!("cat /sys/class/net/{name}/statistics/rx_packets"));
+            text.trim().parse().unwrap()
+        };
+        let before = packets("veth0");
+        pingpong(machine, IPV4);
+        assert!(packets("veth0") >= before + 50);
+    });
+}
+
+#[test]
+fn management_datagrams_have_their_device_files() {
+    on(&PAIR, |machine| {
+        let files = run(machine, "ls /dev/infiniband");
+        for file in ["umad0", "umad1", "uverbs0", "uverbs1", "rdma_cm"] {
+            assert!(files.contains(file), "{files}");
+        }
+    });
+}
+
+#[test]
+fn any_bytes_and_any_status_come_back_from_a_command() {
+    on(&PAIR, |machine| {
+        let ran = machine.run("printf '\\0\\377\\nX' ; exit 77", crate::LIMIT).unwrap();
+        assert_eq!((ran.status, ran.output.as_slice()), (77, b"\0\xff\nX".as_slice()));
+        let many = run(machine, "head -c 300000 /dev/zero | tr '\\0' x");
+        assert_eq!(many.len(), 300_000);
+    });
+}
+
+#[test]
+fn rc_messages_cross_the_pair_over_the_links_own_addresses() {
+    on(&PAIR, |machine| pingpong(machine, ["^fe80:", "^fe80:"]));
+}

@@ -1,0 +1,85 @@
+//! Machines for these tests, and the programs that run in them.
+
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use verbatim_machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
+use xtask::workspace::{cargo, target_directory};
+
+/// A command in a machine takes at most this, on the busiest host.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+/// Examples of this package, built once for release: the machine is slow enough without debug builds.
+static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let build = ["build", "--release", "--quiet", "-p", "verbatim-tests"];
+    let examples = ["--example", "pingpong", "--example", "umad_gmp"];
+    let status = cargo().args(build).args(examples).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "building the examples failed"
+    );
+    let target = target_directory().unwrap_or_else(|error| panic!("{error:#}"));
+    target.join("release/examples")
+});
+
+/// A machine with the share that it was booted from.
+pub(crate) struct Guest {
+    machine: Machine,
+    _share: Share,
+}
+
+/// The image, or nothing when this host lacks something and need not have it: then the test says so and is skipped.
+pub(crate) fn image() -> Option<Image> {
+    match Image::ensure() {
+        Ok(image) => Some(image),
+        Err(error @ MachineError::NotInstalled { .. }) if std::env::var_os("CI").is_none() => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// `rxe0` and `rxe1` on a veth pair, and nothing else that runs: booted by whichever test comes first. `Mutex`, for what
+/// is in it is one test's at a time.
+static PAIR: LazyLock<Mutex<Option<Guest>>> = LazyLock::new(|| {
+    let boot = || {
+        let image = image()?;
+        let share = Share::new().unwrap();
+        share.write("pair.sh", PAIR_SCRIPT).unwrap();
+        for name in ["pingpong", "umad_gmp"] {
+            share.program(&PROGRAMS.join(name)).unwrap();
+        }
+        let options = BootOptions::new(share.path(), "pair.sh", console_log("test-rxe").unwrap()).with_cpus(2);
+        let machine = Machine::boot(&image, &options).unwrap_or_else(|error| panic!("{error}"));
+        Some(Guest { machine, _share: share })
+    };
+    Mutex::new(boot())
+});
+
+/// Runs `test` in the machine, if there can be one.
+pub(crate) fn in_machine(test: impl FnOnce(&Machine)) {
+    let guest = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(guest) = &*guest {
+        test(&guest.machine);
+    }
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+pub(crate) fn run(machine: &Machine, command: &str) -> String {
+    let ran = machine.run(command, LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(ran.status, 0, "{command}: {}", ran.text());
+    ran.text()
+}
+
+/// The index of the RoCEv2 GID of a device that reads so, colons included.
+pub(crate) fn gid_index(machine: &Machine, device: &str, gid: &str) -> u32 {
+    let ports = format!("/sys/class/infiniband/{device}/ports/1");
+    let script = format!(
+        "for at in $(grep -l '{gid}' {ports}/gids/* | sed 's,.*/,,'); do \
+         grep -q 'RoCE v2' {ports}/gid_attrs/types/$at && echo $at && exit; done; exit 1"
+    );
+    let text = run(machine, &script);
+    text.trim().parse().unwrap_or_else(|_| panic!("{text}"))
+}

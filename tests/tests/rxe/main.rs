@@ -1,0 +1,12 @@
+//! The kernel's own RoCEv2 stack, in a machine under emulation, against what of ours meets it: the reference device on a
+//! real Ethernet link, management datagrams through the kernel's umad, and what is left of a session when one of those
+//! who take part in it dies.
+//!
+//! One machine for a group of tests: a boot takes seconds.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod deaths;
+mod guest;
+mod model;
+mod umad;
+mod verdicts;
