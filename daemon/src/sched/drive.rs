@@ -182,6 +182,13 @@ impl Scheduler {
     async fn restore_device(self: Arc<Self>, rig: RigConfig) {
         let name = rig.name.clone();
         let done = self.restored(&rig).await;
+        let (actions, asked) = {
+            let mut state = self.state();
+            let result = done.quarantined.clone().map_or(Ok(()), Err);
+            let actions = state.plan.restore_ended(&name, result);
+            (actions, state.asked_for_restore.remove(&name))
+        };
+        // Told once it is so: who reads this and then asks for the rig's state is told the same.
         match &done.quarantined {
             None => tracing::info!(
                 rig = name,
@@ -190,12 +197,6 @@ impl Scheduler {
             ),
             Some(reason) => tracing::error!(rig = name, "the rig is quarantined: {reason}"),
         }
-        let (actions, asked) = {
-            let mut state = self.state();
-            let result = done.quarantined.clone().map_or(Ok(()), Err);
-            let actions = state.plan.restore_ended(&name, result);
-            (actions, state.asked_for_restore.remove(&name))
-        };
         if let Some(asked) = asked {
             // Who asked may have left.
             let _ = asked.send(done);
