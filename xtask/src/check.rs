@@ -42,5 +42,8 @@ pub fn test(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("xtask: {error:#}");
         eprintln!("xtask: going on; tests that need what is missing are skipped");
     }
-    run("tests", cargo().args(["test", "--workspace", "--no-fail-fast"]).args(arguments))
+    run(
+        "tests",
+        cargo().args(["test", "--workspace", "--no-fail-fast"]).args(arguments),
+    )
 }
