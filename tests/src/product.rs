@@ -204,13 +204,18 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
 
+    /// Waits until it is gone, after a signal that it cannot refuse.
+    pub fn wait_until_gone(&mut self) {
+        self.child.wait().expect("a child of this process");
+    }
+
     /// Waits until stderr holds these words.
     ///
     /// # Panics
-    /// When it does not within ten seconds.
+    /// When it does not within a minute.
     pub fn says(&self, words: &str) {
         let heard = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(words);
-        let so_far = self.stderr.until(heard, Duration::from_secs(10));
+        let so_far = self.stderr.until(heard, Duration::from_secs(60));
         assert!(
             heard(&so_far),
             "it did not say {words:?} but: {}",

@@ -108,15 +108,20 @@ fn an_answer_takes_as_long_as_the_device_needs() {
     profile.latency = Duration::from_millis(80);
     let running = Running::start(profile, &[]);
     let mut rig = running.open(Arc::default());
-    let sent = rig.send(Stimulus::Mad(0, &get(1))).unwrap();
-    let Arrival::Mad(0, at, _) = rig.wait(sent.latest.after(10 * SECOND)) else {
-        panic!("no answer");
-    };
-    let (least, most) = at.since(sent);
-    assert!(most >= Duration::from_millis(80), "{least:?}..{most:?}");
+    // The best of several: the machine may be busy with something else.
+    let mut best = Duration::ZERO;
+    for id in 1..=10 {
+        let sent = rig.send(Stimulus::Mad(0, &get(id))).unwrap();
+        let Arrival::Mad(0, at, _) = rig.wait(sent.latest.after(10 * SECOND)) else {
+            panic!("no answer");
+        };
+        let (least, most) = at.since(sent);
+        assert!(most >= Duration::from_millis(80), "{least:?}..{most:?}");
+        best = best.max(least);
+    }
     assert!(
-        least > Duration::from_millis(40),
-        "the span is not longer than a slice: {least:?}"
+        best > Duration::from_millis(40),
+        "the span is not longer than a slice: {best:?}"
     );
 }
 

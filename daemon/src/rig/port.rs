@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_span_of_an_arrival_holds_its_true_instant_and_is_shorter_than_a_slice() {
-        let due = Duration::from_millis(90);
+        let due = Duration::from_millis(1500);
         let mut rig = rig(Script {
             arrivals: VecDeque::from([(due, incoming(0)), (due, incoming(110))]),
             ..Script::default()
@@ -283,8 +283,8 @@ mod tests {
             panic!("no MAD");
         };
         let truth = Time(0).after(due);
-        // The script's clock starts a little after the rig's.
-        let slack = Duration::from_millis(50);
+        // The script's clock starts a little after the rig's, and the machine may be busy with something else.
+        let slack = Duration::from_secs(1);
         assert!(
             at.earliest <= truth.after(slack) && at.latest >= truth,
             "{at:?} around {truth:?}"

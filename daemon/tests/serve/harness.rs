@@ -105,14 +105,20 @@ impl Bench {
         let Session::Real(mut rig) = open.session else {
             panic!("not a real rig");
         };
-        let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
+        let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_transaction_id(0x7E57_0001);
         let sent = rig.send(Stimulus::Mad(0, &get)).unwrap();
-        match rig.wait(sent.latest.after(Duration::from_secs(2))) {
-            Arrival::Mad(_, _, mad) => {
-                let info: PortInfo = mad.attribute();
-                Some((info.m_key(), info.protect_bits().0))
+        let until = sent.latest.after(Duration::from_secs(2));
+        loop {
+            match rig.wait(until) {
+                // A trap, or an answer to somebody else.
+                Arrival::Mad(_, _, mad)
+                    if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
+                Arrival::Mad(_, _, mad) => {
+                    let info: PortInfo = mad.attribute();
+                    return Some((info.m_key(), info.protect_bits().0));
+                }
+                _ => return None,
             }
-            _ => None,
         }
     }
 

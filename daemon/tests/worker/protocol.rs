@@ -1,7 +1,6 @@
 //! The stream between daemon and worker.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -184,8 +183,15 @@ async fn a_worker_of_another_build_is_refused_before_it_touches_anything() {
     }
     assert!(found > 0, "the program does not hold {BUILD_ID}");
     let path = place.path("verbatimd");
-    std::fs::write(&path, program).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a child of a test beside this one would hold the file open, and it could not be run.
+    let mut writer = std::process::Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+        .arg(&path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut writer.stdin.take().unwrap(), &program).unwrap();
+    assert!(writer.wait().unwrap().success());
     let supervision = Supervision {
         program: path,
         ..supervision()

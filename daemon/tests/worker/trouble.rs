@@ -62,11 +62,7 @@ async fn a_worker_that_is_stopped_is_killed_after_its_grace() {
     let start = Instant::now();
     place.worker().signal(Signal::STOP);
     let (cause, reason, not_restored) = running.failure().await;
-    assert!(
-        start.elapsed() >= supervision.grace - supervision.ping_every,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() >= supervision.grace / 2, "{:?}", start.elapsed());
     assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
     assert!(reason.contains("2s") && reason.contains("it was killed"), "{reason}");
     is_restored_after_a_crash(&place).await;
@@ -118,13 +114,13 @@ async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_live
     let place = Place::new();
     let supervision = Supervision {
         ping_every: Duration::from_millis(100),
-        grace: Duration::from_secs(1),
+        grace: Duration::from_secs(3),
         hung_after: Duration::from_secs(2),
         ..supervision()
     };
     let start = Instant::now();
     let (cause, reason, not_restored) = hangs(&place, supervision).failure().await;
-    assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= Duration::from_secs(4), "{:?}", start.elapsed());
     assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
     assert!(reason.contains("hanging in a library or driver for 2s"), "{reason}");
 }

@@ -135,7 +135,7 @@ fn interrupted_while_it_waits_it_restores_the_device_at_once() {
     let before = device.port_info().unwrap();
     let (running, _proxy) = waiting(&device, "c14-029-counter");
     running.signal(Signal::INT);
-    let output = running.end(Duration::from_secs(4));
+    let output = running.end(Duration::from_secs(8));
     assert_eq!(
         (output.code(), came_to(&output, 0)),
         (3, ("ERROR".into(), "OPERATOR".into())),
@@ -212,7 +212,7 @@ fn a_second_model_does_not_take_the_socket_and_a_terminated_one_removes_it() {
     assert!(device.port_info().is_some(), "the first one serves on");
     let socket = device.socket();
     device.model.signal(Signal::TERM);
-    let output = device.model.end(Duration::from_secs(5));
+    let output = device.model.end(Duration::from_secs(60));
     assert_eq!(output.code(), 0, "{output}");
     assert!(!socket.exists());
 }

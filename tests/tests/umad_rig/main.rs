@@ -149,7 +149,7 @@ fn a_cancel_ends_a_long_pause_and_the_device_is_restored() {
     let mut actor = Actor::start(&lab, "cancel", place.path());
     assert_eq!(actor.says("restored"), "complete");
     let took: f64 = actor.says("cancel seen after").parse().unwrap();
-    assert!(took < 1.0, "seen, and restored, after {took} s");
+    assert!(took < 4.0, "seen, and restored, after {took} s");
     let stopped = actor.says("stopped");
     assert!(stopped.contains("Cancelled"), "{stopped}");
     actor.ends_well();

@@ -78,7 +78,10 @@ impl Place {
 
     /// `verbatim`, started. Its local socket is that of this place.
     pub(crate) fn start(&self, arguments: &str) -> Running {
-        Running::start(self.command(Path::new(env!("CARGO_BIN_EXE_verbatim")), arguments))
+        let program = env!("CARGO_BIN_EXE_verbatim");
+        // A shell that started the tests in the background has told all its children to ignore Ctrl-C.
+        let arguments = format!("--default-signal=INT {program} {arguments}");
+        Running::start(self.command(Path::new("env"), &arguments))
     }
 
     /// `verbatim`, to its end.

@@ -221,7 +221,7 @@ fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
     let start = Instant::now();
     let first = Port::open(&library, "slow", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(first, OpenError::TimedOut { .. }), "{first:?}");
-    assert!(start.elapsed() < Duration::from_millis(300));
+    assert!(start.elapsed() < Duration::from_secs(2));
     assert!(first.to_string().contains("did not end within 50ms"), "{first}");
     let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");

@@ -112,7 +112,7 @@ unsafe extern "C" fn open_port(name: *const c_char, port: c_int) -> c_int {
     match unsafe { CStr::from_ptr(name) }.to_str().unwrap() {
         "sound" | "roce" | "no_classes" if port == 1 => 1024,
         "slow" => {
-            std::thread::sleep(Duration::from_millis(400));
+            std::thread::sleep(Duration::from_secs(3));
             1024
         }
         "refused" => {
