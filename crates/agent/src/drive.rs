@@ -9,16 +9,19 @@ use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use verbatim_proto::agent as proto;
-use verbatim_proto::agent::{Command, Event, Reply};
+use verbatim_proto::agent::{Command, Event, Reply, command};
 
 use crate::device::Device;
-use crate::session::Session;
+use crate::session::{Happened, Session};
 use crate::wake::Wake;
 
 /// Commands that may wait for a session.
 const WAITING: usize = 64;
 /// Their bytes.
 const ROOM: u32 = 32 << 20;
+
+/// How long what is to be said is kept back while commands wait.
+const KEPT_BACK: Duration = Duration::from_millis(1);
 
 /// A command that waits, its number, and the room that it takes.
 type Waiting = (u64, Command, OwnedSemaphorePermit);
@@ -203,37 +206,91 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 }
 
 /// Does commands and passes on what happens, until the session ends. `say` gives whether anybody listens.
+///
+/// What is said may wake another thread, which takes time from what was just posted: so while completions are attended to
+/// or further commands wait, it is kept back, for at most [`KEPT_BACK`].
 pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
     // The usual slack of 50 µs would make half of what times are known to.
     let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());
+    let mut unsaid = Unsaid::default();
+    // Whether a wake since the last look for commands would be seen.
+    let mut cleared = false;
     loop {
-        // Before anything is looked at: a wake that comes later stays.
-        outlet.cut.wake.clear();
         if outlet.cut.is_cut() {
             return End::Cut;
         }
-        let (events, answer) = match outlet.commands.try_recv() {
+        let (next, mut idle) = (outlet.commands.try_recv(), false);
+        match next {
             Ok((number, command, _room)) => {
                 let done = session.execute(&command);
-                (done.before, Some(Said::Answer(number, done.at, done.reply)))
+                unsaid.happened(done.before);
+                unsaid.put(Said::Answer(number, done.at, done.reply));
+                if is_watched_for(&command) && outlet.commands.is_empty() {
+                    let cut = &outlet.cut;
+                    unsaid.happened(session.attend(|| cut.is_cut() || !outlet.commands.is_empty()));
+                }
             }
-            Err(TryRecvError::Disconnected) => return End::Left,
-            Err(TryRecvError::Empty) => (session.events(), None),
-        };
-        let idle = events.is_empty() && answer.is_none();
-        let events = events
-            .into_iter()
-            .map(|happened| Said::Event(happened.at, happened.event));
-        for said in events.chain(answer) {
-            if !say(said) {
-                return End::Cut;
+            Err(TryRecvError::Disconnected) => {
+                return if unsaid.say(&mut say) { End::Left } else { End::Cut };
             }
+            Err(TryRecvError::Empty) => {
+                unsaid.happened(session.events());
+                idle = unsaid.is_empty();
+            }
+        }
+        let waits = !outlet.commands.is_empty() && session.gone().is_none();
+        if !(waits && unsaid.may_wait()) && !unsaid.say(&mut say) {
+            return End::Cut;
         }
         if let Some(why) = session.gone() {
             return End::Gone(why.into());
         }
-        if idle {
+        if idle && cleared {
             session.wait(&outlet.cut.wake, Duration::MAX);
         }
+        // Before anything is looked at once more: a wake that comes later stays.
+        cleared = idle && !cleared;
+        if cleared {
+            outlet.cut.wake.clear();
+        }
+    }
+}
+
+/// Whether a command may complete at once.
+fn is_watched_for(command: &Command) -> bool {
+    matches!(&command.kind, Some(command::Kind::PostSend(post)) if post.signaled)
+}
+
+/// What is kept back.
+#[derive(Default)]
+struct Unsaid {
+    said: Vec<Said>,
+    since: Option<Instant>,
+}
+
+impl Unsaid {
+    fn put(&mut self, said: Said) {
+        self.since.get_or_insert_with(Instant::now);
+        self.said.push(said);
+    }
+
+    fn happened(&mut self, happened: Vec<Happened>) {
+        for happened in happened {
+            self.put(Said::Event(happened.at, happened.event));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    fn may_wait(&self) -> bool {
+        self.since.is_none_or(|since| since.elapsed() < KEPT_BACK)
+    }
+
+    /// Gives whether anybody listens.
+    fn say(&mut self, say: impl FnMut(Said) -> bool) -> bool {
+        self.since = None;
+        self.said.drain(..).all(say)
     }
 }

@@ -20,7 +20,7 @@ impl<D: Device> Session<D> {
     pub fn execute(&mut self, command: &Command) -> Done {
         // What a post completes is then known to have done so after this; completions are not lost with their queue pair;
         // and memory that is not in use any more is known not to be.
-        let mut before = self.events();
+        let mut before = self.completions();
         let begun = now_ns();
         let answer = match &self.gone {
             Some(why) => Err(Failure::refused(format!("the device is gone: {why}"))),
@@ -30,7 +30,8 @@ impl<D: Device> Session<D> {
         if answer.as_ref().is_err_and(|failure| failure.errno != 0) {
             self.look_for_device();
         }
-        before.extend(self.events());
+        before.extend(self.completions());
+        self.reports_if_due(&mut before);
         let reply = answer.map_or_else(refused, |kind| Reply { kind: Some(kind) });
         Done { before, at, reply }
     }
@@ -193,10 +194,13 @@ type Pairs<P> = BTreeMap<u32, Held<P>>;
 type Regions<M> = BTreeMap<u32, Region<M>>;
 
 fn find_pair<P>(pairs: &mut Pairs<P>, handle: u32) -> Result<&mut Held<P>, Failure> {
-    let exist = handles(pairs.keys());
-    pairs
-        .get_mut(&handle)
-        .ok_or_else(|| Failure::refused(format!("this session has no queue pair {handle}; it has {exist}")))
+    if !pairs.contains_key(&handle) {
+        let exist = handles(pairs.keys());
+        return Err(Failure::refused(format!(
+            "this session has no queue pair {handle}; it has {exist}"
+        )));
+    }
+    Ok(pairs.get_mut(&handle).expect("it is there"))
 }
 
 fn find_region<M>(memory: &Regions<M>, handle: u32) -> Result<&Region<M>, Failure> {

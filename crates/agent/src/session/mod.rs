@@ -7,8 +7,8 @@
 //!
 //! On [`crate::clock`]. A command's answer: from before the call until after it. A completion: from when its completion
 //! queue was last seen empty until it was taken out. Queues are looked into before each command, so no completion is said
-//! to be older than what was posted for it; and, while requests are posted, every 100 µs, so that the span stays short
-//! when a completion is late.
+//! to be older than what was posted for it; without a pause for up to a millisecond after a post; and then, while requests
+//! are posted, every 100 µs, so that the span stays short when a completion is late.
 
 mod commands;
 mod limits;
@@ -31,6 +31,8 @@ pub const MAX_TRANSFER: u32 = 16 << 20;
 
 /// How often completion queues are looked into while requests are posted.
 const LOOK: Duration = Duration::from_micros(100);
+/// How long completion queues are looked into without a pause after a post.
+pub const ATTENTION: Duration = Duration::from_millis(1);
 /// How often the device's reports are looked for while nothing is posted.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether the device is still there.
@@ -67,6 +69,7 @@ pub struct Session<D: Device> {
     last_handle: u32,
     gone: Option<String>,
     looked_for_device_ns: u64,
+    looked_for_reports_ns: u64,
 }
 
 /// A queue pair, and what is known of its completion queue.
@@ -100,6 +103,7 @@ impl<D: Device> Session<D> {
             last_handle: 0,
             gone: None,
             looked_for_device_ns: now_ns(),
+            looked_for_reports_ns: 0,
         }
     }
 
@@ -111,6 +115,27 @@ impl<D: Device> Session<D> {
 
     /// What happened since the last look: completions, and what the device reported.
     pub fn events(&mut self) -> Vec<Happened> {
+        let mut happened = self.completions();
+        self.reports(&mut happened);
+        happened
+    }
+
+    /// Looks for completions without a pause, so that the first to come is known to the time of one look: until there is
+    /// one, `until` says so, or [`ATTENTION`] is over.
+    pub fn attend(&mut self, until: impl Fn() -> bool) -> Vec<Happened> {
+        let begun = now_ns();
+        loop {
+            let happened = self.completions();
+            let over = now_ns().saturating_sub(begun) >= nanoseconds(ATTENTION);
+            if !happened.is_empty() || over || self.gone.is_some() || until() {
+                return happened;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The completions since the last look.
+    fn completions(&mut self) -> Vec<Happened> {
         let mut happened = Vec::new();
         for (handle, held) in &mut self.pairs {
             if let Err(failure) = held.drain(*handle, &mut happened) {
@@ -119,7 +144,6 @@ impl<D: Device> Session<D> {
                 });
             }
         }
-        self.reports(&mut happened);
         happened
     }
 
@@ -143,8 +167,16 @@ impl<D: Device> Session<D> {
         }
     }
 
+    /// What the device reported, however many commands come one after the other.
+    fn reports_if_due(&mut self, happened: &mut Vec<Happened>) {
+        if now_ns().saturating_sub(self.looked_for_reports_ns) >= nanoseconds(IDLE_LOOK) {
+            self.reports(happened);
+        }
+    }
+
     fn reports(&mut self, happened: &mut Vec<Happened>) {
         let begun = now_ns();
+        self.looked_for_reports_ns = begun;
         loop {
             match self.device.next_report() {
                 Ok(None) => return,
