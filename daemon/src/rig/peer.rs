@@ -34,6 +34,9 @@ const AT_ONCE: usize = 4096;
 const LOST_EVERY: Duration = Duration::from_millis(5);
 /// How often hosts are looked at while a link is waited on.
 const HOSTS_EVERY: Duration = Duration::from_millis(1);
+/// After a frame passed, the next is waited for without sleeping: what answers it may come at once, and to be woken takes
+/// the system longer than to answer.
+const ATTENTION: Duration = Duration::from_micros(200);
 /// Two instants of CLOCK_MONOTONIC that something happened between.
 pub(super) type Between = (Duration, Duration);
 
@@ -78,6 +81,8 @@ struct Wire {
     /// Lost frames that were told of, and when it was asked for them last.
     lost: u64,
     lost_asked: Option<Time>,
+    /// When the last frame passed, either way.
+    passed: Option<Time>,
     /// What a wait ended with.
     next: Option<Taken>,
 }
@@ -131,6 +136,7 @@ impl PeerRig {
                 sign_at: Time(0),
                 lost: 0,
                 lost_asked: None,
+                passed: None,
                 next: None,
             }),
             hosts: hosts.into_iter().map(|(side, link)| Host::new(side, link)).collect(),
@@ -166,7 +172,14 @@ impl PeerRig {
             if left.is_zero() {
                 return false;
             }
-            match wire.link.receive(left.min(HOSTS_EVERY)) {
+            let now = self.clock.now();
+            let attentive = wire.passed.is_some_and(|passed| now.since(passed) < ATTENTION);
+            let wait = if attentive {
+                Duration::ZERO
+            } else {
+                left.min(HOSTS_EVERY)
+            };
+            match wire.link.receive(wait) {
                 Ok(taken) => wire.next = taken,
                 Err(why) => {
                     self.gone.get_or_insert(why);
@@ -195,9 +208,15 @@ impl PeerRig {
     fn look(&mut self) {
         let mut found = Found::default();
         let mut gone = Vec::new();
+        let before = self.clock.now();
+        let hosts_have = hosts_have(&self.hosts, Duration::ZERO);
         for host in &mut self.hosts {
             found.next_source();
-            gone.extend(host.look(self.clock, &mut found).err());
+            if hosts_have || host.has_next() {
+                gone.extend(host.look(self.clock, &mut found).err());
+            } else {
+                host.empty_at = before;
+            }
         }
         if let Some(wire) = &mut self.wire {
             found.next_source();
@@ -260,6 +279,7 @@ impl Wire {
             };
             let at = clock.span(at);
             self.sign_at = before;
+            self.passed = Some(before);
             // The link keeps the order of arrival.
             self.empty_at = self.empty_at.max(at.earliest);
             if let Some(frame) = frame {
@@ -317,7 +337,10 @@ impl Rig for PeerRig {
                     )));
                 };
                 match wire.link.send(frame) {
-                    Ok(between) => Ok(self.clock.span(between)),
+                    Ok(between) => {
+                        wire.passed = Some(self.clock.now());
+                        Ok(self.clock.span(between))
+                    }
                     Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
                     Err(NotSent::Gone(why)) => Err(self.lost(why)),
                 }

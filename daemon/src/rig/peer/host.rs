@@ -126,6 +126,11 @@ impl Host {
         Ok(())
     }
 
+    /// Whether something that it said was looked at and not taken.
+    pub(super) fn has_next(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// What the host said next, without waiting.
     fn receive(&mut self) -> Result<Option<FromAgent>, String> {
         match self.next.take() {
@@ -202,14 +207,17 @@ fn host_span(at: proto::Instant) -> Span {
     Span::between(Time(at.earliest_ns), Time(at.latest_ns))
 }
 
-/// Whether a host has something to say within that time.
+/// Whether a host may have something to say within that time; when not, none has.
 pub(super) fn hosts_have(hosts: &[Host], timeout: Duration) -> bool {
+    if hosts.is_empty() && timeout.is_zero() {
+        return false;
+    }
     let mut fds: Vec<PollFd<'_>> = hosts
         .iter()
         .map(|host| PollFd::from_borrowed_fd(host.link.as_fd(), PollFlags::IN))
         .collect();
     // A signal, or a poll that fails for want of memory, ends the wait early; the next look finds what there is.
-    poll(&mut fds, Some(&timespec(timeout))).is_ok_and(|ready| ready > 0)
+    poll(&mut fds, Some(&timespec(timeout))).map_or(true, |ready| ready > 0)
 }
 
 /// Whether a refusal may come of a device that is gone.
