@@ -188,7 +188,7 @@ fn one<W: Write>(
                 Shown {
                     span: frame.at,
                     direction: if frame.received { Direction::In } else { Direction::Out },
-                    bytes: frame.bytes.as_slice().into(),
+                    bytes: (&frame.bytes[..]).into(),
                     interface: match frame.delimiter {
                         None => interfaces.of_frames(writer, frame.port)?,
                         Some(_) => interfaces.of_natives(writer, frame.port)?,

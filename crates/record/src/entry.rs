@@ -15,7 +15,7 @@ use crate::time::Span;
 /// Where a procedure's entries go.
 pub trait Sink {
     /// Takes an entry.
-    fn put(&mut self, entry: &Entry);
+    fn put(&mut self, entry: Entry);
     /// Makes sure that what was put survives the end of this process. An error is kept and shows when the record is closed.
     fn flush(&mut self);
     /// The first error that the sink met: a full disk, say. The runner stops the test on it.
@@ -26,8 +26,8 @@ pub trait Sink {
 
 /// Keeps entries in memory.
 impl Sink for Vec<Entry> {
-    fn put(&mut self, entry: &Entry) {
-        self.push(entry.clone());
+    fn put(&mut self, entry: Entry) {
+        self.push(entry);
     }
     fn flush(&mut self) {}
 }

@@ -1,16 +1,24 @@
 //! The file of a record: magic, then entries, each behind its length and CRC-32, the last one End.
 
+mod writer;
+
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::entry::{Entry, EntryError, Sink};
 use crate::time::{Span, Time};
+use writer::Writer;
 
 /// The first eight bytes of a record.
 pub const MAGIC: &[u8; 8] = b"VBTMREC1";
 /// No entry is larger: a MAD, its times and its numbers need less than 400 bytes, text is bounded by the writer.
 const LARGEST: usize = 1 << 20;
+
+/// Length and CRC before an entry.
+const HEADER: usize = 8;
+/// What is handed to the thread that writes, at least, unless somebody waits for it.
+const BATCH: usize = 1 << 16;
 
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +60,16 @@ pub enum RecordError {
 }
 
 /// Writes a record to a file.
+///
+/// A thread of its own does the writing, so that a slow disk holds up nobody who must answer a packet in time, until it
+/// is behind by more than the record of a second: then whoever puts waits for it.
 #[derive(Debug)]
 pub struct FileSink {
-    file: BufWriter<File>,
+    writer: Writer,
     path: PathBuf,
     entries: u64,
-    scratch: Vec<u8>,
-    error: Option<std::io::Error>,
+    /// Entries that the thread was not given yet, each behind a place for its length and CRC.
+    pending: Vec<u8>,
 }
 
 impl FileSink {
@@ -67,16 +78,28 @@ impl FileSink {
     /// # Errors
     /// When it cannot be created or written.
     pub fn create(path: &Path) -> std::io::Result<Self> {
-        let file = File::options().write(true).create_new(true).open(path)?;
-        let mut file = BufWriter::with_capacity(1 << 16, file);
+        let mut file = File::options().write(true).create_new(true).open(path)?;
         file.write_all(MAGIC)?;
         Ok(Self {
-            file,
+            writer: Writer::new(file)?,
             path: path.into(),
             entries: 0,
-            scratch: Vec::with_capacity(512),
-            error: None,
+            pending: Vec::with_capacity(BATCH + (1 << 12)),
         })
+    }
+
+    /// Takes an entry, as [`Sink::put`] does.
+    pub fn write(&mut self, entry: &Entry) {
+        let start = self.pending.len();
+        self.pending.extend([0; HEADER]);
+        entry.encode(&mut self.pending);
+        #[allow(clippy::cast_possible_truncation)] // an entry is far below 4 GiB
+        let length = (self.pending.len() - start - HEADER) as u32;
+        self.pending[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        self.entries += 1;
+        if self.pending.len() >= BATCH {
+            self.pending = self.writer.take(std::mem::take(&mut self.pending));
+        }
     }
 
     /// Writes the trailer and closes the file.
@@ -85,52 +108,37 @@ impl FileSink {
     /// The first error that any write met: then the record is not whole and nothing may be judged from it.
     pub fn finish(mut self, at: Time) -> std::io::Result<()> {
         let entries = self.entries;
-        self.put(&Entry::End {
+        self.put(Entry::End {
             entries,
             at: Span::exactly(at),
         });
         self.flush();
-        match self.error.take() {
-            Some(error) => Err(std::io::Error::new(
-                error.kind(),
-                format!("{}: {error}", self.path.display()),
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn write(&mut self) -> std::io::Result<()> {
-        #[allow(clippy::cast_possible_truncation)] // an entry is far below 4 GiB
-        let length = self.scratch.len() as u32;
-        self.file.write_all(&length.to_le_bytes())?;
-        self.file.write_all(&crc32fast::hash(&self.scratch).to_le_bytes())?;
-        self.file.write_all(&self.scratch)
+        self.error().map_or(Ok(()), |error| Err(std::io::Error::other(error)))
     }
 }
 
 impl Sink for FileSink {
-    fn put(&mut self, entry: &Entry) {
-        if self.error.is_some() {
-            return;
-        }
-        self.scratch.clear();
-        entry.encode(&mut self.scratch);
-        self.entries += 1;
-        if let Err(error) = self.write() {
-            self.error = Some(error);
-        }
+    fn put(&mut self, entry: Entry) {
+        self.write(&entry);
     }
 
     fn flush(&mut self) {
-        if self.error.is_none() {
-            self.error = self.file.flush().err();
-        }
+        self.pending = self.writer.take(std::mem::take(&mut self.pending));
+        self.writer.wait();
     }
 
     fn error(&self) -> Option<String> {
-        self.error
-            .as_ref()
-            .map(|error| format!("cannot write the record {}: {error}", self.path.display()))
+        let error = self.writer.error()?;
+        Some(format!("cannot write the record {}: {error}", self.path.display()))
+    }
+}
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        // What was put before a panic is evidence too.
+        if !self.pending.is_empty() {
+            self.writer.take(std::mem::take(&mut self.pending));
+        }
     }
 }
 

@@ -21,6 +21,9 @@ pub mod capture_read;
 pub mod pcapng;
 pub mod silence;
 
+/// The bytes of a frame, shared by all who look at it.
+pub use prost::bytes::Bytes;
+
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
 pub use entry::verbs;
 pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, WcStatus};

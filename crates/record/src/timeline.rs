@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use prost::bytes::Bytes;
+
 use crate::entry::Entry;
 use crate::entry::verbs::{Command, Delimiter, Event, Reply, RoundTrips, Side};
 use crate::label::{Frames, Label, Verbs, Wait};
@@ -23,7 +25,7 @@ pub struct FrameSeen {
     pub at: Span,
     /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with
     /// it.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// What ended a native InfiniBand packet; `None` for an Ethernet frame.
     pub delimiter: Option<Delimiter>,
     /// Its place among all that happened: compares with other places.

@@ -54,7 +54,7 @@ fn entries() -> Vec<Entry> {
 fn record(directory: &Path) -> Vec<u8> {
     let mut writer = BundleWriter::create(directory).unwrap();
     let mut sink = writer.record("t").unwrap();
-    entries().iter().for_each(|entry| sink.put(entry));
+    entries().into_iter().for_each(|entry| sink.put(entry));
     sink.finish(Time(99)).unwrap();
     writer.write("run.json", "{}\n").unwrap();
     writer.seal().unwrap();

@@ -286,9 +286,9 @@ fn the_journal_of_one_device_is_never_applied_to_another() {
 struct FillingDisk(usize, Vec<Entry>);
 
 impl Sink for FillingDisk {
-    fn put(&mut self, entry: &Entry) {
+    fn put(&mut self, entry: Entry) {
         self.0 += 1;
-        self.1.push(entry.clone());
+        self.1.push(entry);
     }
     fn flush(&mut self) {}
     fn error(&self) -> Option<String> {
@@ -323,7 +323,7 @@ fn an_endless_procedure_is_stopped_by_the_event_budget() {
     let mut rig = VirtualRig::new(Profile::full(), &[]).with_event_budget(10_000);
     struct Forgetful;
     impl Sink for Forgetful {
-        fn put(&mut self, _: &Entry) {}
+        fn put(&mut self, _: Entry) {}
         fn flush(&mut self) {}
     }
     let endless = test(|t| {

@@ -62,7 +62,7 @@ impl Tester<'_> {
         let at = self.stimulus(&mad)?;
         let deadline = at.latest.after(self.silence());
         self.states.push(State::Waiting);
-        self.sink.put(&Entry::Sent(Sent {
+        self.sink.put(Entry::Sent(Sent {
             exchange: number,
             label,
             attempt,
@@ -86,7 +86,7 @@ impl Tester<'_> {
             Arrival::Deadline => Ok(()),
             Arrival::Mad(port, at, mad) => {
                 let (exchange, how) = self.relate(&mad, at);
-                self.sink.put(&Entry::Arrived(Arrived {
+                self.sink.put(Entry::Arrived(Arrived {
                     exchange,
                     how,
                     port,
@@ -111,7 +111,7 @@ impl Tester<'_> {
             Arrival::Returned(_, at, mad, errno) => {
                 let exchange = self.exchange_of(&mad);
                 if exchange != 0 {
-                    self.sink.put(&Entry::Returned { exchange, at, errno });
+                    self.sink.put(Entry::Returned { exchange, at, errno });
                 }
                 Ok(())
             }
@@ -137,7 +137,7 @@ impl Tester<'_> {
             let passed = out.deadline <= now && out.answer.is_none();
             if passed {
                 states[out.number as usize - 1] = State::Silent;
-                sink.put(&Entry::Silence {
+                sink.put(Entry::Silence {
                     exchange: out.number,
                     at: Span::exactly(now),
                     resp_time,
@@ -205,7 +205,7 @@ impl Tester<'_> {
             .unwrap_or_else(|| {
                 self.labels.push((name, role));
                 let number = self.labels.len() as u32;
-                self.sink.put(&Entry::Label {
+                self.sink.put(Entry::Label {
                     number,
                     name: name.into(),
                     role,

@@ -210,7 +210,7 @@ impl Tester<'_> {
             .journal
             .save(&area, &parts, &self.keys)
             .map_err(|error| Stop::Tester(format!("nothing was changed on the device: {error}")))?;
-        self.sink.put(&Entry::Journal {
+        self.sink.put(Entry::Journal {
             area: area.name.clone(),
             change: "saved".into(),
         });

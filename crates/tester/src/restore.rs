@@ -28,7 +28,7 @@ impl Tester<'_> {
                 match self.journal.settle(&state.area) {
                     Ok(()) => {
                         let area = state.area.name.clone();
-                        self.sink.put(&Entry::Journal {
+                        self.sink.put(Entry::Journal {
                             area,
                             change: "settled".into(),
                         });
@@ -36,7 +36,7 @@ impl Tester<'_> {
                     Err(error) => self.note(format!("restored, but the journal still lists it: {error}")),
                 }
             }
-            self.sink.put(&Entry::Restored(result.clone()));
+            self.sink.put(Entry::Restored(result.clone()));
             self.sink.flush();
             results.push(result);
         }

@@ -96,13 +96,13 @@ pub struct Ran {
 ///
 /// Everything worth knowing goes into `sink`; the caller closes it.
 pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Ran {
-    sink.put(&Entry::Begin(case.begin(info)));
+    sink.put(Entry::Begin(case.begin(info)));
     if let Some(missing) = case.missing(info) {
         let stopped = Stopped {
             reason: StopReason::NotOffered,
             text: missing,
         };
-        sink.put(&Entry::Stopped(stopped.clone()));
+        sink.put(Entry::Stopped(stopped.clone()));
         sink.flush();
         return Ran {
             restored: Vec::new(),
@@ -138,7 +138,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         }
     }
     if let Some(stopped) = &stopped {
-        tester.sink.put(&Entry::Stopped(stopped.clone()));
+        tester.sink.put(Entry::Stopped(stopped.clone()));
     }
     // A device that failed the sanity check was asked often enough.
     let not_sane = matches!(
@@ -168,7 +168,7 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
         parameters: Vec::new(),
         catalogue: String::new(),
     };
-    sink.put(&Entry::Begin(case.begin(info)));
+    sink.put(Entry::Begin(case.begin(info)));
     let pending = journal.pending().to_vec();
     let keys = journal.keys();
     let (device, path) = (journal.device().to_string(), journal.path().to_path_buf());

@@ -163,7 +163,7 @@ impl<'r> Tester<'r> {
     /// Puts a note into the record.
     pub fn note(&mut self, text: impl Into<String>) {
         let at = Span::exactly(self.rig.now());
-        self.sink.put(&Entry::Note(Note { at, text: text.into() }));
+        self.sink.put(Entry::Note(Note { at, text: text.into() }));
     }
 
     /// Lets time pass; what arrives meanwhile is recorded.

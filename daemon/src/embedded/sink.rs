@@ -13,11 +13,11 @@ pub(super) struct RunSink<'a, 'b> {
 }
 
 impl Sink for RunSink<'_, '_> {
-    fn put(&mut self, entry: &Entry) {
+    fn put(&mut self, entry: Entry) {
         if let Some(file) = &mut self.file {
-            file.put(entry);
+            file.write(&entry);
         }
-        if let Some(label) = step_of(entry)
+        if let Some(label) = step_of(&entry)
             && self.step != Some(label)
         {
             self.step = Some(label);
@@ -29,7 +29,7 @@ impl Sink for RunSink<'_, '_> {
                 (self.report)(Event::Step(name));
             }
         }
-        self.entries.push(entry.clone());
+        self.entries.push(entry);
     }
 
     fn flush(&mut self) {

@@ -27,7 +27,10 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     let mut generated = Vec::new();
 
     let record = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
-    for (package, code) in code(record, Config::new().btree_map(["."]))? {
+    let mut config = Config::new();
+    // A frame is shared by who looks at it, the record in memory and the record's file.
+    config.btree_map(["."]).bytes([".verbatim.record.v1.Frame.bytes"]);
+    for (package, code) in code(record, &mut config)? {
         generated.push(Generated {
             path: proto.join(format!("record-proto/src/{package}.rs")),
             content: code.into(),

@@ -277,8 +277,8 @@ pub struct Frame {
     #[prost(message, optional, tag = "5")]
     pub at: ::core::option::Option<Span>,
     /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with it.
-    #[prost(bytes = "vec", tag = "6")]
-    pub bytes: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub bytes: ::prost::bytes::Bytes,
     /// What ended a native InfiniBand packet; unspecified when this is an Ethernet frame.
     #[prost(enumeration = "Delimiter", tag = "7")]
     pub delimiter: i32,

@@ -116,7 +116,7 @@ fn entry(number: usize, frame: &[u8]) -> Entry {
         port: 0,
         received: true,
         at: Span::between(Time(number as u64 * 1000), Time(number as u64 * 1000 + 700)),
-        bytes: frame.to_vec(),
+        bytes: frame.to_vec().into(),
         delimiter: None,
     })
 }
@@ -132,7 +132,7 @@ fn recorded(frames: &[Vec<u8>], count: usize, path: &Path) -> anyhow::Result<()>
     let mut sink = FileSink::create(path).context("making a record")?;
     for (number, frame) in in_turn(frames, count).enumerate() {
         ensure!(is_sound(frame), "packet {number} is not sound");
-        sink.put(&entry(number, frame));
+        sink.put(entry(number, frame));
     }
     sink.finish(Time(count as u64 * 1000)).context("finishing the record")
 }

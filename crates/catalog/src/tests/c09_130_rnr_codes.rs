@@ -128,7 +128,7 @@ fn retries(
         else {
             continue;
         };
-        let asked = asked_for(nak.bytes.as_slice()).unwrap_or(code);
+        let asked = asked_for(&nak.bytes).unwrap_or(code);
         let (least, most) = seen.frame.at.since(nak.at);
         let at_dut = least.saturating_sub(path.unwrap_or_default());
         let result = if at_dut >= asked.duration() && path.is_some() {

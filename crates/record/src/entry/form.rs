@@ -452,7 +452,7 @@ mod tests {
                 port: 0,
                 received: true,
                 at,
-                bytes: vec![1, 2],
+                bytes: vec![1, 2].into(),
                 delimiter,
             });
             let mut bytes = Vec::new();

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use prost::bytes::Bytes;
 pub use verbatim_record_proto::agent::v1 as pb;
 pub use verbatim_record_proto::agent::v1::command::Kind as Command;
 pub use verbatim_record_proto::agent::v1::event::Kind as Event;
@@ -25,7 +26,7 @@ pub struct Frame {
     pub at: Span,
     /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with
     /// it.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// What ended a native InfiniBand packet; `None` for an Ethernet frame.
     pub delimiter: Option<Delimiter>,
 }

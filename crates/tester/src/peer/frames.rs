@@ -1,6 +1,6 @@
 //! Frames out and in.
 
-use verbatim_record::{Delimiter, Entry, Frame, Frames, Label, Span, Time};
+use verbatim_record::{Bytes, Delimiter, Entry, Frame, Frames, Label, Span, Time};
 use verbatim_wire::packet::{Medium, Packet};
 
 use super::neighbours;
@@ -15,7 +15,7 @@ pub struct Received {
     pub number: u32,
     /// When.
     pub at: Span,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Received {
@@ -60,7 +60,7 @@ impl Tester<'_> {
         self.check_stop()?;
         let port = 0;
         let at = self.rig.send(Stimulus::Frame(port, bytes))?;
-        self.record_frame(label, (port, false), at, (bytes, None));
+        self.record_frame(label, (port, false), at, (Bytes::copy_from_slice(bytes), None));
         Ok(at)
     }
 
@@ -69,17 +69,17 @@ impl Tester<'_> {
         label: u32,
         (port, received): (PortId, bool),
         at: Span,
-        (bytes, delimiter): (&[u8], Option<Delimiter>),
+        (bytes, delimiter): (Bytes, Option<Delimiter>),
     ) -> u32 {
         self.peer.frames += 1;
         let number = self.peer.frames;
-        self.sink.put(&Entry::Frame(Frame {
+        self.sink.put(Entry::Frame(Frame {
             number,
             label,
             port,
             received,
             at,
-            bytes: bytes.to_vec(),
+            bytes,
             delimiter,
         }));
         number
@@ -87,7 +87,8 @@ impl Tester<'_> {
 
     /// A frame came in: it is recorded; what asks for our address is answered, RoCE packets wait for the procedure.
     pub(crate) fn take_frame(&mut self, port: PortId, at: Span, bytes: Vec<u8>) -> Step {
-        let number = self.record_frame(0, (port, true), at, (&bytes, None));
+        let bytes = Bytes::from(bytes);
+        let number = self.record_frame(0, (port, true), at, (bytes.clone(), None));
         let Some(own) = self.info.frames.clone() else {
             return Ok(());
         };

@@ -71,7 +71,7 @@ impl Tester<'_> {
     pub(crate) fn waited(&mut self, label: Label<Wait>, since: Time) {
         let number = self.number_of(label.name);
         let until = self.rig.now();
-        self.sink.put(&verbatim_record::Entry::Waited(verbatim_record::Waited {
+        self.sink.put(verbatim_record::Entry::Waited(verbatim_record::Waited {
             label: number,
             since,
             until,

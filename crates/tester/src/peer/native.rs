@@ -1,6 +1,6 @@
 //! Native packets out and in: bytes between two delimiters, sound or not.
 
-use verbatim_record::{Delimiter, Frames, Label, Span, Time, Wait};
+use verbatim_record::{Bytes, Delimiter, Frames, Label, Span, Time, Wait};
 
 use crate::rig::{Arrival, PortId, Stimulus};
 use crate::stop::Step;
@@ -29,7 +29,12 @@ impl Tester<'_> {
         self.check_stop()?;
         let port = self.leaves_by();
         let at = self.rig.send(Stimulus::Packet(port, bytes, delimiter))?;
-        self.record_frame(label, (port, false), at, (bytes, Some(delimiter)));
+        self.record_frame(
+            label,
+            (port, false),
+            at,
+            (Bytes::copy_from_slice(bytes), Some(delimiter)),
+        );
         Ok(at)
     }
 
@@ -74,7 +79,7 @@ impl Tester<'_> {
 
     /// A native packet came in: it is recorded, and waits for the procedure.
     pub(crate) fn take_native(&mut self, port: PortId, at: Span, bytes: Vec<u8>, delimiter: Delimiter) {
-        let number = self.record_frame(0, (port, true), at, (&bytes, Some(delimiter)));
+        let number = self.record_frame(0, (port, true), at, (Bytes::from(bytes.clone()), Some(delimiter)));
         self.peer.natives.push_back(Native {
             number,
             at,

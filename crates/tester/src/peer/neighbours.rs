@@ -216,7 +216,7 @@ impl Tester<'_> {
             trips.shortest = Duration::ZERO;
         }
         self.peer.path = self.peer.path.max(trips.longest);
-        self.sink.put(&Entry::RoundTrips(trips));
+        self.sink.put(Entry::RoundTrips(trips));
         Ok(())
     }
 }

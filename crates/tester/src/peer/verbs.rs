@@ -34,7 +34,7 @@ impl Tester<'_> {
         let at = self.rig.send(Stimulus::Verbs(side, number, &command))?;
         let until = at.latest.after(PATIENCE);
         let name = verbatim_record::verbs::command_words(&command);
-        self.sink.put(&Entry::VerbsAsked(VerbsAsked {
+        self.sink.put(Entry::VerbsAsked(VerbsAsked {
             number,
             label,
             side,
@@ -81,7 +81,7 @@ impl Tester<'_> {
     }
 
     pub(crate) fn take_reply(&mut self, number: u32, at: Span, host_at: Span, reply: Reply) {
-        self.sink.put(&Entry::VerbsAnswered(VerbsAnswered {
+        self.sink.put(Entry::VerbsAnswered(VerbsAnswered {
             number,
             at,
             host_at,
@@ -91,7 +91,7 @@ impl Tester<'_> {
     }
 
     pub(crate) fn take_event(&mut self, side: Side, at: Span, host_at: Span, event: Event) {
-        self.sink.put(&Entry::VerbsTold(VerbsTold {
+        self.sink.put(Entry::VerbsTold(VerbsTold {
             side,
             at,
             host_at,
