@@ -15,10 +15,8 @@ pub const MAGIC: &[u8; 8] = b"VBTMREC1";
 /// No entry is larger: a MAD, its times and its numbers need less than 400 bytes, text is bounded by the writer.
 const LARGEST: usize = 1 << 20;
 
-/// Length and CRC before an entry.
-const HEADER: usize = 8;
-/// What is handed to the thread that writes, at least, unless somebody waits for it.
-const BATCH: usize = 1 << 16;
+/// Entries that are handed to the thread that writes, at least, unless somebody waits for them.
+const BATCH: usize = 256;
 
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -61,15 +59,15 @@ pub enum RecordError {
 
 /// Writes a record to a file.
 ///
-/// A thread of its own does the writing, so that a slow disk holds up nobody who must answer a packet in time, until it
-/// is behind by more than the record of a second: then whoever puts waits for it.
+/// A thread of its own encodes and writes, so that neither holds up who must answer a packet in time, until the disk is
+/// thousands of entries behind: then whoever puts waits for it.
 #[derive(Debug)]
 pub struct FileSink {
     writer: Writer,
     path: PathBuf,
     entries: u64,
-    /// Entries that the thread was not given yet, each behind a place for its length and CRC.
-    pending: Vec<u8>,
+    /// Entries that the thread was not given yet.
+    pending: Vec<Entry>,
 }
 
 impl FileSink {
@@ -84,22 +82,8 @@ impl FileSink {
             writer: Writer::new(file)?,
             path: path.into(),
             entries: 0,
-            pending: Vec::with_capacity(BATCH + (1 << 12)),
+            pending: Vec::with_capacity(BATCH),
         })
-    }
-
-    /// Takes an entry, as [`Sink::put`] does.
-    pub fn write(&mut self, entry: &Entry) {
-        let start = self.pending.len();
-        self.pending.extend([0; HEADER]);
-        entry.encode(&mut self.pending);
-        #[allow(clippy::cast_possible_truncation)] // an entry is far below 4 GiB
-        let length = (self.pending.len() - start - HEADER) as u32;
-        self.pending[start..start + 4].copy_from_slice(&length.to_le_bytes());
-        self.entries += 1;
-        if self.pending.len() >= BATCH {
-            self.pending = self.writer.take(std::mem::take(&mut self.pending));
-        }
     }
 
     /// Writes the trailer and closes the file.
@@ -119,7 +103,11 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn put(&mut self, entry: Entry) {
-        self.write(&entry);
+        self.pending.push(entry);
+        self.entries += 1;
+        if self.pending.len() >= BATCH {
+            self.pending = self.writer.take(std::mem::take(&mut self.pending));
+        }
     }
 
     fn flush(&mut self) {

@@ -15,7 +15,7 @@ pub(super) struct RunSink<'a, 'b> {
 impl Sink for RunSink<'_, '_> {
     fn put(&mut self, entry: Entry) {
         if let Some(file) = &mut self.file {
-            file.write(&entry);
+            file.put(entry.clone());
         }
         if let Some(label) = step_of(&entry)
             && self.step != Some(label)
