@@ -48,6 +48,10 @@ const PACKAGES: &[Package] = &[
         probe: Header("infiniband/mad.h"),
     },
     Package {
+        name: "libibumad-dev",
+        probe: Header("infiniband/umad.h"),
+    },
+    Package {
         name: "libibverbs-dev",
         probe: Header("infiniband/verbs.h"),
     },

@@ -7,7 +7,7 @@ use verbatim_proto::agent::{Command, Reply, command, reply};
 
 use super::limits::counted;
 use super::{Done, Held, MAX_TRANSFER, Region, Session, refused};
-use crate::clock::{now_ns, since};
+use crate::clock::now_ns;
 use crate::device::{Device, Failure, Memory, Pair};
 use crate::values::{self, Datagram, Modify, Piece, Post, SendPost, Work};
 
@@ -20,17 +20,21 @@ impl<D: Device> Session<D> {
     pub fn execute(&mut self, command: &Command) -> Done {
         // What a post completes is then known to have done so after this; completions are not lost with their queue pair;
         // and memory that is not in use any more is known not to be.
-        let mut before = self.completions();
+        let mut before = self.completions(now_ns()).happened;
         let begun = now_ns();
         let answer = match &self.gone {
             Some(why) => Err(Failure::refused(format!("the device is gone: {why}"))),
             None => self.answer(command),
         };
-        let at = since(begun);
+        let after = self.completions(begun);
+        let at = proto::Instant {
+            earliest_ns: begun,
+            latest_ns: after.first_ns.unwrap_or_else(now_ns),
+        };
         if answer.as_ref().is_err_and(|failure| failure.errno != 0) {
             self.look_for_device();
         }
-        before.extend(self.completions());
+        before.extend(after.happened);
         self.reports_if_due(&mut before);
         let reply = answer.map_or_else(refused, |kind| Reply { kind: Some(kind) });
         Done { before, at, reply }

@@ -85,6 +85,14 @@ struct Held<P> {
     names: BTreeSet<u32>,
 }
 
+/// What a look found.
+#[derive(Default)]
+struct Found {
+    happened: Vec<Happened>,
+    /// When the first completion had been found.
+    first_ns: Option<u64>,
+}
+
 /// Memory, and its length.
 #[derive(Debug)]
 struct Region<M> {
@@ -115,36 +123,38 @@ impl<D: Device> Session<D> {
 
     /// What happened since the last look: completions, and what the device reported.
     pub fn events(&mut self) -> Vec<Happened> {
-        let mut happened = self.completions();
-        self.reports(&mut happened);
-        happened
+        let mut found = self.completions(now_ns());
+        self.reports(&mut found.happened);
+        found.happened
     }
 
     /// Looks for completions without a pause, so that the first to come is known to the time of one look: until there is
     /// one, `until` says so, or [`ATTENTION`] is over.
     pub fn attend(&mut self, until: impl Fn() -> bool) -> Vec<Happened> {
         let begun = now_ns();
+        let mut now = begun;
         loop {
-            let happened = self.completions();
-            let over = now_ns().saturating_sub(begun) >= nanoseconds(ATTENTION);
-            if !happened.is_empty() || over || self.gone.is_some() || until() {
-                return happened;
+            let found = self.completions(now);
+            now = now_ns();
+            let over = now.saturating_sub(begun) >= nanoseconds(ATTENTION);
+            if !found.happened.is_empty() || over || self.gone.is_some() || until() {
+                return found.happened;
             }
             std::hint::spin_loop();
         }
     }
 
-    /// The completions since the last look.
-    fn completions(&mut self) -> Vec<Happened> {
-        let mut happened = Vec::new();
+    /// The completions since the last look, by a look that begins at `begun` or later.
+    fn completions(&mut self, begun: u64) -> Found {
+        let mut found = Found::default();
         for (handle, held) in &mut self.pairs {
-            if let Err(failure) = held.drain(*handle, &mut happened) {
+            if let Err(failure) = held.drain(*handle, begun, &mut found) {
                 self.gone.get_or_insert_with(|| {
                     format!("the completion queue of queue pair {handle} cannot be polled: {failure}")
                 });
             }
         }
-        happened
+        found
     }
 
     /// Waits until something may have happened, `wake` is woken, or the time is over.
@@ -226,23 +236,25 @@ impl<D: Device> Drop for Session<D> {
 }
 
 impl<P: Pair> Held<P> {
-    /// Takes all completions out.
-    fn drain(&mut self, handle: u32, happened: &mut Vec<Happened>) -> Result<(), Failure> {
-        let mut found = Vec::new();
+    /// Takes all completions out, at `begun` or later. The clock is read where something was found, and nowhere else: to
+    /// read it may take longer than to look.
+    fn drain(&mut self, handle: u32, mut begun: u64, found: &mut Found) -> Result<(), Failure> {
+        let mut completed = Vec::new();
         loop {
-            let begun = now_ns();
-            self.pair.poll(&mut found)?;
-            if found.is_empty() {
+            self.pair.poll(&mut completed)?;
+            if completed.is_empty() {
                 self.empty_ns = begun;
                 return Ok(());
             }
             let at = since(self.empty_ns);
-            for completed in found.drain(..) {
+            found.first_ns.get_or_insert(at.latest_ns);
+            begun = at.latest_ns;
+            for completed in completed.drain(..) {
                 self.posted = self.posted.saturating_sub(1);
                 if self.posted == 0 {
                     self.names.clear();
                 }
-                happened.push(Happened {
+                found.happened.push(Happened {
                     at,
                     event: completion(handle, completed),
                 });
