@@ -90,16 +90,17 @@ pub trait Pair: Send {
     /// # Errors
     /// What the driver says.
     fn query(&self) -> Result<QpStatus, Failure>;
-    /// Posts a request.
+    /// Posts a request; gives when the driver was called, in nanoseconds of [`crate::clock`].
     ///
     /// # Errors
     /// What the driver says.
-    fn post(&mut self, post: &Post<'_, Self::Memory>) -> Result<(), Failure>;
-    /// Takes completions out of the completion queue; none when it is empty.
+    fn post(&mut self, post: &Post<'_, Self::Memory>) -> Result<u64, Failure>;
+    /// Takes completions out of the completion queue; gives when the driver had given them out, in nanoseconds of
+    /// [`crate::clock`], or none when the queue is empty.
     ///
     /// # Errors
     /// What the driver says.
-    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<(), Failure>;
+    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure>;
 }
 
 /// An open device and its protection domain. Dropping it closes it; what was made from it must have gone before.

@@ -65,7 +65,7 @@ impl Cut {
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.told.notify_one();
-        self.wake.wake();
+        self.wake.wake_who_waits();
     }
 
     /// Whether it was cut off.
@@ -104,7 +104,7 @@ impl Inlet {
         };
         let put = commands.send((number, command, permit));
         put.await.map_err(|_| SessionEnded)?;
-        self.cut.wake.wake();
+        self.cut.wake.wake_who_waits();
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Inlet {
         };
         match commands.try_send((number, command, permit)) {
             Ok(()) => {
-                self.cut.wake.wake();
+                self.cut.wake.wake_who_waits();
                 Ok(true)
             }
             Err(TrySendError::Full(_)) => Ok(false),
@@ -145,7 +145,7 @@ impl Drop for Inlet {
     fn drop(&mut self) {
         // First the end of the commands, then the word that there is something to see.
         self.commands = None;
-        self.cut.wake.wake();
+        self.cut.wake.wake_who_waits();
     }
 }
 
@@ -171,7 +171,7 @@ impl Outlet {
     pub(crate) fn first(&mut self, within: Duration) -> Option<u64> {
         let begun = Instant::now();
         loop {
-            self.cut.wake.clear();
+            self.cut.wake.arm();
             match self.commands.try_recv() {
                 Ok((number, ..)) => return Some(number),
                 Err(TryRecvError::Disconnected) => return None,
@@ -213,8 +213,8 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
     // The usual slack of 50 µs would make half of what times are known to.
     let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());
     let mut unsaid = Unsaid::default();
-    // Whether a wake since the last look for commands would be seen.
-    let mut cleared = false;
+    // Whether who puts a command since the last look for one wakes this thread.
+    let mut armed = false;
     loop {
         if outlet.cut.is_cut() {
             return End::Cut;
@@ -245,13 +245,13 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
         if let Some(why) = session.gone() {
             return End::Gone(why.into());
         }
-        if idle && cleared {
+        if idle && armed {
             session.wait(&outlet.cut.wake, Duration::MAX);
         }
         // Before anything is looked at once more: a wake that comes later stays.
-        cleared = idle && !cleared;
-        if cleared {
-            outlet.cut.wake.clear();
+        armed = idle && !armed;
+        if armed {
+            outlet.cut.wake.arm();
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use verbatim_proto::agent::{Gid, Opened, QpState, QpStatus};
 
+use crate::clock::now_ns;
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
 use crate::values::{Access, Modify, Post, SendPost, Service};
 
@@ -257,7 +258,8 @@ impl Pair for FakePair {
         })
     }
 
-    fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<(), Failure> {
+    fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
+        let called = now_ns();
         let (wr_id, piece, what) = match post {
             Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{work:?}")),
             Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
@@ -268,16 +270,17 @@ impl Pair for FakePair {
         if inner.complete_at_once {
             inner.completions.push_back((self.qpn, completed(wr_id, 0)));
         }
-        Ok(())
+        Ok(called)
     }
 
-    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<(), Failure> {
+    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure> {
         let mut inner = self.strings.lock();
         let (ours, others): (VecDeque<_>, VecDeque<_>) =
             inner.completions.drain(..).partition(|(qpn, _)| *qpn == self.qpn);
         inner.completions = others;
+        let polled = (!ours.is_empty()).then(now_ns);
         into.extend(ours.into_iter().map(|(_, completed)| completed));
-        Ok(())
+        Ok(polled)
     }
 }
 

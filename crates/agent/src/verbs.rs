@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use verbatim_hw::verbs::{
-    AccessFlags, AddressVector, AtomicCapability, Capacity, CompletionQueue, Context, Destination, EventSubject,
-    GidType, GlobalRoute, Library, LinkLayer, MemoryRegion, Mtu, ProtectionDomain, QpType, QueuePair, QueuePairSetup,
-    ReceiveRequest, Segment, SendOperation, SendRequest, VerbsError,
+    AccessFlags, AddressVector, AtomicCapability, Capacity, Completion, CompletionQueue, Context, Destination,
+    EventSubject, GidType, GlobalRoute, Library, LinkLayer, MemoryRegion, Mtu, ProtectionDomain, QpType, QueuePair,
+    QueuePairSetup, ReceiveRequest, Segment, SendOperation, SendRequest, VerbsError,
 };
 use verbatim_proto::agent::{Gid, Opened, QpStatus};
 
@@ -148,6 +148,7 @@ impl Device for VerbsDevice {
         Ok(VerbsPair {
             pair,
             completions,
+            found: Vec::new(),
             domain: self.domain.clone(),
             port: self.port,
         })
@@ -224,6 +225,8 @@ impl Memory for MemoryRegion {
 pub struct VerbsPair {
     pair: QueuePair,
     completions: CompletionQueue,
+    /// Empty but for its room.
+    found: Vec<Completion>,
     domain: ProtectionDomain,
     port: u8,
 }
@@ -245,7 +248,7 @@ impl VerbsPair {
         }
     }
 
-    fn send(&self, post: &SendPost<'_, MemoryRegion>) -> Result<(), Failure> {
+    fn send(&self, post: &SendPost<'_, MemoryRegion>) -> Result<Duration, Failure> {
         let destination = match &post.to {
             None => None,
             Some(to) => Some(Destination {
@@ -313,6 +316,11 @@ fn operation(work: Work) -> SendOperation {
     }
 }
 
+/// On the clock that both read.
+fn nanoseconds(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Our numbers begin with 1, those of `enum ibv_qp_state` with 0.
 fn state(state: QpState) -> verbatim_hw::verbs::QpState {
     verbatim_hw::verbs::QpState(u32::try_from(i32::from(state) - 1).unwrap_or(u32::MAX))
@@ -363,20 +371,20 @@ impl Pair for VerbsPair {
         })
     }
 
-    fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<(), Failure> {
-        match post {
-            Post::Send(post) => self.send(post),
-            Post::Receive { wr_id, into } => Ok(self.pair.post_receive(&ReceiveRequest {
+    fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<u64, Failure> {
+        let called = match post {
+            Post::Send(post) => self.send(post)?,
+            Post::Receive { wr_id, into } => self.pair.post_receive(&ReceiveRequest {
                 wr_id: *wr_id,
                 data: segments(into.as_ref()),
-            })?),
-        }
+            })?,
+        };
+        Ok(nanoseconds(called))
     }
 
-    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<(), Failure> {
-        let mut found = Vec::new();
-        let polled = self.completions.poll(&mut found);
-        into.extend(found.into_iter().map(|completion| Completed {
+    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure> {
+        let polled = self.completions.poll(&mut self.found);
+        into.extend(self.found.drain(..).map(|completion| Completed {
             wr_id: completion.wr_id,
             status: completion.status.0,
             opcode: completion.opcode.0,
@@ -384,7 +392,7 @@ impl Pair for VerbsPair {
             imm: completion.imm,
             vendor_error: completion.vendor_err,
         }));
-        Ok(polled.map(drop)?)
+        Ok(polled?.at.map(nanoseconds))
     }
 }
 

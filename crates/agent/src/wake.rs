@@ -1,6 +1,7 @@
 //! Waking a thread that waits in `poll`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -10,6 +11,8 @@ use rustix::io::{Errno, read, write};
 #[derive(Debug)]
 pub struct Wake {
     fd: OwnedFd,
+    /// Whether somebody is about to wait, or waits.
+    armed: AtomicBool,
 }
 
 impl Wake {
@@ -19,13 +22,33 @@ impl Wake {
     /// When the process has no descriptor left.
     pub fn new() -> std::io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { fd })
+        Ok(Self {
+            fd,
+            armed: AtomicBool::new(false),
+        })
     }
 
     /// Makes it readable.
     pub fn wake(&self) {
         // The counter is full after 2^64 wakes without a clear: it is readable then anyway.
         let _ = write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable, and has [`Wake::wake_who_waits`] make it readable. What it announces must be looked at
+    /// afterwards, or a wake could be lost.
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+        self.clear();
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes it readable, if it was armed since the last time: who does not wait will look without being woken, and is
+    /// spared the call. What it announces must be there before.
+    pub fn wake_who_waits(&self) {
+        fence(Ordering::SeqCst);
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
     }
 
     /// Makes it unreadable. What it announces must be looked at afterwards, or a wake could be lost.
@@ -65,6 +88,43 @@ mod tests {
         let begun = Instant::now();
         wake.wait(timeout);
         begun.elapsed() >= timeout
+    }
+
+    #[test]
+    fn one_who_waits_is_woken_and_one_who_does_not_is_not() {
+        let wake = Wake::new().unwrap();
+        wake.wake_who_waits();
+        assert!(waited(&wake, Duration::from_millis(5)), "not armed");
+        wake.arm();
+        wake.wake_who_waits();
+        assert!(!waited(&wake, Duration::from_secs(10)));
+        wake.arm();
+        assert!(waited(&wake, Duration::from_millis(5)), "armed anew, it is unreadable");
+    }
+
+    #[test]
+    fn no_word_is_lost_between_one_who_looks_and_one_who_puts() {
+        let wake = Wake::new().unwrap();
+        let (put, taken) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..10_000 {
+                    put.send(n).unwrap();
+                    wake.wake_who_waits();
+                }
+            });
+            let mut next = 0;
+            while next < 10_000 {
+                wake.arm();
+                let before = next;
+                next += taken.try_iter().count();
+                if next == before {
+                    let begun = Instant::now();
+                    wake.wait(Duration::from_secs(60));
+                    assert!(begun.elapsed() < Duration::from_secs(30), "asleep after {next}");
+                }
+            }
+        });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The commands, one function each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::{Command, Reply, command, reply};
@@ -26,6 +26,7 @@ impl<D: Device> Session<D> {
             Some(why) => Err(Failure::refused(format!("the device is gone: {why}"))),
             None => self.answer(command),
         };
+        let begun = self.called_ns.take().unwrap_or(begun);
         let after = self.completions(begun);
         let at = proto::Instant {
             earliest_ns: begun,
@@ -125,7 +126,7 @@ impl<D: Device> Session<D> {
             service,
             empty_ns,
             posted: 0,
-            names: BTreeSet::new(),
+            names: Vec::new(),
         };
         self.pairs.insert(qp, held);
         Ok(reply::Kind::Qp(proto::Qp { qp, qpn }))
@@ -143,7 +144,7 @@ impl<D: Device> Session<D> {
             fence: asked.fence,
             to: Datagram::of(asked, held.service)?,
         });
-        held.pair.post(&post)?;
+        self.called_ns = Some(held.pair.post(&post)?);
         held.note(asked.local);
         Ok(DONE)
     }
@@ -151,7 +152,7 @@ impl<D: Device> Session<D> {
     fn post_receive(&mut self, asked: &proto::PostReceive) -> Answer {
         let held = find_pair(&mut self.pairs, asked.qp)?;
         let (wr_id, into) = (asked.wr_id, piece(&self.memory, asked.local)?);
-        held.pair.post(&Post::Receive { wr_id, into })?;
+        self.called_ns = Some(held.pair.post(&Post::Receive { wr_id, into })?);
         held.note(asked.local);
         Ok(DONE)
     }
@@ -190,7 +191,11 @@ impl<P> Held<P> {
     /// Notes a request that was posted.
     fn note(&mut self, local: Option<proto::Slice>) {
         self.posted += 1;
-        self.names.extend(local.map(|slice| slice.memory));
+        if let Some(slice) = local
+            && !self.names.contains(&slice.memory)
+        {
+            self.names.push(slice.memory);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use verbatim_proto::agent::{AsyncEvent, Completion, Event, Instant, Refused, Reply, Service, event, reply};
@@ -66,6 +66,8 @@ pub struct Session<D: Device> {
     memory: BTreeMap<u32, Region<D::Memory>>,
     device: D,
     limits: Limits,
+    /// When the driver was called by the post that is being done.
+    called_ns: Option<u64>,
     last_handle: u32,
     gone: Option<String>,
     looked_for_device_ns: u64,
@@ -82,7 +84,7 @@ struct Held<P> {
     /// Requests posted that have not completed. One whose success is not signalled counts until the end.
     posted: u64,
     /// The memory that these requests name, as far as it is known: all since there were none.
-    names: BTreeSet<u32>,
+    names: Vec<u32>,
 }
 
 /// What a look found.
@@ -108,6 +110,7 @@ impl<D: Device> Session<D> {
             memory: BTreeMap::new(),
             device,
             limits,
+            called_ns: None,
             last_handle: 0,
             gone: None,
             looked_for_device_ns: now_ns(),
@@ -241,12 +244,14 @@ impl<P: Pair> Held<P> {
     fn drain(&mut self, handle: u32, mut begun: u64, found: &mut Found) -> Result<(), Failure> {
         let mut completed = Vec::new();
         loop {
-            self.pair.poll(&mut completed)?;
-            if completed.is_empty() {
+            let Some(latest_ns) = self.pair.poll(&mut completed)? else {
                 self.empty_ns = begun;
                 return Ok(());
-            }
-            let at = since(self.empty_ns);
+            };
+            let at = Instant {
+                earliest_ns: self.empty_ns,
+                latest_ns,
+            };
             found.first_ns.get_or_insert(at.latest_ns);
             begun = at.latest_ns;
             for completed in completed.drain(..) {

@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::wait::{set_nonblocking, wait};
+use crate::{
+    ether::now,
+    wait::{set_nonblocking, wait},
+};
 
 use super::{
     context::Context,
@@ -24,11 +27,20 @@ use super::{
 };
 
 /// Completions taken by one call into the driver.
-const BATCH: usize = 32;
+const BATCH: usize = 8;
 
 /// Names a completion queue within this process: what events carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CqId(usize);
+
+/// What [`CompletionQueue::poll`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// Completions taken.
+    pub taken: usize,
+    /// When the driver had given the last of them out, on CLOCK_MONOTONIC; `None` when there were none.
+    pub at: Option<Duration>,
+}
 
 /// # Safety
 ///
@@ -271,16 +283,16 @@ impl CompletionQueue {
         usize::try_from(unsafe { self.inner.pointer.as_ref().cqe }).unwrap_or(0)
     }
 
-    /// Appends the completions that are there to `completions`, in their order, and returns how many. It does not
-    /// wait, and takes no more than the queue has room for: call again when exactly that many came.
+    /// Appends the completions that are there to `completions`, in their order. It does not wait, and takes no more than
+    /// the queue has room for: call again when exactly that many came.
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`], [`VerbsError::NotOffered`]. What was taken before the error is in `completions`.
-    pub fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize, VerbsError> {
+    pub fn poll(&self, completions: &mut Vec<Completion>) -> Result<Polled, VerbsError> {
         let device = &self.inner.context.inner;
         let most = self.entries().max(1);
-        let mut taken = 0;
+        let (mut taken, mut polled_at) = (0, None);
         // Filled by the driver; zeroed so that a driver which promises more than it wrote cannot show us old memory.
         let mut room: [c::ibv_wc; BATCH] = std::array::from_fn(|_| c::ibv_wc::zeroed());
         while taken < most {
@@ -292,6 +304,9 @@ impl CompletionQueue {
                 return Err(device.failed("ibv_poll_cq", "", ffi::failure(code)));
             };
             let count = count.min(asked);
+            if count > 0 {
+                polled_at = Some(now());
+            }
             for seen in &room[..count] {
                 let completion = Completion::from(seen);
                 self.release(&completion);
@@ -302,7 +317,7 @@ impl CompletionQueue {
                 break;
             }
         }
-        Ok(taken)
+        Ok(Polled { taken, at: polled_at })
     }
 
     /// Asks for one announcement on the channel at the next completion; with `solicited_only`, at the next receive

@@ -77,7 +77,7 @@ mod types;
 mod work;
 
 pub use attributes::{AsyncEvent, DeviceAttributes, EventSubject, GidEntry, PortAttributes};
-pub use completion::{Completion, CompletionChannel, CompletionQueue, CqId};
+pub use completion::{Completion, CompletionChannel, CompletionQueue, CqId, Polled};
 pub use context::Context;
 pub use error::VerbsError;
 pub use library::{Device, Library};

@@ -1,6 +1,8 @@
 //! Queue pairs: made, modified, queried, posted to.
 
-use std::{ffi::c_int, ptr::NonNull, sync::Arc};
+use std::{ffi::c_int, ptr::NonNull, sync::Arc, time::Duration};
+
+use crate::ether::now;
 
 use super::{
     completion::CompletionQueue,
@@ -201,41 +203,43 @@ impl QueuePair {
         Ok(QpAttributes::from_c(&attributes, self.kind))
     }
 
-    /// Puts a request into the send queue.
+    /// Puts a request into the send queue; gives when the driver was called, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
     /// [`VerbsError::OutOfRegion`] and [`VerbsError::Argument`] before anything was done; [`VerbsError::Call`] when the
     /// driver refused, with ENOMEM when the queue is full.
-    pub fn post_send(&self, request: &SendRequest) -> Result<(), VerbsError> {
+    pub fn post_send(&self, request: &SendRequest) -> Result<Duration, VerbsError> {
         self.check_destination(request)?;
         let (mut list, count) = self.list("ibv_post_send", &request.data)?;
         let mut wanted = request.to_c();
         wanted.sg_list = list.as_mut_ptr();
         wanted.num_sge = count;
         self.in_flight.send(request, || {
+            let called_at = now();
             // SAFETY: the queue pair exists; list, memory and address handle are held by `request`, which outlives the
             // call, and by `in_flight` after it. A datagram has an address handle of this context, the rest none.
             let code = unsafe { ffi::post_send(self.pointer.as_ptr(), &mut wanted) };
-            self.posted("ibv_post_send", code)
+            self.posted("ibv_post_send", code).map(|()| called_at)
         })
     }
 
-    /// Puts a buffer into the receive queue.
+    /// Puts a buffer into the receive queue; gives when the driver was called, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
     /// As [`QueuePair::post_send`].
-    pub fn post_receive(&self, request: &ReceiveRequest) -> Result<(), VerbsError> {
+    pub fn post_receive(&self, request: &ReceiveRequest) -> Result<Duration, VerbsError> {
         let (mut list, count) = self.list("ibv_post_recv", &request.data)?;
         let mut wanted = c::ibv_recv_wr::zeroed();
         wanted.wr_id = request.wr_id;
         wanted.sg_list = list.as_mut_ptr();
         wanted.num_sge = count;
         self.in_flight.receive(request, || {
+            let called_at = now();
             // SAFETY: as in post_send.
             let code = unsafe { ffi::post_recv(self.pointer.as_ptr(), &mut wanted) };
-            self.posted("ibv_post_recv", code)
+            self.posted("ibv_post_recv", code).map(|()| called_at)
         })
     }
 

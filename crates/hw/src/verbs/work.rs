@@ -303,27 +303,27 @@ impl InFlight {
     }
 
     /// Posts a send with `post`, and keeps what it needs if that succeeds. Completions wait meanwhile.
-    pub(super) fn send<E>(&self, request: &SendRequest, post: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn send<T, E>(&self, request: &SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut queues = self.lock();
-        post()?;
+        let posted = post()?;
         queues.send.push(Posted {
             wr_id: request.wr_id,
             _data: request.data.clone(),
             _destination: request.destination.clone(),
         });
-        Ok(())
+        Ok(posted)
     }
 
     /// The same for a receive.
-    pub(super) fn receive<E>(&self, request: &ReceiveRequest, post: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn receive<T, E>(&self, request: &ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut queues = self.lock();
-        post()?;
+        let posted = post()?;
         queues.receive.push(Posted {
             wr_id: request.wr_id,
             _data: request.data.clone(),
             _destination: None,
         });
-        Ok(())
+        Ok(posted)
     }
 
     /// Releases what `completion` says is over. A queue completes in order, so what was posted before is over too.
