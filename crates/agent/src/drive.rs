@@ -238,8 +238,9 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
                 idle = unsaid.is_empty();
             }
         }
-        let waits = !outlet.commands.is_empty() && session.gone().is_none();
-        if !(waits && unsaid.may_wait()) && !unsaid.say(&mut say) {
+        let commands_wait = !outlet.commands.is_empty() && session.gone().is_none();
+        let keep_back = commands_wait && unsaid.may_wait();
+        if !keep_back && !unsaid.say(&mut say) {
             return End::Cut;
         }
         if let Some(why) = session.gone() {
