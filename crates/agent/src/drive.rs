@@ -21,7 +21,7 @@ const WAITING: usize = 64;
 const ROOM: u32 = 32 << 20;
 
 /// How long what is to be said is kept back while commands wait.
-const KEPT_BACK: Duration = Duration::from_millis(1);
+const KEPT_BACK: Duration = Duration::from_millis(10);
 
 /// A command that waits, its number, and the room that it takes.
 type Waiting = (u64, Command, OwnedSemaphorePermit);

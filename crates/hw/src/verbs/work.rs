@@ -304,25 +304,27 @@ impl InFlight {
 
     /// Posts a send with `post`, and keeps what it needs if that succeeds. Completions wait meanwhile.
     pub(super) fn send<T, E>(&self, request: &SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let mut queues = self.lock();
-        let posted = post()?;
-        queues.send.push(Posted {
+        let kept = Posted {
             wr_id: request.wr_id,
             _data: request.data.clone(),
             _destination: request.destination.clone(),
-        });
+        };
+        let mut queues = self.lock();
+        let posted = post()?;
+        queues.send.push(kept);
         Ok(posted)
     }
 
     /// The same for a receive.
     pub(super) fn receive<T, E>(&self, request: &ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let mut queues = self.lock();
-        let posted = post()?;
-        queues.receive.push(Posted {
+        let kept = Posted {
             wr_id: request.wr_id,
             _data: request.data.clone(),
             _destination: None,
-        });
+        };
+        let mut queues = self.lock();
+        let posted = post()?;
+        queues.receive.push(kept);
         Ok(posted)
     }
 
