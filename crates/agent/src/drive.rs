@@ -208,7 +208,7 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 /// Does commands and passes on what happens, until the session ends. `say` gives whether anybody listens.
 ///
 /// What is said may wake another thread, which takes time from what was just posted: so while completions are attended to
-/// or further commands wait, it is kept back, for at most [`KEPT_BACK`].
+/// or further commands wait, it is kept back, for at most 10 ms.
 pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
     // The usual slack of 50 µs would make half of what times are known to.
     let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());

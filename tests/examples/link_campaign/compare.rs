@@ -4,8 +4,7 @@ use std::fmt;
 
 use verbatim_catalog::link::{self as judge, Action, Counter, Judgement, Kind};
 use verbatim_device::link::{Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, Outcome, PortKind};
-use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH};
-use verbatim_wire::{Bth, Grh, Layout, Lnh, Lrh, Medium, PortState};
+use verbatim_wire::Medium;
 
 use crate::case::Case;
 
@@ -28,9 +27,6 @@ pub(crate) struct Opinions {
     counted: Vec<Counters>,
     /// Those of ports that let it pass.
     counted_sound: Vec<Counters>,
-    is_down: bool,
-    /// In transit, and cut short of the headers that LNH promises.
-    lacks_headers: bool,
 }
 
 /// Why a case counts as a disagreement.
@@ -96,26 +92,12 @@ impl Opinions {
             device,
             counted,
             counted_sound,
-            lacks_headers: is_in_transit(case) && lacks_headers(bytes),
-            is_down: case.port.state == PortState::DOWN,
         }
     }
 
     /// Whether the judge has no opinion.
     pub(crate) fn is_not_judged(&self) -> bool {
         matches!(self.judgement.action, Action::NotJudged(_))
-    }
-
-    /// Whether they differ in transit over a packet without the headers that LNH promises, and not in all.
-    ///
-    /// Nothing public says what a switch makes of such a packet. The device's ICRC covers what is there, the judge sees
-    /// none; the judge lets a switch send on even what has no LRH, which the device never does.
-    pub(crate) fn is_explained(&self) -> bool {
-        let (judge, device) = (self.judge, self.device);
-        let in_common = (judge.pass && device.pass)
-            || (judge.discard && device.discard)
-            || (judge.forward_corrupt && device.forward_corrupt);
-        self.lacks_headers && judge != device && in_common
     }
 
     /// Why they disagree, if they do: in what may become of the packet, or in the counter.
@@ -125,7 +107,7 @@ impl Opinions {
         }
         // One kind of disagreement for each check that ranks first, not for each set that fails.
         let first = self.judgement.failed.first().map_or("none", judge::Check::name);
-        if self.judge != self.device && !self.is_explained() {
+        if self.judge != self.device {
             return Some(Disagreement(format!(
                 "judge: {}; device: {} (the first check that fails: {first})",
                 self.judge, self.device
@@ -137,8 +119,7 @@ impl Opinions {
                 moved(wrong)
             )));
         }
-        // To a port that is down no packet arrives that could move anything: the judge's counter says nothing there.
-        let counter = self.judgement.counter.filter(|_| !self.is_down)?;
+        let counter = self.judgement.counter?;
         let wrong = self.counted.iter().find(|seen| !is_told_by(counter, seen))?;
         Some(Disagreement(format!(
             "judge: {} moves; device: {} (the first check that fails: {first})",
@@ -156,18 +137,6 @@ impl Opinions {
             names.join(", ")
         }
     }
-}
-
-/// Whether bytes are missing between the LRH, the BTH and the CRCs.
-fn lacks_headers(bytes: &[u8]) -> bool {
-    let crcs = VCRC_LENGTH + ICRC_LENGTH;
-    let needed = match bytes.get(..Lrh::SIZE).map(|lrh| Lrh::from_bytes(lrh).lnh()) {
-        None => usize::MAX,
-        Some(Lnh::IBA_LOCAL) => Lrh::SIZE + Bth::SIZE + crcs,
-        Some(Lnh::IBA_GLOBAL) => Lrh::SIZE + Grh::SIZE + Bth::SIZE + crcs,
-        Some(_) => Lrh::SIZE + VCRC_LENGTH,
-    };
-    bytes.len() < needed
 }
 
 /// The port as the judge has it.

@@ -17,7 +17,6 @@ const SHOWN: usize = 20;
 pub(crate) struct Tally {
     packets: u64,
     not_judged: u64,
-    explained: u64,
     /// By what the judge allows.
     allowed: BTreeMap<May, u64>,
     /// By the check that fails where it is the only one.
@@ -35,9 +34,6 @@ impl Tally {
         } else {
             *self.allowed.entry(opinions.judge).or_default() += 1;
         }
-        if !opinions.is_not_judged() && opinions.is_explained() {
-            self.explained += 1;
-        }
         let failed = &opinions.judgement.failed;
         match (failed.len(), failed.first()) {
             (1, Some(check)) => *self.alone.entry(check.name()).or_default() += 1,
@@ -54,7 +50,6 @@ impl Tally {
     pub(crate) fn join(&mut self, other: Self) {
         self.packets += other.packets;
         self.not_judged += other.not_judged;
-        self.explained += other.explained;
         self.several += other.several;
         for (may, count) in other.allowed {
             *self.allowed.entry(may).or_default() += count;
@@ -88,10 +83,6 @@ impl Tally {
             println!("  {count:>10}  {may}");
         }
         println!("  {:>10}  not judged", self.not_judged);
-        println!(
-            "in transit without the headers that LNH promises, where they differ for that reason: {}",
-            self.explained
-        );
         println!("packets that fail one check alone:");
         for (check, count) in &self.alone {
             println!("  {count:>10}  {check}");

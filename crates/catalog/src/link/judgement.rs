@@ -2,6 +2,7 @@
 
 use super::check::{Certainty, Check, Checks, Counter};
 use super::{Delimiter, Kind, Port};
+use verbatim_wire::PortState;
 
 /// The checks that a packet failed.
 pub type Failed = Checks;
@@ -10,6 +11,11 @@ pub type Absent = Checks;
 
 /// Whether VL 15 may carry a GRH: nothing public settles it.
 pub const UNSETTLED_VL15_GRH: &str = "whether a packet on VL 15 may have a GRH is not settled";
+
+/// Whether a port on the way notices that a packet is too short for the GRH and BTH that LNH promises, although its
+/// lengths agree: nothing public settles it.
+pub const UNSETTLED_SHORT: &str =
+    "whether a switch on the way looks for the GRH and BTH that a packet promises and is too short for is not settled";
 
 /// What a port does with a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,6 +134,10 @@ impl Judgement {
 
 /// The counter of a check that failed first.
 fn counter(port: &Port, check: Check, delimiter: Option<Delimiter>) -> Option<Counter> {
+    // To a port that is down nothing arrives that it could count.
+    if port.state == PortState::DOWN {
+        return None;
+    }
     match check {
         Check::Delimiter if delimiter == Some(Delimiter::Ebp) => Some(Counter::PortRcvRemotePhysicalErrors),
         Check::Delimiter

@@ -18,7 +18,7 @@ mod roce;
 
 pub use check::{Certainty, Check, Checks, Counter};
 pub use explain::{Explanation, explain};
-pub use judgement::{Absent, Action, Failed, Judgement, UNSETTLED_VL15_GRH};
+pub use judgement::{Absent, Action, Failed, Judgement, UNSETTLED_SHORT, UNSETTLED_VL15_GRH};
 
 use verbatim_wire::{Lid, Medium, Mtu, PKey, PortState};
 

@@ -4,7 +4,7 @@ use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, vcrc};
 use verbatim_wire::{Bth, Deth, Grh, Layout, Lrh, MAD_LENGTH, Medium, Opcode, PKey, PortState};
 
 use super::check::{Check, Checks};
-use super::judgement::{Action, Judgement, UNSETTLED_VL15_GRH};
+use super::judgement::{Action, Judgement, UNSETTLED_SHORT, UNSETTLED_VL15_GRH};
 use super::{Delimiter, Kind, Port, Received};
 
 /// The lane of subnet management.
@@ -91,7 +91,13 @@ pub(super) fn check(port: &Port, packet: &Received<'_>) -> Judgement {
     let Some(local) = Local::read(bytes) else {
         failed.insert(Check::Length);
         let judgement = Judgement::native(port, failed, packet.delimiter);
-        return Judgement { absent, ..judgement };
+        // Without an LRH nobody could pass it on.
+        let action = Action::Discard;
+        return Judgement {
+            absent,
+            action,
+            ..judgement
+        };
     };
 
     failed.fail_if(local.lver != 0, Check::LinkVersion);
@@ -118,6 +124,10 @@ pub(super) fn check(port: &Port, packet: &Received<'_>) -> Judgement {
     let mut judgement = Judgement::native(port, failed, packet.delimiter);
     if judgement.action == Action::Accept && is_management && local.is_global() {
         judgement.action = Action::NotJudged(UNSETTLED_VL15_GRH);
+    }
+    let lacks_headers = !local.is_raw() && bytes.len() < bth_at(local) + Bth::SIZE + ICRC_LENGTH;
+    if judgement.action == Action::Accept && lacks_headers {
+        judgement.action = Action::NotJudged(UNSETTLED_SHORT);
     }
     Judgement {
         absent,

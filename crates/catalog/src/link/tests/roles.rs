@@ -1,9 +1,9 @@
 //! Switches and routers, on the way and as the destination.
 
-use verbatim_wire::{Form, Lid, Lrh, Medium, PKey, edit, mend_icrc, mend_vcrc};
+use verbatim_wire::{Form, Layout, Lid, Lrh, Medium, PKey, edit, mend_icrc, mend_vcrc};
 
 use super::damage::{failing, native, port, sound};
-use super::link::{Action, Check, Checks, Counter, Kind, Port, check};
+use super::link::{Action, Check, Checks, Counter, Kind, Port, UNSETTLED_SHORT, check};
 
 /// What a port on the way makes of each failure alone.
 fn on_the_way(kind: Kind, what: Check) -> (Action, Option<Counter>) {
@@ -95,4 +95,48 @@ fn a_switch_on_the_way_checks_p_keys_only_when_told_to() {
     assert_eq!((judgement.action, judgement.untold), (Action::Accept, Checks::NONE));
     arrival.port.p_keys = Some(vec![PKey(0x8002)]);
     assert_eq!(check(&arrival.port, &arrival.received()).action, Action::Accept);
+}
+
+#[test]
+fn what_has_no_lrh_is_passed_on_by_nobody() {
+    let arrival = failing(&[], port(Kind::Switch, false));
+    let mut received = arrival.received();
+    for length in 0..Lrh::SIZE + 2 {
+        received.bytes = &arrival.bytes[..length];
+        let judgement = check(&arrival.port, &received);
+        assert!(judgement.failed.contains(Check::Length), "{length}");
+        assert_eq!(judgement.action, Action::Discard, "{length}");
+    }
+}
+
+#[test]
+fn a_packet_too_short_for_the_headers_that_it_promises_is_the_destinations_to_discard() {
+    let mut bytes = sound(Form::InfiniBandGlobal);
+    bytes.truncate(Lrh::SIZE + 40 + 2);
+    let words = (bytes.len() / 4) as u16;
+    edit(&mut bytes, 0, |lrh: Lrh| lrh.with_pkt_len(words));
+    mend_vcrc(Medium::InfiniBand, &mut bytes).unwrap();
+    for (kind, is_destination, expected) in [
+        (Kind::Ca, true, Action::Discard),
+        (Kind::Switch, true, Action::Discard),
+        (Kind::Router, false, Action::Discard),
+        (Kind::Switch, false, Action::NotJudged(UNSETTLED_SHORT)),
+    ] {
+        let mut arrival = failing(&[], port(kind, is_destination));
+        arrival.bytes = bytes.clone();
+        let judgement = check(&arrival.port, &arrival.received());
+        assert_eq!(judgement.action, expected, "{kind:?}: {judgement:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_down_counts_nothing() {
+    let mut arrival = failing(&[Check::Vcrc], port(Kind::Ca, true));
+    assert_eq!(
+        check(&arrival.port, &arrival.received()).counter,
+        Some(Counter::PortRcvErrors)
+    );
+    arrival.port.state = verbatim_wire::PortState::DOWN;
+    let judgement = check(&arrival.port, &arrival.received());
+    assert_eq!((judgement.action, judgement.counter), (Action::Discard, None));
 }
