@@ -159,7 +159,8 @@ fn transport(port: &Port, local: Local, bytes: &[u8], failed: &mut Checks, untol
         Some(rest) if rest.len() >= Bth::SIZE + ICRC_LENGTH => rest,
         _ => {
             let looks_at_grh = port.is_end() || port.kind == Kind::Router;
-            return failed.fail_if(local.is_global() && looks_at_grh, Check::Grh);
+            let lacks_grh = local.is_global() || local.is_multicast();
+            return failed.fail_if(looks_at_grh && lacks_grh, Check::Grh);
         }
     };
     let (covered, carried) = bytes.split_at(bytes.len() - ICRC_LENGTH);

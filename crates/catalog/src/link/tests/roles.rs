@@ -142,3 +142,14 @@ fn a_port_that_is_down_counts_nothing() {
     let judgement = check(&arrival.port, &arrival.received());
     assert_eq!((judgement.action, judgement.counter), (Action::Discard, None));
 }
+
+#[test]
+fn a_multicast_packet_cut_short_of_its_bth_lacks_a_grh_all_the_same() {
+    let mut arrival = failing(&[], port(Kind::Router, false));
+    arrival.bytes = sound(Form::InfiniBandLocal);
+    edit(&mut arrival.bytes, 0, |lrh: Lrh| lrh.with_dlid(Lid(0xC000)));
+    arrival.bytes.truncate(20);
+    let judgement = check(&arrival.port, &arrival.received());
+    assert!(judgement.failed.contains(Check::Grh), "{:?}", judgement.failed);
+    assert_eq!(judgement.action, Action::Discard);
+}
