@@ -97,10 +97,15 @@ impl Exchange {
             }
             (None, Some(arrived), _) => format!("no answer, but {} ({:?})", arrived.mad, arrived.how),
             (None, None, Some((found, ..))) => {
-                format!(
-                    "no answer in {}",
-                    crate::duration_words(found.earliest.since(self.sent.latest))
-                )
+                let waited = crate::duration_words(found.earliest.since(self.sent.latest));
+                match self.returned {
+                    // Long after the deadline it says no more than the silence.
+                    Some((at, errno)) if at.earliest < found.earliest => format!(
+                        "no answer in {waited}; the host gave it back after {} (error {errno}), so it may never have left",
+                        crate::duration_words(at.earliest.since(self.sent.latest))
+                    ),
+                    _ => format!("no answer in {waited}"),
+                }
             }
             (None, None, None) => "nothing recorded".into(),
         };

@@ -109,7 +109,7 @@ fn a_cable_that_is_pulled_in_mid_run_is_an_error_of_the_rig_and_the_device_is_re
         rigs.replace("subnet_timeout = 18", "subnet_timeout = 8"),
     )
     .unwrap();
-    let mut command = sim.verbatim("run --rig ibsim c14-017-lease-zero c14-029-trap-repress --set wait_s=20 --json");
+    let mut command = sim.verbatim("run --rig ibsim c14-017-lease-zero c14-029-trap-repress --set wait_s=8 --json");
     let running = Running::start(&mut command);
     await_file(&sim.journal());
     sim.lab.console("Unlink \"A\"[1]").unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, Running, run};
 use xtask::IbsimLab;
-use xtask::lab::LabError;
+use xtask::lab::{LabError, TWO_ADAPTERS};
 use xtask::setup::apt_line;
 use xtask::workspace::program;
 
@@ -36,7 +36,12 @@ pub(crate) struct Sim {
 impl Sim {
     /// None when the lab is not installed; then it was said, and failed under CI.
     pub(crate) fn start() -> Option<Self> {
-        let lab = match IbsimLab::start() {
+        Self::start_with(TWO_ADAPTERS)
+    }
+
+    /// The same in a fabric of its own.
+    pub(crate) fn start_with(fabric: &str) -> Option<Self> {
+        let lab = match IbsimLab::start_with(fabric) {
             Ok(lab) => lab,
             Err(error @ LabError::NotInstalled { .. }) => {
                 skipped("ibsim", &error.to_string());

@@ -4,5 +4,6 @@
 
 mod ends;
 mod lab;
+mod lids;
 mod rigs;
 mod runs;
