@@ -9,10 +9,10 @@ use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use verbatim_proto::agent as proto;
-use verbatim_proto::agent::{Command, Event, Reply, command};
+use verbatim_proto::agent::{Command, Event, Reply, command, event, reply};
 
 use crate::device::Device;
-use crate::session::{Happened, Session};
+use crate::session::{Done, Happened, Session};
 use crate::wake::Wake;
 
 /// Commands that may wait for a session.
@@ -20,7 +20,10 @@ const WAITING: usize = 64;
 /// Their bytes.
 const ROOM: u32 = 32 << 20;
 
-/// How long what is to be said is kept back while commands wait.
+/// How long completions are looked for without a pause after a post: first while its answer is kept back, then on.
+const AT_ONCE: Duration = Duration::from_micros(50);
+const ATTENTION: Duration = Duration::from_millis(1);
+/// How long what is to be said is kept back while posts wait.
 const KEPT_BACK: Duration = Duration::from_millis(10);
 
 /// A command that waits, its number, and the room that it takes.
@@ -208,7 +211,7 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 /// Does commands and passes on what happens, until the session ends. `say` gives whether anybody listens.
 ///
 /// What is said may wake another thread, which takes time from what was just posted: so while completions are attended to
-/// or further commands wait, it is kept back, for at most 10 ms.
+/// or further posts wait, it is kept back, for at most 10 ms.
 pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
     // The usual slack of 50 µs would make half of what times are known to.
     let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());
@@ -217,17 +220,36 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
     let mut armed = false;
     loop {
         if outlet.cut.is_cut() {
+            let _ = unsaid.say(&mut say);
             return End::Cut;
         }
         let (next, mut idle) = (outlet.commands.try_recv(), false);
         match next {
             Ok((number, command, _room)) => {
+                let is_post = matches!(
+                    &command.kind,
+                    Some(command::Kind::PostSend(_) | command::Kind::PostReceive(_))
+                );
+                // What else the driver is asked for may take long.
+                if !is_post && !unsaid.say(&mut say) {
+                    return End::Cut;
+                }
                 let done = session.execute(&command);
+                let watched = is_watched_for(&command, &done);
                 unsaid.happened(done.before);
                 unsaid.put(Said::Answer(number, done.at, done.reply));
-                if is_watched_for(&command) && outlet.commands.is_empty() {
-                    let cut = &outlet.cut;
-                    unsaid.happened(session.attend(|| cut.is_cut() || !outlet.commands.is_empty()));
+                let stop = || outlet.cut.is_cut() || !outlet.commands.is_empty();
+                if watched && !stop() {
+                    let soon = session.attend(AT_ONCE, stop);
+                    let none = soon.is_empty();
+                    unsaid.happened(soon);
+                    if none && !stop() {
+                        // It may need what only who hears the answer can do.
+                        if !unsaid.say(&mut say) {
+                            return End::Cut;
+                        }
+                        unsaid.happened(session.attend(ATTENTION, stop));
+                    }
                 }
             }
             Err(TryRecvError::Disconnected) => {
@@ -257,9 +279,13 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
     }
 }
 
-/// Whether a command may complete at once.
-fn is_watched_for(command: &Command) -> bool {
-    matches!(&command.kind, Some(command::Kind::PostSend(post)) if post.signaled)
+/// Whether a command was a post that may complete at once, and has not.
+fn is_watched_for(command: &Command, done: &Done) -> bool {
+    let Some(command::Kind::PostSend(post)) = &command.kind else {
+        return false;
+    };
+    let is_its = |happened: &Happened| matches!(&happened.event.kind, Some(event::Kind::Completion(of)) if of.qp == post.qp && of.wr_id == post.wr_id);
+    post.signaled && matches!(done.reply.kind, Some(reply::Kind::Done(_))) && !done.before.iter().any(is_its)
 }
 
 /// What is kept back.

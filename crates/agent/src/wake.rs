@@ -37,8 +37,9 @@ impl Wake {
     /// Makes it unreadable, and has [`Wake::wake_who_waits`] make it readable. What it announces must be looked at
     /// afterwards, or a wake could be lost.
     pub fn arm(&self) {
-        self.armed.store(true, Ordering::SeqCst);
+        // In this order: a wake that is under way for what was seen before is cleared, none that comes later is.
         self.clear();
+        self.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 

@@ -16,7 +16,8 @@ use crate::time::Span;
 pub trait Sink {
     /// Takes an entry.
     fn put(&mut self, entry: Entry);
-    /// Makes sure that what was put survives the end of this process. An error is kept and shows when the record is closed.
+    /// Has what was put written now, without waiting for it. An error is kept, and shows when the record is closed at the
+    /// latest.
     fn flush(&mut self);
     /// The first error that the sink met: a full disk, say. The runner stops the test on it.
     fn error(&self) -> Option<String> {

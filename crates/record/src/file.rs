@@ -97,6 +97,7 @@ impl FileSink {
             at: Span::exactly(at),
         });
         self.flush();
+        self.writer.wait();
         self.error().map_or(Ok(()), |error| Err(std::io::Error::other(error)))
     }
 }
@@ -111,8 +112,9 @@ impl Sink for FileSink {
     }
 
     fn flush(&mut self) {
-        self.pending = self.writer.take(std::mem::take(&mut self.pending));
-        self.writer.wait();
+        if !self.pending.is_empty() {
+            self.pending = self.writer.take(std::mem::take(&mut self.pending));
+        }
     }
 
     fn error(&self) -> Option<String> {

@@ -21,6 +21,13 @@ impl<D: Device> Session<D> {
         // What a post completes is then known to have done so after this; completions are not lost with their queue pair;
         // and memory that is not in use any more is known not to be.
         let mut before = self.completions(now_ns()).happened;
+        // What a queue pair had to report is forgotten with it.
+        if matches!(
+            command.kind,
+            Some(command::Kind::DestroyQp(_) | command::Kind::DestroyAll(_))
+        ) {
+            self.reports(&mut before);
+        }
         let begun = now_ns();
         let answer = match &self.gone {
             Some(why) => Err(Failure::refused(format!("the device is gone: {why}"))),

@@ -31,8 +31,6 @@ pub const MAX_TRANSFER: u32 = 16 << 20;
 
 /// How often completion queues are looked into while requests are posted.
 const LOOK: Duration = Duration::from_micros(100);
-/// How long completion queues are looked into without a pause after a post.
-pub const ATTENTION: Duration = Duration::from_millis(1);
 /// How often the device's reports are looked for while nothing is posted.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether the device is still there.
@@ -132,14 +130,14 @@ impl<D: Device> Session<D> {
     }
 
     /// Looks for completions without a pause, so that the first to come is known to the time of one look: until there is
-    /// one, `until` says so, or [`ATTENTION`] is over.
-    pub fn attend(&mut self, until: impl Fn() -> bool) -> Vec<Happened> {
+    /// one, `until` says so, or the time is over.
+    pub fn attend(&mut self, at_most: Duration, until: impl Fn() -> bool) -> Vec<Happened> {
         let begun = now_ns();
         let mut now = begun;
         loop {
             let found = self.completions(now);
             now = now_ns();
-            let over = now.saturating_sub(begun) >= nanoseconds(ATTENTION);
+            let over = now.saturating_sub(begun) >= nanoseconds(at_most);
             if !found.happened.is_empty() || over || self.gone.is_some() || until() {
                 return found.happened;
             }

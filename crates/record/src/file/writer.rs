@@ -10,8 +10,8 @@ use super::BATCH;
 use crate::entry::Entry;
 
 /// Batches that may wait for the disk.
-const WAITING: usize = 32;
-/// What is written in one call, at least, unless nothing more waits.
+const WAITING: usize = 256;
+/// What is written in one call, at least, unless nothing more is to be written now.
 const CHUNK: usize = 1 << 16;
 
 /// What the thread is given.
@@ -61,8 +61,9 @@ impl Writer {
     pub(super) fn wait(&mut self) {
         let (say, said) = sync_channel(1);
         self.give(Work::Say(say));
-        // The thread drops what it cannot answer.
-        let _ = said.recv();
+        if said.recv().is_err() {
+            self.is_gone();
+        }
     }
 
     /// The first error.
@@ -73,10 +74,13 @@ impl Writer {
     fn give(&mut self, work: Work) {
         let given = self.work.as_ref().is_some_and(|to| to.send(work).is_ok());
         if !given {
-            let _ = self.error.set(io::Error::other(
-                "the thread that writes it is gone; please report this",
-            ));
+            self.is_gone();
         }
+    }
+
+    fn is_gone(&self) {
+        let gone = "the thread that writes it is gone; please report this";
+        let _ = self.error.set(io::Error::other(gone));
     }
 }
 
@@ -100,7 +104,10 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
         }
         bytes.clear();
     };
-    for work in todo {
+    while let Ok(work) = todo.try_recv().or_else(|_| {
+        write(&mut bytes);
+        todo.recv()
+    }) {
         match work {
             Work::Entries(mut entries) => {
                 for entry in entries.drain(..) {
@@ -117,7 +124,6 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
             }
         }
     }
-    write(&mut bytes);
 }
 
 /// An entry behind its length and CRC-32.

@@ -116,11 +116,11 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_packet(&mut self, until: Time) -> Step<Option<Received>> {
         self.check_stop()?;
-        self.sink.flush();
         loop {
             if let Some(received) = self.peer.inbox.pop_front() {
                 return Ok(Some(received));
             }
+            self.sink.flush();
             match self.rig.wait(until) {
                 Arrival::Deadline => return Ok(None),
                 other => self.take(other)?,

@@ -44,11 +44,11 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_native(&mut self, until: Time) -> Step<Option<Native>> {
         self.check_stop()?;
-        self.sink.flush();
         loop {
             if let Some(native) = self.peer.natives.pop_front() {
                 return Ok(Some(native));
             }
+            self.sink.flush();
             match self.rig.wait(until) {
                 Arrival::Deadline => return Ok(None),
                 other => self.take(other)?,
