@@ -4,9 +4,10 @@
  *
  *   verbs_loop DEVICE OTHER COUNT
  *
- * Both devices are of this machine; RoCEv2 over the first IPv4 GIDs. Prints
- * "p50_ns=N p99_ns=N" of the times from before the post to after the poll that
- * found the completion.
+ * Both devices are of this machine; RoCEv2 over the first IPv4 GIDs. For each
+ * line of its input it does COUNT of them, after as many that do not count, and
+ * prints a line: nanoseconds from before each post to after the poll that found
+ * its completion.
  *
  * Link with -libverbs.
  */
@@ -15,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define WARM_UP 20
 
 struct end {
 	struct ibv_context *context;
@@ -43,13 +42,6 @@ static long long now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-	long long x = *(const long long *)a, y = *(const long long *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void open_end(struct end *end, const char *name)
@@ -108,10 +100,35 @@ static void connect_end(struct end *end, const struct end *other)
 		fail("to RTS");
 }
 
+static long long write_once(void)
+{
+	struct ibv_sge piece = { .addr = (uintptr_t)ends[0].memory, .length = 8, .lkey = ends[0].mr->lkey };
+	struct ibv_send_wr write = { .sg_list = &piece, .num_sge = 1,
+				     .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad;
+	struct ibv_wc done;
+	long long start, end;
+	int found;
+
+	write.wr.rdma.remote_addr = (uintptr_t)ends[1].memory;
+	write.wr.rdma.rkey = ends[1].mr->rkey;
+	start = now();
+	if (ibv_post_send(ends[0].qp, &write, &bad))
+		fail("posting");
+	do
+		found = ibv_poll_cq(ends[0].cq, 1, &done);
+	while (!found);
+	end = now();
+	if (found < 0 || done.status != IBV_WC_SUCCESS)
+		fail("a WRITE did not complete with success");
+	return end - start;
+}
+
 int main(int argc, char **argv)
 {
 	long count, i;
 	long long *took;
+	char line[16];
 
 	if (argc != 4) {
 		fprintf(stderr, "usage: verbs_loop DEVICE OTHER COUNT\n");
@@ -130,29 +147,17 @@ int main(int argc, char **argv)
 	connect_end(&ends[0], &ends[1]);
 	connect_end(&ends[1], &ends[0]);
 
-	for (i = -WARM_UP; i < count; i++) {
-		struct ibv_sge piece = { .addr = (uintptr_t)ends[0].memory, .length = 8, .lkey = ends[0].mr->lkey };
-		struct ibv_send_wr write = { .wr_id = (uint64_t)i, .sg_list = &piece, .num_sge = 1,
-					     .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
-		struct ibv_send_wr *bad;
-		struct ibv_wc done;
-		long long start;
-		int found;
+	while (fgets(line, sizeof line, stdin)) {
+		for (i = -count; i < count; i++) {
+			long long one = write_once();
 
-		write.wr.rdma.remote_addr = (uintptr_t)ends[1].memory;
-		write.wr.rdma.rkey = ends[1].mr->rkey;
-		start = now();
-		if (ibv_post_send(ends[0].qp, &write, &bad))
-			fail("posting");
-		do
-			found = ibv_poll_cq(ends[0].cq, 1, &done);
-		while (!found);
-		if (found < 0 || done.status != IBV_WC_SUCCESS)
-			fail("a WRITE did not complete with success");
-		if (i >= 0)
-			took[i] = now() - start;
+			if (i >= 0)
+				took[i] = one;
+		}
+		for (i = 0; i < count; i++)
+			printf("%lld ", took[i]);
+		printf("\n");
+		fflush(stdout);
 	}
-	qsort(took, (size_t)count, sizeof *took, by_size);
-	printf("p50_ns=%lld p99_ns=%lld\n", took[count / 2], took[count * 99 / 100]);
 	return 0;
 }

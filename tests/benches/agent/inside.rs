@@ -1,5 +1,7 @@
 //! In the machine: a client of the agent of rxe0, and rxe1 as the tester's own device.
 
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -18,9 +20,9 @@ const WARM_UP: usize = 4;
 /// WRITEs that are asked for together, so that the agent goes from one to the next as the loop in C does; it looks for
 /// completions between any two.
 const AT_ONCE: usize = 60;
-/// The first of them do not count: the others still arrive meanwhile, which takes the machine's other processor from the
-/// devices.
-const STILL_ARRIVING: usize = 30;
+/// Those of them that count, the last: the others still arrive meanwhile, which takes the machine's other processor from
+/// the devices.
+const COUNTED: usize = 30;
 
 /// One device, and what is made on it.
 struct End<L> {
@@ -31,7 +33,8 @@ struct End<L> {
     qp: pb::Qp,
 }
 
-pub(crate) fn run(count: usize) -> anyhow::Result<()> {
+/// Rounds of the agent's WRITEs and of those of the loop in C, in turn: what else the machine does disturbs both.
+pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
     let address = AgentAddress {
         place: Place::Unix(AGENT.into()),
         tls: None,
@@ -41,23 +44,58 @@ pub(crate) fn run(count: usize) -> anyhow::Result<()> {
     let (mut ours, mut theirs) = (End::make(agent)?, End::make(own)?);
     ours.connect(theirs.qp.qpn, &theirs.gid.gid)?;
     theirs.connect(ours.qp.qpn, &ours.gid.gid)?;
-    let (mut took, mut posting) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for round in 0..WARM_UP + count.div_ceil(AT_ONCE - STILL_ARRIVING) {
+    let mut in_c = InC::start(c)?;
+    let (mut agent, mut posting, mut c) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..WARM_UP + rounds {
         let times = ours.write((round * AT_ONCE) as u64, &theirs.memory)?;
+        let c_times = in_c.round()?;
         if round >= WARM_UP {
-            for (whole, post) in times.into_iter().skip(STILL_ARRIVING) {
-                took.push(whole as f64);
+            for (whole, post) in times.into_iter().skip(AT_ONCE - COUNTED) {
+                agent.push(whole as f64);
                 posting.push(post as f64);
             }
+            c.extend(c_times);
         }
     }
-    println!(
-        "p50_ns={:.0} p99_ns={:.0} post_p50_ns={:.0}",
-        quantile(&mut took, 0.5),
-        quantile(&mut took, 0.99),
-        quantile(&mut posting, 0.5)
-    );
+    for (name, times) in [("agent", &mut agent), ("post", &mut posting), ("c", &mut c)] {
+        let (p50, p99) = (quantile(times, 0.5), quantile(times, 0.99));
+        println!("{name}_p50_ns={p50:.0} {name}_p99_ns={p99:.0}");
+    }
     Ok(())
+}
+
+/// The loop in C, which waits for a line before each round.
+struct InC {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl InC {
+    fn start(path: &str) -> anyhow::Result<Self> {
+        let mut command = std::process::Command::new(path);
+        command.args(["rxe0", "rxe1", &COUNTED.to_string()]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(process.stdout.take().context("its output")?).lines();
+        Ok(Self { process, lines })
+    }
+
+    /// Nanoseconds of its WRITEs.
+    fn round(&mut self) -> anyhow::Result<Vec<f64>> {
+        let go = self.process.stdin.as_mut().context("its input")?;
+        go.write_all(b"\n")?;
+        let line = self.lines.next().context("the loop in C ended")??;
+        let times = line.split_whitespace().map(str::parse);
+        let times: Vec<f64> = times.collect::<Result<_, _>>().with_context(|| line.clone())?;
+        ensure!(times.len() == COUNTED, "the loop in C said {line:?}");
+        Ok(times)
+    }
+}
+
+impl Drop for InC {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 impl<L: VerbsLink> End<L> {

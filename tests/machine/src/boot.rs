@@ -214,7 +214,12 @@ fn arguments(
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
     // KVM is absent or broken on many build machines; emulation is the same everywhere.
-    add(&["-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max"]);
+    add(&["-machine", "q35", "-cpu", "max", "-accel"]);
+    if options.counted_time {
+        add(&["tcg,thread=single", "-icount", "shift=1,sleep=off"]);
+    } else {
+        add(&["tcg,thread=multi"]);
+    }
     add(&["-smp", &options.cpus.to_string(), "-m", &options.memory.to_string()]);
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     add(&["-append", &line, "-device", "virtio-serial-pci"]);
