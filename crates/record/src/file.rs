@@ -12,8 +12,8 @@ use writer::Writer;
 
 /// The first eight bytes of a record.
 pub const MAGIC: &[u8; 8] = b"VBTMREC1";
-/// No entry is larger: a MAD, its times and its numbers need less than 400 bytes, text is bounded by the writer.
-const LARGEST: usize = 1 << 20;
+/// No entry is larger: memory that an agent reads or writes in one command is the largest, with 16 MiB.
+const LARGEST: usize = (16 << 20) + (1 << 12);
 
 /// Entries that are handed to the thread that writes, at least, unless somebody waits for them.
 const BATCH: usize = 256;

@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use verbatim_record::{Arrived, Begin, Bundle, BundleWriter, Entry, Match, Role, Sent, Sink, Span, Time, read};
+use verbatim_record::{
+    Arrived, Begin, Bundle, BundleWriter, Entry, FileSink, Match, Role, Sent, Sink, Span, Time, read, read_file,
+};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, RespTime, SubnetTimeout};
 
 fn entries() -> Vec<Entry> {
@@ -67,6 +69,37 @@ fn what_was_put_is_what_is_read() {
     let bytes = record(directory.path());
     assert_eq!(read(&bytes, Path::new("r")).unwrap(), entries());
     assert_eq!(Bundle::open(directory.path()).unwrap().records().unwrap(), [entries()]);
+}
+
+fn note_of(bytes: usize) -> Entry {
+    Entry::Journal {
+        area: "memory".into(),
+        change: "x".repeat(bytes),
+    }
+}
+
+#[test]
+fn the_largest_memory_that_an_agent_passes_on_is_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.rec");
+    let mut sink = FileSink::create(&path).unwrap();
+    let written = [entries().remove(0), note_of(16 << 20)];
+    written.clone().into_iter().for_each(|entry| sink.put(entry));
+    sink.finish(Time(9)).unwrap();
+    assert!(
+        read_file(&path).unwrap() == written,
+        "what was read is not what was written"
+    );
+}
+
+#[test]
+fn an_entry_too_large_to_be_read_back_is_an_error_when_it_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sink = FileSink::create(&directory.path().join("large.rec")).unwrap();
+    sink.put(entries().remove(0));
+    sink.put(note_of(17 << 20));
+    let error = sink.finish(Time(9)).unwrap_err().to_string();
+    assert!(error.contains("large.rec") && error.contains("at most"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use super::BATCH;
+use super::{BATCH, LARGEST};
 use crate::entry::Entry;
 
 /// Batches that may wait for the disk.
@@ -95,12 +95,16 @@ impl Drop for Writer {
 
 fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>>, first_error: &OnceLock<io::Error>) {
     let mut bytes = Vec::with_capacity(CHUNK + (1 << 12));
+    let fail = |error| {
+        // Only the first counts.
+        let _ = first_error.set(error);
+    };
     let mut write = |bytes: &mut Vec<u8>| {
         // After an error the file is not whole, whatever follows.
         if first_error.get().is_none()
             && let Err(error) = file.write_all(bytes)
         {
-            let _ = first_error.set(error);
+            fail(error);
         }
         bytes.clear();
     };
@@ -111,7 +115,7 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
         match work {
             Work::Entries(mut entries) => {
                 for entry in entries.drain(..) {
-                    append(&entry, &mut bytes);
+                    append(&entry, &mut bytes).unwrap_or_else(fail);
                     if bytes.len() >= CHUNK {
                         write(&mut bytes);
                     }
@@ -127,13 +131,25 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
 }
 
 /// An entry behind its length and CRC-32.
-fn append(entry: &Entry, bytes: &mut Vec<u8>) {
+///
+/// # Errors
+/// When it is larger than a reader takes; then `bytes` are as they were.
+fn append(entry: &Entry, bytes: &mut Vec<u8>) -> io::Result<()> {
     const HEADER: usize = 8;
     let start = bytes.len();
     bytes.extend([0; HEADER]);
     entry.encode(bytes);
+    let length = bytes.len() - start - HEADER;
+    if length > LARGEST {
+        bytes.truncate(start);
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("an entry has {length} bytes, at most {LARGEST} can be read back"),
+        ));
+    }
     let (header, body) = bytes[start..].split_at_mut(HEADER);
-    #[allow(clippy::cast_possible_truncation)] // an entry is far below 4 GiB
+    #[allow(clippy::cast_possible_truncation)] // at most LARGEST
     header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
     header[4..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    Ok(())
 }
