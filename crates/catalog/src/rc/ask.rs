@@ -16,6 +16,14 @@ const DRAIN: Duration = Duration::from_millis(100);
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
+/// Sends a frame that is to have no effect, [`TRIES`] times: one that is lost must not look like one without an effect.
+pub(crate) fn insist(t: &mut Tester<'_>, label: Label<Frames>, frame: &[u8]) -> Step {
+    for _ in 0..TRIES {
+        t.send_frame(label, frame)?;
+    }
+    Ok(())
+}
+
 /// A request: one message, in its packets. The last one asks for an acknowledgement.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {

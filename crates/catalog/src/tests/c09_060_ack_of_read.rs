@@ -1,7 +1,8 @@
 //! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; its own response does.
 //!
 //! One connection for a READ of three responses, one for a FetchAdd. An ACK with the request's last PSN arrives instead of
-//! the response; no request may complete with success. Then the response comes, completes it, and its data are in memory.
+//! the response, three times since one may be lost; no request may complete with success. Then the response comes,
+//! completes it, and its data are in memory.
 //! Reading: a DUT may ignore such an ACK, retry the request, or fail it. False alarm: none known.
 
 use core::time::Duration;
@@ -48,7 +49,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if let Some(sent) = dut.try_post(t, ask)?
             && dut.see_all(t, &sent)?
         {
-            t.send_frame(ACK, &dut.ack(sent.last, sent.msn))?;
+            rc::ask::insist(t, ACK, &dut.ack(sent.last, sent.msn))?;
             t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
             if dut.come(t)? == 0 {
                 let responses = dut.answers(t, &sent);

@@ -2,7 +2,7 @@
 //!
 //! One SEND is acknowledged, a second is outstanding. ACKs with PSNs that were never sent, and with PSNs that were
 //! acknowledged long ago, make the DUT neither complete it nor send it again; nor does its own ACK with a wrong ICRC.
-//! Then its own ACK completes it.
+//! Each is sent three times, since one may be lost. Then its own ACK completes it.
 //! Reading: credits may be taken from such an ACK; that shows nowhere here. False alarm: none known.
 
 use core::time::Duration;
@@ -54,7 +54,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let ahead = [1, 2, 1000, Psn::COUNT / 2 - 1].map(|steps| psn.plus(steps));
             let behind = [1, 2, 1000, Psn::COUNT / 4].map(|steps| psn.minus(steps));
             for ghost in ahead.into_iter().chain(behind) {
-                t.send_frame(GHOST, &dut.ack(ghost, 1))?;
+                rc::ask::insist(t, GHOST, &dut.ack(ghost, 1))?;
             }
             t.wait_for(HAUNTED, silence)?;
             let acks = dut.answers(t, &second);
@@ -62,7 +62,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             if let Some(byte) = spoilt.last_mut() {
                 *byte ^= 0x10;
             }
-            t.send_frame(SPOILT, &spoilt)?;
+            rc::ask::insist(t, SPOILT, &spoilt)?;
             t.wait_for(UNHEARD, silence)?;
             dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
         }

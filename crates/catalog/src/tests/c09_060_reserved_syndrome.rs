@@ -1,7 +1,7 @@
 //! `c09-060-reserved-syndrome`: an acknowledgement whose syndrome has no meaning does not complete a request with success.
 //!
 //! One connection for reserved types of the AETH syndrome, one for reserved NAK codes. A SEND is outstanding when they
-//! arrive; then it gets its ACK.
+//! arrive, each three times since one may be lost; then it gets its ACK.
 //! Reading: what such a syndrome does is left open: ignoring it and failing the request both conform, success does not.
 //! Syndromes with the reserved top bit set are left out: a receiver that ignores that bit reads an ACK.
 //! False alarm: none known.
@@ -45,7 +45,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let sent = dut.post(t, Ask::send(64))?;
         if dut.see_all(t, &sent)? {
             for syndrome in syndromes {
-                t.send_frame(RESERVED, &dut.channel.acknowledge(sent.first, Syndrome(*syndrome), 0))?;
+                let reserved = dut.channel.acknowledge(sent.first, Syndrome(*syndrome), 0);
+                rc::ask::insist(t, RESERVED, &reserved)?;
             }
             t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
             if dut.come(t)? == 0 {

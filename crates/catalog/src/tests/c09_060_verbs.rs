@@ -121,9 +121,10 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
         ..ChannelOptions::default()
     };
     // What is lost on its way heals only by a time-out; where the DUT asks there can be none, since its last request
-    // must stay outstanding.
+    // must stay outstanding. All tries together are to take longer than a host that lost a question for an address takes
+    // to ask again, which is a second.
     let timeout = if asking == Side::Tester {
-        AckTimeout(14)
+        AckTimeout(16)
     } else {
         AckTimeout::OFF
     };

@@ -1,7 +1,8 @@
 //! `c09-header-validation`: packets whose headers are wrong are dropped without a word.
 //!
-//! For each case the peer sends a WRITE with one header that is wrong, and the right ICRC, then a sound WRITE with the same
-//! PSN to the same place: the DUT says nothing to the first, acknowledges the second, and memory shows the second alone.
+//! For each case the peer sends a WRITE with one header that is wrong, and the right ICRC, three times since one may be lost,
+//! then a sound WRITE with the same PSN to the same place: the DUT says nothing to the wrong ones, acknowledges the sound
+//! one, and memory shows the sound one alone.
 //! Then a SEND whose payload is padded fills a receive without its padding, and a WRITE of a limited member is taken by a
 //! full member.
 //! Reading: P_Keys match when their low 15 bits are equal and not 0 and one side at least is a full member. Whether the DUT
@@ -100,9 +101,9 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
-    reading: "A wrong WRITE, then a sound one with the same PSN to the same place: no answer to the first, an ACK of the \
-        second, and memory shows the second alone. P_Keys match with equal low 15 bits, not 0, and one full member. Padding \
-        is no payload. P_Key violations are not counted through verbs.",
+    reading: "A wrong WRITE, three times, then a sound one with the same PSN to the same place: no answer to the \
+        wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
+        not 0, and one full member. Padding is no payload. P_Key violations are not counted through verbs.",
     statements: &[HEADERS, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -156,7 +157,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for (n, case) in (0u32..).zip(CASES) {
         let wrong = write(t, case.wrong, psn, n);
         t.skip_packets();
-        t.send_frame(case.wrong, &(case.frame)(&channel, wrong.packets[0].clone()))?;
+        let wrong = (case.frame)(&channel, wrong.packets[0].clone());
+        ask::insist(t, case.wrong, &wrong)?;
         t.pause(MOMENT)?;
         let sound = write(t, case.sound, psn, n);
         ask::ask(t, &channel, case.sound, &sound)?;
@@ -291,14 +293,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Nothing came back between the wrong packet and the sound one: no RoCE packet to any queue pair of ours.
 fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
-    let wrong = t.frame(case.wrong)?;
+    let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
+    let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;
     let came = |frame: &&FrameSeen| {
-        let between = frame.received && frame.place > wrong.place && frame.place < sound.places.0;
+        let between = frame.received && frame.place > first.place && frame.place < sound.places.0;
         between && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| packet.opcode() != Opcode::CNP)
     };
     let came: Vec<&FrameSeen> = t.timeline.frames.iter().filter(came).collect();
-    let mut evidence: Vec<Evidence<'_>> = vec![wrong.into()];
-    evidence.extend(came.iter().map(|frame| Evidence::from(*frame)));
+    let shown = wrong.iter().chain(&came);
+    let evidence: Vec<Evidence<'_>> = shown.map(|frame| Evidence::from(*frame)).collect();
     let result = if came.is_empty() { Passed::Pass } else { Passed::Fail };
     let seen = came
         .first()

@@ -1,7 +1,7 @@
 //! `c09-icrc`: a packet with a wrong ICRC is dropped without a word; what the ICRC does not cover may change.
 //!
-//! The peer sends a WRITE again and again, each time with one bit flipped: in every byte that the ICRC covers, from the IP
-//! header to the ICRC itself. The DUT answers none. Then a sound WRITE with the same PSN and other data is acknowledged,
+//! The peer sends a WRITE again and again, with one bit flipped, three times each: in every byte that the ICRC covers,
+//! from the IP header to the ICRC itself. The DUT answers none. Then a sound WRITE with the same PSN and other data is acknowledged,
 //! and memory shows it alone. Then bits are flipped that may change on the way (DSCP and ECN, hop limit, flow label; FECN,
 //! BECN and the reserved bits beside them): each such WRITE is acknowledged.
 //! Reading: IPv4's checksum is made right again after each flip, so that the ICRC is what is wrong. The IPv4 and UDP
@@ -110,7 +110,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let chosen = (0..8).map(|at| (byte, (from + at) % 8));
         let (covered, other): (Vec<_>, Vec<_>) = chosen.partition(|at| is_covered(&frame, &offsets, *at));
         for at in covered.into_iter().take(bits as usize) {
-            t.send_frame(COVERED, &flipped(&frame, &offsets, at))?;
+            ask::insist(t, COVERED, &flipped(&frame, &offsets, at))?;
             t.next_packet(t.now().after(MOMENT))?;
         }
         if !is_checksum(&offsets, byte) {

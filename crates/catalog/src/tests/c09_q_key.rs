@@ -1,7 +1,8 @@
 //! `c09-q-key`: a datagram with another Q_Key than its queue pair's is dropped without a word.
 //!
-//! The DUT has an unreliable datagram queue pair with receives. Datagrams with wrong Q_Keys come, then one with the right
-//! one, whose payload is another: it alone completes a receive, with its payload behind the 40 bytes of the network header.
+//! The DUT has an unreliable datagram queue pair with receives. Datagrams with wrong Q_Keys come, each three times since one
+//! may be lost, then one with the right one, whose payload is another: it alone completes a receive, with its payload behind
+//! the 40 bytes of the network header.
 //! Reading: a dropped datagram takes no receive and completes nothing. What the 40 bytes hold is not judged.
 //! False alarm: none known; the right datagram is sent up to three times, and each may complete a receive.
 
@@ -37,7 +38,7 @@ const HEADER: u32 = 40;
 /// Bytes between two receives.
 const SLOT: u32 = 128;
 /// Receives that are posted: for every datagram, wrong ones included.
-const RECEIVES: u32 = 8;
+const RECEIVES: u32 = (OTHERS.len() as u32 + 1) * TRIES;
 
 /// Q_Keys.
 pub(super) static TEST: Test = Test {
@@ -45,8 +46,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "A datagram with another Q_Key is dropped: it takes no receive and completes nothing.",
-    reading: "Four datagrams with wrong Q_Keys, then the right one up to three times: only right ones complete receives, \
-        with 40 bytes of header and their payload.",
+    reading: "Datagrams with four wrong Q_Keys, each three times, then the right one up to three times: only right ones \
+        complete receives, with 40 bytes of header and their payload.",
     statements: &[HEADERS],
     needs: &[Need::Packets],
     parameters: &[],
@@ -106,7 +107,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     for q_key in OTHERS {
         let payload = ask::random_bytes(t, WRONG.name, LENGTH);
-        t.send_frame(WRONG, &datagram(&channel, Qpn(qp.qpn), q_key, payload))?;
+        let wrong = datagram(&channel, Qpn(qp.qpn), q_key, payload);
+        ask::insist(t, WRONG, &wrong)?;
     }
     let payload = ask::random_bytes(t, RIGHT.name, LENGTH);
     for _ in 0..TRIES {

@@ -1,0 +1,147 @@
+//! On a link any frame may be lost: one bit changed on the way is enough. A conforming adapter is never failed for it, and
+//! none is passed on what it never saw.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+use std::collections::BTreeSet;
+
+use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_device::Profile;
+use verbatim_device::rc::RcDefect;
+use verbatim_record::{Outcome, Side, Span, Time, Verdict};
+use verbatim_sim::{Disturbance, VirtualRig};
+use verbatim_tester::{Arrival, Case, MemoryJournal, Need, Rig, RigInfo, Step, Stimulus, Test, run};
+use verbatim_wire::MKey;
+
+/// Of a test's frames, so many are lost one by one, and then every 19th.
+const SINGLY: usize = 100;
+
+/// Tests that send what is to have no effect: where it is lost, it has none.
+const PROVOKE: [&str; 3] = ["c09-060-ack-of-read", "c09-060-reserved-syndrome", "c09-q-key"];
+
+/// A rig on which one frame is lost, counted over both ways.
+struct Lossy {
+    rig: VirtualRig,
+    passed: usize,
+    lost: usize,
+}
+
+impl Lossy {
+    fn loses(&mut self) -> bool {
+        self.passed += 1;
+        self.passed == self.lost
+    }
+}
+
+impl Rig for Lossy {
+    fn now(&self) -> Time {
+        self.rig.now()
+    }
+
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        match what {
+            Stimulus::Frame(..) if self.loses() => Ok(Span::exactly(self.rig.now())),
+            _ => self.rig.send(what),
+        }
+    }
+
+    fn wait(&mut self, until: Time) -> Arrival {
+        loop {
+            match self.rig.wait(until) {
+                Arrival::Frame(..) if self.loses() => {}
+                arrival => return arrival,
+            }
+        }
+    }
+}
+
+fn tests_of(need: Need) -> impl Iterator<Item = &'static Test> {
+    TESTS.iter().copied().filter(move |test| test.needs.contains(&need))
+}
+
+fn hardware() -> RigInfo {
+    RigInfo {
+        simulated: false,
+        ..VirtualRig::info(MKey(0))
+    }
+}
+
+fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
+    let case = Case {
+        test,
+        seed: 1,
+        parameters: Vec::new(),
+        catalogue: VERSION.into(),
+    };
+    let mut entries = Vec::new();
+    run(rig, &hardware(), &mut entries, &mut MemoryJournal::default(), &case);
+    judge(entries).unwrap()
+}
+
+#[test]
+fn whichever_one_frame_is_lost_no_sound_adapter_fails() {
+    let mut failed = BTreeSet::new();
+    for test in tests_of(Need::Packets) {
+        // The longest tests do the same hundreds of times.
+        for lost in (1..SINGLY).chain((SINGLY..).step_by(19)) {
+            let rig = VirtualRig::new(Profile::full().vary(3), &[]);
+            let mut rig = Lossy { rig, passed: 0, lost };
+            let verdict = judged(test, &mut rig);
+            if verdict.outcome == Outcome::Fail {
+                failed.insert(format!("{}, frame {lost}: {}", test.id, verdict.reason));
+            }
+            if rig.passed < lost {
+                assert_eq!(verdict.outcome, Outcome::Pass, "{}: {}", test.id, verdict.reason);
+                break;
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn on_a_link_that_loses_frames_no_sound_adapter_fails_a_test_by_verbs() {
+    let mut failed = BTreeSet::new();
+    for test in tests_of(Need::Verbs) {
+        for seed in 0..50 {
+            let disturbance = Disturbance {
+                lost: 30,
+                seed,
+                ..Disturbance::default()
+            };
+            let mut rig = VirtualRig::new(Profile::full().vary(3), &[]).with_disturbance(disturbance);
+            let verdict = judged(test, &mut rig);
+            if verdict.outcome == Outcome::Fail {
+                failed.insert(format!("{} seed {seed}: {}", test.id, verdict.reason));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn whichever_one_frame_is_lost_a_defect_is_not_passed_over() {
+    let mut passed = BTreeSet::new();
+    for test in tests_of(Need::Packets).filter(|test| PROVOKE.contains(&test.id)) {
+        for &defect in RcDefect::ALL {
+            let adapter = VirtualRig::adapter_profile(Side::Dut);
+            let lossy = |lost| Lossy {
+                rig: VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[defect]),
+                passed: 0,
+                lost,
+            };
+            if judged(test, &mut lossy(0)).outcome != Outcome::Fail {
+                continue;
+            }
+            for lost in 1.. {
+                let mut rig = lossy(lost);
+                if judged(test, &mut rig).outcome == Outcome::Pass {
+                    passed.insert(format!("{}, {defect:?}, frame {lost}", test.id));
+                }
+                if rig.passed < lost {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(passed.is_empty(), "{passed:#?}");
+}
