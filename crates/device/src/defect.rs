@@ -3,45 +3,12 @@
 //! A tester is tested with them: with none the device conforms, with one a test of that statement must fail.
 //! The code that a defect changes asks for it at one place: `if faults.has(Defect::X)`.
 
-use core::fmt;
-use core::str::FromStr;
-
+use crate::defects::defects;
 use crate::profile::Profile;
 
-macro_rules! defects {
-    ($( $statement:literal { $( $name:ident $kebab:literal $about:literal )* } )*) => {
-        /// One way to break one compliance statement.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Defect {
-            $($( #[doc = concat!($statement, ": ", $about)] $name, )*)*
-        }
-
-        impl Defect {
-            /// Every defect, grouped by statement.
-            pub const ALL: &'static [Defect] = &[ $($( Defect::$name, )*)* ];
-
-            /// Its name, as people type it.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($( Self::$name => $kebab, )*)* }
-            }
-
-            /// The compliance statement that it breaks, in canonical form.
-            #[must_use]
-            pub fn statement(self) -> &'static str {
-                match self { $($( Self::$name => $statement, )*)* }
-            }
-
-            /// What the device does wrong, in one sentence.
-            #[must_use]
-            pub fn about(self) -> &'static str {
-                match self { $($( Self::$name => $about, )*)* }
-            }
-        }
-    };
-}
-
 defects! {
+    /// One way to break one compliance statement.
+    Defect, Faults;
     "C13-13" {
         RespTimeValueIllegal "resp-time-value-illegal" "PortInfo shows a RespTimeValue above 20."
     }
@@ -207,9 +174,6 @@ defects! {
 }
 
 impl Defect {
-    /// How many there are.
-    pub(crate) const COUNT: usize = Self::ALL.len();
-
     /// Whether a device of that profile behaves differently with the defect: some need a second port, an
     /// optional attribute or large tables.
     #[must_use]
@@ -234,57 +198,5 @@ impl Defect {
             | Self::VlArbitrationHighAliasesLow => two_tables,
             _ => true,
         }
-    }
-}
-
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that no defect has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no defect is called {name:?}")]
-pub struct UnknownDefect {
-    /// The name that was asked for.
-    pub name: String,
-}
-
-impl FromStr for Defect {
-    type Err = UnknownDefect;
-
-    fn from_str(name: &str) -> Result<Self, UnknownDefect> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|defect| defect.name() == name)
-            .ok_or_else(|| UnknownDefect { name: name.into() })
-    }
-}
-
-/// The defects that a device has; none in a conforming one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Faults([bool; Defect::COUNT]);
-
-impl Faults {
-    pub(crate) fn new(defects: &[Defect]) -> Self {
-        let mut faults = [false; Defect::COUNT];
-        for &defect in defects {
-            faults[defect as usize] = true;
-        }
-        Self(faults)
-    }
-
-    /// Whether the device has this one.
-    pub(crate) fn has(&self, defect: Defect) -> bool {
-        self.0[defect as usize]
-    }
-}
-
-impl fmt::Debug for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let on = Defect::ALL.iter().filter(|&&defect| self.has(defect));
-        f.debug_set().entries(on).finish()
     }
 }

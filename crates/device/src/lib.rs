@@ -21,6 +21,7 @@
 mod agent;
 mod choices;
 mod defect;
+mod defects;
 mod device;
 mod m_key;
 mod node;
@@ -38,6 +39,7 @@ pub mod link;
 pub mod rc;
 
 pub use choices::Choices;
-pub use defect::{Defect, UnknownDefect};
+pub use defect::Defect;
+pub use defects::UnknownDefect;
 pub use device::{Device, Transmit};
 pub use profile::Profile;

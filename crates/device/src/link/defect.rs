@@ -1,44 +1,10 @@
 //! Defects of a link layer: each makes it break one rule, and is switched on by name.
 
-use core::fmt;
-use core::str::FromStr;
-
-use crate::defect::UnknownDefect;
-
-macro_rules! defects {
-    ($( $rule:literal { $( $name:ident $kebab:literal $about:literal )* } )*) => {
-        /// One way to break one rule.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum LinkDefect {
-            $($( #[doc = concat!($rule, ": ", $about)] $name, )*)*
-        }
-
-        impl LinkDefect {
-            /// Every defect, grouped by rule.
-            pub const ALL: &'static [LinkDefect] = &[ $($( LinkDefect::$name, )*)* ];
-
-            /// Its name, as people type it.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($( Self::$name => $kebab, )*)* }
-            }
-
-            /// The rule that it breaks: the section of the architecture that holds it, and a few words.
-            #[must_use]
-            pub fn statement(self) -> &'static str {
-                match self { $($( Self::$name => $rule, )*)* }
-            }
-
-            /// What the port does wrong, in one sentence.
-            #[must_use]
-            pub fn about(self) -> &'static str {
-                match self { $($( Self::$name => $about, )*)* }
-            }
-        }
-    };
-}
+use crate::defects::defects;
 
 defects! {
+    /// One way to break one rule.
+    LinkDefect, LinkFaults;
     "7.2 link states" {
         TakenWhileDown "link-taken-while-down" "Packets come in while the port is down."
         DataTakenInInitialize "link-data-taken-in-initialize" "Packets on data VLs come in in state Initialize."
@@ -169,47 +135,5 @@ defects! {
         ErrorCountedTwice "link-error-counted-twice" "A packet counts twice in PortRcvErrors."
         ErrorDetailsSwapped "link-error-details-swapped" "PortRcvErrorDetails shows physical errors as malformed packets, and the other way round."
         CountersWrap "link-counters-wrap" "A counter at its maximum goes on from 0."
-    }
-}
-
-impl fmt::Display for LinkDefect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for LinkDefect {
-    type Err = UnknownDefect;
-
-    fn from_str(name: &str) -> Result<Self, UnknownDefect> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|defect| defect.name() == name)
-            .ok_or_else(|| UnknownDefect { name: name.into() })
-    }
-}
-
-/// The defects that a port has; none in a conforming one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct LinkFaults(u128);
-
-const _: () = assert!(LinkDefect::ALL.len() <= u128::BITS as usize);
-
-impl LinkFaults {
-    pub(super) fn new(defects: &[LinkDefect]) -> Self {
-        Self(defects.iter().fold(0, |faults, &defect| faults | 1 << defect as u32))
-    }
-
-    /// Whether the port has this one.
-    pub(super) fn has(self, defect: LinkDefect) -> bool {
-        self.0 & (1 << defect as u32) != 0
-    }
-}
-
-impl fmt::Debug for LinkFaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let on = LinkDefect::ALL.iter().filter(|&&defect| self.has(defect));
-        f.debug_set().entries(on).finish()
     }
 }

@@ -3,45 +3,11 @@
 //! Statements are named by their number (`C9-130`) where that is publicly known, else by the section that holds the
 //! rule and a few words.
 
-use core::fmt;
-use core::str::FromStr;
-
-use crate::defect::UnknownDefect;
-
-macro_rules! defects {
-    ($( $statement:literal { $( $name:ident $kebab:literal $about:literal )* } )*) => {
-        /// One way to break one statement.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum RcDefect {
-            $($( #[doc = concat!($statement, ": ", $about)] $name, )*)*
-        }
-
-        impl RcDefect {
-            /// Every defect, grouped by statement.
-            pub const ALL: &'static [RcDefect] = &[ $($( RcDefect::$name, )*)* ];
-
-            /// Its name, as people type it.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($( Self::$name => $kebab, )*)* }
-            }
-
-            /// The statement that it breaks.
-            #[must_use]
-            pub fn statement(self) -> &'static str {
-                match self { $($( Self::$name => $statement, )*)* }
-            }
-
-            /// What the adapter does wrong, in one sentence.
-            #[must_use]
-            pub fn about(self) -> &'static str {
-                match self { $($( Self::$name => $about, )*)* }
-            }
-        }
-    };
-}
+use crate::defects::defects;
 
 defects! {
+    /// One way to break one statement.
+    RcDefect, RcFaults;
     // The requester and RNR NAKs.
     "C9-130" {
         RnrIntervalHalved "rnr-interval-halved" "A request is retried after half the interval that the RNR NAK asks for."
@@ -270,49 +236,5 @@ defects! {
         ImmediateLost "immediate-lost" "Immediate data do not reach the completion."
         WriteImmTakesNoReceive "write-imm-takes-no-receive" "An RDMA WRITE with Immediate completes no receive."
         WriteTakesReceive "write-takes-receive" "An RDMA WRITE without Immediate completes a receive."
-    }
-}
-
-impl fmt::Display for RcDefect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for RcDefect {
-    type Err = UnknownDefect;
-
-    fn from_str(name: &str) -> Result<Self, UnknownDefect> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|defect| defect.name() == name)
-            .ok_or_else(|| UnknownDefect { name: name.into() })
-    }
-}
-
-/// The defects that an adapter has; none in a conforming one.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct RcFaults([bool; RcDefect::ALL.len()]);
-
-impl RcFaults {
-    pub(crate) fn new(defects: &[RcDefect]) -> Self {
-        let mut faults = [false; RcDefect::ALL.len()];
-        for &defect in defects {
-            faults[defect as usize] = true;
-        }
-        Self(faults)
-    }
-
-    /// Whether the adapter has this one.
-    pub(crate) fn has(&self, defect: RcDefect) -> bool {
-        self.0[defect as usize]
-    }
-}
-
-impl fmt::Debug for RcFaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let on = RcDefect::ALL.iter().filter(|&&defect| self.has(defect));
-        f.debug_set().entries(on).finish()
     }
 }

@@ -52,7 +52,7 @@ impl Port {
         Self {
             mac: profile.mac,
             ips: profile.ips.clone(),
-            faults: faults.clone(),
+            faults: *faults,
             due: BTreeMap::new(),
             ready: VecDeque::new(),
             serial: 0,

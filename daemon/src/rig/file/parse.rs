@@ -385,6 +385,12 @@ fn virtual_config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> {
 /// When there is none, with the nearest one.
 pub fn defect(name: &str) -> Result<Defect, String> {
     name.parse().map_err(|_| {
+        if name.parse::<RcDefect>().is_ok() || name.parse::<LinkDefect>().is_ok() {
+            return format!(
+                "{name:?} is a defect of RC transport or of the link layer, which this model does not have; a rig of kind \
+                 virtual does"
+            );
+        }
         let adapter = RcDefect::ALL.iter().map(|defect| defect.name());
         let others = adapter.chain(LinkDefect::ALL.iter().map(|defect| defect.name()));
         let names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).chain(others).collect();

@@ -364,3 +364,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_defect_that_only_another_model_has_is_not_called_unknown() {
+    let error = super::defect("rnr-interval-halved").unwrap_err();
+    assert!(
+        error.contains("kind virtual") && !error.contains("did you mean"),
+        "{error}"
+    );
+    let error = super::defect("m-key-not-kep").unwrap_err();
+    assert!(error.contains("did you mean \"m-key-not-kept\"?"), "{error}");
+}
