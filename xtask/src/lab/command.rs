@@ -123,8 +123,7 @@ pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &
         // COMMAND's runs go through the daemon; what it starts by itself keeps to the lab's own state too.
         command
             .env("VERBATIM_SERVER", &daemon.socket)
-            .env("STATE_DIRECTORY", &daemon.state)
-            .env_remove("VERBATIM_RIG_FILE");
+            .env("STATE_DIRECTORY", &daemon.state);
     }
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command

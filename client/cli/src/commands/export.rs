@@ -10,7 +10,7 @@ use verbatim_daemon::embedded;
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left
     directory: PathBuf,
-    /// Write a capture for Wireshark: MADs as InfiniBand packets with reconstructed headers
+    /// Write a capture for Wireshark: frames as they were, MADs as InfiniBand packets with reconstructed headers
     #[arg(long, value_name = "FILE")]
     pcapng: PathBuf,
 }

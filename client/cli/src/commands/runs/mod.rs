@@ -42,7 +42,7 @@ enum Command {
     Export {
         /// The run: runs/ID, ID, or latest
         run: String,
-        /// Write a capture for Wireshark: MADs as InfiniBand packets with reconstructed headers
+        /// Write a capture for Wireshark: frames as they were, MADs as InfiniBand packets with reconstructed headers
         #[arg(long, value_name = "FILE")]
         pcapng: PathBuf,
     },
