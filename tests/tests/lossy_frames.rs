@@ -16,7 +16,13 @@ use verbatim_wire::MKey;
 const SINGLY: usize = 100;
 
 /// Tests that send what is to have no effect: where it is lost, it has none.
-const PROVOKE: [&str; 3] = ["c09-060-ack-of-read", "c09-060-reserved-syndrome", "c09-q-key"];
+const PROVOKE: [&str; 5] = [
+    "c09-060-ack-of-read",
+    "c09-060-coalesced-ack",
+    "c09-060-reserved-syndrome",
+    "c09-psn-sequence",
+    "c09-q-key",
+];
 
 /// A rig on which one frame is lost, counted over both ways.
 struct Lossy {

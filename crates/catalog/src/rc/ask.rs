@@ -237,7 +237,7 @@ fn until_answered(
 }
 
 /// What answers to tries before the last comes now, not among the answers to the next request.
-fn drain(t: &mut Tester<'_>) -> Step {
+pub(crate) fn drain(t: &mut Tester<'_>) -> Step {
     let until = t.now().after(DRAIN);
     while t.next_packet(until)?.is_some() {}
     Ok(())

@@ -86,7 +86,7 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step 
         return Ok(());
     }
     for psn in [message.first, message.first.next()] {
-        t.send_frame(PART, &dut.ack(psn, message.msn - 1))?;
+        rc::ask::insist(t, PART, &dut.ack(psn, message.msn - 1))?;
     }
     t.wait_for(PART_OPEN, silence)?;
     let ack = dut.answers(t, &message);

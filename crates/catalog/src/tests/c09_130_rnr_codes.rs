@@ -13,7 +13,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer, SyndromeKind};
 
-use crate::rc::{self, Ask, Case, Requester};
+use crate::rc::{self, Ask, Case, Requester, Seen};
 
 const INTERVAL: &str = "C9-130";
 const RETRY: &str = "9.7.5.2.8 RNR retry";
@@ -129,11 +129,16 @@ fn retries(
             continue;
         };
         let asked = asked_for(&nak.bytes).unwrap_or(code);
+        // It may as well answer the first since the transmission before, late: to wait longer is legal.
+        let since_first = |seen: &Seen<'_>, before: &Seen<'_>| {
+            let first = naks.iter().find(|nak| nak.place > before.frame.place).unwrap_or(nak);
+            seen.frame.at.since(first.at).1
+        };
         let (least, most) = seen.frame.at.since(nak.at);
         let at_dut = least.saturating_sub(path.unwrap_or_default());
         let result = if at_dut >= asked.duration() && path.is_some() {
             Passed::Pass
-        } else if most < asked.duration() {
+        } else if since_first(seen, &sent[number - 1]) < asked.duration() {
             Passed::Fail
         } else {
             Passed::Inconclusive
@@ -151,6 +156,8 @@ fn retries(
     }
     let result = match sent.len().cmp(&(1 + NAKS)) {
         core::cmp::Ordering::Equal => Passed::Pass,
+        // An RNR NAK that was sent again may have crossed the retry, and is answered too.
+        core::cmp::Ordering::Greater if naks.len() > NAKS => Passed::Inconclusive,
         core::cmp::Ordering::Greater => Passed::Fail,
         core::cmp::Ordering::Less => rc::alive(t, case.end(), naks.len() >= 3),
     };

@@ -122,30 +122,27 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for (at, case) in cases.iter().enumerate() {
         rc::sound_packets(f, &case.dialogue);
         let naks = case.frames(t, NAK);
-        let again = [
-            case.frames(t, NAK_AGAIN),
-            case.frames(t, LAST_AGAIN),
-            case.frames(t, ACK_AGAIN),
-        ]
-        .concat();
+        let [naks_again, last_again, acks_again] =
+            [NAK_AGAIN, LAST_AGAIN, ACK_AGAIN].map(|label| case.frames(t, label));
         let Some(nak) = naks.first() else {
             rc::not_sent(t, f, case, [2, 0, 0][at])?;
             continue;
         };
         case.packets_are_those_posted(f, rc::GENERATION, "first transmission", (case.start(), nak.place));
         case.packets_are_those_posted(f, NAKS, "retry", (nak.place, case.end()));
-        let asked_again = rc::asked_again(&again, 1);
         if at == 2 {
-            spent(t, f, case, nak.place, asked_again)?;
+            let again = [naks_again, last_again].concat();
+            spent(t, f, case, nak.place, rc::asked_again(&again, 1))?;
         } else {
-            resent(t, f, case, (nak.place, [1, 2][at]), asked_again);
+            let again = [naks_again, acks_again].map(|again| rc::asked_again(&again, 1));
+            resent(t, f, case, (nak.place, [1, 2][at]), again);
         }
     }
     Ok(())
 }
 
 /// The packets from a PSN on, counted from the first, came again in order, and all completed.
-fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize, u32), asked_again: bool) {
+fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize, u32), [by_naks, by_acks]: [bool; 2]) {
     let acks = case.frames(t, ACK);
     let until = acks.first().map_or(case.end(), |ack| ack.place);
     let missing = case.dialogue.dut_psn.plus(from);
@@ -165,8 +162,9 @@ fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize,
     let result = if psns == wanted {
         Passed::Pass
     } else if psns.len() < wanted.len() && psns.iter().zip(&wanted).all(|(seen, wanted)| seen == wanted) {
-        rc::alive(t, until.min(case.end()), asked_again)
-    } else if t.begin.simulated || (asked_again && !psns.contains(&missing.0)) {
+        // Of those that began to come again one may have been lost.
+        rc::alive(t, until.min(case.end()), by_naks && psns.is_empty())
+    } else if t.begin.simulated || (by_naks && !psns.contains(&missing.0)) {
         // Elsewhere a packet that came again may have been lost, and the NAK was then sent again.
         Passed::Fail
     } else {
@@ -194,13 +192,13 @@ fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize,
         f,
         (NAKS, &format!("{about}: completions")),
         (nak, until),
-        (by_nak, asked_again),
+        (by_nak, by_naks),
     );
     no_success(f, case, &about, (nak, until), if from == 1 { 2 } else { 1 });
     let by_ack: &[(u64, &[WcStatus])] = if from == 1 { &[(2, OK), (3, OK)] } else { &[(1, OK)] };
     if case.dialogue.completions_between(nak, until).len() == by_nak.len() {
         let about = format!("{about}, then an ACK of all");
-        case.completes(t, f, (NAKS, &about), (until, case.end()), (by_ack, asked_again));
+        case.completes(t, f, (NAKS, &about), (until, case.end()), (by_ack, by_acks));
     }
 }
 

@@ -102,7 +102,7 @@ fn gap(t: &mut Tester<'_>) -> Step<bool> {
     t.pause(MOMENT)?;
     ask::ask(t, &channel, DUPLICATE, &first)?;
     let far = write(t, &channel, FAR, 5, psn(3 + DISTANCE));
-    ask::put(t, &channel, FAR, &far)?;
+    ask::insist(t, FAR, &far.frames(&channel)[0])?;
     t.pause(MOMENT)?;
     ask::read_memory(t, &channel, IGNORED, LOOKED_AT)?;
     for (n, label) in [(1, MISSING), (2, NEXT[0]), (3, NEXT[1])] {
@@ -126,7 +126,7 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
     let send = Message::send(&channel, channel.own_psn, &payload);
     ask::ask_unready(t, &channel, UNREADY, &send)?;
     let behind = write(t, &channel, BEHIND, 1, send.next());
-    ask::put(t, &channel, BEHIND, &behind)?;
+    ask::insist(t, BEHIND, &behind.frames(&channel)[0])?;
     t.pause(MOMENT)?;
     ask::post_receive(t, &channel, RECEIVE, 1, (place(0), LENGTH))?;
     ask::ask(t, &channel, READY, &send)?;
@@ -238,7 +238,7 @@ fn nothing(f: &mut Findings<'_>, about: &str, turn: &Turn<'_>) -> bool {
 fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
     rc::sound_packets(f, dialogue);
     let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
-    let (unready, behind, ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
+    let (unready, mut behind, ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
     let (_, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
     if !unready.answers.iter().any(answer::is_rnr_nak) {
         // What follows an RNR NAK is part of the statement, and nothing can be said of it.
@@ -253,6 +253,12 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         );
         return Ok(());
     }
+    // An ACK of what lies before says how many receives there are now.
+    let is_earlier =
+        |seen: &Seen<'_>| unready.last_sent().since(seen.psn()) < ask::HALF && seen.psn() != unready.last_sent();
+    behind
+        .answers
+        .retain(|seen| !(answer::is_ack(seen) && is_earlier(seen)));
     nothing(f, BEHIND.name, &behind);
     let about = (SEQUENCE, READY.name);
     if answer::acknowledged(t, f, about, (dialogue, &ready), (ready.last_sent(), 1)) {

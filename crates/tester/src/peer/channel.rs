@@ -66,6 +66,11 @@ pub struct ChannelOptions {
     pub psn: Option<Psn>,
 }
 
+impl ChannelOptions {
+    /// Bytes of the DUT's memory where nothing else is asked for.
+    pub const MEMORY: u32 = 64 * 1024;
+}
+
 impl Default for ChannelOptions {
     fn default() -> Self {
         Self {
@@ -78,7 +83,7 @@ impl Default for ChannelOptions {
             min_rnr_timer: RnrTimer(12),
             qp_access: ALL,
             memory_access: ALL,
-            memory: 64 * 1024,
+            memory: Self::MEMORY,
             psn: None,
         }
     }
