@@ -71,7 +71,7 @@ impl Qp {
         };
         let had = psn.since(kept.first) * self.pmtu();
         let is_tail = reth.va().0 == va.wrapping_add(had.into())
-            && reth.r_key() == r_key
+            && (reth.r_key() == r_key || cx.profile.choices.repeats_read_without_r_key)
             && Some(reth.dma_len()) == length.checked_sub(had);
         if !is_tail || cx.has(RcDefect::DuplicateReadDropped) {
             return;

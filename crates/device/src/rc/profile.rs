@@ -74,6 +74,8 @@ pub struct AdapterChoices {
     pub ack_request_on_reads: bool,
     /// Each queue pair sends from a UDP port of its own; else all from one.
     pub udp_port_by_qp: bool,
+    /// A READ that comes again is answered whatever R_Key it has now; else only with the one that it had.
+    pub repeats_read_without_r_key: bool,
 }
 
 impl Default for AdapterChoices {
@@ -93,6 +95,7 @@ impl Default for AdapterChoices {
             ack_request_every: 0,
             ack_request_on_reads: false,
             udp_port_by_qp: true,
+            repeats_read_without_r_key: false,
         }
     }
 }
@@ -116,6 +119,7 @@ impl AdapterChoices {
             ack_request_on_reads: draw(2) == 1,
             udp_port_by_qp: draw(2) == 1,
             obeys_credits: draw(2) == 1,
+            repeats_read_without_r_key: draw(2) == 1,
         }
     }
 }
