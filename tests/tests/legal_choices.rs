@@ -1,0 +1,53 @@
+//! What an adapter may choose, at its extremes: no choice fails it.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_device::Profile;
+use verbatim_device::rc::AdapterChoices;
+use verbatim_record::{Outcome, Side, Verdict};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Case, MemoryJournal, RigInfo, run};
+use verbatim_wire::MKey;
+
+/// Judges a test on an adapter of these choices, as on hardware.
+fn verdict(id: &str, choices: AdapterChoices) -> Verdict {
+    let mut adapter = VirtualRig::adapter_profile(Side::Dut);
+    adapter.choices = choices;
+    let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter, &[]);
+    let case = Case {
+        test: TESTS.iter().find(|test| test.id == id).unwrap(),
+        seed: 1,
+        parameters: Vec::new(),
+        catalogue: VERSION.into(),
+    };
+    let info = RigInfo {
+        simulated: false,
+        ..VirtualRig::info(MKey(0))
+    };
+    let mut entries = Vec::new();
+    run(&mut rig, &info, &mut entries, &mut MemoryJournal::default(), &case);
+    judge(entries).unwrap()
+}
+
+#[test]
+fn an_adapter_may_answer_a_read_that_comes_again_whatever_its_r_key() {
+    let choices = AdapterChoices {
+        repeats_read_without_r_key: true,
+        ..AdapterChoices::default()
+    };
+    let verdict = verdict("c09-duplicates", choices);
+    assert_eq!(verdict.outcome, Outcome::Pass, "{}", verdict.reason);
+}
+
+#[test]
+fn an_adapter_may_have_one_packet_in_flight_at_a_time() {
+    let choices = AdapterChoices {
+        window: 1,
+        ..AdapterChoices::default()
+    };
+    for id in ["c09-142-timer-restart", "c09-060-coalesced-ack"] {
+        let verdict = verdict(id, choices);
+        // What was never outstanding cannot be judged.
+        assert_eq!(verdict.outcome, Outcome::Inconclusive, "{id}: {}", verdict.reason);
+    }
+}
