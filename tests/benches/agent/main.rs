@@ -4,10 +4,10 @@
 //! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. A pair is a process of each.
 //! `--strict`: exit code 1 when the goal is missed.
 //!
-//! Two machines, one after the other. The goal is for the one whose clock counts instructions: it is the same in each run.
-//! By the clock of an emulated machine, a loop that does nothing else between two posts has what the emulator translated
-//! at hand, and any other program has not: the same loop in C takes a quarter longer once it formats a few numbers in
-//! between, though its posts execute the same instructions. That machine's ratio is printed too.
+//! Two machines, one after the other, with the same goal. By the clock of the one all counts that takes time, the
+//! emulator's own caches included: the same loop in C takes a quarter longer once it formats a few numbers between two posts,
+//! though its posts execute the same instructions. The clock of the other counts instructions: what it shows is the same in
+//! each run, and leaves out what two processors do to each other.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -28,6 +28,7 @@ use xtask::{build_c_programs, lab};
 
 /// A measurement takes at most this, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(120);
+const GOAL: Option<f64> = Some(1.2);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -67,19 +68,19 @@ fn run() -> anyhow::Result<bool> {
     // The same every time: three show that it is so.
     let counted = boot(BootOptions::with_counted_time)?;
     let (mut p50, mut p99) = ratios(&counted, &command, 3)?;
-    let reached = ratio::report(
+    let counted_reached = ratio::report(
         "post to completion as the agent stamps them, p50, against post and poll in C, in counted instructions",
         &mut p50,
-        Some(1.2),
+        GOAL,
     );
     ratio::report("the same, p99", &mut p99, None);
     drop(counted);
 
     let emulated = boot(|options| options.with_cpus(2))?;
     let (mut p50, mut p99) = ratios(&emulated, &command, pairs)?;
-    ratio::report("the same by the clock of an emulated machine, p50", &mut p50, None);
+    let reached = ratio::report("the same by the clock of an emulated machine, p50", &mut p50, GOAL);
     ratio::report("the same by the clock of an emulated machine, p99", &mut p99, None);
-    Ok(reached)
+    Ok(reached && counted_reached)
 }
 
 /// The agent's p50 and p99 over those of the loop in C, of so many pairs.

@@ -215,12 +215,13 @@ fn arguments(
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
     // KVM is absent or broken on many build machines; emulation is the same everywhere.
     add(&["-machine", "q35", "-cpu", "max", "-accel"]);
+    let cpus = if options.counted_time { 1 } else { options.cpus };
     if options.counted_time {
         add(&["tcg,thread=single", "-icount", "shift=1,sleep=off"]);
     } else {
         add(&["tcg,thread=multi"]);
     }
-    add(&["-smp", &options.cpus.to_string(), "-m", &options.memory.to_string()]);
+    add(&["-smp", &cpus.to_string(), "-m", &options.memory.to_string()]);
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     add(&["-append", &line, "-device", "virtio-serial-pci"]);
     let mut pair = |name: &str, value: OsString| all.extend([OsString::from(name), value]);

@@ -110,13 +110,13 @@ impl BootOptions {
         self
     }
 
-    /// With a clock that advances by 2 ns with each instruction and stands still otherwise, and one virtual processor. What
-    /// takes a time in there takes the same whenever it is measured: it is a count of work, without what the host's other
-    /// programs and the emulator's caches do. It says nothing about the time outside.
+    /// With a clock that advances by 2 ns with each instruction and stands still otherwise, and one virtual processor
+    /// whatever [`BootOptions::with_cpus`] says: two do not come up by such a clock. What takes a time in there takes the
+    /// same whenever it is measured: it is a count of work, without what the host's other programs and the emulator's
+    /// caches do. It says nothing about the time outside.
     #[must_use]
     pub fn with_counted_time(mut self) -> Self {
         self.counted_time = true;
-        self.cpus = 1;
         self
     }
 

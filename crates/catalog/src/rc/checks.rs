@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Event, Reply};
-use verbatim_record::{Evidence, Findings, Passed, Side, Trace, VerbsDone, WaitDone, WcStatus, duration_words};
+use verbatim_record::{
+    Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone, WaitDone, WcStatus, duration_words,
+};
 use verbatim_wire::packet::AckTimeout;
 
 use super::{Dialogue, Done, Seen};
@@ -62,6 +64,19 @@ pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
         let said = matches!(&command.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
         command.place >= place && command.side == Side::Dut && said
     })
+}
+
+/// The RNR NAKs that a retry may answer, by their places in the record: the first since the transmission before it, since to
+/// wait longer than asked for is legal, and the last, which may have been sent again. Where none came since, the last.
+pub(crate) fn answered_by<'t>(
+    naks: &[&'t FrameSeen],
+    transmission_before: usize,
+    retry: usize,
+) -> Option<(&'t FrameSeen, &'t FrameSeen)> {
+    let before = || naks.iter().copied().filter(|nak| nak.place < retry);
+    let last = before().max_by_key(|nak| nak.place)?;
+    let since = before().filter(|nak| nak.place > transmission_before);
+    Some((since.min_by_key(|nak| nak.place).unwrap_or(last), last))
 }
 
 /// What is not there speaks against a device only if nothing could be lost, and if it is alive.
@@ -208,5 +223,43 @@ pub(crate) fn completions_in_words(done: &[Done<'_>]) -> String {
     match done {
         [] => "none".into(),
         all => all.iter().map(Done::in_words).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_record::{Span, Time};
+
+    fn at(place: usize) -> FrameSeen {
+        FrameSeen {
+            number: 1,
+            label: String::new(),
+            port: 0,
+            received: false,
+            at: Span::exactly(Time(0)),
+            bytes: Vec::new().into(),
+            delimiter: None,
+            place,
+        }
+    }
+
+    #[test]
+    fn a_retry_answers_rnr_naks_before_it_alone_and_may_answer_the_first_of_them() {
+        let naks = [3, 5, 9].map(at);
+        let naks: Vec<&FrameSeen> = naks.iter().collect();
+        let places = |before, retry| answered_by(&naks, before, retry).map(|(first, last)| (first.place, last.place));
+        assert_eq!(places(1, 7), Some((3, 5)), "one that was sent again");
+        assert_eq!(
+            places(4, 7),
+            Some((5, 5)),
+            "one before the transmission before is answered"
+        );
+        assert_eq!(
+            places(6, 7),
+            Some((5, 5)),
+            "a second retry without another NAK, though one follows"
+        );
+        assert_eq!(places(1, 2), None, "none before it");
     }
 }

@@ -12,8 +12,8 @@ mod requester;
 
 pub(crate) use case::{Case, asked_again, cases, not_sent};
 pub(crate) use checks::{
-    GENERATION, ICRC, alive, completion, completions_in_words, completions_of, evidence, in_words, is_alive_after,
-    no_completion, path, quiet, reply, sound_packets,
+    GENERATION, ICRC, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
+    is_alive_after, no_completion, path, quiet, reply, sound_packets,
 };
 pub(crate) use dialogue::{Dialogue, Done, Seen, dialogues};
 pub(crate) use posted::{Posted, response_bytes};

@@ -16,12 +16,12 @@ use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, NakCode, Opcode, Psn, Syndrome};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
 
 use crate::rc::answer::{self, ACKNOWLEDGEMENT, MSN, Turn};
 use crate::rc::ask::{self, Message};
 use crate::rc::effect::{self, Received};
-use crate::rc::{self, Dialogue, Seen};
+use crate::rc::{self, Dialogue};
 
 const COMPLETION: &str = "C9-60";
 const DELIVERY: &str = "9.4.1 SEND and immediate";
@@ -222,23 +222,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
     Ok(())
 }
 
-fn is_sequence_nak(seen: &Seen<'_>) -> bool {
-    answer::nak_in(seen) == Some(Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
-}
-
 /// Not every message of several packets had to be sent again: losing the ACK of each is no chance, where a duplicate is
-/// acknowledged at once.
+/// acknowledged at once. Of one that got an RNR NAK or a sequence NAK it is not known whether that was by right.
 fn at_once(t: &Trace, f: &mut Findings<'_>, long: &[Turn<'_>]) {
-    // Not for want of an ACK: what lacks a receive, or a packet that was lost on its way, is sent again by right.
-    let excused = |turn: &Turn<'_>| {
+    let has_nak = |turn: &Turn<'_>| {
         let mut answers = turn.answers.iter();
-        answers.any(|seen| answer::is_rnr_nak(seen) || is_sequence_nak(seen))
+        answers.any(|seen| answer::is_rnr_nak(seen) || ask::is_sequence_nak(&seen.packet))
     };
-    let again = long.iter().filter(|turn| turn.tries() > 1 && !excused(turn)).count();
-    let all_again = again == long.len();
-    let result = match (all_again, long.len() >= TRIES as usize) {
-        (false, _) => Passed::Pass,
-        (true, enough) => rc::alive(t, 0, enough),
+    let again = long.iter().filter(|turn| turn.tries() > 1).count();
+    let result = if again < long.len() {
+        Passed::Pass
+    } else if long.iter().any(has_nak) {
+        Passed::Inconclusive
+    } else {
+        rc::alive(t, 0, long.len() >= TRIES as usize)
     };
     let seen = format!("{again} of {} had to be sent again", long.len());
     let words = ("messages are acknowledged when they come first", seen);
@@ -262,7 +259,7 @@ fn incomplete(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, part: &T
         .iter()
         .find(|seen| answer::is_ack(seen) && !sent(seen.psn()));
     // After a gap the DUT waits for another packet than the last.
-    let gap = part.answers.iter().any(is_sequence_nak);
+    let gap = part.answers.iter().any(|seen| ask::is_sequence_nak(&seen.packet));
     let result = match too_far {
         Some(_) => Passed::Fail,
         None if gap => Passed::Inconclusive,

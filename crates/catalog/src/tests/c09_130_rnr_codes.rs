@@ -13,7 +13,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer, SyndromeKind};
 
-use crate::rc::{self, Ask, Case, Requester, Seen};
+use crate::rc::{self, Ask, Case, Requester};
 
 const INTERVAL: &str = "C9-130";
 const RETRY: &str = "9.7.5.2.8 RNR retry";
@@ -119,26 +119,16 @@ fn retries(
     for (number, seen) in sent.iter().enumerate() {
         let statement = if number == 0 { rc::GENERATION } else { RETRY };
         case.is_posted(f, statement, &code.to_string(), seen);
-        // The NAK that is answered is the last one before the retry, be it one that was sent again.
-        let Some(nak) = naks
-            .iter()
-            .rev()
-            .find(|nak| nak.place < seen.frame.place)
-            .filter(|_| number > 0)
-        else {
+        let before = number.checked_sub(1).map(|before| sent[before].frame.place);
+        let Some((first, nak)) = before.and_then(|before| rc::answered_by(&naks, before, seen.frame.place)) else {
             continue;
         };
         let asked = asked_for(&nak.bytes).unwrap_or(code);
-        // It may as well answer the first since the transmission before, late: to wait longer is legal.
-        let since_first = |seen: &Seen<'_>, before: &Seen<'_>| {
-            let first = naks.iter().find(|nak| nak.place > before.frame.place).unwrap_or(nak);
-            seen.frame.at.since(first.at).1
-        };
         let (least, most) = seen.frame.at.since(nak.at);
         let at_dut = least.saturating_sub(path.unwrap_or_default());
         let result = if at_dut >= asked.duration() && path.is_some() {
             Passed::Pass
-        } else if since_first(seen, &sent[number - 1]) < asked.duration() {
+        } else if seen.frame.at.since(first.at).1 < asked.duration() {
             Passed::Fail
         } else {
             Passed::Inconclusive
@@ -151,7 +141,7 @@ fn retries(
                 duration_words(most)
             ),
         );
-        let evidence = [Evidence::from(*nak), seen.frame.into()];
+        let evidence = [Evidence::from(nak), seen.frame.into()];
         f.prove(INTERVAL, &evidence, &format!("{code}: RNR NAK to retry"), words, result);
     }
     let result = match sent.len().cmp(&(1 + NAKS)) {

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{
-    Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus, duration_words,
+    Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus, duration_words,
 };
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -212,47 +212,32 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     );
     let path = rc::path(t);
     let has_timeout = dialogue.attributes.timeout.unwrap_or(0) != 0;
-    // The NAK that is answered is the last one before the retry, be it one that was sent again.
-    let answered = |retry: &Seen<'_>| {
-        let before = t.frames(NAK).chain(t.frames(NAK_AGAIN));
-        before
-            .filter(|nak| nak.place < retry.frame.place)
-            .max_by_key(|nak| nak.place)
-    };
-    // It may as well answer the first since the transmission before, late: to wait longer is legal.
-    let is_early = |retry: &Seen<'_>| {
-        let before = sent.iter().filter(|seen| seen.frame.place < retry.frame.place);
-        let since = before.map(|seen| seen.frame.place).max().unwrap_or(0);
-        let naks = t.frames(NAK).chain(t.frames(NAK_AGAIN));
-        let first = naks
-            .filter(|nak| nak.place > since && nak.place < retry.frame.place)
-            .min_by_key(|nak| nak.place)
-            .or(answered(retry));
-        let Some(nak) = first else { return false };
+    let all_naks: Vec<&FrameSeen> = t.frames(NAK).chain(t.frames(NAK_AGAIN)).collect();
+    let answered = |at: usize| rc::answered_by(&all_naks, sent[at - 1].frame.place, sent[at].frame.place);
+    let is_early = |nak: &FrameSeen, retry: &Seen<'_>| {
         let most = retry.frame.at.since(nak.at).1;
         // A retry by the ACK timeout may have been on its way when the NAK left.
         let crossed = has_timeout && path.is_none_or(|path| most <= path);
         most < code.duration() && !crossed
     };
-    let retries = sent.get(1..).unwrap_or_default();
-    let answered_early = |retry: &Seen<'_>| {
-        let nak = answered(retry)?;
-        is_early(retry).then_some(nak.place)
+    let answered_early = |at: usize| {
+        let (first, last) = answered(at)?;
+        is_early(first, &sent[at]).then_some(last.place)
     };
     // A lost NAK leaves the ACK timeout running, by right, and that may bring several retries: once or twice is no proof.
-    let mut early: Vec<usize> = retries.iter().filter_map(answered_early).collect();
+    let mut early: Vec<usize> = (1..sent.len()).filter_map(answered_early).collect();
     early.dedup();
     let may_be_lost = has_timeout && !t.begin.simulated && early.len() < EARLY;
     for (at, retry) in sent.iter().enumerate().skip(1) {
         is_the_request(f, RETRY, "retry", (dialogue, retry), &filled.bytes);
-        let Some(nak) = answered(retry) else {
+        let Some((first, nak)) = answered(at) else {
             continue;
         };
         let (least, most) = retry.frame.at.since(nak.at);
         let at_dut = least.saturating_sub(path.unwrap_or_default());
         let result = if at_dut >= code.duration() && path.is_some() {
             Passed::Pass
-        } else if is_early(retry) && !may_be_lost {
+        } else if is_early(first, retry) && !may_be_lost {
             Passed::Fail
         } else {
             Passed::Inconclusive

@@ -239,7 +239,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
     rc::sound_packets(f, dialogue);
     let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
     let (unready, mut behind, ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
-    let (_, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
+    let (receive, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
     if !unready.answers.iter().any(answer::is_rnr_nak) {
         // What follows an RNR NAK is part of the statement, and nothing can be said of it.
         let words = ("an RNR NAK", rc::in_words(&unready.answers));
@@ -253,12 +253,11 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         );
         return Ok(());
     }
-    // An ACK of what lies before says how many receives there are now.
-    let is_earlier =
-        |seen: &Seen<'_>| unready.last_sent().since(seen.psn()) < ask::HALF && seen.psn() != unready.last_sent();
-    behind
-        .answers
-        .retain(|seen| !(answer::is_ack(seen) && is_earlier(seen)));
+    // Once there is a receive, an ACK of what lies before may tell of it.
+    let before = unready.last_sent().minus(1);
+    let tells_of_it =
+        |seen: &Seen<'_>| seen.frame.place > receive.place && answer::is_ack(seen) && seen.psn() == before;
+    behind.answers.retain(|seen| !tells_of_it(seen));
     nothing(f, BEHIND.name, &behind);
     let about = (SEQUENCE, READY.name);
     if answer::acknowledged(t, f, about, (dialogue, &ready), (ready.last_sent(), 1)) {
