@@ -331,7 +331,7 @@ impl CompletionQueue {
         // SAFETY: the queue exists.
         let code = unsafe { ffi::req_notify_cq(self.inner.pointer.as_ptr(), solicited_only) };
         let code = code.ok_or_else(|| device.not_offered("ibv_req_notify_cq"))?;
-        device.check("ibv_req_notify_cq", "", code)
+        device.check("ibv_req_notify_cq", format_args!(""), code)
     }
 
     /// The device that it belongs to.

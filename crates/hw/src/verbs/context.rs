@@ -2,7 +2,7 @@
 
 use std::{
     ffi::c_int,
-    io,
+    fmt, io,
     ptr::{self, NonNull},
     sync::Arc,
     time::{Duration, Instant},
@@ -51,12 +51,13 @@ impl Inner {
         VerbsError::Call { call, device, seen }
     }
 
-    /// `Ok` where a function that returns an error number returned 0.
-    pub(super) fn check(&self, call: &'static str, what: &str, code: c_int) -> Result<(), VerbsError> {
+    /// `Ok` where a function that returns an error number returned 0. `what` is put into words only where it did not:
+    /// posting goes through here.
+    pub(super) fn check(&self, call: &'static str, what: fmt::Arguments<'_>, code: c_int) -> Result<(), VerbsError> {
         if code == 0 {
             return Ok(());
         }
-        Err(self.failed(call, what, failure(code)))
+        Err(self.failed(call, &what.to_string(), failure(code)))
     }
 
     /// The object that a function returned, or its errno where it returned null.
@@ -125,7 +126,7 @@ impl Context {
         let mut attributes = c::ibv_device_attr::zeroed();
         // SAFETY: the context is open, the structure ours.
         let code = unsafe { (self.inner.symbols().ibv_query_device)(self.pointer(), &raw mut attributes) };
-        self.inner.check("ibv_query_device", "", code)?;
+        self.inner.check("ibv_query_device", format_args!(""), code)?;
         Ok(DeviceAttributes::from(&attributes))
     }
 
@@ -138,7 +139,7 @@ impl Context {
         let mut attributes = c::ibv_port_attr::zeroed();
         // SAFETY: the context is open.
         let code = unsafe { self.inner.symbols().query_port(self.pointer(), port, &mut attributes) };
-        self.inner.check("ibv_query_port", &format!("port {port}"), code)?;
+        self.inner.check("ibv_query_port", format_args!("port {port}"), code)?;
         Ok(PortAttributes::from(&attributes))
     }
 
@@ -166,8 +167,8 @@ impl Context {
             if code == libc::ENODATA {
                 continue; // Nothing at this index.
             }
-            let what = || format!("port {port}, index {index}");
-            self.inner.check("ibv_query_gid_ex", &what(), code)?;
+            let what = format_args!("port {port}, index {index}");
+            self.inner.check("ibv_query_gid_ex", what, code)?;
             table.push(GidEntry::from(&entry));
         }
         Ok(table)
@@ -183,7 +184,7 @@ impl Context {
         // SAFETY: the context is open, the number ours.
         let code = unsafe { (self.inner.symbols().ibv_query_pkey)(self.pointer(), port, index.into(), &raw mut pkey) };
         self.inner
-            .check("ibv_query_pkey", &format!("port {port}, index {index}"), code)?;
+            .check("ibv_query_pkey", format_args!("port {port}, index {index}"), code)?;
         Ok(u16::from_be(pkey))
     }
 

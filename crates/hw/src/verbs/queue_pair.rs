@@ -277,7 +277,8 @@ impl QueuePair {
     }
 
     fn check(&self, call: &'static str, code: c_int) -> Result<(), VerbsError> {
-        self.context().inner.check(call, &format!("QP {:#x}", self.qpn), code)
+        let what = format_args!("QP {:#x}", self.qpn);
+        self.context().inner.check(call, what, code)
     }
 
     fn context(&self) -> &Context {
