@@ -290,7 +290,7 @@ fn one_test(
     };
     let info = open.info.clone();
     let now = if let Some(why) = over {
-        sink.put(Entry::Begin(case.begin(&info)));
+        sink.put(Entry::Begin(Box::new(case.begin(&info))));
         sink.put(Entry::Stopped(Stopped {
             reason: StopReason::Skipped,
             text: why.into(),

@@ -265,7 +265,7 @@ impl VerbsPair {
             destination,
             ..SendRequest::new(post.wr_id, operation(post.work))
         };
-        Ok(self.pair.post_send(&request)?)
+        Ok(self.pair.post_send(request)?)
     }
 }
 
@@ -374,7 +374,7 @@ impl Pair for VerbsPair {
     fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<u64, Failure> {
         let called = match post {
             Post::Send(post) => self.send(post)?,
-            Post::Receive { wr_id, into } => self.pair.post_receive(&ReceiveRequest {
+            Post::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
                 wr_id: *wr_id,
                 data: segments(into.as_ref()),
             })?,

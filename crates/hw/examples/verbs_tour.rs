@@ -233,18 +233,18 @@ fn exchange(a: &QueuePair, b: &QueuePair, region: &MemoryRegion, waiting: &Waiti
     region.write(0, &bytes)?;
 
     let data = vec![region.segment(theirs, 4096)];
-    b.post_receive(&ReceiveRequest { wr_id: 1, data })?;
-    a.post_send(&SendRequest::new(2, SendOperation::SendImm(0xcafe)).with_data([region.segment(0, 3000)]))?;
+    b.post_receive(ReceiveRequest { wr_id: 1, data })?;
+    a.post_send(SendRequest::new(2, SendOperation::SendImm(0xcafe)).with_data([region.segment(0, 3000)]))?;
     waiting.succeed("SEND", 2)?;
     expect(region, theirs, &bytes)?;
 
     let write = SendOperation::Write { remote_address, rkey };
-    a.post_send(&SendRequest::new(3, write).with_data([region.segment(1, 2999)]))?;
+    a.post_send(SendRequest::new(3, write).with_data([region.segment(1, 2999)]))?;
     waiting.succeed("WRITE", 1)?;
     expect(region, theirs, &bytes[1..])?;
 
     let read = SendOperation::Read { remote_address, rkey };
-    a.post_send(&SendRequest::new(4, read).with_data([region.segment(0, 2999)]))?;
+    a.post_send(SendRequest::new(4, read).with_data([region.segment(0, 2999)]))?;
     waiting.succeed("READ", 1)?;
     expect(region, 0, &bytes[1..])?;
 
@@ -255,7 +255,7 @@ fn exchange(a: &QueuePair, b: &QueuePair, region: &MemoryRegion, waiting: &Waiti
         compare: 7,
         swap: 1000,
     };
-    a.post_send(&SendRequest::new(5, swap).with_data([region.segment(0, 8)]))?;
+    a.post_send(SendRequest::new(5, swap).with_data([region.segment(0, 8)]))?;
     waiting.succeed("CmpSwap", 1)?;
     expect(region, 0, &7_u64.to_ne_bytes())?;
     let add = SendOperation::FetchAdd {
@@ -263,7 +263,7 @@ fn exchange(a: &QueuePair, b: &QueuePair, region: &MemoryRegion, waiting: &Waiti
         rkey,
         add: 24,
     };
-    a.post_send(&SendRequest::new(6, add).with_data([region.segment(8, 8)]))?;
+    a.post_send(SendRequest::new(6, add).with_data([region.segment(8, 8)]))?;
     waiting.succeed("FetchAdd", 1)?;
     expect(region, 8, &1000_u64.to_ne_bytes())?;
     expect(region, theirs, &1024_u64.to_ne_bytes())
@@ -296,7 +296,7 @@ fn datagram(
     })?;
     region.write(0, b"to whom it may concern")?;
     let data = vec![region.segment(4096, 1024)];
-    qp.post_receive(&ReceiveRequest { wr_id: 11, data })?;
+    qp.post_receive(ReceiveRequest { wr_id: 11, data })?;
     let request = SendRequest {
         destination: Some(Destination {
             address: pd.create_address_handle(address)?,
@@ -305,7 +305,7 @@ fn datagram(
         }),
         ..SendRequest::new(12, SendOperation::SendImm(7))
     };
-    qp.post_send(&request.with_data([region.segment(0, 22)]))?;
+    qp.post_send(request.with_data([region.segment(0, 22)]))?;
     waiting.succeed("UD SEND", 2)?;
     expect(region, 4096 + GRH, b"to whom it may concern")
 }
@@ -316,7 +316,7 @@ fn refuse(a: &QueuePair, region: &MemoryRegion, waiting: &Waiting<'_>) -> Result
         remote_address: region.addr(),
         rkey: !region.rkey(),
     };
-    a.post_send(&SendRequest::new(7, read).with_data([region.segment(0, 8)]))?;
+    a.post_send(SendRequest::new(7, read).with_data([region.segment(0, 8)]))?;
     let seen = waiting.completions(1)?;
     println!("READ with a wrong R_Key: wr_id {} {}", seen[0].wr_id, seen[0].status);
     if seen[0].status != WcStatus::REM_ACCESS_ERR {

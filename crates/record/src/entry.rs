@@ -184,11 +184,11 @@ impl Restored {
     }
 }
 
-/// One thing that happened.
+/// One thing that happened. What is large is boxed: what holds a frame, of which many come fast, is moved several times.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
     /// What was asked for.
-    Begin(Begin),
+    Begin(Box<Begin>),
     /// A label gets its number.
     Label {
         /// The number, from 1 on.
@@ -199,9 +199,9 @@ pub enum Entry {
         role: Role,
     },
     /// A MAD left.
-    Sent(Sent),
+    Sent(Box<Sent>),
     /// A MAD came in.
-    Arrived(Arrived),
+    Arrived(Box<Arrived>),
     /// A deadline passed without an answer.
     Silence {
         /// The exchange.
@@ -238,9 +238,9 @@ pub enum Entry {
     /// A frame left or came in.
     Frame(Frame),
     /// A verbs command left for the host of a device.
-    VerbsAsked(VerbsAsked),
+    VerbsAsked(Box<VerbsAsked>),
     /// A verbs command was answered.
-    VerbsAnswered(VerbsAnswered),
+    VerbsAnswered(Box<VerbsAnswered>),
     /// The host of a device told of something.
     VerbsTold(VerbsTold),
     /// A wait of the procedure was over.

@@ -191,7 +191,7 @@ impl Trace {
             return Err(TraceError::NoBegin);
         };
         let mut trace = Self {
-            begin,
+            begin: *begin,
             exchanges: Vec::new(),
             stopped: None,
             restored: Vec::new(),
@@ -246,13 +246,13 @@ impl Trace {
                     returned: None,
                 });
             }
-            Entry::Arrived(arrived) if arrived.exchange == 0 => self.unasked.push(arrived),
+            Entry::Arrived(arrived) if arrived.exchange == 0 => self.unasked.push(*arrived),
             Entry::Arrived(arrived) => {
                 let number = arrived.exchange;
                 self.of(number)
                     .ok_or_else(|| dangling("exchange", number))?
                     .arrivals
-                    .push(arrived);
+                    .push(*arrived);
             }
             Entry::Silence {
                 exchange,

@@ -14,17 +14,17 @@ fn entries() -> Vec<Entry> {
     let request = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_m_key(MKey(5));
     let at = |from, to| Span::between(Time(from), Time(to));
     vec![
-        Entry::Begin(Begin {
+        Entry::Begin(Box::new(Begin {
             test: "c14-016-get-protect-2".into(),
             seed: 9,
             ..Begin::default()
-        }),
+        })),
         Entry::Label {
             number: 1,
             name: "port as found".into(),
             role: Role::Test,
         },
-        Entry::Sent(Sent {
+        Entry::Sent(Box::new(Sent {
             exchange: 1,
             label: 1,
             attempt: 0,
@@ -32,14 +32,14 @@ fn entries() -> Vec<Entry> {
             at: at(5, 7),
             mad: request,
             dlid: None,
-        }),
-        Entry::Arrived(Arrived {
+        })),
+        Entry::Arrived(Box::new(Arrived {
             exchange: 1,
             how: Match::Answer,
             port: 0,
             at: at(8, 9),
             mad: request.with_method(Method::GET_RESP),
-        }),
+        })),
         Entry::Silence {
             exchange: 1,
             at: at(90, 91),

@@ -62,7 +62,7 @@ impl Tester<'_> {
         let at = self.stimulus(&mad)?;
         let deadline = at.latest.after(self.silence());
         self.states.push(State::Waiting);
-        self.sink.put(Entry::Sent(Sent {
+        self.sink.put(Entry::Sent(Box::new(Sent {
             exchange: number,
             label,
             attempt,
@@ -70,7 +70,7 @@ impl Tester<'_> {
             at,
             mad,
             dlid: self.goes_to(),
-        }));
+        })));
         self.outstanding.push_back(Outstanding {
             number,
             request: mad,
@@ -86,13 +86,13 @@ impl Tester<'_> {
             Arrival::Deadline => Ok(()),
             Arrival::Mad(port, at, mad) => {
                 let (exchange, how) = self.relate(&mad, at);
-                self.sink.put(Entry::Arrived(Arrived {
+                self.sink.put(Entry::Arrived(Box::new(Arrived {
                     exchange,
                     how,
                     port,
                     at,
                     mad,
-                }));
+                })));
                 Ok(())
             }
             Arrival::Frame(port, at, bytes) => self.take_frame(port, at, bytes),

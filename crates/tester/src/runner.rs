@@ -96,7 +96,7 @@ pub struct Ran {
 ///
 /// Everything worth knowing goes into `sink`; the caller closes it.
 pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Ran {
-    sink.put(Entry::Begin(case.begin(info)));
+    sink.put(Entry::Begin(Box::new(case.begin(info))));
     if let Some(missing) = case.missing(info) {
         let stopped = Stopped {
             reason: StopReason::NotOffered,
@@ -168,7 +168,7 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
         parameters: Vec::new(),
         catalogue: String::new(),
     };
-    sink.put(Entry::Begin(case.begin(info)));
+    sink.put(Entry::Begin(Box::new(case.begin(info))));
     let pending = journal.pending().to_vec();
     let keys = journal.keys();
     let (device, path) = (journal.device().to_string(), journal.path().to_path_buf());

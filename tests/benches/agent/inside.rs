@@ -20,9 +20,11 @@ const WARM_UP: usize = 4;
 /// WRITEs that are asked for together, so that the agent goes from one to the next as the loop in C does; it looks for
 /// completions between any two.
 const AT_ONCE: usize = 60;
-/// Those of them that count, the last: the others still arrive meanwhile, which takes the machine's other processor from
-/// the devices.
+/// Those of them that count, the last, after as many as the loop in C does not count.
 const COUNTED: usize = 30;
+/// Bytes of memory to register, which takes the agent about as long as it takes the WRITEs to arrive: all are there when it
+/// begins with the first, and nothing else runs while it does them, as with the loop in C.
+const HOLD: u32 = 16 << 20;
 
 /// One device, and what is made on it.
 struct End<L> {
@@ -190,6 +192,11 @@ impl<L: VerbsLink> End<L> {
     /// Nanoseconds of WRITEs, each on the agent's clock: from before its post to after its completion was found, and to
     /// after its post.
     fn write(&mut self, first: u64, to: &pb::Memory) -> anyhow::Result<Vec<(u64, u64)>> {
+        let hold = pb::RegisterMemory {
+            length: HOLD,
+            access: None,
+        };
+        self.put(Command::RegisterMemory(hold))?;
         let before = self.last;
         for wr_id in first..first + AT_ONCE as u64 {
             let post = pb::PostSend {
@@ -208,9 +215,15 @@ impl<L: VerbsLink> End<L> {
             };
             self.put(Command::PostSend(post))?;
         }
-        let (mut posted, mut completed) = ([None; AT_ONCE], [None; AT_ONCE]);
+        let (mut posted, mut completed, mut held) = ([None; AT_ONCE], [None; AT_ONCE], 0);
         while posted.iter().chain(&completed).any(Option::is_none) {
             match self.link.recv(BOUND)?.context("no answer, and no completion")? {
+                FromAgent::Answer(number, _, reply) if number == before => {
+                    let Some(Reply::Memory(memory)) = reply.kind else {
+                        bail!("no memory: {reply:?}")
+                    };
+                    held = memory.memory;
+                }
                 FromAgent::Answer(number, at, reply) => {
                     ensure!(reply.kind == Some(Reply::Done(pb::Done {})), "posting: {reply:?}");
                     let place = posted.get_mut((number - before - 1) as usize);
@@ -226,6 +239,7 @@ impl<L: VerbsLink> End<L> {
                 },
             }
         }
+        self.ask(Command::DeregisterMemory(pb::DeregisterMemory { memory: held }))?;
         let pairs = posted.iter().zip(&completed);
         Ok(pairs
             .filter_map(|(posted, completed)| posted.zip(*completed))

@@ -25,7 +25,7 @@
 //! // ... `qp.modify` to INIT, RTR and RTS, then:
 //! let region = pd.register(4096, AccessFlags::LOCAL_WRITE)?;
 //! cq.request_notify(false)?;
-//! qp.post_send(&SendRequest::new(1, SendOperation::Send).with_data([region.segment(0, 64)]))?;
+//! qp.post_send(SendRequest::new(1, SendOperation::Send).with_data([region.segment(0, 64)]))?;
 //! channel.wait(Duration::from_secs(1))?;
 //! let mut completions = Vec::new();
 //! cq.poll(&mut completions)?;

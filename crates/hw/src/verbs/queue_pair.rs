@@ -209,16 +209,16 @@ impl QueuePair {
     ///
     /// [`VerbsError::OutOfRegion`] and [`VerbsError::Argument`] before anything was done; [`VerbsError::Call`] when the
     /// driver refused, with ENOMEM when the queue is full.
-    pub fn post_send(&self, request: &SendRequest) -> Result<Duration, VerbsError> {
-        self.check_destination(request)?;
+    pub fn post_send(&self, request: SendRequest) -> Result<Duration, VerbsError> {
+        self.check_destination(&request)?;
         let (mut list, count) = self.list("ibv_post_send", &request.data)?;
         let mut wanted = request.to_c();
         wanted.sg_list = list.as_mut_ptr();
         wanted.num_sge = count;
         self.in_flight.send(request, || {
             let called_at = now();
-            // SAFETY: the queue pair exists; list, memory and address handle are held by `request`, which outlives the
-            // call, and by `in_flight` after it. A datagram has an address handle of this context, the rest none.
+            // SAFETY: the queue pair exists; the list outlives the call; memory and address handle are held by `in_flight`
+            // during it and after it. A datagram has an address handle of this context, the rest none.
             let code = unsafe { ffi::post_send(self.pointer.as_ptr(), &mut wanted) };
             self.posted("ibv_post_send", code).map(|()| called_at)
         })
@@ -229,7 +229,7 @@ impl QueuePair {
     /// # Errors
     ///
     /// As [`QueuePair::post_send`].
-    pub fn post_receive(&self, request: &ReceiveRequest) -> Result<Duration, VerbsError> {
+    pub fn post_receive(&self, request: ReceiveRequest) -> Result<Duration, VerbsError> {
         let (mut list, count) = self.list("ibv_post_recv", &request.data)?;
         let mut wanted = c::ibv_recv_wr::zeroed();
         wanted.wr_id = request.wr_id;

@@ -303,11 +303,11 @@ impl InFlight {
     }
 
     /// Posts a send with `post`, and keeps what it needs if that succeeds. Completions wait meanwhile.
-    pub(super) fn send<T, E>(&self, request: &SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub(super) fn send<T, E>(&self, request: SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
-            _data: request.data.clone(),
-            _destination: request.destination.clone(),
+            _data: request.data,
+            _destination: request.destination,
         };
         let mut queues = self.lock();
         let posted = post()?;
@@ -316,10 +316,10 @@ impl InFlight {
     }
 
     /// The same for a receive.
-    pub(super) fn receive<T, E>(&self, request: &ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub(super) fn receive<T, E>(&self, request: ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
-            _data: request.data.clone(),
+            _data: request.data,
             _destination: None,
         };
         let mut queues = self.lock();

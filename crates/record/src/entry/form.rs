@@ -293,7 +293,7 @@ impl Entry {
     fn from_message(kind: pb::entry::Kind) -> Result<Self, EntryError> {
         use pb::entry::Kind;
         Ok(match kind {
-            Kind::Begin(begin) => Self::Begin(Begin {
+            Kind::Begin(begin) => Self::Begin(Box::new(Begin {
                 test: begin.test,
                 revision: begin.revision,
                 seed: begin.seed,
@@ -305,13 +305,13 @@ impl Entry {
                 shared_subnet: begin.shared_subnet,
                 catalogue: begin.catalogue,
                 subnet_timeout: begin.subnet_timeout.map(code_in).transpose()?.map(SubnetTimeout),
-            }),
+            })),
             Kind::Label(label) => Self::Label {
                 number: label.number,
                 name: label.name,
                 role: label.role.try_into()?,
             },
-            Kind::Sent(sent) => Self::Sent(Sent {
+            Kind::Sent(sent) => Self::Sent(Box::new(Sent {
                 exchange: sent.exchange,
                 label: sent.label,
                 attempt: sent.attempt,
@@ -319,14 +319,14 @@ impl Entry {
                 at: span_in(sent.at)?,
                 mad: mad_in(&sent.mad)?,
                 dlid: sent.dlid.map(lid_in).transpose()?,
-            }),
-            Kind::Arrived(arrived) => Self::Arrived(Arrived {
+            })),
+            Kind::Arrived(arrived) => Self::Arrived(Box::new(Arrived {
                 exchange: arrived.exchange,
                 how: arrived.r#match.try_into()?,
                 port: arrived.port,
                 at: span_in(arrived.at)?,
                 mad: mad_in(&arrived.mad)?,
-            }),
+            })),
             Kind::Silence(silence) => Self::Silence {
                 exchange: silence.exchange,
                 at: span_in(silence.at)?,
@@ -365,7 +365,7 @@ impl Entry {
                 bytes: frame.bytes,
                 delimiter: delimiter_in(frame.delimiter)?,
             }),
-            Kind::VerbsAsked(asked) => Self::VerbsAsked(VerbsAsked {
+            Kind::VerbsAsked(asked) => Self::VerbsAsked(Box::new(VerbsAsked {
                 number: asked.number,
                 label: asked.label,
                 side: asked.side.try_into()?,
@@ -374,8 +374,8 @@ impl Entry {
                     .command
                     .and_then(|command| command.kind)
                     .ok_or(EntryError::Unusable("verbs command"))?,
-            }),
-            Kind::VerbsAnswered(answered) => Self::VerbsAnswered(VerbsAnswered {
+            })),
+            Kind::VerbsAnswered(answered) => Self::VerbsAnswered(Box::new(VerbsAnswered {
                 number: answered.number,
                 at: span_in(answered.at)?,
                 host_at: span_in(answered.host_at)?,
@@ -383,7 +383,7 @@ impl Entry {
                     .reply
                     .and_then(|reply| reply.kind)
                     .ok_or(EntryError::Unusable("verbs reply"))?,
-            }),
+            })),
             Kind::VerbsTold(told) => Self::VerbsTold(VerbsTold {
                 side: told.side.try_into()?,
                 at: span_in(told.at)?,
@@ -460,7 +460,7 @@ mod tests {
             assert_eq!(Entry::decode(&bytes), Ok(frame));
         }
         for dlid in [None, Some(Lid(0)), Some(Lid(0xBFFF))] {
-            let sent = Entry::Sent(Sent {
+            let sent = Entry::Sent(Box::new(Sent {
                 exchange: 1,
                 label: 1,
                 attempt: 0,
@@ -468,7 +468,7 @@ mod tests {
                 at,
                 mad: Mad::default(),
                 dlid,
-            });
+            }));
             let mut bytes = Vec::new();
             sent.encode(&mut bytes);
             assert_eq!(Entry::decode(&bytes), Ok(sent));

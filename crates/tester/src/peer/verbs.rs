@@ -34,13 +34,13 @@ impl Tester<'_> {
         let at = self.rig.send(Stimulus::Verbs(side, number, &command))?;
         let until = at.latest.after(PATIENCE);
         let name = verbatim_record::verbs::command_words(&command);
-        self.sink.put(Entry::VerbsAsked(VerbsAsked {
+        self.sink.put(Entry::VerbsAsked(Box::new(VerbsAsked {
             number,
             label,
             side,
             at,
             command,
-        }));
+        })));
         self.sink.flush();
         loop {
             if let Some((_, reply)) = self.peer.answers.remove(&number) {
@@ -81,12 +81,12 @@ impl Tester<'_> {
     }
 
     pub(crate) fn take_reply(&mut self, number: u32, at: Span, host_at: Span, reply: Reply) {
-        self.sink.put(Entry::VerbsAnswered(VerbsAnswered {
+        self.sink.put(Entry::VerbsAnswered(Box::new(VerbsAnswered {
             number,
             at,
             host_at,
             reply: reply.clone(),
-        }));
+        })));
         self.peer.answers.insert(number, (at, reply));
     }
 

@@ -79,7 +79,7 @@ fn each_operation_reaches_the_driver_as_the_header_has_it() {
     ];
     for (index, (operation, _)) in operations.iter().enumerate() {
         let request = SendRequest::new(index as u64, *operation).with_data([region.segment(index * 8, 8)]);
-        bench.qp.post_send(&request).unwrap();
+        bench.qp.post_send(request.clone()).unwrap();
     }
     let sends = world(|world| std::mem::take(&mut world.sends));
     for (index, ((request, list), (operation, opcode))) in sends.iter().zip(&operations).enumerate() {
@@ -127,7 +127,7 @@ fn flags_reach_the_driver() {
         inline: true,
         ..SendRequest::new(1, SendOperation::Send)
     };
-    bench.qp.post_send(&request).unwrap();
+    bench.qp.post_send(request.clone()).unwrap();
     assert_eq!(world(|world| world.sends[0].0.send_flags), 1 | 4 | 8);
 }
 
@@ -144,7 +144,7 @@ fn a_datagram_needs_its_destination_and_a_connected_queue_pair_none() {
         destination: Some(destination.clone()),
         ..SendRequest::new(1, SendOperation::SendImm(3))
     };
-    datagrams.qp.post_send(&sound).unwrap();
+    datagrams.qp.post_send(sound.clone()).unwrap();
     let sent = world(|world| world.sends.pop().unwrap().0);
     // SAFETY: what a datagram fills.
     let ud = unsafe { sent.wr.ud };
@@ -159,17 +159,17 @@ fn a_datagram_needs_its_destination_and_a_connected_queue_pair_none() {
         ..read(3)
     };
     for (request, part) in [(lost, "needs a destination"), (write, "and nothing else")] {
-        let error = datagrams.qp.post_send(&request).unwrap_err();
+        let error = datagrams.qp.post_send(request.clone()).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
     let connected = bench(QpType::RC);
-    let error = connected.qp.post_send(&sound).unwrap_err();
+    let error = connected.qp.post_send(sound.clone()).unwrap_err();
     assert!(
         error.to_string().contains("only a UD queue pair takes a destination"),
         "{error}"
     );
     let others = bench(QpType::UD);
-    let error = others.qp.post_send(&sound).unwrap_err();
+    let error = others.qp.post_send(sound.clone()).unwrap_err();
     assert!(
         error.to_string().contains("address handle belongs to another context"),
         "{error}"
@@ -183,7 +183,7 @@ fn a_segment_outside_of_its_region_never_reaches_the_driver() {
     let region = bench.pd.register(16, AccessFlags::ALL).unwrap();
     let error = bench
         .qp
-        .post_send(&read(1).with_data([region.segment(8, 9)]))
+        .post_send(read(1).with_data([region.segment(8, 9)]))
         .unwrap_err();
     assert!(
         matches!(
@@ -201,7 +201,7 @@ fn a_segment_outside_of_its_region_never_reaches_the_driver() {
         data: vec![region.segment(usize::MAX, 1)],
     };
     assert!(matches!(
-        bench.qp.post_receive(&receive),
+        bench.qp.post_receive(receive.clone()),
         Err(VerbsError::OutOfRegion { .. })
     ));
     assert_eq!(world(|world| (world.sends.len(), world.receives.len())), (0, 0));
@@ -214,14 +214,14 @@ fn a_refused_post_says_why_and_keeps_nothing() {
     world(|world| world.fails = vec![("post_send", libc::ENOMEM), ("post_recv", libc::EINVAL)]);
     let error = bench
         .qp
-        .post_send(&read(1).with_data([region.segment(0, 8)]))
+        .post_send(read(1).with_data([region.segment(0, 8)]))
         .unwrap_err();
     assert!(
         error.to_string().contains("fake0 (QP 0x11)") && error.to_string().contains("queue is full"),
         "{error}"
     );
     let data = vec![region.segment(0, 8)];
-    let error = bench.qp.post_receive(&ReceiveRequest { wr_id: 2, data }).unwrap_err();
+    let error = bench.qp.post_receive(ReceiveRequest { wr_id: 2, data }).unwrap_err();
     assert!(error.to_string().contains("the state of the queue pair"), "{error}");
     assert_eq!(bench.qp.in_flight(), (0, 0));
 }
@@ -239,8 +239,8 @@ fn a_driver_without_an_operation_is_an_error_and_no_call() {
         data: Vec::new(),
     };
     let errors = [
-        bench.qp.post_send(&read(1)).map(drop),
-        bench.qp.post_receive(&receive).map(drop),
+        bench.qp.post_send(read(1)).map(drop),
+        bench.qp.post_receive(receive.clone()).map(drop),
         bench.cq.poll(&mut Vec::new()).map(drop),
         bench.cq.request_notify(false),
     ];
@@ -255,7 +255,7 @@ fn memory_stays_registered_until_its_request_has_completed() {
     let bench = bench(QpType::RC);
     let region = bench.pd.register(16, AccessFlags::ALL).unwrap();
     let data = vec![region.segment(0, 16)];
-    bench.qp.post_receive(&ReceiveRequest { wr_id: 5, data }).unwrap();
+    bench.qp.post_receive(ReceiveRequest { wr_id: 5, data }).unwrap();
     let gone = || world(|world| world.log.contains(&"-mr"));
     drop(region);
     assert!(!gone());
@@ -271,7 +271,7 @@ fn memory_stays_registered_until_its_request_has_completed() {
 fn a_completion_releases_the_unsignalled_requests_before_it() {
     let bench = bench(QpType::RC);
     for wr_id in [1, 2, 3] {
-        bench.qp.post_send(&read(wr_id)).unwrap();
+        bench.qp.post_send(read(wr_id)).unwrap();
     }
     complete(&bench, 2, WcStatus::SUCCESS, WcOpcode::RDMA_READ, |_| ());
     poll(&bench);
@@ -285,9 +285,9 @@ fn a_completion_releases_the_unsignalled_requests_before_it() {
 #[test]
 fn a_failure_that_could_be_of_either_queue_releases_nothing() {
     let bench = bench(QpType::RC);
-    bench.qp.post_send(&read(1)).unwrap();
+    bench.qp.post_send(read(1)).unwrap();
     let data = Vec::new();
-    bench.qp.post_receive(&ReceiveRequest { wr_id: 1, data }).unwrap();
+    bench.qp.post_receive(ReceiveRequest { wr_id: 1, data }).unwrap();
     complete(&bench, 1, WcStatus::WR_FLUSH_ERR, WcOpcode::SEND, |_| ());
     poll(&bench);
     assert_eq!(bench.qp.in_flight(), (1, 1));
@@ -299,7 +299,7 @@ fn a_failure_that_could_be_of_either_queue_releases_nothing() {
 fn requests_without_completions_do_not_pile_up() {
     let bench = bench(QpType::RC);
     for wr_id in 0..1000 {
-        bench.qp.post_send(&read(wr_id)).unwrap();
+        bench.qp.post_send(read(wr_id)).unwrap();
     }
     // Asked for 2, the stand-in gave 3: twice the next power of two.
     assert_eq!(bench.qp.in_flight(), (8, 0));
@@ -309,7 +309,7 @@ fn requests_without_completions_do_not_pile_up() {
 fn destroying_the_queue_pair_releases_its_memory_after_it() {
     let bench = bench(QpType::RC);
     let region = bench.pd.register(16, AccessFlags::ALL).unwrap();
-    bench.qp.post_send(&read(1).with_data([region.segment(0, 8)])).unwrap();
+    bench.qp.post_send(read(1).with_data([region.segment(0, 8)])).unwrap();
     drop(region);
     world(|world| world.log.clear());
     let Bench { qp, cq, .. } = bench;
