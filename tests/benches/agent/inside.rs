@@ -1,8 +1,9 @@
-//! In the machine: a client of the agent of rxe0, and rxe1 as the tester's own device.
+//! In the machine: an agent of rxe0, a client of it, and rxe1 as the tester's own device.
 
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use verbatim_agent::Limits;
@@ -12,8 +13,8 @@ use verbatim_record::verbs::{Command, Event, Reply};
 
 use super::ratio::quantile;
 
-/// The agent's socket in the machine; the machine's script waits for it.
-pub(crate) const AGENT: &str = "/run/agent.sock";
+/// The agent's socket in the machine.
+const AGENT: &str = "/run/agent.sock";
 const BOUND: Duration = Duration::from_secs(20);
 /// Rounds before those that count.
 const WARM_UP: usize = 4;
@@ -37,11 +38,7 @@ struct End<L> {
 
 /// Rounds of the agent's WRITEs and of those of the loop in C, in turn: what else the machine does disturbs both.
 pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
-    let address = AgentAddress {
-        place: Place::Unix(AGENT.into()),
-        tls: None,
-    };
-    let agent = AgentClient::connect(&address, BOUND).map_err(anyhow::Error::msg)?;
+    let (_agent, agent) = start_agent()?;
     let own = LocalVerbs::open("rxe1", 1, Limits::default()).map_err(anyhow::Error::msg)?;
     let (mut ours, mut theirs) = (End::make(agent)?, End::make(own)?);
     ours.connect(theirs.qp.qpn, &theirs.gid.gid)?;
@@ -66,9 +63,39 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// An agent of its own: where the system puts a program in memory is part of how fast it is under emulation.
+fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
+    // That of the agent before, which was killed.
+    let _ = std::fs::remove_file(AGENT);
+    let arguments = ["--listen", &format!("unix:{AGENT}"), "--device", "rxe0"];
+    let mut agent = Process(std::process::Command::new("verbatim-agent").args(arguments).spawn()?);
+    let until = Instant::now() + BOUND;
+    while !Path::new(AGENT).exists() {
+        ensure!(agent.0.try_wait()?.is_none(), "the agent ended");
+        ensure!(Instant::now() < until, "the agent made no socket within {BOUND:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let address = AgentAddress {
+        place: Place::Unix(AGENT.into()),
+        tls: None,
+    };
+    let client = AgentClient::connect(&address, BOUND).map_err(anyhow::Error::msg)?;
+    Ok((agent, client))
+}
+
+/// Ended when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The loop in C, which waits for a line before each round.
 struct InC {
-    process: Child,
+    process: Process,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -76,27 +103,20 @@ impl InC {
     fn start(path: &str) -> anyhow::Result<Self> {
         let mut command = std::process::Command::new(path);
         command.args(["rxe0", "rxe1", &COUNTED.to_string()]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let lines = BufReader::new(process.stdout.take().context("its output")?).lines();
+        let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let lines = BufReader::new(process.0.stdout.take().context("its output")?).lines();
         Ok(Self { process, lines })
     }
 
     /// Nanoseconds of its WRITEs.
     fn round(&mut self) -> anyhow::Result<Vec<f64>> {
-        let go = self.process.stdin.as_mut().context("its input")?;
+        let go = self.process.0.stdin.as_mut().context("its input")?;
         go.write_all(b"\n")?;
         let line = self.lines.next().context("the loop in C ended")??;
         let times = line.split_whitespace().map(str::parse);
         let times: Vec<f64> = times.collect::<Result<_, _>>().with_context(|| line.clone())?;
         ensure!(times.len() == COUNTED, "the loop in C said {line:?}");
         Ok(times)
-    }
-}
-
-impl Drop for InC {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

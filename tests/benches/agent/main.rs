@@ -52,10 +52,6 @@ fn run() -> anyhow::Result<bool> {
 
     let share = Share::new()?;
     share.write("pair.sh", PAIR_SCRIPT)?;
-    share.write(
-        "agent.cmd",
-        format!("exec verbatim-agent --listen unix:{} --device rxe0\n", inside::AGENT),
-    )?;
     share.program(&agent)?;
     let c = share.program(&c)?;
     let ours = share.program(&ours)?;
@@ -88,7 +84,8 @@ fn ratios(machine: &Machine, command: &str, pairs: usize) -> anyhow::Result<(Vec
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
         let times = measure(machine, command)?;
-        println!("{}", times.text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let words = times.text.split_whitespace().filter(|word| word.contains("_ns="));
+        println!("{}", words.collect::<Vec<_>>().join(" "));
         p50.push(times.of("agent_p50_ns")? / times.of("c_p50_ns")?);
         p99.push(times.of("agent_p99_ns")? / times.of("c_p99_ns")?);
     }
