@@ -143,23 +143,23 @@ pub fn execute_in(
     let mut over: Option<String> = None;
     for (place, test) in request.tests.iter().copied().enumerate() {
         report(Event::Begun(test, place, request.tests.len()));
-        if over.is_none() && request.cancel.load(Ordering::Relaxed) && place > 0 {
-            over = Some("the run was cancelled before this test".into());
-        }
+        let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
+        let stopped = |reason, text: &str| Stopped {
+            reason,
+            text: text.into(),
+        };
+        let instead = match &over {
+            Some(why) => Some(stopped(StopReason::Skipped, why)),
+            // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
+            None => cancelled.then(|| stopped(StopReason::Cancelled, "the run was cancelled before this test")),
+        };
         let case = Case {
             test,
             seed: request.seed,
             parameters: request.parameters.clone(),
             catalogue: VERSION.into(),
         };
-        let verdict = one_test(
-            &case,
-            &mut open,
-            journal.get(),
-            bundle.as_mut(),
-            over.as_deref(),
-            report,
-        )?;
+        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), instead, report)?;
         if over.is_none() {
             over = ends_the_run(&verdict);
         }
@@ -278,7 +278,7 @@ fn one_test(
     open: &mut OpenRig,
     journal: &mut dyn Journal,
     bundle: Option<&mut BundleWriter>,
-    over: Option<&str>,
+    instead: Option<Stopped>,
     report: &mut dyn FnMut(Event<'_>),
 ) -> Result<Verdict, RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
@@ -289,12 +289,9 @@ fn one_test(
         report,
     };
     let info = open.info.clone();
-    let now = if let Some(why) = over {
+    let now = if let Some(stopped) = instead {
         sink.put(Entry::Begin(Box::new(case.begin(&info))));
-        sink.put(Entry::Stopped(Stopped {
-            reason: StopReason::Skipped,
-            text: why.into(),
-        }));
+        sink.put(Entry::Stopped(stopped));
         Time(0)
     } else {
         match &mut open.session {

@@ -8,6 +8,7 @@ mod trouble;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use place::{LONG_TEST, Place, Running, WAITS_AT, restore, supervision};
 use rustix::process::Signal;
@@ -113,6 +114,41 @@ async fn a_virtual_rig_runs_in_this_process_to_the_same_report() {
         all.len()
     );
     assert_eq!(restore(&place).await, Ok(Vec::new()));
+}
+
+#[test]
+fn a_cancel_between_two_tests_is_no_success() {
+    let place = Place::of("kind = \"virtual\"\n");
+    let job = place.job(&["c14-015-get", "c14-024-node-info", "c14-024-port-info-rw"]);
+    let request = Request {
+        rig: job.rig.clone(),
+        tests: job.tests.clone(),
+        parameters: Vec::new(),
+        seed: job.seed,
+        id: None,
+        record: Some(job.record.clone()),
+        cancel: Arc::default(),
+    };
+    let mut cancel_after_the_first = |event: embedded::Event<'_>| {
+        if matches!(event, embedded::Event::Ended(_)) {
+            request.cancel.store(true, Ordering::Relaxed);
+        }
+    };
+    let report = embedded::execute_in(&request, Some(&place.state), &mut cancel_after_the_first).unwrap();
+    let ends: Vec<_> = report
+        .verdicts
+        .iter()
+        .map(|verdict| (verdict.outcome, verdict.cause))
+        .collect();
+    let expected = [
+        (Outcome::Pass, None),
+        (Outcome::Error, Some(Cause::Operator)),
+        (Outcome::Skipped, Some(Cause::Rig)),
+    ];
+    assert_eq!(ends, expected);
+    assert_eq!(report.run.outcome, Outcome::Error);
+    let (judged, drift) = embedded::judge_bundle(&job.record).unwrap();
+    assert_eq!((judged.verdicts, drift), (report.verdicts, Vec::new()));
 }
 
 #[tokio::test]
