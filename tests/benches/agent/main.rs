@@ -5,9 +5,9 @@
 //! `--strict`: exit code 1 when the goal is missed.
 //!
 //! Two machines, one after the other, with the same goal. By the clock of the one all counts that takes time, the
-//! emulator's own caches included: the same loop in C takes a quarter longer once it formats a few numbers between two posts,
-//! though its posts execute the same instructions. The clock of the other counts instructions: what it shows is the same in
-//! each run, and leaves out what two processors do to each other.
+//! emulator's own caches included: the same loop in C takes a few percent longer once it formats a few numbers between two
+//! posts, though its posts execute the same instructions. The clock of the other counts instructions: what it shows is the
+//! same in each run, and leaves out what two processors do to each other.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -61,7 +61,7 @@ fn run() -> anyhow::Result<bool> {
     };
     let command = format!("{} --inside {} {rounds}", ours.display(), c.display());
 
-    // The same every time: three show that it is so.
+    // The same every time: three show that it is so, whatever --pairs says.
     let counted = boot(BootOptions::with_counted_time)?;
     let (mut p50, mut p99) = ratios(&counted, &command, 3)?;
     let counted_reached = ratio::report(

@@ -66,17 +66,31 @@ pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
     })
 }
 
-/// The RNR NAKs that a retry may answer, by their places in the record: the first since the transmission before it, since to
-/// wait longer than asked for is legal, and the last, which may have been sent again. Where none came since, the last.
+/// The RNR NAKs that a retry may answer, of several `transmissions` the one at `at`: the first since the transmission before,
+/// since to wait longer than asked for is legal, and the last, which may have been sent again. One that was sent again
+/// shortly before the transmission before came in, within a round trip, may have crossed it and is answered by the retry.
+/// Where none came since, the last.
 pub(crate) fn answered_by<'t>(
     naks: &[&'t FrameSeen],
-    transmission_before: usize,
-    retry: usize,
+    transmissions: &[&FrameSeen],
+    at: usize,
+    path: Option<Duration>,
 ) -> Option<(&'t FrameSeen, &'t FrameSeen)> {
-    let before = || naks.iter().copied().filter(|nak| nak.place < retry);
-    let last = before().max_by_key(|nak| nak.place)?;
-    let since = before().filter(|nak| nak.place > transmission_before);
-    Some((since.min_by_key(|nak| nak.place).unwrap_or(last), last))
+    let retry = transmissions.get(at)?.place;
+    let before = transmissions.get(at.checked_sub(1)?)?;
+    let earlier = at.checked_sub(2).map_or(0, |earlier| transmissions[earlier].place);
+    let between = |nak: &&FrameSeen| nak.place > earlier && nak.place < before.place;
+    let brought_before = naks.iter().copied().filter(between).map(|nak| nak.place).min();
+    let crossed = |nak: &&FrameSeen| {
+        brought_before.is_some_and(|cause| nak.place > cause)
+            && path.is_none_or(|path| before.at.since(nak.at).0 <= path)
+    };
+    let so_far = || naks.iter().copied().filter(|nak| nak.place < retry);
+    let last = so_far().max_by_key(|nak| nak.place)?;
+    let first = so_far()
+        .filter(|nak| nak.place > before.place || crossed(nak))
+        .min_by_key(|nak| nak.place);
+    Some((first.unwrap_or(last), last))
 }
 
 /// What is not there speaks against a device only if nothing could be lost, and if it is alive.
@@ -231,35 +245,58 @@ mod tests {
     use super::*;
     use verbatim_record::{Span, Time};
 
+    /// At its place in milliseconds.
     fn at(place: usize) -> FrameSeen {
         FrameSeen {
             number: 1,
             label: String::new(),
             port: 0,
             received: false,
-            at: Span::exactly(Time(0)),
+            at: Span::exactly(Time(place as u64 * 1_000_000)),
             bytes: Vec::new().into(),
             delimiter: None,
             place,
         }
     }
 
+    /// The places of those that the last of these transmissions may answer.
+    fn answered(naks: &[usize], transmissions: &[usize], path: Option<Duration>) -> Option<(usize, usize)> {
+        let all = |places: &[usize]| places.iter().map(|place| at(*place)).collect::<Vec<_>>();
+        let (naks, transmissions) = (all(naks), all(transmissions));
+        let (naks, transmissions): (Vec<_>, Vec<_>) = (naks.iter().collect(), transmissions.iter().collect());
+        let (first, last) = answered_by(&naks, &transmissions, transmissions.len() - 1, path)?;
+        Some((first.place, last.place))
+    }
+
     #[test]
     fn a_retry_answers_rnr_naks_before_it_alone_and_may_answer_the_first_of_them() {
-        let naks = [3, 5, 9].map(at);
-        let naks: Vec<&FrameSeen> = naks.iter().collect();
-        let places = |before, retry| answered_by(&naks, before, retry).map(|(first, last)| (first.place, last.place));
-        assert_eq!(places(1, 7), Some((3, 5)), "one that was sent again");
+        let path = Some(Duration::from_millis(1));
         assert_eq!(
-            places(4, 7),
+            answered(&[3, 5, 9], &[1, 7], path),
+            Some((3, 5)),
+            "one that was sent again"
+        );
+        assert_eq!(
+            answered(&[3, 5, 9], &[1, 4, 7], path),
             Some((5, 5)),
             "one before the transmission before is answered"
         );
         assert_eq!(
-            places(6, 7),
+            answered(&[3, 5, 9], &[1, 6, 7], path),
             Some((5, 5)),
             "a second retry without another NAK, though one follows"
         );
-        assert_eq!(places(1, 2), None, "none before it");
+        assert_eq!(answered(&[3, 5, 9], &[1, 2], path), None, "none before it");
+    }
+
+    #[test]
+    fn a_retry_may_answer_an_rnr_nak_that_was_sent_again_and_crossed_the_transmission_before() {
+        let (naks, transmissions) = ([3, 50, 52], [1, 51, 90]);
+        let within = |milliseconds| answered(&naks, &transmissions, Some(Duration::from_millis(milliseconds)));
+        assert_eq!(within(1), Some((50, 52)), "it came in less than a round trip later");
+        assert_eq!(answered(&naks, &transmissions, None), Some((50, 52)), "nobody knows");
+        assert_eq!(within(0), Some((52, 52)), "it came later");
+        let first_alone = answered(&[50, 52], &[1, 51, 90], Some(Duration::from_millis(1)));
+        assert_eq!(first_alone, Some((52, 52)), "the first brought the transmission before");
     }
 }

@@ -210,7 +210,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
     }
     let after = t.waited(AFTER)?;
     if kind != Kind::Read {
-        at_once(t, f, &long);
+        at_once(t, f, part.as_ref(), &long);
         let about = (DELIVERY, "receive completions");
         effect::received(t, f, about, (dialogue, dialogue.places.0, after.place), &expected);
     }
@@ -223,19 +223,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
 }
 
 /// Not every message of several packets had to be sent again: losing the ACK of each is no chance, where a duplicate is
-/// acknowledged at once. Of one that got an RNR NAK or a sequence NAK it is not known whether that was by right.
-fn at_once(t: &Trace, f: &mut Findings<'_>, long: &[Turn<'_>]) {
-    let has_nak = |turn: &Turn<'_>| {
+/// acknowledged at once. Of one that got a NAK it is not known whether that was by right.
+fn at_once(t: &Trace, f: &mut Findings<'_>, part: Option<&Turn<'_>>, long: &[Turn<'_>]) {
+    let has_nak = |turn: &Turn<'_>| turn.answers.iter().any(|seen| answer::nak_in(seen).is_some());
+    let acknowledged_at_once = |turn: &Turn<'_>| {
         let mut answers = turn.answers.iter();
-        answers.any(|seen| answer::is_rnr_nak(seen) || ask::is_sequence_nak(&seen.packet))
+        turn.tries() == 1 && answers.any(|seen| answer::is_ack(seen) && seen.psn() == turn.last_sent())
     };
     let again = long.iter().filter(|turn| turn.tries() > 1).count();
-    let result = if again < long.len() {
+    let result = if long.iter().any(acknowledged_at_once) {
         Passed::Pass
-    } else if long.iter().any(has_nak) {
+    } else if again < long.len() || part.into_iter().chain(long).any(has_nak) {
         Passed::Inconclusive
     } else {
-        rc::alive(t, 0, long.len() >= TRIES as usize)
+        let last = long.last().map_or(0, |turn| turn.places.0);
+        rc::alive(t, last, long.len() >= TRIES as usize)
     };
     let seen = format!("{again} of {} had to be sent again", long.len());
     let words = ("messages are acknowledged when they come first", seen);
@@ -253,11 +255,13 @@ fn wr_id(command: &verbatim_record::VerbsDone) -> Option<u64> {
 /// Before its last packet a message is neither acknowledged as a whole nor completed.
 fn incomplete(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, part: &Turn<'_>) -> Result<(), Gap> {
     let waited = t.waited(INCOMPLETE)?;
-    let sent = |psn: Psn| part.sent.iter().any(|seen| seen.psn() == psn);
+    let last = part.last_sent();
+    // What lies before may be acknowledged once more, to tell of a new receive.
+    let is_beyond = |psn: Psn| psn != last && psn.since(last) < ask::HALF;
     let too_far = part
         .answers
         .iter()
-        .find(|seen| answer::is_ack(seen) && !sent(seen.psn()));
+        .find(|seen| answer::is_ack(seen) && is_beyond(seen.psn()));
     // After a gap the DUT waits for another packet than the last.
     let gap = part.answers.iter().any(|seen| ask::is_sequence_nak(&seen.packet));
     let result = match too_far {
@@ -266,7 +270,6 @@ fn incomplete(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, part: &T
         None => Passed::Pass,
     };
     let evidence: Vec<Evidence<'_>> = too_far.iter().map(|seen| seen.frame.into()).collect();
-    let last = part.last_sent();
     let seen = too_far.map_or_else(|| "none".into(), |seen| seen.packet.to_string());
     let words = (format!("no ACK beyond PSN {last}"), seen);
     f.prove(COMPLETION, &evidence, "before the last packet", words, result);

@@ -116,11 +116,11 @@ fn retries(
     let mut naks = [case.frames(t, NAK), case.frames(t, NAK_AGAIN)].concat();
     naks.retain(|nak| nak.place > after && nak.place < until);
     naks.sort_by_key(|nak| nak.place);
+    let transmissions: Vec<_> = sent.iter().map(|seen| seen.frame).collect();
     for (number, seen) in sent.iter().enumerate() {
         let statement = if number == 0 { rc::GENERATION } else { RETRY };
         case.is_posted(f, statement, &code.to_string(), seen);
-        let before = number.checked_sub(1).map(|before| sent[before].frame.place);
-        let Some((first, nak)) = before.and_then(|before| rc::answered_by(&naks, before, seen.frame.place)) else {
+        let Some((first, nak)) = rc::answered_by(&naks, &transmissions, number, path) else {
             continue;
         };
         let asked = asked_for(&nak.bytes).unwrap_or(code);

@@ -213,7 +213,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let path = rc::path(t);
     let has_timeout = dialogue.attributes.timeout.unwrap_or(0) != 0;
     let all_naks: Vec<&FrameSeen> = t.frames(NAK).chain(t.frames(NAK_AGAIN)).collect();
-    let answered = |at: usize| rc::answered_by(&all_naks, sent[at - 1].frame.place, sent[at].frame.place);
+    let transmissions: Vec<_> = sent.iter().map(|seen| seen.frame).collect();
+    let answered = |at: usize| rc::answered_by(&all_naks, &transmissions, at, path);
     let is_early = |nak: &FrameSeen, retry: &Seen<'_>| {
         let most = retry.frame.at.since(nak.at).1;
         // A retry by the ACK timeout may have been on its way when the NAK left.

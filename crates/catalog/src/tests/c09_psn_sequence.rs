@@ -238,7 +238,7 @@ fn nothing(f: &mut Findings<'_>, about: &str, turn: &Turn<'_>) -> bool {
 fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
     rc::sound_packets(f, dialogue);
     let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
-    let (unready, mut behind, ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
+    let (unready, mut behind, mut ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
     let (receive, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
     if !unready.answers.iter().any(answer::is_rnr_nak) {
         // What follows an RNR NAK is part of the statement, and nothing can be said of it.
@@ -257,7 +257,9 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
     let before = unready.last_sent().minus(1);
     let tells_of_it =
         |seen: &Seen<'_>| seen.frame.place > receive.place && answer::is_ack(seen) && seen.psn() == before;
-    behind.answers.retain(|seen| !tells_of_it(seen));
+    for turn in [&mut behind, &mut ready] {
+        turn.answers.retain(|seen| !tells_of_it(seen));
+    }
     nothing(f, BEHIND.name, &behind);
     let about = (SEQUENCE, READY.name);
     if answer::acknowledged(t, f, about, (dialogue, &ready), (ready.last_sent(), 1)) {
