@@ -84,7 +84,7 @@ fn ratios(machine: &Machine, command: &str, pairs: usize) -> anyhow::Result<(Vec
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
         let times = measure(machine, command)?;
-        let words = times.text.split_whitespace().filter(|word| word.contains("_ns="));
+        let words = times.text.split_whitespace().filter(|word| word.contains('='));
         println!("{}", words.collect::<Vec<_>>().join(" "));
         p50.push(times.of("agent_p50_ns")? / times.of("c_p50_ns")?);
         p99.push(times.of("agent_p99_ns")? / times.of("c_p99_ns")?);

@@ -36,6 +36,7 @@ mod c09_nak_fatal;
 mod c09_nak_implied;
 mod c09_nak_invalid_request;
 mod c09_nak_remote_access;
+mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
 mod c09_psn_sequence;
 mod c09_q_key;
@@ -133,6 +134,8 @@ pub static TESTS: &[&Test] = &[
     &c09_requests_in_flight::TEST,
     &c09_rnr_nak::TEST,
     &c09_rnr_retry::TEST,
+    // The last of its chapter: a host may not survive it.
+    &c09_nak_reserved_opcode::TEST,
     &c13_013_resp_time_value::TEST,
     &c13_014_response_time::TEST,
     &c14_003_methods_and_attributes::TEST,
