@@ -58,16 +58,16 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
             for (at, write) in writes.done.iter().enumerate().skip(AT_ONCE - COUNTED) {
                 let next = writes.done.get(at + 1);
                 overlapping += usize::from(next.is_some_and(|next| next.posted_ns < write.completed_ns));
-                agent.push((write.completed_ns - write.posted_ns) as f64);
-                posting.push((write.said_posted_ns - write.posted_ns) as f64);
+                agent.push(write.completed_ns.saturating_sub(write.posted_ns) as f64);
+                posting.push(write.said_posted_ns.saturating_sub(write.posted_ns) as f64);
             }
             c.extend(c_times);
         }
     }
-    println!("rounds={rounds} arrived_before_the_first={arrived} posted_before_the_last_completed={overlapping}");
+    println!("rounds={rounds} queued_before_the_first={arrived} posted_before_the_last_completed={overlapping}");
     ensure!(
         arrived * 10 >= rounds * 9 && overlapping * 100 <= rounds * COUNTED,
-        "agent and loop in C did not do the same: expected nine rounds of ten with all WRITEs arrived before the first, and at \
+        "agent and loop in C did not do the same: expected nine rounds of ten with all WRITEs queued before the first, and at \
          most one WRITE of a hundred posted before the last one completed"
     );
     for (name, times) in [("agent", &mut agent), ("post", &mut posting), ("c", &mut c)] {
@@ -79,7 +79,7 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
 
 /// WRITEs that were asked for together, on the machine's clock.
 struct Writes {
-    /// When the last of them had been given to the connection.
+    /// When the last of them had been queued for the connection.
     put_ns: u64,
     /// The memory that was registered before them.
     held: u32,
@@ -279,13 +279,13 @@ impl<L: VerbsLink> End<L> {
                 }
                 FromAgent::Answer(number, at, reply) => {
                     ensure!(reply.kind == Some(Reply::Done(pb::Done {})), "posting: {reply:?}");
-                    let place = posted.get_mut((number - before - 1) as usize);
+                    let place = posted.get_mut(number.wrapping_sub(before + 1) as usize);
                     *place.context("an answer to nothing")? = Some(at);
                 }
                 FromAgent::Event(at, event) => match event.kind {
                     Some(Event::Completion(done)) => {
                         ensure!(done.status == 0, "a WRITE completed with status {}", done.status);
-                        let place = completed.get_mut((done.wr_id - first) as usize);
+                        let place = completed.get_mut(done.wr_id.wrapping_sub(first) as usize);
                         *place.context("a completion of nothing")? = Some(at);
                     }
                     other => bail!("seen {other:?}"),

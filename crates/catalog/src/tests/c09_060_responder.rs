@@ -257,13 +257,17 @@ fn incomplete(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, part: &T
     let waited = t.waited(INCOMPLETE)?;
     let last = part.last_sent();
     // What lies before may be acknowledged once more, to tell of a new receive.
-    let is_beyond = |psn: Psn| psn != last && psn.since(last) < ask::HALF;
+    let may_be_acknowledged = |psn: Psn| {
+        part.sent
+            .iter()
+            .any(|seen| seen.psn() == psn || seen.psn().minus(1) == psn)
+    };
     let too_far = part
         .answers
         .iter()
-        .find(|seen| answer::is_ack(seen) && is_beyond(seen.psn()));
-    // After a gap the DUT waits for another packet than the last.
-    let gap = part.answers.iter().any(|seen| ask::is_sequence_nak(&seen.packet));
+        .find(|seen| answer::is_ack(seen) && !may_be_acknowledged(seen.psn()));
+    // After a gap the DUT waits for another packet than the last; after another NAK for nothing.
+    let gap = part.answers.iter().any(|seen| answer::nak_in(seen).is_some());
     let result = match too_far {
         Some(_) => Passed::Fail,
         None if gap => Passed::Inconclusive,

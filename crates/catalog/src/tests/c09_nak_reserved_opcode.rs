@@ -21,8 +21,8 @@ use crate::rc::refusal::{self, ERRORS, Refusal};
 
 const OPEN: Label<Verbs> = Label::new("what the device is");
 
-/// VendorID of Linux rxe (the kernel's `rxe_param.h`): no vendor's.
-const SOFT_ROCE: u32 = 0xff_ffff;
+/// VendorID of Linux rxe (the kernel's `rxe_param.h`), and of older ones: no vendor's.
+const SOFT_ROCE: [u32; 2] = [0xff_ffff, 0];
 
 const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
 
@@ -47,7 +47,7 @@ pub(super) static TEST: Test = Test {
         name: "soft_roce",
         about: "1: try it on Linux rxe too, whose kernel panics over it",
         range: (0, 1),
-        simulated: 0,
+        simulated: 1,
         default: 0,
     }],
     procedure,
@@ -64,14 +64,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn is_soft_roce(opened: &Reply) -> bool {
-    matches!(opened, Reply::Opened(facts) if facts.vendor_id == SOFT_ROCE)
+    matches!(opened, Reply::Opened(facts) if SOFT_ROCE.contains(&facts.vendor_id))
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let is_soft_roce = rc::reply(t.command(OPEN)?).is_some_and(is_soft_roce);
     if is_soft_roce && t.parameter("soft_roce") != Some(1) {
         f.not_applicable = Some(
-            "the device is Linux rxe (VendorID 0xffffff), whose kernel panics over a reserved opcode; where its host may go \
+            "the device is Linux rxe by its VendorID (0xffffff or 0), whose kernel panics over a reserved opcode; where its host may go \
              down, `--set soft_roce=1` tries it"
                 .into(),
         );
