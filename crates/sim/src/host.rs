@@ -121,6 +121,9 @@ fn opened(adapter: &Adapter) -> pb::Opened {
         device: "model".into(),
         port: 1,
         firmware: env!("CARGO_PKG_VERSION").into(),
+        // As NodeInfo of the model has them.
+        vendor_id: 0x00_02c9,
+        vendor_part_id: 0x1003,
         port_state: 4,
         active_mtu: profile.mtu.0.into(),
         ethernet: true,

@@ -47,7 +47,7 @@ pub(super) static TEST: Test = Test {
         name: "soft_roce",
         about: "1: try it on Linux rxe too, whose kernel panics over it",
         range: (0, 1),
-        simulated: 1,
+        simulated: 0,
         default: 0,
     }],
     procedure,
