@@ -115,11 +115,13 @@ pub(crate) async fn follow(
         };
         tokio::select! {
             biased;
-            () = asked => match &cancelling {
+            () = asked => match &mut cancelling {
                 None => cancelling = Some(cancel(client, name, &progress)),
                 Some(cancelling) => {
                     progress.finish();
-                    leave(name, cancelling);
+                    // One that could not be asked for is over too, and confirms nothing.
+                    let confirmed = cancelling.is_finished() && cancelling.await.unwrap_or(false);
+                    leave(name, confirmed);
                     return Ok(Followed::Left);
                 }
             },
@@ -155,8 +157,8 @@ fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bo
     })
 }
 
-fn leave(name: &RunName, cancelling: &JoinHandle<bool>) {
-    let how = if cancelling.is_finished() {
+fn leave(name: &RunName, confirmed: bool) {
+    let how = if confirmed {
         "goes on being cancelled at the daemon"
     } else {
         "may go on: the daemon has not yet confirmed that it cancels it (`verbatim runs cancel` asks again)"
