@@ -144,14 +144,10 @@ pub fn execute_in(
     for (place, test) in request.tests.iter().copied().enumerate() {
         report(Event::Begun(test, place, request.tests.len()));
         let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
-        let stopped = |reason, text: &str| Stopped {
-            reason,
-            text: text.into(),
-        };
         let instead = match &over {
-            Some(why) => Some(stopped(StopReason::Skipped, why)),
+            Some(why) => Some((StopReason::Skipped, why.as_str())),
             // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
-            None => cancelled.then(|| stopped(StopReason::Cancelled, "the run was cancelled before this test")),
+            None => cancelled.then_some((StopReason::Cancelled, "the run was cancelled before this test")),
         };
         let case = Case {
             test,
@@ -278,7 +274,7 @@ fn one_test(
     open: &mut OpenRig,
     journal: &mut dyn Journal,
     bundle: Option<&mut BundleWriter>,
-    instead: Option<Stopped>,
+    instead: Option<(StopReason, &str)>,
     report: &mut dyn FnMut(Event<'_>),
 ) -> Result<Verdict, RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
@@ -289,9 +285,10 @@ fn one_test(
         report,
     };
     let info = open.info.clone();
-    let now = if let Some(stopped) = instead {
+    let now = if let Some((reason, text)) = instead {
+        let text = text.into();
         sink.put(Entry::Begin(Box::new(case.begin(&info))));
-        sink.put(Entry::Stopped(stopped));
+        sink.put(Entry::Stopped(Stopped { reason, text }));
         Time(0)
     } else {
         match &mut open.session {

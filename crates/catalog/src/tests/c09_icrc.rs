@@ -87,7 +87,8 @@ fn is_covered(frame: &[u8], offsets: &Offsets, at: (usize, u32)) -> bool {
 }
 
 /// Whether this bit makes a reserved opcode of the RC class: such a packet is dropped for more than its ICRC, and Linux rxe's
-/// kernel panics over it, see `c09-nak-reserved-opcode`.
+/// kernel panics over it, see `c09-nak-reserved-opcode`. The bit is flipped in a SEND Only instead, of whose opcode no bit
+/// makes one.
 fn gives_reserved_opcode(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> bool {
     let opcode = Opcode(frame[byte] ^ (1 << bit));
     byte == offsets.bth && opcode.service() == Service::Rc && !opcode.is_request() && !opcode.is_response()
@@ -109,16 +110,23 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let Some((frame, offsets)) = sound(&channel, psn, 0, &payload) else {
         return Ok(());
     };
+    let Some(send) = Message::send(&channel, psn, &payload).frames(&channel).pop() else {
+        return Ok(());
+    };
     let start = offsets.ipv4.or(offsets.ipv6).unwrap_or(offsets.bth);
     let mut random = t.random("bits");
     let mut masked = Vec::new();
     for byte in start..offsets.end {
         let from = if bits == 8 { 0 } else { random.between(0, 7) as u32 };
         let chosen = (0..8).map(|at| (byte, (from + at) % 8));
-        let chosen = chosen.filter(|at| !gives_reserved_opcode(&frame, &offsets, *at));
         let (covered, other): (Vec<_>, Vec<_>) = chosen.partition(|at| is_covered(&frame, &offsets, *at));
         for at in covered.into_iter().take(bits as usize) {
-            ask::insist(t, COVERED, &flipped(&frame, &offsets, at))?;
+            let of = if gives_reserved_opcode(&frame, &offsets, at) {
+                &send
+            } else {
+                &frame
+            };
+            ask::insist(t, COVERED, &flipped(of, &offsets, at))?;
             t.next_packet(t.now().after(MOMENT))?;
         }
         if !is_checksum(&offsets, byte) {

@@ -20,7 +20,7 @@ use crate::rc::refusal::{self, ERRORS, Refusal, TARGET};
 
 pub(super) const INVALID: &str = "9.7.5.2.4 invalid request";
 
-const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
+pub(super) const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
 const EITHER: &[NakCode] = &[NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS];
 /// The longest message that the architecture allows, and one byte.
 const TOO_LONG: u32 = (1 << 31) + 1;
@@ -176,7 +176,7 @@ fn of_length(mut packets: Vec<Transport>, length: u32) -> Vec<Transport> {
 }
 
 /// Packets of these opcodes and lengths, one after the other; the last one asks for an acknowledgement.
-fn data(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)]) -> Vec<Transport> {
+pub(super) fn data(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)]) -> Vec<Transport> {
     let last = parts.len() as u32 - 1;
     (0u32..)
         .zip(parts)

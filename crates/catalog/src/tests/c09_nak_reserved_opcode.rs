@@ -10,11 +10,10 @@
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
-use verbatim_tester::peer::Channel;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::packet::{NakCode, Opcode, Psn, Transport};
+use verbatim_wire::packet::Opcode;
 
-use super::c09_nak_invalid_request::INVALID;
+use super::c09_nak_invalid_request::{CODE, INVALID, data};
 use crate::rc;
 use crate::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::rc::refusal::{self, ERRORS, Refusal};
@@ -24,12 +23,16 @@ const OPEN: Label<Verbs> = Label::new("what the device is");
 /// VendorID of Linux rxe (the kernel's `rxe_param.h`), and of older ones: no vendor's.
 const SOFT_ROCE: [u32; 2] = [0xff_ffff, 0];
 
-const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
-
 static CASES: &[Refusal] = &[
-    Refusal::new("reserved opcode 0x15", CODE, |c, psn| empty(c, psn, Opcode(0x15))),
-    Refusal::new("reserved opcode 0x18", CODE, |c, psn| empty(c, psn, Opcode(0x18))),
-    Refusal::new("reserved opcode 0x1F", CODE, |c, psn| empty(c, psn, Opcode(0x1F))),
+    Refusal::new("reserved opcode 0x15", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x15), 0)])
+    }),
+    Refusal::new("reserved opcode 0x18", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x18), 0)])
+    }),
+    Refusal::new("reserved opcode 0x1F", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x1F), 0)])
+    }),
 ];
 
 /// Reserved opcodes.
@@ -78,11 +81,4 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     refusal::judge(t, f, INVALID, CASES, false)
-}
-
-/// A packet of this opcode that has nothing behind its BTH, and asks for an acknowledgement.
-fn empty(channel: &Channel, psn: Psn, opcode: Opcode) -> Vec<Transport> {
-    let mut packet = channel.transport(opcode, psn);
-    packet.bth = packet.bth.with_ack_request(true);
-    vec![packet]
 }
