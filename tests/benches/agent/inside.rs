@@ -1,9 +1,8 @@
 //! In the machine: an agent of rxe0, a client of it, and rxe1 as the tester's own device.
 
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use verbatim_agent::Limits;
@@ -95,16 +94,14 @@ struct WriteDone {
 
 /// An agent of its own: where the system puts a program in memory is part of how fast it is under emulation.
 fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
-    // That of the agent before, which was killed.
-    let _ = std::fs::remove_file(AGENT);
     let arguments = ["--listen", &format!("unix:{AGENT}"), "--device", "rxe0"];
-    let mut agent = Process(std::process::Command::new("verbatim-agent").args(arguments).spawn()?);
-    let until = Instant::now() + BOUND;
-    while !Path::new(AGENT).exists() {
-        ensure!(agent.0.try_wait()?.is_none(), "the agent ended");
-        ensure!(Instant::now() < until, "the agent made no socket within {BOUND:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut command = std::process::Command::new("verbatim-agent");
+    let mut agent = Process(command.args(arguments).stderr(Stdio::piped()).spawn()?);
+    let mut said = BufReader::new(agent.0.stderr.take().context("what it says")?).lines();
+    let listening = said.next().context("the agent ended, and said nothing")??;
+    ensure!(listening.contains("listening on"), "the agent said {listening:?}");
+    // What it says later is nobody's; it must be able to say it.
+    std::thread::spawn(move || said.for_each(drop));
     let address = AgentAddress {
         place: Place::Unix(AGENT.into()),
         tls: None,
