@@ -28,11 +28,11 @@ use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
 use crate::api::{Catalog, Rigs, Runs};
-use crate::rig::RigFile;
 use crate::sched::{Scheduler, Workers};
-use crate::state::StateDirectory;
 use crate::store::FileStore;
 use place::{Socket, StateLock};
+use verbatim_rig::RigFile;
+use verbatim_run::state::StateDirectory;
 
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);

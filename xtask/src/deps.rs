@@ -44,16 +44,48 @@ const RULES: &[(&str, Rule)] = &[
         "verbatim-sim",
         Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
     ),
+    ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
     // Itself: its tests turn on a feature of it.
     (
+        "verbatim-verbs",
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs"]),
+    ),
+    (
         "verbatim-agent",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-agent"]),
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs"]),
+    ),
+    (
+        "verbatim-rig",
+        Rule::Only(&[
+            "verbatim-device",
+            "verbatim-hw",
+            "verbatim-proto",
+            "verbatim-record",
+            "verbatim-sim",
+            "verbatim-tester",
+            "verbatim-verbs",
+            "verbatim-wire",
+        ]),
+    ),
+    (
+        "verbatim-run",
+        Rule::AllBut(&[
+            "verbatim-client",
+            "verbatim-daemon",
+            "verbatim",
+            "verbatim-machine",
+            "verbatim-tests",
+            "xtask",
+        ]),
     ),
     ("verbatim-client", Rule::Only(&["verbatim-proto"])),
     (
         "verbatim-daemon",
         Rule::AllBut(&[
+            "verbatim-agent",
             "verbatim-client",
+            "verbatim-hw",
+            "verbatim-verbs",
             "verbatim",
             "verbatim-machine",
             "verbatim-tests",
@@ -62,7 +94,13 @@ const RULES: &[(&str, Rule)] = &[
     ),
     (
         "verbatim",
-        Rule::AllBut(&["verbatim-agent", "verbatim-machine", "verbatim-tests", "xtask"]),
+        Rule::AllBut(&[
+            "verbatim-agent",
+            "verbatim-daemon",
+            "verbatim-machine",
+            "verbatim-tests",
+            "xtask",
+        ]),
     ),
     ("verbatim-machine", Rule::Only(&[])),
     ("verbatim-tests", Rule::AllBut(&[])),
@@ -310,14 +348,15 @@ mod tests {
         ("verbatim-device", &[("verbatim-wire", None)]),
         ("verbatim-sim", &[("verbatim-tester", None), ("verbatim-device", None)]),
         (
-            "verbatim-daemon",
+            "verbatim-run",
             &[
                 ("verbatim-hw", None),
                 ("verbatim-sim", None),
                 ("verbatim-catalog", None),
             ],
         ),
-        ("verbatim", &[("verbatim-daemon", None)]),
+        ("verbatim-daemon", &[("verbatim-run", None)]),
+        ("verbatim", &[("verbatim-run", None)]),
         ("verbatim-tests", &[("xtask", Some("dev")), ("verbatim", Some("dev"))]),
         ("xtask", &[]),
     ];
@@ -399,8 +438,9 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_does_not_reach_into_the_agent_nor_the_daemon_into_the_client() {
+    fn the_program_and_the_daemon_do_not_reach_into_each_other() {
         assert_eq!(with("verbatim-daemon", &[("verbatim", None)]).len(), 1);
+        assert_eq!(with("verbatim", &[("verbatim-daemon", None)]).len(), 1);
         assert_eq!(with("xtask", &[("verbatim-tests", None)]).len(), 1);
     }
 

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use verbatim_agent::device::Device;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
-use verbatim_agent::tls::ServerFiles;
-use verbatim_agent::{Limits, VerbsDevice};
 use verbatim_hw::verbs::Library;
+use verbatim_verbs::device::Device;
+use verbatim_verbs::tls::ServerFiles;
+use verbatim_verbs::{Limits, VerbsDevice};
 
 /// Exit code when something is wrong that is not the command line's form.
 const ERROR: u8 = 3;

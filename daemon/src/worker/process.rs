@@ -16,8 +16,8 @@ use verbatim_record::Cause;
 
 use super::output::Output;
 use super::{Supervision, WorkerEvent, child};
-use crate::rig::{RigConfig, env};
-use crate::state::StateDirectory;
+use verbatim_rig::{RigConfig, env};
+use verbatim_run::state::StateDirectory;
 
 /// How long output may still come after the end of a process: somebody else may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -203,7 +203,7 @@ fn words(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::RigFile;
+    use verbatim_rig::RigFile;
 
     fn rig(preload: &str) -> RigConfig {
         let text = format!(

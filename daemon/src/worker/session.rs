@@ -11,8 +11,8 @@ use super::frame::{self, Frames, Junk};
 use super::host::cancelled;
 use super::process::{self, Failure, Process};
 use super::{BUILD_ID, Supervision, WorkerEvent};
-use crate::rig::RigConfig;
-use crate::state::StateDirectory;
+use verbatim_rig::RigConfig;
+use verbatim_run::state::StateDirectory;
 
 /// A worker, as the daemon sees it.
 pub(super) struct Session<'a> {

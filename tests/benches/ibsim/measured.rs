@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use verbatim_catalog::{TESTS, VERSION, judge};
-use verbatim_daemon::rig::{self, OpenRig, RigConfig, RigFile, Session};
 use verbatim_record::{BundleWriter, Time, read_file};
+use verbatim_rig::{OpenRig, RigConfig, RigFile, Session};
 use verbatim_tester::{Arrival, Case, MemoryJournal, Rig, Stimulus, run as run_test};
 use verbatim_wire::{AttributeId, Mad, Method};
 
 pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let mut open = rig::open(&config(directory.path())?, Arc::new(AtomicBool::new(false)))?;
+    let mut open = verbatim_rig::open(&config(directory.path())?, Arc::new(AtomicBool::new(false)))?;
     match mode {
         "window 1" => round_trips(&mut open, 1),
         "window 16" => round_trips(&mut open, 16),

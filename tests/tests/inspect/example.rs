@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use verbatim_record::pcapng::{LinkType, Packet, Section, Writer};
+use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_wire::{AttributeId, Form, Lid, Mad, MadHeaders, Method, mad_packet};
 
 use crate::damage::{failing, port, sound};

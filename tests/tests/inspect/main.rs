@@ -13,8 +13,8 @@ mod pairs;
 mod pipe;
 
 use serde_json::Value;
+use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_catalog::link;
-use verbatim_record::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_tests::product::Output;
 
 /// The options that describe the port of `damage::port`.

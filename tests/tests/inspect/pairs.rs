@@ -1,7 +1,7 @@
 //! Each check alone and each pair, against the table that stands beside the checker.
 
 use serde_json::{Value, json};
-use verbatim_record::pcapng::LinkType;
+use verbatim_capture::pcapng::LinkType;
 use verbatim_tests::product::{Place, run};
 
 use crate::damage::{failing, port, sound};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use verbatim_daemon::rig::{self, OpenRig, RigFile, Session};
 use verbatim_record::{Entry, Label};
+use verbatim_rig::{OpenRig, RigFile, Session};
 use verbatim_tester::{Arrival, Case, MemoryJournal, Need, Rig, Stimulus, Test, run};
 use verbatim_wire::{AttributeId, Mad, Method, PortInfo};
 
@@ -84,10 +84,10 @@ fn say(key: &str, what: impl std::fmt::Display) {
 fn open(cancel: Arc<AtomicBool>) -> OpenRig {
     let file = RigFile::load(None).unwrap();
     let config = file.find("ibsim").unwrap();
-    if let Err(error) = rig::env::enter(config) {
+    if let Err(error) = verbatim_rig::env::enter(config) {
         panic!("{error}");
     }
-    rig::open(config, cancel).unwrap_or_else(|error| panic!("{error}"))
+    verbatim_rig::open(config, cancel).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn play(role: &str) {
@@ -135,7 +135,7 @@ fn catalogue() {
     let mut open = open(Arc::default());
     say("fingerprint", &open.fingerprint);
     assert!(open.info.host_bound >= Duration::from_millis(10));
-    let device = rig::device_fingerprint(real(&mut open.session), &open.info).unwrap();
+    let device = verbatim_rig::device_fingerprint(real(&mut open.session), &open.info).unwrap();
     say("device", device);
     let place = std::env::current_dir().unwrap();
     let (mut entries, mut journal): (Vec<Entry>, _) = (Vec::new(), MemoryJournal::default());

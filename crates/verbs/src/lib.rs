@@ -1,0 +1,46 @@
+//! Verbs on demand: sessions on a device of this host, and the link to an agent on another host.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`session`] | a session without any network: commands, completions, limits |
+//! | [`drive`] | the loop of the thread that owns a session |
+//! | [`device`], [`values`] | what a session needs of a device |
+//! | [`VerbsDevice`] | that, through libibverbs |
+//! | [`AgentClient`], [`LocalVerbs`] | the tester's side: a session at an agent, a session here |
+//! | [`tls`] | who may connect to an agent |
+//! | [`clock`], [`wake`] | the session's time; waking a thread |
+
+pub mod clock;
+pub mod device;
+pub mod drive;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+mod link;
+pub mod session;
+pub mod tls;
+pub mod values;
+mod verbs;
+pub mod wake;
+
+pub use drive::Said;
+pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, Place, VerbsLink};
+pub use session::{Limits, Session};
+pub use verbs::{VerbsDevice, VerbsPair};
+
+/// The largest message that an agent takes in, in bytes. Larger than what a command may write, so that one which asks
+/// for too much is answered and does not break the stream.
+pub const LARGEST_MESSAGE: usize = 32 << 20;
+
+/// This host: name, kernel, and the agent's version.
+#[must_use]
+pub fn host() -> String {
+    let uname = rustix::system::uname();
+    format!(
+        "{} {} {} {}, verbatim-agent {}",
+        uname.nodename().to_string_lossy(),
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy(),
+        uname.machine().to_string_lossy(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
