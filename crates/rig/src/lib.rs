@@ -12,13 +12,13 @@
 //!
 //! ```no_run
 //! use std::sync::{Arc, atomic::AtomicBool};
-//! use verbatim_rig::{self, RigFile, Session};
+//! use verbatim_rig::{RigFile, Session};
 //!
 //! let file = RigFile::load(None)?;
 //! let config = file.find("ibsim")?;
-//! rig::env::enter(config)?; // does not return when the process has to be started again
+//! verbatim_rig::env::enter(config)?; // does not return when the process has to be started again
 //! let cancel = Arc::new(AtomicBool::new(false));
-//! let open = rig::open(config, cancel)?;
+//! let open = verbatim_rig::open(config, cancel)?;
 //! match open.session {
 //!     Session::Virtual(config) => println!("{:?}", config.profile()),
 //!     Session::Real(mut rig) => println!("{}", rig.now()),
