@@ -46,7 +46,8 @@ mod listing {
         let mut chapters = 0;
         for chapter in std::fs::read_dir(source).unwrap() {
             let chapter = chapter.unwrap().path();
-            if !chapter.is_dir() {
+            // A folder that git left empty is none.
+            if !chapter.is_dir() || std::fs::read_dir(&chapter).unwrap().next().is_none() {
                 continue;
             }
             chapters += 1;

@@ -77,9 +77,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             (true, None) if is_proven && (t.begin.simulated || lid == port.lid()) => (f.silence_of(last), "nobody"),
             (_, None) => (Passed::Inconclusive, "nobody"),
         };
-        let expected = if is_own { "this port" } else { "not this port" };
         let about = format!("who answers at LID {lid} (base {}, LMC {})", port.lid(), port.lmc());
-        f.check(STATEMENT, &tries, &about, (expected.into(), seen.into()), result);
+        f.claim(STATEMENT, about)
+            .by_all(tries)
+            .saw(seen)
+            .comes_to(if is_own { "this port" } else { "not this port" }, result);
     }
     Ok(())
 }

@@ -6,14 +6,9 @@
 use verbatim_record::{Delimiter, Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 
-use crate::link::native::{self, Link, Reading, Rule};
+use crate::link::native::{self, Link, Rule};
 
 const DELIMITER: Rule = Rule::new("7.3 delimiters");
-
-const READING: Reading = Reading {
-    rules: &[DELIMITER],
-    without: "every port takes SMPs: nothing was sent",
-};
 
 /// EGP, EBP and neither.
 pub(super) static TEST: Test = Test {
@@ -39,5 +34,5 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)
+    native::judge(t, f, &[DELIMITER], native::NOTHING_SENT)
 }

@@ -8,17 +8,12 @@ use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
 use verbatim_wire::{Lid, PKey, PortInfo};
 
-use crate::link::native::{self, Link, MULTICAST, Reading, Rule, Wire};
+use crate::link::native::{self, Link, MULTICAST, Rule, Wire};
 
 const FOUND: Label<PortInfo> = Label::new("port as found");
 const SET: Label<PortInfo> = Label::new("set LID and LMC");
 const DLID: Rule = Rule::new("7.11 DLID");
 const GROUP: Rule = Rule::new("7.10 multicast");
-
-const READING: Reading = Reading {
-    rules: &[DLID, GROUP],
-    without: "the port has no LID",
-};
 
 /// LMC 0 to 7.
 pub(super) static TEST: Test = Test {
@@ -96,5 +91,5 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.exchange(FOUND)?;
     let same = |wanted: &PortInfo, shown: &PortInfo| (wanted.lid(), wanted.lmc()) == (shown.lid(), shown.lmc());
     native::took(t, SET, "LID and LMC as they were set", same)?;
-    native::judge(t, f, READING)
+    native::judge(t, f, &[DLID, GROUP], "the port has no LID")
 }

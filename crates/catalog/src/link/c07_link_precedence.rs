@@ -8,14 +8,9 @@ use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
 
-use crate::link::native::{self, Link, Reading, Rule, Wire};
+use crate::link::native::{self, Link, Rule, Wire};
 
 const RANKS: Rule = Rule::new("7.4 precedence");
-
-const READING: Reading = Reading {
-    rules: &[RANKS],
-    without: "every port takes SMPs: nothing was sent",
-};
 
 /// Pairs of faults.
 pub(super) static TEST: Test = Test {
@@ -69,5 +64,5 @@ fn foreign(link: &Link<'_, '_>) -> PKey {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)
+    native::judge(t, f, &[RANKS], native::NOTHING_SENT)
 }

@@ -7,16 +7,11 @@ use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
 use verbatim_wire::{Lid, PortInfo, PortState};
 
-use crate::link::native::{self, Link, Reading, Rule};
+use crate::link::native::{self, Link, Rule};
 
 const FOUND: Label<PortInfo> = Label::new("port as found");
 const SET: Label<PortInfo> = Label::new("set the state");
 const STATES: Rule = Rule::new("7.2 link states");
-
-const READING: Reading = Reading {
-    rules: &[STATES],
-    without: "the port has no LID",
-};
 
 /// Initialize, Armed and Active.
 pub(super) static TEST: Test = Test {
@@ -72,5 +67,5 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.exchange(FOUND)?;
     let reached = |wanted: &PortInfo, shown: &PortInfo| STATES_UP.contains(&(wanted.port_state(), shown.port_state()));
     native::took(t, SET, "the state that was commanded", reached)?;
-    native::judge(t, f, READING)
+    native::judge(t, f, &[STATES], "the port has no LID")
 }

@@ -8,15 +8,10 @@ use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Opcode;
 
-use crate::link::native::{self, Link, Reading, Rule};
+use crate::link::native::{self, Link, Rule};
 
 const VL: Rule = Rule::new("7.6 VL");
 const VL15: Rule = Rule::new("14.2 QP0 and VL15");
-
-const READING: Reading = Reading {
-    rules: &[VL, VL15],
-    without: "every port takes SMPs: nothing was sent",
-};
 
 /// VL 0 to 15.
 pub(super) static TEST: Test = Test {
@@ -60,5 +55,5 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)
+    native::judge(t, f, &[VL, VL15], native::NOTHING_SENT)
 }

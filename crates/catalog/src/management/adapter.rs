@@ -1,7 +1,7 @@
 //! What the tests of attributes share: whether the node is one that they are about, and what may become of a request
 //! that a port need not serve.
 
-use verbatim_record::{Exchange, Findings, Gap, Label, Match, Passed, Trace};
+use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
 use verbatim_tester::Settable;
 use verbatim_wire::values::NodeType;
 use verbatim_wire::{Attribute, Layout, NodeInfo, PortInfo, Status};
@@ -34,6 +34,11 @@ pub(crate) fn steady_fields() -> Vec<&'static str> {
     names.filter(|name| !moves(name)).collect()
 }
 
+/// The last try under a label for one block or port.
+pub(crate) fn last<A>(t: &Trace, label: Label<A>, modifier: u32) -> Result<&Exchange, Gap> {
+    t.keyed(label, modifier).ok_or(Gap::Missing(label.name))
+}
+
 /// Judges a block that its table does not reach: refused with 0x001C, or read as zeros. Both conform.
 pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchange: &Exchange) -> Result<(), Gap> {
     if !f.status("C13-24", exchange, &[Status::OK, Status::INVALID_FIELD]) {
@@ -49,9 +54,10 @@ pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchan
         (false, false) => "entries",
     };
     let about = format!("{} {}, beyond the capacity", A::NAME, exchange.request.modifier());
-    let result = if zeros { Passed::Pass } else { Passed::Fail };
-    let words = ("zeros, or a refusal".into(), seen.into());
-    f.check("C14-24", &[exchange], &about, words, result);
+    f.claim("C14-24", about)
+        .by(exchange)
+        .saw(seen)
+        .must("zeros, or a refusal", zeros);
     Ok(())
 }
 
@@ -70,14 +76,11 @@ pub(crate) fn refused_or_discarded(f: &mut Findings<'_>, exchange: &Exchange, wh
     };
     let status = response.mad.status();
     let wanted: Vec<_> = allowed.iter().map(|status| format!("status {status}")).collect();
-    let result = if allowed.contains(&status) {
-        Passed::Pass
-    } else {
-        Passed::Fail
-    };
-    let words = (
-        format!("{}, or no answer", wanted.join(" or ")),
-        format!("status {status}"),
-    );
-    f.check("C13-24", &[exchange], what, words, result);
+    f.claim("C13-24", what)
+        .by(exchange)
+        .saw(format!("status {status}"))
+        .must(
+            format!("{}, or no answer", wanted.join(" or ")),
+            allowed.contains(&status),
+        );
 }

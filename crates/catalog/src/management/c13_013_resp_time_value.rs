@@ -34,14 +34,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.status("C13-13", exchange, &[Status::OK]);
     let port: PortInfo = t.answer(PORT)?;
     let value = port.resp_time_value();
-    let legal = if value.0 <= 20 { Passed::Pass } else { Passed::Fail };
-    f.check(
-        "C13-13",
-        &[exchange],
-        "RespTimeValue",
-        ("at most 20 = 4.29 s".into(), value.to_string()),
-        legal,
-    );
+    f.claim("C13-13", "RespTimeValue")
+        .by(exchange)
+        .saw(value)
+        .must("at most 20 = 4.29 s", value.0 <= 20);
     within(t, f, "C13-13", PORT, RespTime(20).duration())
 }
 
@@ -54,7 +50,7 @@ pub(super) fn within(
     limit: Duration,
 ) -> Result<(), Gap> {
     let way = 2 * t.way(&t.answer(label)?);
-    slowest(f, statement, t.each(label), (limit, way + t.begin.host_bound));
+    slowest(f, statement, t.each(label), limit, way + t.begin.host_bound);
     Ok(())
 }
 
@@ -64,16 +60,20 @@ pub(super) fn slowest<'t>(
     f: &mut Findings<'_>,
     statement: &str,
     exchanges: impl Iterator<Item = &'t Exchange>,
-    (limit, way): (Duration, Duration),
+    limit: Duration,
+    way: Duration,
 ) {
     let (answered, silent): (Vec<_>, Vec<_>) = exchanges.partition(|exchange| exchange.answer().is_some());
     if let Some(first) = silent.first() {
         // Asked once each: a lost packet and a port that did not answer look alike.
-        let words = (
-            "an answer".to_string(),
-            format!("{} of {} unanswered", silent.len(), silent.len() + answered.len()),
-        );
-        f.check(statement, &[first], "answer", words, Passed::Inconclusive);
+        f.claim(statement, "answer")
+            .by(*first)
+            .saw(format!(
+                "{} of {} unanswered",
+                silent.len(),
+                silent.len() + answered.len()
+            ))
+            .comes_to("an answer", Passed::Inconclusive);
     }
     let times = answered
         .into_iter()
@@ -96,19 +96,13 @@ pub(super) fn slowest<'t>(
     let Some((result, most, least, exchange)) = worst else {
         return;
     };
-    let words = (
-        format!(
-            "at most {}, and {} for the way",
-            duration_words(limit),
-            duration_words(way)
-        ),
-        format!("{}..{}", duration_words(least), duration_words(most)),
+    let expected = format!(
+        "at most {}, and {} for the way",
+        duration_words(limit),
+        duration_words(way)
     );
-    f.check(
-        statement,
-        &[exchange],
-        &format!("time to answer, slowest of {count}"),
-        words,
-        result,
-    );
+    f.claim(statement, format!("time to answer, slowest of {count}"))
+        .by(exchange)
+        .saw(format!("{}..{}", duration_words(least), duration_words(most)))
+        .comes_to(expected, result);
 }

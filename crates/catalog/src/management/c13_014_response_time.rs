@@ -54,6 +54,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .chain(t.each(NODE))
         .chain(t.each(DESCRIPTION))
         .chain(t.each(SET));
-    slowest(f, "C13-14", exchanges, (limit, way + t.begin.host_bound));
+    slowest(f, "C13-14", exchanges, limit, way + t.begin.host_bound);
     Ok(())
 }

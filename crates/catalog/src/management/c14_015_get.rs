@@ -4,18 +4,14 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::{LeasePeriod, ProtectBits};
-use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
+use verbatim_wire::{NodeInfo, PortInfo, Status};
 
-use crate::management::keys;
+use crate::management::keys::{self, FOUND, Unlock};
 
-/// The port before anything was changed.
-const FOUND: Label<PortInfo> = keys::FOUND;
 /// The labels of one level.
 struct Level {
     level: u8,
-    unlock: Label<PortInfo>,
-    before: Label<PortInfo>,
+    unlock: Unlock,
     node: Label<NodeInfo>,
     after: Label<PortInfo>,
 }
@@ -23,15 +19,19 @@ struct Level {
 const LEVELS: [Level; 2] = [
     Level {
         level: 2,
-        unlock: Label::new("set M_Key 0 and level 2"),
-        before: Label::new("level 2, before"),
+        unlock: Unlock {
+            set: Label::new("set M_Key 0 and level 2"),
+            before: Label::new("level 2, before"),
+        },
         node: Label::new("level 2, another key, NodeInfo"),
         after: Label::new("level 2, another key, PortInfo"),
     },
     Level {
         level: 3,
-        unlock: Label::new("set M_Key 0 and level 3"),
-        before: Label::new("level 3, before"),
+        unlock: Unlock {
+            set: Label::new("set M_Key 0 and level 3"),
+            before: Label::new("level 3, before"),
+        },
         node: Label::new("level 3, another key, NodeInfo"),
         after: Label::new("level 3, another key, PortInfo"),
     },
@@ -58,18 +58,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for Level {
         level,
         unlock,
-        before,
         node,
         after,
     } in LEVELS
     {
-        let value = port.quiet().change(|info| {
-            info.with_m_key(MKey(0))
-                .with_protect_bits(ProtectBits(level))
-                .with_m_key_lease_period(LeasePeriod(0))
-        });
-        t.set(unlock, &port, value)?;
-        t.get(before, MKey(0))?;
+        unlock.run(t, &port, level, 0)?;
         t.ask_at(node, any, 0)?;
         t.ask_at(after, any, 0)?;
     }
@@ -77,40 +70,17 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let found: PortInfo = t.answer(FOUND)?;
     for Level {
-        unlock,
-        before,
-        node,
-        after,
-        ..
+        unlock, node, after, ..
     } in LEVELS
     {
-        let (_, wanted) = t.asked(unlock)?;
-        if t.exchange(unlock)?.answer().is_some() {
-            f.status("C14-26", t.exchange(unlock)?, keys::accepted(&found));
-        }
-        let start: PortInfo = t.answer(before)?;
-        if !f.same_fields(
-            "C14-24",
-            t.exchange(before)?,
-            &["M_Key", "M_KeyProtectBits"],
-            (&wanted, &start),
-        ) {
+        let Some(start) = unlock.kept(t, f, &["M_Key", "M_KeyProtectBits"])? else {
             return Ok(());
-        }
-        let (key, _) = t.asked(node)?;
-        t.require(node, "a key other than 0", key != MKey(0))?;
+        };
+        keys::require_another(t, node)?;
         f.status("C14-15", t.exchange(node)?, &[Status::OK]);
         if f.status("C14-15", t.exchange(after)?, &[Status::OK]) {
-            let end: PortInfo = t.answer(after)?;
-            f.equal("C14-15", after, "M_Key", (MKey(0), end.m_key()));
-            f.equal(
-                "C14-15",
-                after,
-                "M_KeyViolations",
-                (start.m_key_violations(), end.m_key_violations()),
-            );
+            f.same_fields("C14-15", t.exchange(after)?, &["M_Key", "M_KeyViolations"], &start)?;
         }
     }
     Ok(())

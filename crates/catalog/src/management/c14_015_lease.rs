@@ -8,13 +8,14 @@ use core::time::Duration;
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::{LeasePeriod, ProtectBits};
 use verbatim_wire::{MKey, NodeInfo, PortInfo};
 
-use crate::management::keys::{self, FOUND};
+use crate::management::keys::{self, FOUND, LOCKED, Unlock};
 
-const UNLOCK: Label<PortInfo> = Label::new("set M_Key 0, level 2 and a lease");
-const BEFORE: Label<PortInfo> = Label::new("before");
+const UNLOCK: Unlock = Unlock {
+    set: Label::new("set M_Key 0, level 2 and a lease"),
+    before: Label::new("before"),
+};
 const OTHER: Label<NodeInfo> = Label::new("another key, NodeInfo");
 const AFTER: Label<PortInfo> = Label::new("after the lease period");
 
@@ -39,13 +40,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let (any, _) = keys::keys(t);
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
-    let value = port.quiet().change(|info| {
-        info.with_m_key(MKey(0))
-            .with_protect_bits(ProtectBits(2))
-            .with_m_key_lease_period(LeasePeriod(LEASE_S))
-    });
-    t.set(UNLOCK, &port, value)?;
-    t.get(BEFORE, MKey(0))?;
+    UNLOCK.run(t, &port, 2, LEASE_S)?;
     t.ask_at(OTHER, any, 0)?;
     t.pause(Duration::from_secs(u64::from(LEASE_S) + 1))?;
     t.get(AFTER, MKey(0))?;
@@ -53,25 +48,15 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let found: PortInfo = t.answer(FOUND)?;
-    let (_, wanted) = t.asked(UNLOCK)?;
-    if t.exchange(UNLOCK)?.answer().is_some() {
-        f.status("C14-26", t.exchange(UNLOCK)?, keys::accepted(&found));
-    }
-    let before: PortInfo = t.answer(BEFORE)?;
-    let fields = ["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"];
-    if !f.same_fields("C14-24", t.exchange(BEFORE)?, &fields, (&wanted, &before)) {
+    let Some(before) = UNLOCK.kept(t, f, &LOCKED)? else {
         return Ok(());
-    }
-    let (key, _) = t.asked(OTHER)?;
-    t.require(OTHER, "a key other than 0", key != MKey(0))?;
+    };
+    keys::require_another(t, OTHER)?;
     t.answered::<NodeInfo>(t.exchange(OTHER)?)?; // the device did see another key
     let after: PortInfo = t.answer(AFTER)?;
-    f.equal(
-        "C14-15",
-        AFTER,
-        "M_KeyProtectBits after the lease period",
-        (before.protect_bits(), after.protect_bits()),
-    );
+    f.claim("C14-15", "M_KeyProtectBits after the lease period")
+        .on(AFTER)
+        .saw(after.protect_bits())
+        .is(before.protect_bits());
     Ok(())
 }

@@ -4,31 +4,37 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::{LeasePeriod, ProtectBits};
 use verbatim_wire::{MKey, PortInfo};
 
-use crate::management::keys::{self, FOUND};
+use crate::management::keys::{self, FOUND, Unlock};
 
-/// One set of labels for each of the levels 2 and 3: unlock, before, the Set with another key, after.
-const LEVELS: [(u8, [Label<PortInfo>; 4]); 2] = [
-    (
-        2,
-        [
-            Label::new("set M_Key 0 and level 2"),
-            Label::new("level 2, before"),
-            Label::new("level 2, another key, set LocalPhyErrors"),
-            Label::new("level 2, after"),
-        ],
-    ),
-    (
-        3,
-        [
-            Label::new("set M_Key 0 and level 3"),
-            Label::new("level 3, before"),
-            Label::new("level 3, another key, set LocalPhyErrors"),
-            Label::new("level 3, after"),
-        ],
-    ),
+/// The labels of one level.
+struct Level {
+    level: u8,
+    unlock: Unlock,
+    set: Label<PortInfo>,
+    after: Label<PortInfo>,
+}
+
+const LEVELS: [Level; 2] = [
+    Level {
+        level: 2,
+        unlock: Unlock {
+            set: Label::new("set M_Key 0 and level 2"),
+            before: Label::new("level 2, before"),
+        },
+        set: Label::new("level 2, another key, set LocalPhyErrors"),
+        after: Label::new("level 2, after"),
+    },
+    Level {
+        level: 3,
+        unlock: Unlock {
+            set: Label::new("set M_Key 0 and level 3"),
+            before: Label::new("level 3, before"),
+        },
+        set: Label::new("level 3, another key, set LocalPhyErrors"),
+        after: Label::new("level 3, after"),
+    },
 ];
 
 /// While the M_Key is 0, no Set is checked.
@@ -50,20 +56,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
     let found = port.found().local_phy_errors();
-    for (level, [unlock, before, set, after]) in LEVELS {
-        let value = port.quiet().change(|info| {
-            info.with_m_key(MKey(0))
-                .with_protect_bits(ProtectBits(level))
-                .with_m_key_lease_period(LeasePeriod(0))
-        });
-        t.set(unlock, &port, value)?;
-        t.get(before, MKey(0))?;
-        t.set_with(
-            set,
-            &port,
-            (any, 0),
-            value.change(|info| info.with_local_phy_errors(found ^ level)),
-        )?;
+    for Level {
+        level,
+        unlock,
+        set,
+        after,
+    } in LEVELS
+    {
+        let value = unlock.run(t, &port, level, 0)?;
+        let value = value.change(|info| info.with_local_phy_errors(found ^ level));
+        t.set_with(set, &port, (any, 0), value)?;
         t.get(after, MKey(0))?;
     }
     Ok(())
@@ -71,41 +73,20 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: PortInfo = t.answer(FOUND)?;
-    for (_, [unlock, before, set, after]) in LEVELS {
-        let (_, wanted) = t.asked(unlock)?;
-        if t.exchange(unlock)?.answer().is_some() {
-            f.status("C14-26", t.exchange(unlock)?, keys::accepted(&found));
-        }
-        let start: PortInfo = t.answer(before)?;
-        if !f.same_fields(
-            "C14-24",
-            t.exchange(before)?,
-            &["M_Key", "M_KeyProtectBits"],
-            (&wanted, &start),
-        ) {
+    for Level { unlock, set, after, .. } in LEVELS {
+        let Some(start) = unlock.kept(t, f, &["M_Key", "M_KeyProtectBits"])? else {
             return Ok(());
-        }
-        let (key, asked) = t.asked(set)?;
-        t.require(set, "a key other than 0", key != MKey(0))?;
+        };
+        keys::require_another(t, set)?;
+        let (_, asked) = t.asked(set)?;
         t.require(
             set,
             "a value that was not there before",
             asked.local_phy_errors() != start.local_phy_errors(),
         )?;
         f.status("C14-15", t.exchange(set)?, keys::accepted(&found));
-        let end: PortInfo = t.answer(after)?;
-        f.equal(
-            "C14-15",
-            after,
-            "LocalPhyErrors",
-            (asked.local_phy_errors(), end.local_phy_errors()),
-        );
-        f.equal(
-            "C14-15",
-            after,
-            "M_KeyViolations",
-            (start.m_key_violations(), end.m_key_violations()),
-        );
+        f.same_fields("C14-15", t.exchange(after)?, &["LocalPhyErrors"], &asked)?;
+        f.same_fields("C14-15", t.exchange(after)?, &["M_KeyViolations"], &start)?;
     }
     Ok(())
 }

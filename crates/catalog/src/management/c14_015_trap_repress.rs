@@ -5,13 +5,14 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::{Hex32, LeasePeriod, ProtectBits};
-use verbatim_wire::{MKey, Notice, PortInfo, trap};
+use verbatim_wire::{MKey, Notice, PortInfo};
 
-use crate::management::keys::{self, FOUND};
+use crate::management::keys::{self, FOUND, Unlock};
 
-const UNLOCK: Label<PortInfo> = Label::new("set M_Key 0 and level 2");
-const BEFORE: Label<PortInfo> = Label::new("before");
+const UNLOCK: Unlock = Unlock {
+    set: Label::new("set M_Key 0 and level 2"),
+    before: Label::new("before"),
+};
 const REPRESS: Label<Notice> = Label::new("TrapRepress with another key");
 const AFTER: Label<PortInfo> = Label::new("after");
 
@@ -33,51 +34,22 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let (any, _) = keys::keys(t);
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
-    let value = port.quiet().change(|info| {
-        info.with_m_key(MKey(0))
-            .with_protect_bits(ProtectBits(2))
-            .with_m_key_lease_period(LeasePeriod(0))
-    });
-    t.set(UNLOCK, &port, value)?;
-    t.get(BEFORE, MKey(0))?;
-    let notice = Notice::default()
-        .with_is_generic(true)
-        .with_notice_type(2)
-        .with_producer_type(Hex32(1))
-        .with_trap_number(trap::BAD_M_KEY);
-    t.repress(REPRESS, any, &notice)?;
+    UNLOCK.run(t, &port, 2, 0)?;
+    t.repress(REPRESS, any, &keys::bad_m_key_notice())?;
     t.get(AFTER, MKey(0))?;
     Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let found: PortInfo = t.answer(FOUND)?;
-    let (_, wanted) = t.asked(UNLOCK)?;
-    if t.exchange(UNLOCK)?.answer().is_some() {
-        f.status("C14-26", t.exchange(UNLOCK)?, keys::accepted(&found));
-    }
-    let before: PortInfo = t.answer(BEFORE)?;
-    if !f.same_fields(
-        "C14-24",
-        t.exchange(BEFORE)?,
-        &["M_Key", "M_KeyProtectBits"],
-        (&wanted, &before),
-    ) {
+    let Some(before) = UNLOCK.kept(t, f, &["M_Key", "M_KeyProtectBits"])? else {
         return Ok(());
-    }
-    let (key, _) = t.asked(REPRESS)?;
-    t.require(REPRESS, "a key other than 0", key != MKey(0))?;
+    };
+    keys::require_another(t, REPRESS)?;
     let repress = t.exchange(REPRESS)?;
     t.require(REPRESS, "a TrapRepress that left the host", repress.returned.is_none())?;
     if let Some(answer) = repress.answer() {
         f.observe_ambiguous(format!("a TrapRepress was answered: {}", answer.mad), &[repress]);
     }
-    let after: PortInfo = t.answer(AFTER)?;
-    f.equal(
-        "C14-15",
-        AFTER,
-        "M_KeyViolations",
-        (before.m_key_violations(), after.m_key_violations()),
-    );
+    f.same_fields("C14-15", t.exchange(AFTER)?, &["M_KeyViolations"], &before)?;
     Ok(())
 }

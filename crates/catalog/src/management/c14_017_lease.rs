@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
-use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, PortInfo};
 
@@ -25,12 +25,7 @@ const ACCURACY: Duration = Duration::from_secs(1);
 const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
     the expiry is inconclusive. The period is chosen so that it outlasts the proof of silence.";
 
-const fn test(
-    id: &'static str,
-    about: &'static str,
-    procedure: verbatim_tester::Procedure,
-    judge: verbatim_tester::Judge,
-) -> Test {
+const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge: Judge) -> Test {
     Test {
         id,
         aliases: &["C14_017_01"],
@@ -96,12 +91,8 @@ fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
         }
         Start::Set => {
             let found = port.found().local_phy_errors();
-            let value = port.quiet().change(|info| {
-                info.with_m_key(ours)
-                    .with_protect_bits(ProtectBits(level))
-                    .with_m_key_lease_period(verbatim_wire::values::LeasePeriod(lease))
-                    .with_local_phy_errors(found ^ 1)
-            });
+            let locked = keys::protected(&port, ours, level, lease);
+            let value = locked.change(|info| info.with_local_phy_errors(found ^ 1));
             t.set_once(WRONG_SET, &port, (other, 0), value)?;
         }
     }
@@ -128,24 +119,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
         t.exchange(WRONG_SET)?
     };
     // The test of the check itself is another one: here it must have failed, or no timer runs.
-    t.require(WRONG, "a wrong key that was dropped", violation.answer().is_none())?;
+    keys::require_dropped(t, WRONG, violation)?;
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, most) = elapsed(t, violation, t.exchange(PROBE)?)?;
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
-    let timing = format!(
-        "{} after {}..{}, lease period {}",
-        seen.protect_bits(),
-        duration_words(least),
-        duration_words(most),
-        before.m_key_lease_period()
-    );
-    let evidence = [violation, t.exchange(PROBE)?];
+    let timing = timing(&before, &seen, least, most);
     seen_by_the_device(t, 1)?;
     match probe {
         Probe::Before => {
             let result = not_expired(seen.protect_bits() == before.protect_bits(), most, lease);
             let expected = format!("{} until the lease period has passed", before.protect_bits());
-            f.check("C14-20", &evidence, "M_KeyProtectBits", (expected, timing), result);
+            f.claim("C14-20", "M_KeyProtectBits")
+                .by(violation)
+                .on(PROBE)
+                .saw(timing)
+                .comes_to(expected, result);
         }
         Probe::After => {
             let result = if seen.protect_bits() == ProtectBits(0) {
@@ -159,20 +147,52 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
             } else {
                 Passed::Inconclusive
             };
-            let expected = "0 once the lease period has passed".to_string();
             // From outside a timer that never started looks like one that never ends: both statements are at stake.
-            f.check(
-                "C14-17",
-                &evidence,
-                "lease timer started by the failed check",
-                (expected.clone(), timing.clone()),
-                result,
-            );
-            f.check("C14-20", &evidence, "M_KeyProtectBits", (expected, timing), result);
+            for (statement, about) in [
+                ("C14-17", "lease timer started by the failed check"),
+                ("C14-20", "M_KeyProtectBits"),
+            ] {
+                f.claim(statement, about)
+                    .by(violation)
+                    .on(PROBE)
+                    .saw(&timing)
+                    .comes_to("0 once the lease period has passed", result);
+            }
         }
     }
-    f.equal("C14-20", PROBE, "M_Key", (before.m_key(), seen.m_key()));
+    f.same_fields("C14-20", t.exchange(PROBE)?, &["M_Key"], &before)?;
     Ok(())
+}
+
+/// What a probe showed, and when.
+pub(super) fn timing(before: &PortInfo, seen: &PortInfo, least: Duration, most: Duration) -> String {
+    format!(
+        "{} after {}..{}, lease period {}",
+        seen.protect_bits(),
+        duration_words(least),
+        duration_words(most),
+        before.m_key_lease_period()
+    )
+}
+
+/// A right-key SMP half a period after a failed check: how the tests of its effect begin. The lease, its half, and what
+/// the way takes.
+pub(super) struct Halves {
+    /// Seconds of lease.
+    pub(super) lease: u16,
+    /// Seconds after which the right key comes.
+    pub(super) half: u64,
+    /// Seconds that the way may take, and one.
+    pub(super) slack: u64,
+}
+
+impl Halves {
+    pub(super) fn of(t: &Tester<'_>) -> Self {
+        let slack = t.way().as_secs() + 1;
+        let half = t.silence().as_secs() + slack + 4;
+        let lease = u16::try_from(2 * half).unwrap_or(u16::MAX);
+        Self { lease, half, slack }
+    }
 }
 
 /// Whether a port that must still be protected is: the longest reading must lie before the expiry, and speaks against the

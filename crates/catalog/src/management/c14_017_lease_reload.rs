@@ -7,11 +7,11 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Findings, Gap, Label, Trace, duration_words};
+use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{NodeInfo, PortInfo};
 
-use super::c14_017_lease::{PROBE, elapsed, not_expired, seen_by_the_device};
+use super::c14_017_lease::{Halves, PROBE, elapsed, not_expired, seen_by_the_device, timing};
 use crate::management::keys::{self, BEFORE};
 
 const FIRST: Label<NodeInfo> = Label::new("wrong key, starts the timer");
@@ -34,9 +34,7 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let slack = t.way().as_secs() + 1;
-    let half = t.silence().as_secs() + slack + 4;
-    let lease = u16::try_from(2 * half).unwrap_or(u16::MAX);
+    let Halves { lease, half, slack } = Halves::of(t);
     keys::lock(t, ours, 2, lease, 2)?;
     let began = t.now();
     t.get_once(FIRST, other)?;
@@ -56,35 +54,23 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
     let (first, right, second) = (t.exchange(FIRST)?, t.exchange(RIGHT)?, t.exchange(SECOND)?);
-    t.require(FIRST, "a wrong key that was dropped", first.answer().is_none())?;
+    keys::require_dropped(t, FIRST, first)?;
     t.answered::<NodeInfo>(right)?;
     let (_, right_at) = elapsed(t, first, right)?;
     t.require(RIGHT, "a right key before the lease expired", right_at < lease)?;
-    t.require(SECOND, "a wrong key that was dropped", second.answer().is_none())?;
+    keys::require_dropped(t, SECOND, second)?;
     let probe = t.exchange(PROBE)?;
     seen_by_the_device(t, 2)?;
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, most) = elapsed(t, second, probe)?;
     let result = not_expired(seen.protect_bits() == before.protect_bits(), most, lease);
-    let words = (
-        format!(
-            "{} until the whole lease period has passed again",
-            before.protect_bits()
-        ),
-        format!(
-            "{} after {}..{}, lease period {}",
-            seen.protect_bits(),
-            duration_words(least),
-            duration_words(most),
-            before.m_key_lease_period()
-        ),
+    let expected = format!(
+        "{} until the whole lease period has passed again",
+        before.protect_bits()
     );
-    f.check(
-        "C14-19",
-        &[first, right, second, probe],
-        "M_KeyProtectBits",
-        words,
-        result,
-    );
+    f.claim("C14-19", "M_KeyProtectBits")
+        .by_all([first, right, second, probe])
+        .saw(timing(&before, &seen, least, most))
+        .comes_to(expected, result);
     Ok(())
 }

@@ -10,7 +10,7 @@ use verbatim_record::{Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{NodeInfo, PortInfo};
 
-use super::c14_017_lease::{PROBE, elapsed, seen_by_the_device};
+use super::c14_017_lease::{Halves, PROBE, elapsed, seen_by_the_device, timing};
 use crate::management::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
@@ -32,9 +32,7 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let slack = t.way().as_secs() + 1;
-    let half = t.silence().as_secs() + slack + 4;
-    let lease = u16::try_from(2 * half).unwrap_or(u16::MAX);
+    let Halves { lease, half, slack } = Halves::of(t);
     keys::lock(t, ours, 2, lease, 1)?;
     let began = t.now();
     t.get_once(WRONG, other)?;
@@ -51,7 +49,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let before: PortInfo = t.answer(BEFORE)?;
     let violation = t.exchange(WRONG)?;
-    t.require(WRONG, "a wrong key that was dropped", violation.answer().is_none())?;
+    keys::require_dropped(t, WRONG, violation)?;
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
     let reset = t.exchange(RESET)?;
     t.answered::<NodeInfo>(reset)?;
@@ -66,17 +64,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         (true, true) => Passed::Pass,
         (false, true) => Passed::Fail,
     };
-    let words = (
-        format!("{}: the timer was stopped", before.protect_bits()),
-        format!(
-            "{} after {}..{}, lease period {}, right key after {} at most",
-            seen.protect_bits(),
-            duration_words(least),
-            duration_words(most),
-            before.m_key_lease_period(),
+    let timing = timing(&before, &seen, least, most);
+    f.claim("C14-19", "M_KeyProtectBits")
+        .by_all([violation, reset, probe])
+        .saw(format!(
+            "{timing}, right key after {} at most",
             duration_words(reset_at)
-        ),
-    );
-    f.check("C14-19", &[violation, reset, probe], "M_KeyProtectBits", words, result);
+        ))
+        .comes_to(format!("{}: the timer was stopped", before.protect_bits()), result);
     Ok(())
 }

@@ -51,16 +51,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let before: PortInfo = t.answer(BEFORE)?;
     let violation = t.exchange(WRONG)?;
-    t.require(WRONG, "a wrong key that was dropped", violation.answer().is_none())?;
+    keys::require_dropped(t, WRONG, violation)?;
     seen_by_the_device(t, 1)?;
-    let seen: PortInfo = t.answer(PROBE)?;
     let (least, _) = elapsed(t, violation, t.exchange(PROBE)?)?;
-    if f.equal(
-        "C14-21",
-        PROBE,
-        "M_KeyProtectBits",
-        (before.protect_bits(), seen.protect_bits()),
-    ) {
+    if f.same_fields("C14-21", t.exchange(PROBE)?, &["M_KeyProtectBits"], &before)? {
         f.observe(
             format!("the lease was not seen to expire in {}", duration_words(least)),
             &[],

@@ -7,13 +7,11 @@
 //! The page writes the complement of each block; we write random GUIDs of local administration, which name nobody.
 //! False alarm: an SM of somebody else that gives out GUIDs meanwhile.
 
-use std::collections::BTreeMap;
-
-use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
 use verbatim_wire::{Guid, GuidInfo, PortInfo, Status};
 
-use crate::management::adapter::{self, NODE};
+use crate::management::adapter::{self, NODE, last};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const FOUND: Label<GuidInfo> = Label::new("blocks as found");
@@ -120,7 +118,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     let port: PortInfo = t.answer(PORT)?;
-    let mut set: BTreeMap<u32, GuidInfo> = BTreeMap::new();
     for block in 0..blocks(&port) {
         let found: GuidInfo = t.answered(last(t, FOUND, block)?)?;
         let exchange = last(t, SET, block)?;
@@ -128,8 +125,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let differs = (usize::from(block == 0)..ENTRIES).all(|entry| wanted.guid(entry) != found.guid(entry));
         t.require(SET, "other GUIDs than those found", differs)?;
         f.status("C14-24", exchange, &[Status::OK]);
-        set.insert(block, wanted);
-        kept(t, f, &port, (last(t, GET, block)?, &wanted))?;
+        kept(t, f, &port, last(t, GET, block)?, &wanted)?;
     }
     own(t, f)?;
     if blocks(&port) < BLOCKS {
@@ -146,20 +142,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         } else {
             t.answered(last(t, GET, block)?)?
         };
-        let exchange = last(t, LAST, block)?;
-        let after: GuidInfo = t.answered(exchange)?;
-        f.same_fields("C13-24", exchange, &["GUIDBlock"], (&before, &after));
+        f.same_fields("C13-24", last(t, LAST, block)?, &["GUIDBlock"], &before)?;
     }
     Ok(())
 }
 
 /// Entries within GUIDCap are as set, those beyond it are 0.
-fn kept(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    port: &PortInfo,
-    (exchange, wanted): (&Exchange, &GuidInfo),
-) -> Result<(), Gap> {
+fn kept(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, exchange: &Exchange, wanted: &GuidInfo) -> Result<(), Gap> {
     if !f.status("C14-24", exchange, &[Status::OK]) {
         return Ok(());
     }
@@ -168,18 +157,11 @@ fn kept(
     let first = usize::from(block == 0); // entry 0 is judged by itself
     for entry in first..ENTRIES {
         let beyond = entry >= entries(port, block);
-        let expected = if beyond { Guid(0) } else { wanted.guid(entry) };
-        let result = if seen.guid(entry) == expected {
-            Passed::Pass
-        } else {
-            Passed::Fail
-        };
-        let about = format!(
-            "block {block}, entry {entry}{}",
-            if beyond { ", beyond GUIDCap" } else { "" }
-        );
-        let words = (expected.to_string(), seen.guid(entry).to_string());
-        f.check("C14-24", &[exchange], &about, words, result);
+        let suffix = if beyond { ", beyond GUIDCap" } else { "" };
+        f.claim("C14-24", format!("block {block}, entry {entry}{suffix}"))
+            .by(exchange)
+            .saw(seen.guid(entry))
+            .is(if beyond { Guid(0) } else { wanted.guid(entry) });
     }
     Ok(())
 }
@@ -188,31 +170,19 @@ fn kept(
 fn own(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: GuidInfo = t.answered(last(t, FOUND, 0)?)?;
     let node = t.answer(NODE)?;
-    f.check(
-        "C14-24",
-        &[t.exchange(NODE)?, last(t, FOUND, 0)?],
-        "entry 0 of block 0",
-        (
+    f.claim("C14-24", "entry 0 of block 0")
+        .on(NODE)
+        .by(last(t, FOUND, 0)?)
+        .saw(found.guid(0))
+        .must(
             format!("{}, as NodeInfo says", node.port_guid()),
-            found.guid(0).to_string(),
-        ),
-        if found.guid(0) == node.port_guid() {
-            Passed::Pass
-        } else {
-            Passed::Fail
-        },
-    );
+            found.guid(0) == node.port_guid(),
+        );
     f.status("C14-27", t.exchange(SET_OWN)?, &[Status::OK, Status::INVALID_FIELD]);
     let after: GuidInfo = t.answer(AFTER_OWN)?;
-    f.equal(
-        "C14-27",
-        AFTER_OWN,
-        "entry 0 of block 0, after a Set of it",
-        (found.guid(0), after.guid(0)),
-    );
+    f.claim("C14-27", "entry 0 of block 0, after a Set of it")
+        .on(AFTER_OWN)
+        .saw(after.guid(0))
+        .is(found.guid(0));
     Ok(())
-}
-
-fn last(t: &Trace, label: Label<GuidInfo>, block: u32) -> Result<&Exchange, Gap> {
-    t.keyed(label, block).ok_or(Gap::Missing(label.name))
 }

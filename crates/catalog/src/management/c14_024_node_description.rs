@@ -45,7 +45,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: NodeDescription = t.answer(FOUND)?;
     let set = t.exchange(SET)?;
     f.status("C14-24", t.exchange(FOUND)?, &[Status::OK]);
-    let after: NodeDescription = t.answer(AFTER)?;
+    t.answer(AFTER)?;
     if port.capability_mask().has(CapabilityMask::MASK2) && port.capability_mask_2().0 & 1 != 0 {
         f.observe(
             "the device lets its NodeDescription be set (CapabilityMask2 bit 0): the Set was not judged",
@@ -54,6 +54,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     f.status("C13-24", set, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
-    f.same_fields("C14-27", t.exchange(AFTER)?, &["NodeString"], (&found, &after));
+    f.same_fields("C14-27", t.exchange(AFTER)?, &["NodeString"], &found)?;
     Ok(())
 }

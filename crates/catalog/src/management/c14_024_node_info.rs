@@ -4,9 +4,9 @@
 //! PortInfo and GUIDInfo. A Set is refused with 0x000C and changes nothing; all components are altered in one Set.
 //! False alarm: none known.
 
-use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_record::{Findings, Gap, Label, Trace, field};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::{Hex16, Hex32};
+use verbatim_wire::values::{Hex16, Hex32, NodeType};
 use verbatim_wire::{Guid, GuidInfo, Layout, NodeInfo, PortInfo, Status};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
@@ -55,79 +55,44 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     let found: NodeInfo = t.answer(FOUND)?;
     let exchange = t.exchange(FOUND)?;
-    let mut holds = |about: &str, expected: String, seen: String, holds: bool| {
-        f.check(
-            "C14-24",
-            &[exchange],
-            about,
-            (expected, seen),
-            if holds { Passed::Pass } else { Passed::Fail },
-        );
-    };
-    holds(
-        "BaseVersion",
-        "1".into(),
-        found.base_version().to_string(),
-        found.base_version() == 1,
-    );
-    holds(
-        "ClassVersion",
-        "1".into(),
-        found.class_version().to_string(),
-        found.class_version() == 1,
-    );
-    let kind = found.node_type();
-    holds("NodeType", "1 to 3".into(), kind.to_string(), (1..=3).contains(&kind.0));
-    holds(
-        "NumPorts",
-        "at least 1".into(),
-        found.num_ports().to_string(),
-        found.num_ports() >= 1,
-    );
+    let versions_and_kind = [
+        field("BaseVersion").is(1),
+        field("ClassVersion").is(1),
+        field("NodeType").within(1, 3),
+        field("NumPorts").at_least(1),
+    ];
+    f.legal("C14-24", exchange, &found, &versions_and_kind);
     let (local, ports) = (found.local_port_num(), found.num_ports());
-    let least = u8::from(kind.0 != 2);
-    holds(
-        "LocalPortNum",
+    let least = u8::from(found.node_type() != NodeType::SWITCH);
+    f.claim("C14-24", "LocalPortNum").by(exchange).saw(local).must(
         format!("{least} to NumPorts = {ports}"),
-        local.to_string(),
         (least..=ports).contains(&local),
     );
-    holds(
-        "LocalPortNum",
+    f.claim("C14-24", "LocalPortNum").by(exchange).saw(local).must(
         format!("{}, as PortInfo says", port.local_port_num()),
-        local.to_string(),
         local == port.local_port_num(),
     );
-    holds(
-        "PartitionCap",
-        "at least 1".into(),
-        found.partition_cap().to_string(),
-        found.partition_cap() >= 1,
-    );
-    for (about, guid) in [("NodeGUID", found.node_guid()), ("PortGUID", found.port_guid())] {
-        holds(about, "not 0".into(), guid.to_string(), guid.0 != 0);
-    }
-    let reserved = !found.is_zero_in("Reserved320");
-    holds(
-        "Reserved320",
-        "0".into(),
-        if reserved { "not 0" } else { "0" }.into(),
-        !reserved,
-    );
+    let partitions_and_names = [
+        field("PartitionCap").at_least(1),
+        field("NodeGUID").not_zero(),
+        field("PortGUID").not_zero(),
+    ];
+    f.legal("C14-24", exchange, &found, &partitions_and_names);
+    let reserved = found.is_zero_in("Reserved320");
+    f.claim("C14-24", "Reserved320")
+        .by(exchange)
+        .saw(if reserved { "0" } else { "not 0" })
+        .must("0", reserved);
     let guids = t.exchange(GUIDS)?;
     if guids.answer().is_some_and(|answer| answer.mad.status() == Status::OK) {
         let first = t.answered::<GuidInfo>(guids)?.guid(0);
-        let words = (format!("{first}, as GUIDInfo says"), found.port_guid().to_string());
-        let result = if first == found.port_guid() {
-            Passed::Pass
-        } else {
-            Passed::Fail
-        };
-        f.check("C14-24", &[exchange, guids], "PortGUID", words, result);
+        f.claim("C14-24", "PortGUID")
+            .by_all([exchange, guids])
+            .saw(found.port_guid())
+            .must(format!("{first}, as GUIDInfo says"), first == found.port_guid());
     }
     f.status("C13-24", t.exchange(SET)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
-    let after: NodeInfo = t.answer(AFTER)?;
     let fields: Vec<&'static str> = NodeInfo::FIELDS.iter().map(|field| field.name).collect();
-    f.same_fields("C14-27", t.exchange(AFTER)?, &fields, (&found, &after));
+    f.same_fields("C14-27", t.exchange(AFTER)?, &fields, &found)?;
     Ok(())
 }

@@ -8,7 +8,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{NodeInfo, Status};
+use verbatim_wire::{Layout, NodeInfo, Status};
 
 use crate::management::adapter::{self, NODE};
 
@@ -59,7 +59,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     let (first, second) = (t.exchange(NODE)?, t.exchange(SECOND)?);
-    let both = [first, second];
     let answered = second.answer().is_some_and(|answer| answer.mad.status() == Status::OK);
     let other: NodeInfo = if answered { t.answer(SECOND)? } else { node };
     let elsewhere = other.node_guid() != node.node_guid() && other.system_image_guid() != node.system_image_guid();
@@ -70,30 +69,19 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             "no NodeInfo".into()
         };
         let expected = format!("node {}, system {}", node.node_guid(), node.system_image_guid());
-        f.check(
-            "C14-24",
-            &both,
-            "the node at the second cable",
-            (expected, seen),
-            Passed::Inconclusive,
-        );
+        f.claim("C14-24", "the node at the second cable")
+            .by_all([first, second])
+            .saw(seen)
+            .comes_to(expected, Passed::Inconclusive);
         return Ok(());
     }
-    f.same_fields("C14-24", second, &OF_THE_NODE, (&node, &other));
-    let mut differs = |about: &str, at_first: String, at_second: String| {
-        let result = if at_first == at_second {
-            Passed::Fail
-        } else {
-            Passed::Pass
-        };
-        let words = (format!("another one than {at_first}"), at_second);
-        f.check("C14-24", &both, about, words, result);
-    };
-    differs("PortGUID", node.port_guid().to_string(), other.port_guid().to_string());
-    differs(
-        "LocalPortNum",
-        node.local_port_num().to_string(),
-        other.local_port_num().to_string(),
-    );
+    f.same_fields("C14-24", second, &OF_THE_NODE, &node)?;
+    for name in ["PortGUID", "LocalPortNum"] {
+        let at = |of: &NodeInfo| NodeInfo::field(name).words(of.bytes());
+        f.claim("C14-24", name)
+            .by_all([first, second])
+            .saw(at(&other))
+            .must(format!("another one than {}", at(&node)), at(&node) != at(&other));
+    }
     Ok(())
 }

@@ -50,7 +50,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             "no answer, and the wait was too short to prove it".into(),
         ),
     };
-    let words = ("a switch answers SwitchInfo".to_string(), seen);
-    f.check("C14-24", &[t.exchange(NODE)?, switch], "NodeType", words, result);
+    f.claim("C14-24", "NodeType")
+        .on(NODE)
+        .by(switch)
+        .saw(seen)
+        .comes_to("a switch answers SwitchInfo", result);
     Ok(())
 }

@@ -7,11 +7,11 @@
 //! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
 //! that gives out P_Keys meanwhile.
 
-use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Stream, Test, Tester};
 use verbatim_wire::{NodeInfo, PKey, PKeyTable, Status};
 
-use crate::management::adapter::{self, NODE};
+use crate::management::adapter::{self, NODE, last};
 
 const FOUND: Label<PKeyTable> = Label::new("blocks as found");
 const SET: Label<PKeyTable> = Label::new("set free entries");
@@ -66,7 +66,9 @@ fn entries(node: &NodeInfo, block: u32) -> usize {
 fn filled(
     random: &mut Stream,
     taken: &mut Vec<u16>,
-    (block, found, entries): (u32, PKeyTable, usize),
+    block: u32,
+    found: PKeyTable,
+    entries: usize,
 ) -> Option<PKeyTable> {
     let first = usize::from(block == 0);
     let free = (first..entries).filter(|entry| found.p_key(*entry) == PKey(0));
@@ -102,8 +104,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let mut taken = bases(&keys, &chosen);
     for block in &chosen {
         let Some(found) = keys.found_at(*block) else { continue };
-        let what = (*block, *found, entries(&node, *block));
-        if let Some(table) = filled(&mut random, &mut taken, what) {
+        if let Some(table) = filled(&mut random, &mut taken, *block, *found, entries(&node, *block)) {
             t.set_at(SET, &keys, *block, keys.quiet_at(*block).change(|_| table))?;
         }
     }
@@ -116,8 +117,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for block in NONE {
         t.ask_at(BEYOND, key, block)?;
     }
-    let what = (0, *keys.found(), ENTRIES);
-    let image = filled(&mut random, &mut taken, what).unwrap_or(*keys.found());
+    let image = filled(&mut random, &mut taken, 0, *keys.found(), ENTRIES).unwrap_or(*keys.found());
     t.set_at(SET_BEYOND, &keys, BLOCKS, keys.quiet_at(BLOCKS).change(|_| image))?;
     for block in &chosen {
         t.ask_at(LAST, key, *block)?;
@@ -142,7 +142,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             }
         };
         let get = last(t, GET, block)?;
-        same(t, f, ("C14-24", entries(&node, block)), (get, &wanted))?;
+        same(t, f, "C14-24", get, entries(&node, block), &wanted)?;
     }
     if blocks(&node) < BLOCKS {
         adapter::unused_block::<PKeyTable>(t, f, t.exchange(UNUSED)?)?;
@@ -154,7 +154,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for block in chosen(&node) {
         let before: PKeyTable = t.answered(last(t, GET, block)?)?;
         let after = last(t, LAST, block)?;
-        same(t, f, ("C13-24", entries(&node, block)), (after, &before))?;
+        same(t, f, "C13-24", after, entries(&node, block), &before)?;
     }
     Ok(())
 }
@@ -163,8 +163,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 fn same(
     t: &Trace,
     f: &mut Findings<'_>,
-    (statement, entries): (&str, usize),
-    (exchange, wanted): (&Exchange, &PKeyTable),
+    statement: &str,
+    exchange: &Exchange,
+    entries: usize,
+    wanted: &PKeyTable,
 ) -> Result<(), Gap> {
     if !f.status(statement, exchange, &[Status::OK]) {
         return Ok(());
@@ -175,12 +177,9 @@ fn same(
         Some(entry) => format!("entry {entry}: {}", table.p_key(entry)),
         None => format!("{entries} entries as they were written"),
     };
-    let result = if differs.is_none() { Passed::Pass } else { Passed::Fail };
-    let about = format!("block {}", exchange.request.modifier());
-    f.check(statement, &[exchange], &about, (words(wanted), words(&seen)), result);
+    f.claim(statement, format!("block {}", exchange.request.modifier()))
+        .by(exchange)
+        .saw(words(&seen))
+        .must(words(wanted), differs.is_none());
     Ok(())
-}
-
-fn last(t: &Trace, label: Label<PKeyTable>, block: u32) -> Result<&Exchange, Gap> {
-    t.keyed(label, block).ok_or(Gap::Missing(label.name))
 }

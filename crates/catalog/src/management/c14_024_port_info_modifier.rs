@@ -6,12 +6,12 @@
 //! have meanings of their own. The other port may have another M_Key: where its PortInfo is not answered, or its key is
 //! not shown, it is not Set. False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
-use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
+use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
 
-use crate::management::adapter::{self, NODE};
+use crate::management::adapter::{self, NODE, last};
 use crate::management::keys;
 
 const BY_NUMBER: Label<PortInfo> = Label::new("the receiving port, by its number");
@@ -101,36 +101,30 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let Some(node) = adapter::adapter(t, f)? else {
         return Ok(());
     };
-    let found: PortInfo = t.answered(found_at(t, 0)?)?;
+    let found: PortInfo = t.answered(last(t, FOUND, 0)?)?;
     let by_number = t.exchange(BY_NUMBER)?;
     if f.status("C14-24", by_number, &[Status::OK]) {
-        let seen: PortInfo = t.answer(BY_NUMBER)?;
-        f.same_fields("C14-24", by_number, &adapter::steady_fields(), (&found, &seen));
+        f.same_fields("C14-24", by_number, &adapter::steady_fields(), &found)?;
     }
     f.status("C14-24", t.exchange(SET_BY_NUMBER)?, keys::accepted(&found));
     let (_, wanted) = t.asked(SET_BY_NUMBER)?;
     let after: PortInfo = t.answer(AFTER_BY_NUMBER)?;
-    f.equal(
-        "C14-24",
-        AFTER_BY_NUMBER,
-        "LocalPhyErrors, set by port number",
-        (wanted.local_phy_errors(), after.local_phy_errors()),
-    );
+    f.claim("C14-24", "LocalPhyErrors, set by port number")
+        .on(AFTER_BY_NUMBER)
+        .saw(after.local_phy_errors())
+        .is(wanted.local_phy_errors());
     if let Some(number) = other(&node) {
         another(t, f, number)?;
     }
     for number in beyond(&node) {
-        let exchange = t.keyed(BEYOND, number).ok_or(Gap::Missing(BEYOND.name))?;
-        f.status("C13-24", exchange, &[Status::INVALID_FIELD]);
+        f.status("C13-24", last(t, BEYOND, number)?, &[Status::INVALID_FIELD]);
     }
     f.status("C13-24", t.exchange(SET_BEYOND)?, &[Status::INVALID_FIELD]);
-    let last: PortInfo = t.answer(AFTER_BEYOND)?;
-    f.equal(
-        "C13-24",
-        AFTER_BEYOND,
-        "LocalPhyErrors after the Set of a port that does not exist",
-        (after.local_phy_errors(), last.local_phy_errors()),
-    );
+    let beyond: PortInfo = t.answer(AFTER_BEYOND)?;
+    f.claim("C13-24", "LocalPhyErrors after the Set of a port that does not exist")
+        .on(AFTER_BEYOND)
+        .saw(beyond.local_phy_errors())
+        .is(after.local_phy_errors());
     Ok(())
 }
 
@@ -152,19 +146,13 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
         );
         return Ok(());
     }
-    let found: PortInfo = t.answered(found_at(t, number)?)?;
+    let found: PortInfo = t.answered(last(t, FOUND, number)?)?;
     let set = t.exchange(SET_OTHER)?;
     let status = set.answer().map_or_else(
         || "no answer".to_string(),
         |answer| format!("status {}", answer.mad.status()),
     );
     f.observe_ambiguous(format!("Set of another port's PortInfo: {status}"), &[set]);
-    let after: PortInfo = t.answer(AFTER_OTHER)?;
-    let fields = adapter::steady_fields();
-    f.same_fields("C14-24", t.exchange(AFTER_OTHER)?, &fields, (&found, &after));
+    f.same_fields("C14-24", t.exchange(AFTER_OTHER)?, &adapter::steady_fields(), &found)?;
     Ok(())
-}
-
-fn found_at(t: &Trace, number: u32) -> Result<&Exchange, Gap> {
-    t.keyed(FOUND, number).ok_or(Gap::Missing(FOUND.name))
 }

@@ -8,7 +8,7 @@
 //! speeds, MaxCreditHint) fail only if they show what was written. False alarm: a capability that a host's software
 //! switches meanwhile, such as IsSM.
 
-use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::{CapabilityMask, Hex16};
 use verbatim_wire::{Layout, LinkSpeedExt, LinkSpeeds, LinkWidths, Mtu, PortInfo, RespTime, Status, VlCap};
@@ -125,20 +125,17 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let after: PortInfo = t.answer(AFTER)?;
     let (set, read) = (t.exchange(SET)?, t.exchange(AFTER)?);
     f.status("C14-27", set, &[Status::OK, Status::INVALID_FIELD]);
-    f.same_fields("C14-27", read, &STEADY, (&found, &after));
+    f.same_fields("C14-27", read, &STEADY, &found)?;
     for name in MOVING {
         let field = PortInfo::field(name);
         let bits = |of: &PortInfo| field.bits(of.bytes(), 0);
-        let result = if bits(&after) == bits(&written) && bits(&after) != bits(&found) {
-            Passed::Fail
-        } else {
-            Passed::Pass
-        };
-        let words = (
-            format!("not what was written, {}", field.words(written.bytes())),
-            field.words(after.bytes()),
-        );
-        f.check("C14-27", &[set, read], name, words, result);
+        f.claim("C14-27", name)
+            .by_all([set, read])
+            .saw(field.words(after.bytes()))
+            .must(
+                format!("not what was written, {}", field.words(written.bytes())),
+                bits(&after) != bits(&written) || bits(&after) == bits(&found),
+            );
     }
     f.status("C14-27", t.exchange(BACK)?, &[Status::OK, Status::INVALID_FIELD]);
     Ok(())

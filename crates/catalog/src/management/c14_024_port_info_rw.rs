@@ -108,8 +108,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.status("C14-26", exchange, keys::accepted(&found));
         let seen: PortInfo = t.answer(get)?;
         let read = t.exchange(get)?;
-        f.same_fields("C14-24", read, &KEPT, (&wanted, &seen));
-        f.same_fields("C14-24", read, &STAY, (&found, &seen));
+        f.same_fields("C14-24", read, &KEPT, &wanted)?;
+        f.same_fields("C14-24", read, &STAY, &found)?;
         let refused = exchange
             .answer()
             .is_some_and(|answer| answer.mad.status() != Status::OK);
@@ -121,7 +121,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             );
             f.observe_ambiguous(text, &[exchange, read]);
         } else {
-            f.same_fields("C14-24", read, &["MasterSMSL"], (&wanted, &seen));
+            f.same_fields("C14-24", read, &["MasterSMSL"], &wanted)?;
         }
         if found.vl_cap() == VlCap::VL0 {
             let text = format!(
@@ -131,7 +131,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             );
             f.observe_ambiguous(text, &[exchange, read]);
         } else {
-            f.same_fields("C14-24", read, &["VLHighLimit"], (&wanted, &seen));
+            f.same_fields("C14-24", read, &["VLHighLimit"], &wanted)?;
         }
     }
     let (_, wanted) = t.asked(SET)?;

@@ -7,7 +7,7 @@
 //! more data VLs is not judged: the page does not say what that is. A Set of an absent table is not tried: what cannot
 //! be read cannot be given back. False alarm: an SM of somebody else that writes the table meanwhile.
 
-use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{PortInfo, SlToVlMappingTable, Status, VlCap};
@@ -117,15 +117,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             Some(sl) => format!("SL {sl} on VL {}", table.vl(sl)),
             None => "16 SLs as set".into(),
         };
-        let result = if differs.is_none() { Passed::Pass } else { Passed::Fail };
-        let evidence = [t.exchange(set)?, t.exchange(get)?];
-        f.check(
-            "C14-24",
-            &evidence,
-            "VL of each SL",
-            (words(&wanted), words(&seen)),
-            result,
-        );
+        f.claim("C14-24", "VL of each SL")
+            .on(set)
+            .on(get)
+            .saw(words(&seen))
+            .must(words(&wanted), differs.is_none());
     }
     Ok(())
 }

@@ -195,16 +195,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
-    let exchange = t.exchange(PORT)?;
-    let legal = (1..=5).contains(&port.vl_cap().0);
-    let words = ("1 to 5".into(), format!("{} ({})", port.vl_cap().0, port.vl_cap()));
-    f.check(
-        "C14-24",
-        &[exchange],
-        "VLCap",
-        words,
-        if legal { Passed::Pass } else { Passed::Fail },
-    );
+    f.claim("C14-24", "VLCap")
+        .on(PORT)
+        .saw(format!("{} ({})", port.vl_cap().0, port.vl_cap()))
+        .must("1 to 5", (1..=5).contains(&port.vl_cap().0));
     if port.vl_cap() == VlCap::VL0 {
         let one = t.exchange(ONE_VL)?;
         let allowed = [
@@ -217,101 +211,70 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some("the port has one data VL: VLArbitrationTable is optional then".into());
         return Ok(());
     }
+    t.not_judged(FOUND); // what was found is judged by what restoring comes to
     beyond(t, f)?;
-    let sets = last_sets(t.each(SET));
-    same(t, f, &port, "after its Set", (&sets, t.each(SET)))?;
-    same(t, f, &port, "when read after its Set", (&sets, t.each(GET)))?;
-    same(t, f, &port, "when read after all Sets", (&sets, t.each(ALL)))?;
+    for (read, when) in [
+        (SET, "after its Set"),
+        (GET, "when read after its Set"),
+        (ALL, "when read after all Sets"),
+    ] {
+        same(t, f, &port, "C14-24", SET, read, when)?;
+    }
     foreign(t, f);
-    refused(t, f, "Set", (BAD_SET, BAD_SET_REPEAT));
-    refused(t, f, "Get", (BAD_GET, BAD_REPEAT));
-    let again = last_sets(t.each(AGAIN));
+    refused(t, f, "Set", BAD_SET, BAD_SET_REPEAT);
+    refused(t, f, "Get", BAD_GET, BAD_REPEAT);
     for exchange in t.each(AGAIN) {
         f.status("C14-24", exchange, &[Status::OK]);
     }
-    unchanged(t, f, &port, (&again, t.each(LAST)))
+    let when = "after Sets of illegal parts, which store nothing";
+    same(t, f, &port, "C13-24", AGAIN, LAST, when)
 }
 
-fn last_sets<'t>(exchanges: impl Iterator<Item = &'t Exchange>) -> BTreeMap<u32, VlArbitrationTable> {
-    exchanges
-        .map(|exchange| (exchange.request.modifier(), exchange.request.attribute()))
+/// The last exchange under a label for each part, by its modifier.
+fn last_of_each(t: &Trace, label: Label<VlArbitrationTable>) -> BTreeMap<u32, &Exchange> {
+    t.each(label)
+        .map(|exchange| (exchange.request.modifier(), exchange))
         .collect()
 }
 
 /// Parts beyond the capacity: refused, or zeros.
 fn beyond(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let _ = t.each(FOUND).count(); // what was found is judged by what restoring comes to
-    for exchange in t.each(BEYOND).filter(|exchange| {
-        t.keyed(BEYOND, exchange.request.modifier())
-            .is_some_and(|last| last.number == exchange.number)
-    }) {
+    for exchange in last_of_each(t, BEYOND).into_values() {
         if f.status("C13-24", exchange, &[Status::OK, Status::INVALID_FIELD])
             && exchange
                 .answer()
                 .is_some_and(|answer| answer.mad.status() == Status::OK)
         {
             let zeros = t.answered::<VlArbitrationTable>(exchange)? == VlArbitrationTable::default();
-            let words = (
-                "zeros, or a refusal".into(),
-                if zeros { "zeros" } else { "entries" }.into(),
-            );
             let about = format!("part {}, beyond the capacity", exchange.request.modifier() >> 16);
-            f.check(
-                "C14-24",
-                &[exchange],
-                &about,
-                words,
-                if zeros { Passed::Pass } else { Passed::Fail },
-            );
+            f.claim("C14-24", about)
+                .by(exchange)
+                .saw(if zeros { "zeros" } else { "entries" })
+                .must("zeros, or a refusal", zeros);
         }
     }
     Ok(())
 }
 
-/// Each answer must show what the last Set of its part asked for, in the entries that the port has.
-fn same<'t>(
+/// What was read last of each part must show what the last Set of it asked for, in the entries that the port has.
+fn same(
     t: &Trace,
     f: &mut Findings<'_>,
     port: &PortInfo,
+    statement: &str,
+    set: Label<VlArbitrationTable>,
+    read: Label<VlArbitrationTable>,
     when: &str,
-    (sets, exchanges): (&BTreeMap<u32, VlArbitrationTable>, impl Iterator<Item = &'t Exchange>),
 ) -> Result<(), Gap> {
-    compare(t, f, port, ("C14-24", when), (sets, exchanges))
-}
-
-fn unchanged<'t>(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    port: &PortInfo,
-    (sets, exchanges): (&BTreeMap<u32, VlArbitrationTable>, impl Iterator<Item = &'t Exchange>),
-) -> Result<(), Gap> {
-    compare(
-        t,
-        f,
-        port,
-        ("C13-24", "after Sets of illegal parts, which store nothing"),
-        (sets, exchanges),
-    )
-}
-
-fn compare<'t>(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    port: &PortInfo,
-    (statement, when): (&str, &str),
-    (sets, exchanges): (&BTreeMap<u32, VlArbitrationTable>, impl Iterator<Item = &'t Exchange>),
-) -> Result<(), Gap> {
-    let mut last: BTreeMap<u32, &Exchange> = BTreeMap::new();
-    for exchange in exchanges {
-        last.insert(exchange.request.modifier(), exchange);
-    }
-    for (modifier, exchange) in last {
+    let sets = last_of_each(t, set);
+    for (modifier, exchange) in last_of_each(t, read) {
         let part = modifier >> 16;
         if !f.status(statement, exchange, &[Status::OK]) {
             continue;
         }
         let seen: VlArbitrationTable = t.answered(exchange)?;
         let Some(wanted) = sets.get(&modifier) else { continue };
+        let wanted: VlArbitrationTable = wanted.request.attribute();
         let count = entries(port, part);
         let differs = (0..count).find(|e| wanted.vl(*e) != seen.vl(*e) || wanted.weight(*e) != seen.weight(*e));
         let entry = differs.unwrap_or(0);
@@ -319,9 +282,10 @@ fn compare<'t>(
             Some(entry) => format!("entry {entry}: VL {} weight {}", table.vl(entry), table.weight(entry)),
             None => format!("{count} entries as set"),
         };
-        let result = if differs.is_none() { Passed::Pass } else { Passed::Fail };
-        let about = format!("part {part}, entry {entry} of {count}, {when}");
-        f.check(statement, &[exchange], &about, (words(wanted), words(&seen)), result);
+        f.claim(statement, format!("part {part}, entry {entry} of {count}, {when}"))
+            .by(exchange)
+            .saw(words(&seen))
+            .must(words(&wanted), differs.is_none());
     }
     Ok(())
 }
@@ -355,28 +319,19 @@ fn refused(
     t: &Trace,
     f: &mut Findings<'_>,
     method: &str,
-    (label, repeat): (Label<VlArbitrationTable>, Label<VlArbitrationTable>),
+    label: Label<VlArbitrationTable>,
+    repeat: Label<VlArbitrationTable>,
 ) {
-    let (tried, asked) = (
-        t.each(label).count() as u64,
-        t.parameter("illegal_parts").unwrap_or(ILLEGAL),
-    );
+    let tried = t.each(label).count() as u64;
+    let asked = t.parameter("illegal_parts").unwrap_or(ILLEGAL);
     if tried != asked {
-        let words = (
-            format!("all {asked} tried"),
-            format!("{tried} tried: too many stayed unanswered"),
-        );
-        let evidence: Vec<_> = t.each(label).last().into_iter().collect();
-        f.check(
-            "C13-24",
-            &evidence,
-            &format!("{method} of illegal parts"),
-            words,
-            Passed::Inconclusive,
-        );
+        f.claim("C13-24", format!("{method} of illegal parts"))
+            .by_all(t.each(label).last())
+            .saw(format!("{tried} tried: too many stayed unanswered"))
+            .comes_to(format!("all {asked} tried"), Passed::Inconclusive);
     }
     // One that stayed unanswered was asked again.
-    let repeated: BTreeMap<u32, &Exchange> = t.each(repeat).map(|again| (again.request.modifier(), again)).collect();
+    let repeated = last_of_each(t, repeat);
     let mut groups: BTreeMap<String, (usize, &Exchange, Passed)> = BTreeMap::new();
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
@@ -406,7 +361,9 @@ fn refused(
             first.request.modifier() >> 16,
             count - 1
         );
-        let words = if words.is_empty() { expected.clone() } else { words };
-        f.check("C13-24", &[first], &about, (expected.clone(), words), result);
+        f.claim("C13-24", about)
+            .by(first)
+            .saw(if words.is_empty() { &expected } else { &words })
+            .comes_to(&expected, result);
     }
 }

@@ -64,7 +64,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let again: PortInfo = t.answer(AGAIN)?;
     let (before, again) = (before.m_key_violations(), again.m_key_violations());
-    f.equal("C14-29", AGAIN, "M_KeyViolations read twice", (before, again));
+    f.claim("C14-29", "M_KeyViolations read twice")
+        .on(AGAIN)
+        .saw(again)
+        .is(before);
     let sent = t.each(BURST).count();
     let many: PortInfo = t.answer(MANY)?;
     let many = many.m_key_violations();
@@ -74,23 +77,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         false if t.begin.simulated => Passed::Fail,
         false => Passed::Inconclusive,
     };
-    let words = (
-        format!("{wanted}: {again} and {sent} violations, at most 0xFFFF"),
-        many.to_string(),
-    );
-    f.check(
-        "C14-29",
-        &[t.exchange(MANY)?],
-        "M_KeyViolations after many violations",
-        words,
-        result,
-    );
+    let expected = format!("{wanted}: {again} and {sent} violations, at most 0xFFFF");
+    f.claim("C14-29", "M_KeyViolations after many violations")
+        .on(MANY)
+        .saw(many)
+        .comes_to(expected, result);
     for label in MORE {
-        t.require(
-            label,
-            "a wrong key that was dropped",
-            t.exchange(label)?.answer().is_none(),
-        )?;
+        keys::require_dropped(t, label, t.exchange(label)?)?;
     }
     let last: PortInfo = t.answer(LAST)?;
     let last = last.m_key_violations();
@@ -101,16 +94,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         None if t.begin.shared_subnet => Passed::Inconclusive,
         _ => Passed::Fail,
     };
-    let words = (
-        format!("{wanted}: {many} and 3 violations, at most 0xFFFF"),
-        last.to_string(),
-    );
-    f.check(
-        "C14-29",
-        &[t.exchange(MANY)?, t.exchange(LAST)?],
-        "M_KeyViolations after three more",
-        words,
-        result,
-    );
+    let expected = format!("{wanted}: {many} and 3 violations, at most 0xFFFF");
+    f.claim("C14-29", "M_KeyViolations after three more")
+        .on(MANY)
+        .on(LAST)
+        .saw(last)
+        .comes_to(expected, result);
     Ok(())
 }

@@ -5,8 +5,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::Hex32;
-use verbatim_wire::{Notice, PortInfo, trap};
+use verbatim_wire::{Notice, PortInfo};
 
 use crate::management::keys::{self, AFTER, BEFORE};
 
@@ -30,12 +29,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let lease = t.longer_than_this_test();
     keys::lock(t, ours, 0, lease, 1)?;
-    let notice = Notice::default()
-        .with_is_generic(true)
-        .with_notice_type(2)
-        .with_producer_type(Hex32(1))
-        .with_trap_number(trap::BAD_M_KEY);
-    t.repress(REPRESS, other, &notice)?;
+    t.repress(REPRESS, other, &keys::bad_m_key_notice())?;
     t.get(AFTER, ours)?;
     Ok(())
 }

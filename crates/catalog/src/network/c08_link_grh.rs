@@ -6,14 +6,9 @@ use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::Hex8;
 
-use crate::link::native::{self, Link, Reading, Rule};
+use crate::link::native::{self, Link, Rule};
 
 const GRH: Rule = Rule::new("8.3 GRH");
-
-const READING: Reading = Reading {
-    rules: &[GRH],
-    without: "the port takes no packets on data VLs: it has no LID, or is neither Armed nor Active",
-};
 
 /// The GRH's own fields.
 pub(super) static TEST: Test = Test {
@@ -54,5 +49,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)
+    native::judge(
+        t,
+        f,
+        &[GRH],
+        "the port takes no packets on data VLs: it has no LID, or is neither Armed nor Active",
+    )
 }

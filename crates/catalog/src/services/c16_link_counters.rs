@@ -4,22 +4,17 @@
 //! Reading: PortRcvErrorDetails is optional and judged where it is there. `violations` goes beyond 0xFFFF by default. False
 //! alarm: errors of the link itself, which a simulated one has not.
 
-use verbatim_record::{Exchange, Findings, Gap, Passed, Trace};
+use verbatim_record::{Delimiter, Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::{PKey, PortCounters};
 
-use crate::link::native::{self, COUNTERS, Link, Reading, Rule, Wire};
+use crate::link::native::{self, COUNTERS, Link, Rule, Wire};
 
 const STATEMENT: &str = "16.1 counters";
 const ONE: Rule = Rule::new(STATEMENT);
 const MANY: Rule = Rule {
-    label: verbatim_record::Label::new("many broken packets"),
+    label: Label::new("many broken packets"),
     statement: STATEMENT,
-};
-
-const READING: Reading = Reading {
-    rules: &[ONE],
-    without: "every port takes SMPs: nothing was sent",
 };
 
 /// One by one, and many.
@@ -49,7 +44,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         link.smp(),
         link.smp().flipped(1, 0x10),
         link.smp().bad_icrc(),
-        link.smp().ended(verbatim_record::Delimiter::Other),
+        link.smp().ended(Delimiter::Other),
         link.smp().lrh(|lrh| lrh.with_lver(2)).mended(),
         link.smp().longer(4),
         link.smp(),
@@ -68,7 +63,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)?;
+    native::judge(t, f, &[ONE], native::NOTHING_SENT)?;
     let (Some(first), Some(last)) = (t.frames(MANY.label).next(), t.frames(MANY.label).last()) else {
         return Err(Gap::Missing(MANY.label.name));
     };
@@ -83,10 +78,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .saturating_add(sent)
         .min(0xFFFF);
     let seen = usize::from(value(after)?.port_rcv_errors());
-    let result = if seen == wanted { Passed::Pass } else { Passed::Fail };
-    let about = format!("PortRcvErrors after {sent} broken packets");
-    let words = (wanted.to_string(), seen.to_string());
-    let reads: Vec<&Exchange> = before.into_iter().chain(after).collect();
-    f.check(STATEMENT, &reads, &about, words, result);
+    f.claim(STATEMENT, format!("PortRcvErrors after {sent} broken packets"))
+        .by_all(before.into_iter().chain(after))
+        .saw(seen)
+        .is(wanted);
     Ok(())
 }

@@ -5,14 +5,9 @@
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 
-use crate::link::native::{self, Link, Reading, Rule};
+use crate::link::native::{self, Link, Rule};
 
 const TVER: Rule = Rule::new("9.6.1 TVer");
-
-const READING: Reading = Reading {
-    rules: &[TVER],
-    without: "every port takes SMPs: nothing was sent",
-};
 
 /// TVer 0 to 15.
 pub(super) static TEST: Test = Test {
@@ -38,5 +33,5 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, READING)
+    native::judge(t, f, &[TVER], native::NOTHING_SENT)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use verbatim_record::{Evidence, Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
+use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
 use verbatim_wire::{
     Attribute, Medium, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, RespTime, Status,
 };
@@ -11,33 +11,28 @@ use super::wire::{asks, is_marked, mad_in};
 use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, delimiter, is_answer};
 use crate::link::{Action, Certainty, Check, Counter, Judgement, Kind, Port, Received, check, explain};
 
-/// Which packets a test is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    /// The rules, each with packets of its own.
-    pub(crate) rules: &'static [Rule],
-    /// Why the test does not apply when no packet could be sent.
-    pub(crate) without: &'static str,
-}
+/// Why a test does not apply that sent nothing, though SMPs can always be sent.
+pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
 
-/// Judges all packets of a test, each by the rule that it probes.
-pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, reading: Reading) -> Result<(), Gap> {
+/// Judges all packets of a test, each by the rule that it probes; `without` says why the test does not apply where no
+/// packet could be sent.
+pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &str) -> Result<(), Gap> {
     t.exchange(NODE)?;
     let mut any = false;
-    for rule in reading.rules {
+    for rule in rules {
         for frame in t.frames(rule.label) {
             any = true;
             packet(t, f, rule.statement, frame)?;
         }
     }
     // Labels that a port without data lanes never comes to.
-    t.waits(SILENCE).for_each(drop);
-    t.each(DETAILS).for_each(drop);
-    t.each(COUNTERS).for_each(drop);
-    t.each(P_KEYS).for_each(drop);
+    t.not_judged(SILENCE);
+    t.not_judged(DETAILS);
+    t.not_judged(COUNTERS);
+    t.not_judged(P_KEYS);
     if !any {
-        t.each(PORT).for_each(drop);
-        f.not_applicable = Some(reading.without.into());
+        t.not_judged(PORT);
+        f.not_applicable = Some(without.into());
     }
     Ok(())
 }
@@ -48,10 +43,12 @@ pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
     let requests: Vec<_> = requests.iter().filter_map(|frame| mad_in(&frame.bytes)).collect();
     let is_known = |frame: &&FrameSeen| requests.iter().any(|request| is_answer(request, &frame.bytes));
     let came = t.timeline.frames.iter().filter(|frame| frame.received);
-    let strays: Vec<Evidence<'_>> = came.filter(|frame| !is_known(frame)).map(Evidence::from).collect();
-    let result = if strays.is_empty() { Passed::Pass } else { Passed::Fail };
-    let words = ("answers alone", format!("{} other packets", strays.len()));
-    f.prove(statement, &strays, "packets that the port sends", words, result);
+    let strays: Vec<&FrameSeen> = came.filter(|frame| !is_known(frame)).collect();
+    let count = strays.len();
+    f.claim(statement, "packets that the port sends")
+        .by_all(strays)
+        .saw(format!("{count} other packets"))
+        .must("answers alone", count == 0);
 }
 
 /// Demands that each Set of the port took, as the next read shows it.
@@ -67,6 +64,16 @@ pub(crate) fn took(
         t.require(label, what, holds(&set.request.attribute(), &shown))?;
     }
     Ok(())
+}
+
+/// A packet that was sent, and what a conforming port makes of it.
+struct Probe<'a> {
+    /// The statement that it probes.
+    statement: &'a str,
+    frame: &'a FrameSeen,
+    judgement: Judgement,
+    /// What is wrong with it, in words.
+    why: String,
 }
 
 /// The port and its counters at one time.
@@ -95,7 +102,13 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
         Some((first, _)) => format!("{first}: {}", explain(first, &port, &received)),
         None => "nothing is wrong with it".into(),
     };
-    answered(t, f, (statement, frame), &judgement, &why);
+    let probe = Probe {
+        statement,
+        frame,
+        judgement,
+        why,
+    };
+    probe.answered(t, f);
     let next = t
         .timeline
         .frames
@@ -109,7 +122,7 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
             counters,
             details,
         };
-        counted(f, (statement, frame), &judgement, &why, (&before, &after));
+        probe.counted(f, &before, &after);
     }
     Ok(())
 }
@@ -164,36 +177,78 @@ fn port(info: &PortInfo, p_keys: Vec<PKey>) -> Port {
     }
 }
 
-/// A packet that is discarded stays unanswered; a request that is accepted is answered.
-fn answered(t: &Trace, f: &mut Findings<'_>, (statement, frame): (&str, &FrameSeen), judgement: &Judgement, why: &str) {
-    let Some(request) = mad_in(&frame.bytes) else { return };
-    let mut came = t.timeline.frames.iter().skip(frame.number as usize);
-    let answer = came.find(|other| other.received && is_answer(&request, &other.bytes));
-    let mut evidence = vec![Evidence::from(frame)];
-    evidence.extend(answer.map(Evidence::from));
-    let seen = if answer.is_some() { "an answer" } else { "no answer" };
-    if !judgement.may_accept() {
-        let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
-        let result = match (answer, wait) {
-            (Some(_), _) => Passed::Fail,
-            (None, Some(wait)) if is_waited_out(t, frame, wait) => Passed::Pass,
-            (None, _) => Passed::Inconclusive,
+impl Probe<'_> {
+    /// A packet that is discarded stays unanswered; a request that is accepted is answered.
+    fn answered(&self, t: &Trace, f: &mut Findings<'_>) {
+        let frame = self.frame;
+        let Some(request) = mad_in(&frame.bytes) else { return };
+        let mut came = t.timeline.frames.iter().skip(frame.number as usize);
+        let answer = came.find(|other| other.received && is_answer(&request, &other.bytes));
+        let seen = if answer.is_some() { "an answer" } else { "no answer" };
+        if !self.judgement.may_accept() {
+            let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
+            let result = match (answer, wait) {
+                (Some(_), _) => Passed::Fail,
+                (None, Some(wait)) if is_waited_out(t, frame, wait) => Passed::Pass,
+                (None, _) => Passed::Inconclusive,
+            };
+            f.claim(self.statement, format!("a packet that is discarded ({})", self.why))
+                .by(frame)
+                .by_all(answer)
+                .by_all(wait.filter(|_| answer.is_none()))
+                .saw(seen)
+                .comes_to("no answer", result);
+        } else if self.judgement.action == Action::Accept && asks(&frame.bytes) {
+            let is_alive = t
+                .exchanges
+                .iter()
+                .any(|later| later.sent.earliest > frame.at.latest && is_success(later));
+            let result = match answer {
+                Some(_) => Passed::Pass,
+                // On a native link of the tester's own nothing is lost.
+                None if is_alive => Passed::Fail,
+                None => Passed::Inconclusive,
+            };
+            f.claim(self.statement, "a sound packet")
+                .by(frame)
+                .by_all(answer)
+                .saw(seen)
+                .comes_to("an answer", result);
+        }
+    }
+
+    /// What a counter that may not have moved, or had to, shows.
+    fn counted(&self, f: &mut Findings<'_>, before: &Shown, after: &Shown) {
+        let Some(counts) = expected(&self.judgement, self.frame) else {
+            return;
         };
-        evidence.extend(wait.filter(|_| answer.is_none()).map(Evidence::from));
-        let about = format!("a packet that is discarded ({why})");
-        f.prove(statement, &evidence, &about, ("no answer", seen), result);
-    } else if judgement.action == Action::Accept && asks(&frame.bytes) {
-        let is_alive = t
-            .exchanges
-            .iter()
-            .any(|later| later.sent.earliest > frame.at.latest && is_success(later));
-        let result = match answer {
-            Some(_) => Passed::Pass,
-            // On a native link of the tester's own nothing is lost.
-            None if is_alive => Passed::Fail,
-            None => Passed::Inconclusive,
-        };
-        f.prove(statement, &evidence, "a sound packet", ("an answer", seen), result);
+        for ((name, before), (_, after)) in before.counters(after).into_iter().zip(after.counters(before)) {
+            f.claim(self.statement, format!("{name} ({})", self.why))
+                .by(self.frame)
+                .saw(after)
+                .is(before.saturating_add(u16::from(counts.contains(&name))));
+        }
+    }
+}
+
+impl Shown {
+    /// The counters that both readings have, by name.
+    fn counters(&self, other: &Self) -> Vec<(&'static str, u16)> {
+        let mut counters = vec![
+            (Counter::PortRcvErrors.name(), self.counters.port_rcv_errors()),
+            (
+                Counter::PortRcvRemotePhysicalErrors.name(),
+                self.counters.port_rcv_remote_physical_errors(),
+            ),
+            (Counter::PKeyViolations.name(), self.port.p_key_violations()),
+        ];
+        if let Some(details) = self.details.as_ref().filter(|_| other.details.is_some()) {
+            counters.extend([
+                ("PortLocalPhysicalErrors", details.port_local_physical_errors()),
+                ("PortMalformedPktErrors", details.port_malformed_pkt_errors()),
+            ]);
+        }
+        counters
     }
 }
 
@@ -203,57 +258,6 @@ fn is_waited_out(t: &Trace, frame: &FrameSeen, wait: &WaitDone) -> bool {
     let subnet = t.begin.subnet_timeout.unwrap_or(port.subnet_timeout());
     let needed = silence::lasts(RespTime(port.resp_time_value().0), subnet, t.begin.host_bound);
     wait.until.since(frame.at.latest) >= needed
-}
-
-/// What a counter that may not have moved, or had to, shows.
-fn counted(
-    f: &mut Findings<'_>,
-    (statement, frame): (&str, &FrameSeen),
-    judgement: &Judgement,
-    why: &str,
-    (before, after): (&Shown, &Shown),
-) {
-    let Some(counts) = expected(judgement, frame) else {
-        return;
-    };
-    let mut shown = vec![
-        (
-            Counter::PortRcvErrors.name(),
-            before.counters.port_rcv_errors(),
-            after.counters.port_rcv_errors(),
-        ),
-        (
-            Counter::PortRcvRemotePhysicalErrors.name(),
-            before.counters.port_rcv_remote_physical_errors(),
-            after.counters.port_rcv_remote_physical_errors(),
-        ),
-        (
-            Counter::PKeyViolations.name(),
-            before.port.p_key_violations(),
-            after.port.p_key_violations(),
-        ),
-    ];
-    if let (Some(before), Some(after)) = (&before.details, &after.details) {
-        shown.extend([
-            (
-                "PortLocalPhysicalErrors",
-                before.port_local_physical_errors(),
-                after.port_local_physical_errors(),
-            ),
-            (
-                "PortMalformedPktErrors",
-                before.port_malformed_pkt_errors(),
-                after.port_malformed_pkt_errors(),
-            ),
-        ]);
-    }
-    for (name, before, after) in shown {
-        let wanted = before.saturating_add(u16::from(counts.contains(&name)));
-        let result = if after == wanted { Passed::Pass } else { Passed::Fail };
-        let about = format!("{name} ({why})");
-        let words = (wanted.to_string(), after.to_string());
-        f.prove(statement, &[Evidence::from(frame)], &about, words, result);
-    }
 }
 
 /// The counters that count a packet; `None` when that is not laid down, or when it is not certain which check ranks first.

@@ -1,13 +1,18 @@
 //! Checks: what a judge states, each with statement, expected, seen and evidence.
 
+mod claim;
+mod row;
+
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 use verbatim_wire::{Attribute, Field, Status};
 
 use crate::evidence::Evidence;
-use crate::label::Label;
-use crate::trace::{Exchange, Trace};
+use crate::trace::{Exchange, Gap, Trace};
+
+pub use claim::{Claim, Seen};
+pub use row::{FieldName, Row, field};
 
 /// What a check came to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -19,6 +24,13 @@ pub enum Passed {
     Inconclusive,
     /// Against the statement.
     Fail,
+}
+
+impl Passed {
+    /// What a check comes to that the record decides.
+    pub(crate) fn of(is_so: bool) -> Self {
+        if is_so { Self::Pass } else { Self::Fail }
+    }
 }
 
 /// One check of one statement.
@@ -106,33 +118,15 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// States a check with all its parts. True when it passed.
-    pub fn check(
-        &mut self,
-        statement: &str,
-        evidence: &[&Exchange],
-        about: &str,
-        (expected, seen): (String, String),
-        result: Passed,
-    ) -> bool {
-        self.checks.push(Check {
-            statement: statement.into(),
-            result,
-            about: about.into(),
-            expected,
-            seen,
-            evidence: if result == Passed::Pass {
-                Vec::new()
-            } else {
-                evidence.iter().map(|exchange| exchange.in_words()).collect()
-            },
-            exchanges: evidence.iter().map(|exchange| exchange.number).collect(),
-            frames: Vec::new(),
-        });
-        result == Passed::Pass
+    /// Begins a check of a statement; what is looked at is a field's name, or what else says it shortly.
+    pub fn claim<'e>(&mut self, statement: &str, about: impl Into<String>) -> Claim<'_, 't, 'e>
+    where
+        't: 'e,
+    {
+        Claim::new(self, statement, about.into())
     }
 
-    /// States a check that frames, commands, events or waits show. True when it passed.
+    /// States a check that frames, commands, events or waits show, in one call. True when it passed.
     pub fn prove(
         &mut self,
         statement: &str,
@@ -141,77 +135,48 @@ impl<'t> Findings<'t> {
         (expected, seen): (impl Into<String>, impl Into<String>),
         result: Passed,
     ) -> bool {
-        let mut check = Check {
-            statement: statement.into(),
-            result,
-            about: about.into(),
-            expected: expected.into(),
-            seen: seen.into(),
-            evidence: Vec::new(),
-            exchanges: Vec::new(),
-            frames: Vec::new(),
-        };
-        for shown in evidence {
-            shown.put(&mut check);
-            if result != Passed::Pass {
-                check.evidence.push(shown.in_words());
-            }
-        }
-        self.checks.push(check);
-        result == Passed::Pass
+        self.claim(statement, about)
+            .by_all(evidence.iter().copied())
+            .saw(seen.into())
+            .comes_to(expected.into(), result)
     }
 
-    /// A field must have this value; the evidence is the exchange under the label.
-    pub fn equal<A, V: PartialEq + fmt::Display>(
-        &mut self,
-        statement: &str,
-        label: Label<A>,
-        about: &str,
-        (expected, seen): (V, V),
-    ) -> bool {
-        let result = if expected == seen { Passed::Pass } else { Passed::Fail };
-        let evidence: Vec<_> = self.trace.exchange(label).into_iter().collect();
-        self.check(
-            statement,
-            &evidence,
-            about,
-            (expected.to_string(), seen.to_string()),
-            result,
-        )
-    }
-
-    /// These fields of an attribute must have the values they have in `expected`.
+    /// What an exchange was answered with must hold in these fields what `wanted` holds there. True when all do.
+    ///
+    /// # Errors
+    /// When there was no answer or an error status.
     pub fn same_fields<A: Attribute>(
         &mut self,
         statement: &str,
         exchange: &Exchange,
         fields: &[&'static str],
-        (expected, seen): (&A, &A),
-    ) -> bool {
+        wanted: &A,
+    ) -> Result<bool, Gap> {
+        let seen: A = self.trace.answered(exchange)?;
         let mut all = true;
         for name in fields {
             let field: &Field = A::field(name);
             let bits = |of: &A| (0..field.count).map(|i| field.bits(of.bytes(), i)).collect::<Vec<_>>();
-            let result = if bits(expected) == bits(seen) {
-                Passed::Pass
-            } else {
-                Passed::Fail
-            };
-            let words = (field.words(expected.bytes()), field.words(seen.bytes()));
-            all &= self.check(statement, &[exchange], field.name, words, result);
+            all &= self
+                .claim(statement, field.name)
+                .by(exchange)
+                .saw(field.words(seen.bytes()))
+                .must(field.words(wanted.bytes()), bits(wanted) == bits(&seen));
         }
-        all
+        Ok(all)
     }
 
     /// The exchange must stay unanswered.
     pub fn silent(&mut self, statement: &str, exchange: &Exchange) -> bool {
-        let expected = "no answer".to_string();
         let (result, seen) = match exchange.response() {
             Some(arrived) => (Passed::Fail, format!("{}", arrived.mad)),
             None if exchange.is_silent(&self.trace.begin) => (Passed::Pass, "no answer".into()),
             None => (Passed::Inconclusive, "the wait was too short to prove silence".into()),
         };
-        self.check(statement, &[exchange], "answer", (expected, seen), result)
+        self.claim(statement, "answer")
+            .by(exchange)
+            .saw(seen)
+            .comes_to("no answer", result)
     }
 
     /// The exchange must be answered, with one of these status codes.
@@ -232,7 +197,10 @@ impl<'t> Findings<'t> {
                 "no answer, and the wait was too short to prove it".into(),
             ),
         };
-        self.check(statement, &[exchange], "status", (expected, seen), result)
+        self.claim(statement, "status")
+            .by(exchange)
+            .saw(seen)
+            .comes_to(expected, result)
     }
 
     /// Silence speaks against a device only if it was asked again, unless no packet can be lost, and if it answered
