@@ -1,7 +1,7 @@
 //! `verbatim inspect` on captures made here: every check alone and in pairs, every link type, and captures that are none.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-#[path = "../../../crates/catalog/src/link/tests/damage.rs"]
+#[path = "../../../crates/catalog/src/link/packet_check/tests/damage.rs"]
 mod damage;
 
 mod ends;
