@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use verbatim_daemon::rig::{self, RigFile, Session};
+use verbatim_lab::IbsimLab;
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Case, MemoryJournal, Need, Step, Test, Tester, run};
 use verbatim_wire::{AnyAttribute, Layout, PortInfo, VlArbitrationTable};
-use xtask::IbsimLab;
 
 /// Every field of every attribute that the tests touch, by name.
 pub(crate) type Fields = BTreeMap<String, String>;

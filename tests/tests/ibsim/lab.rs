@@ -6,12 +6,10 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use verbatim_lab::workspace::{apt_line, program};
+use verbatim_lab::{IbsimLab, LabError, TWO_ADAPTERS};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, Running, run};
-use xtask::IbsimLab;
-use xtask::lab::{LabError, TWO_ADAPTERS};
-use xtask::setup::apt_line;
-use xtask::workspace::program;
 
 /// No answer, with the default RespTimeValue and the SubnetTimeOut 18 of the rig file, and room for a busy host.
 pub(crate) const SILENCE: Duration = Duration::from_secs(9);

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use verbatim_lab::{RxeLab, RxeVerbsLab, build_agent, build_binaries};
 use verbatim_machine::Machine;
 use verbatim_tests::product::{Place, Running};
-use xtask::lab::{RxeLab, RxeVerbsLab, build_agent, build_binaries};
 
 use crate::guest::{LIMIT, image, run};
 

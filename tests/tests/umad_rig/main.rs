@@ -12,9 +12,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use verbatim_lab::{IbsimLab, LabError};
 use verbatim_tests::oracle::skipped;
-use xtask::IbsimLab;
-use xtask::lab::LabError;
 
 /// The environment variable that says what a process of this program is to do.
 const ROLE: &str = "VERBATIM_TEST_ROLE";

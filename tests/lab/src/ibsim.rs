@@ -18,7 +18,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{setup::apt_line, workspace::program};
+use crate::workspace::{apt_line, program};
 
 /// Two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
