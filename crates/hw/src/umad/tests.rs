@@ -198,7 +198,6 @@ fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
     let address = world(|world| world.sent.pop().unwrap().2).address;
     assert_eq!((address.grh_present, address.gid), (0, [0; 16]));
-    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
 }
 
 #[test]
@@ -249,7 +248,6 @@ fn the_agent_is_picked_by_class_and_the_address_by_destination() {
         (agent, timeout, header.address.lid, header.address.sl),
         (0x01, 2, 9_u16.to_be(), 1)
     );
-    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
 }
 
 #[test]
@@ -264,7 +262,6 @@ fn an_answer_is_sent_without_a_timeout() {
         world(|world| world.sent.iter().map(|sent| sent.1).collect::<Vec<_>>()),
         [0, 0]
     );
-    assert_eq!(port.outstanding, 0);
 }
 
 #[test]
@@ -280,7 +277,6 @@ fn other_classes_are_registered_at_their_first_send() {
     port.send(&get(0x03), &to, Duration::ZERO).unwrap();
     let (agent, timeout, ..) = world(|world| world.sent.pop().unwrap());
     assert_eq!((agent, timeout), (3, 1));
-    port.outstanding = 0;
     for class in [0x0a, 0x30] {
         let error = port.send(&get(class), &to, BOUND).unwrap_err();
         assert!(
@@ -317,18 +313,23 @@ fn a_send_that_comes_back_has_its_status_and_only_its_header() {
         (received.length, received.status, received.mad[1], received.mad[255]),
         (24, 110, 0x81, 0)
     );
-    assert_eq!(port.outstanding, 0);
 }
 
 #[test]
 fn waking_for_nothing_is_not_the_end() {
     let mut port = opened();
     world(|world| {
-        world.polls = [Poll::SpuriousFailure, Poll::Errno(libc::EINTR), Poll::Data, Poll::Data].into();
+        world.polls = [
+            Poll::Errno(libc::EAGAIN),
+            Poll::Errno(libc::EINTR),
+            Poll::Data,
+            Poll::Data,
+        ]
+        .into();
     });
     assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
     world(|world| {
-        world.polls = [Poll::SpuriousFailure, Poll::Data].into();
+        world.polls = [Poll::Errno(libc::EINTR), Poll::Data].into();
         world.arrivals = [(0, 0, get(0x81))].into();
     });
     assert!(port.recv(BOUND).unwrap().is_some());
@@ -391,21 +392,6 @@ fn a_refused_mad_leaves_the_port_alive() {
     assert!(matches!(error, SendError::Refused { .. }), "{error:?}");
     world(|world| world.send_errno = None);
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
-    port.outstanding = 0;
-}
-
-#[test]
-fn closing_takes_in_what_is_still_on_its_way() {
-    let mut port = opened();
-    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
-    world(|world| {
-        let mut answer = get(0x81);
-        answer[3] = 0x81;
-        world.polls = [Poll::Data].into();
-        world.arrivals = [(0, 0, answer)].into();
-    });
-    drop(port);
-    assert!(world(|world| world.arrivals.is_empty()));
 }
 
 #[test]

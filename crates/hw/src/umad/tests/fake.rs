@@ -23,7 +23,6 @@ use crate::umad::{
 pub(super) enum Poll {
     Data,
     Nothing,
-    SpuriousFailure,
     Errno(i32),
 }
 
@@ -254,7 +253,6 @@ unsafe extern "C" fn poll(_id: c_int, timeout: c_int) -> c_int {
             std::thread::sleep(Duration::from_millis(timeout as u64));
             -libc::ETIMEDOUT
         }
-        Poll::SpuriousFailure => -libc::EIO,
         Poll::Errno(errno) => {
             set_errno(errno);
             -libc::EIO
