@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use verbatim_lab::{build_agent, build_binaries, build_c_programs};
+use verbatim_lab::{build_binaries, build_c_programs};
 use verbatim_machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
 
 /// A measurement takes at most this, on the busiest host.
@@ -46,7 +46,6 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<bool> {
     let (pairs, rounds) = (ratio::option("--pairs", 11)?, ratio::option("--rounds", 60)?);
     let c = build_c_programs()?.join("verbs_loop");
-    build_agent()?;
     let agent = build_binaries()?.join("verbatim-agent");
     let ours = std::env::current_exe().context("this program")?;
 

@@ -15,7 +15,7 @@ mod rxe_verbs;
 pub mod workspace;
 
 pub use c_programs::build_c_programs;
-pub use command::{build_agent, build_binaries, run_in_ibsim};
+pub use command::{build_binaries, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
 pub use rxe::{RxeLab, run_in_rxe};
 pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};

@@ -1,8 +1,8 @@
 //! What the processes do.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use verbatim_daemon::rig::{self, OpenRig, RigFile, Session};
@@ -59,6 +59,9 @@ const PAUSING: Test = Test {
     ..BLANK
 };
 
+/// Where the role that changes something and the one that cancels it meet.
+static CHANGED: Barrier = Barrier::new(2);
+
 /// Changes something, then waits.
 const CHANGING: Test = Test {
     procedure: |tester| {
@@ -69,7 +72,7 @@ const CHANGING: Test = Test {
             info.with_local_phy_errors(other)
         });
         tester.set(CHANGE, &guard, changed)?;
-        say("running", "pausing");
+        CHANGED.wait();
         tester.pause(Duration::from_secs(600))
     },
     ..BLANK
@@ -161,14 +164,11 @@ fn cancel() {
     let cancel: Arc<AtomicBool> = Arc::default();
     let other = Arc::clone(&cancel);
     let canceller = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(1));
+        CHANGED.wait();
         other.store(true, Ordering::Release);
-        Instant::now()
     });
-    let stopped = perform(&CHANGING, cancel);
-    let at = canceller.join().unwrap();
-    say("cancel seen after", at.elapsed().as_secs_f64());
-    say("stopped", stopped);
+    say("stopped", perform(&CHANGING, cancel));
+    canceller.join().unwrap();
 }
 
 /// Bare round trips through the rig.

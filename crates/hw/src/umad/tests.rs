@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, symbols, world};
+use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, slow, symbols, world};
 
 use super::{Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
 
@@ -217,13 +217,13 @@ fn the_gid_of_a_sender_is_known_when_there_was_a_global_route() {
 fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
     let _one = one_at_a_time();
     let library = library();
-    let start = Instant::now();
+    let stuck = slow();
     let first = Port::open(&library, "slow", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(first, OpenError::TimedOut { .. }), "{first:?}");
-    assert!(start.elapsed() < Duration::from_secs(2));
     assert!(first.to_string().contains("did not end within 50ms"), "{first}");
     let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");
+    drop(stuck);
     // When the stuck call comes back after all, the next open waits for it and succeeds.
     Port::open(&library, "sound", 1, BOUND).unwrap();
 }
@@ -342,11 +342,7 @@ fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
     assert_eq!(port.recv(Duration::ZERO).unwrap(), None);
     assert_eq!(port.recv(Duration::from_micros(100)).unwrap(), None);
     assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
-    let waited = start.elapsed();
-    assert!(
-        waited >= Duration::from_millis(20) && waited < Duration::from_secs(2),
-        "{waited:?}"
-    );
+    assert!(start.elapsed() >= Duration::from_millis(20));
 }
 
 #[test]
