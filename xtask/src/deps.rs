@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::workspace;
+use verbatim_lab::workspace;
 
 /// What a crate may depend on, directly.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,7 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-daemon",
             "verbatim",
             "verbatim-machine",
+            "verbatim-lab",
             "verbatim-tests",
             "xtask",
         ]),
@@ -88,6 +89,7 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-verbs",
             "verbatim",
             "verbatim-machine",
+            "verbatim-lab",
             "verbatim-tests",
             "xtask",
         ]),
@@ -98,13 +100,16 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-agent",
             "verbatim-daemon",
             "verbatim-machine",
+            "verbatim-lab",
             "verbatim-tests",
             "xtask",
         ]),
     ),
     ("verbatim-machine", Rule::Only(&[])),
-    ("verbatim-tests", Rule::AllBut(&[])),
-    ("xtask", Rule::AllBut(&["verbatim-tests"])),
+    ("verbatim-lab", Rule::Only(&["verbatim-machine"])),
+    ("verbatim-tests", Rule::AllBut(&["xtask"])),
+    // Built before each of its commands: nothing of the product.
+    ("xtask", Rule::Only(&["verbatim-lab", "verbatim-machine"])),
 ];
 
 /// The two crates that may meet in one crate only.
@@ -115,7 +120,7 @@ const MEETING_POINT: &str = "verbatim-wire";
 /// One breach of the directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Breach {
+pub(crate) enum Breach {
     /// A crate depends on another that its rule does not name.
     Edge {
         /// The crate.
@@ -180,7 +185,7 @@ impl fmt::Display for Breach {
 /// # Errors
 ///
 /// Lists every breach, or says why cargo could not tell.
-pub fn check_workspace() -> anyhow::Result<()> {
+pub(crate) fn check_workspace() -> anyhow::Result<()> {
     let metadata = workspace::metadata(&workspace::root().join("Cargo.toml"))?;
     let breaches = breaches(&metadata)?;
     if breaches.is_empty() {
@@ -198,7 +203,7 @@ pub fn check_workspace() -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When the value is not what cargo prints.
-pub fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
+pub(crate) fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
     let edges = edges(metadata)?;
     let mut breaches = Vec::new();
     for (package, dependencies) in &edges {
@@ -357,8 +362,9 @@ mod tests {
         ),
         ("verbatim-daemon", &[("verbatim-run", None)]),
         ("verbatim", &[("verbatim-run", None)]),
-        ("verbatim-tests", &[("xtask", Some("dev")), ("verbatim", Some("dev"))]),
-        ("xtask", &[]),
+        ("verbatim-lab", &[]),
+        ("verbatim-tests", &[("verbatim-lab", None), ("verbatim", Some("dev"))]),
+        ("xtask", &[("verbatim-lab", None)]),
     ];
 
     fn with(package: &str, extra: &[To]) -> Vec<Breach> {

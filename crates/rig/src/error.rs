@@ -77,7 +77,7 @@ pub enum RigError {
         /// What the system said.
         source: io::Error,
     },
-    /// A directory of the rig's own could not be made or entered.
+    /// A directory of the rig's own could not be made.
     #[error(
         "rig {rig:?} is unavailable: {what} failed ({source}); check TMPDIR and the free space of the temporary directory"
     )]

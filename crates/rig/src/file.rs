@@ -17,7 +17,7 @@
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
 //! [rig.env]                 # umad: environment that the process must be started with
-//! IBSIM_SOCKNAME = "sim"
+//! LD_PRELOAD = "/opt/a.so"
 //!
 //! [[rig]]
 //! name = "model"

@@ -15,7 +15,7 @@
 //! use verbatim_rig::{RigFile, Session};
 //!
 //! let file = RigFile::load(None)?;
-//! let config = file.find("ibsim")?;
+//! let config = file.find("bench-3")?;
 //! verbatim_rig::env::enter(config)?; // does not return when the process has to be started again
 //! let cancel = Arc::new(AtomicBool::new(false));
 //! let open = verbatim_rig::open(config, cancel)?;
@@ -81,8 +81,7 @@ impl fmt::Debug for Session {
 
 /// Opens a rig. `cancel` stops the run at its next wait, within 20 ms; it can be reset for the next run.
 ///
-/// The rig's environment must be in force, see [`env::enter()`]. A rig under a preloaded simulator changes the working
-/// directory of the process until it is dropped: paths given by people must be absolute by then.
+/// The rig's environment must be in force, see [`env::enter()`].
 ///
 /// # Errors
 /// [`RigError`]: what is missing, and the remedy.

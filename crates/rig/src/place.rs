@@ -1,10 +1,9 @@
-//! A directory of a rig's own, for what libraries and sockets leave behind.
+//! A directory of a rig's own, for its sockets.
 
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -65,70 +64,6 @@ fn is_abandoned(place: &Path) -> bool {
     };
     let age = lock.metadata().and_then(|file| file.modified()).map(|at| at.elapsed());
     matches!(age, Ok(Ok(age)) if age > YOUNG) && lock.try_lock().is_ok()
-}
-
-/// What ibsim's preload wrote into the last working place, to be found there again by the next one: it writes once in
-/// the life of a process, and reads at every open.
-static PRELOAD_FILES: Mutex<Vec<(PathBuf, Vec<u8>)>> = Mutex::new(Vec::new());
-
-/// The working directory of the process is a private one until this is dropped.
-///
-/// ibsim's preload keeps `sys-<process>/` in the working directory, and leaves it behind after a crash.
-#[derive(Debug)]
-pub(super) struct WorkingPlace {
-    before: PathBuf,
-    place: Place,
-}
-
-impl WorkingPlace {
-    pub(super) fn enter(rig: &str) -> Result<Self, RigError> {
-        // A working directory that is gone is no reason to fail: the root always is.
-        let before = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        let place = Place::new(rig)?;
-        let enter = || -> io::Result<()> {
-            let files = PRELOAD_FILES.lock().unwrap_or_else(PoisonError::into_inner);
-            for (name, content) in files.iter() {
-                let path = place.path().join(name);
-                fs::create_dir_all(path.parent().unwrap_or(place.path()))?;
-                fs::write(path, content)?;
-            }
-            std::env::set_current_dir(place.path())
-        };
-        enter().map_err(|source| RigError::Place {
-            rig: rig.into(),
-            what: format!("entering {}", place.path().display()),
-            source,
-        })?;
-        Ok(Self { before, place })
-    }
-}
-
-impl Drop for WorkingPlace {
-    fn drop(&mut self) {
-        if std::env::set_current_dir(&self.before).is_err() {
-            let _ = std::env::set_current_dir("/");
-        }
-        let own = format!("sys-{}", std::process::id());
-        let mut files = Vec::new();
-        collect(self.place.path(), Path::new(&own), &mut files);
-        if !files.is_empty() {
-            *PRELOAD_FILES.lock().unwrap_or_else(PoisonError::into_inner) = files;
-            // The preload removes its directory when the process ends, and complains on stderr when there is none.
-            let _ = fs::create_dir(&own);
-        }
-    }
-}
-
-/// The files below `place/name`, by their path from `place` on.
-fn collect(place: &Path, name: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
-    for entry in fs::read_dir(place.join(name)).into_iter().flatten().flatten() {
-        let name = name.join(entry.file_name());
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect(place, &name, files);
-        } else if let Ok(content) = fs::read(entry.path()) {
-            files.push((name, content));
-        }
-    }
 }
 
 #[cfg(test)]

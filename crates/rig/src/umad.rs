@@ -10,7 +10,6 @@ use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 
 use super::error::RigError;
 use super::file::RigConfig;
-use super::place::WorkingPlace;
 use super::port::{Incoming, Link, NotSent, PortRig};
 use super::{OpenRig, Session, env, fingerprint, info};
 
@@ -18,10 +17,6 @@ use super::{OpenRig, Session, env, fingerprint, info};
 const KERNEL_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// How long opening may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// The library that stands in for the kernel when ibsim is the device.
-const PRELOAD: &str = "umad2sim";
-/// Low half of the transaction id of what asks our own port; the tester's have the top bit clear.
-const PROBE_ID: u32 = 0xFFFF_FF01;
 /// Queue pair and key of the general services interface.
 const GSI: (u32, u32) = (1, 0x8001_0000);
 
@@ -35,10 +30,6 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
             seen: env::seen(std::env::var_os(name), name),
         });
     }
-    let place = match config.env.contains_key("LD_PRELOAD") {
-        true => Some(WorkingPlace::enter(&config.name)?),
-        false => None,
-    };
     let library = Library::open().map_err(|source| RigError::Unavailable { rig: rig(), source })?;
     let devices = library
         .devices(OPEN_WITHIN)
@@ -51,13 +42,10 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
     let port =
         Port::open(&library, device, number, OPEN_WITHIN).map_err(|source| RigError::Port { rig: rig(), source })?;
     let fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
-    let simulated = std::env::var_os("LD_PRELOAD").is_some_and(|list| list.to_string_lossy().contains(PRELOAD));
     let link = UmadLink {
         port,
         route: config.route.clone(),
         lid_seen: None,
-        asks_its_own_port: simulated,
-        _place: place,
     };
     let mut port = PortRig::new(link, cancel);
     let bound = port
@@ -96,15 +84,12 @@ fn refuse_foreign_manager(config: &RigConfig, device: &str, port: &DevicePort) -
     })
 }
 
-/// One open port. The port is closed before the directory, which the preload writes to, is left.
+/// One open port.
 struct UmadLink {
     port: Port,
     route: Route,
     /// The DUT's LID, as its PortInfo told on a directed route.
     lid_seen: Option<Lid>,
-    /// Under a simulator that can end without anybody being told: see [`Link::probe`].
-    asks_its_own_port: bool,
-    _place: Option<WorkingPlace>,
 }
 
 impl UmadLink {
@@ -157,12 +142,6 @@ fn gone(gone: &PortGone) -> String {
     gone.to_string()
 }
 
-/// Whether this is the answer of our own port to a probe, or the probe itself, given back.
-fn is_probe(mad: &Mad) -> bool {
-    // Hop count 0: it never left this adapter.
-    mad.is_directed() && mad.bytes()[7] == 0 && mad.transaction_id() as u32 == PROBE_ID
-}
-
 impl Link for UmadLink {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
         let to = destination(&self.route, self.lid_seen.as_ref(), mad).map_err(NotSent::Refused)?;
@@ -174,39 +153,17 @@ impl Link for UmadLink {
     }
 
     fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
-        loop {
-            let Some(received) = self.port.recv(timeout).map_err(|lost| gone(&lost))? else {
-                return Ok(None);
-            };
-            let mad = Mad::from(received.mad);
-            if is_probe(&mad) {
-                if timeout.is_zero() {
-                    continue;
-                }
-                return Ok(None);
-            }
-            if received.status == 0 {
-                self.learn(&mad);
-            }
-            return Ok(Some(Incoming {
-                mad,
-                errno: received.status,
-            }));
+        let Some(received) = self.port.recv(timeout).map_err(|lost| gone(&lost))? else {
+            return Ok(None);
+        };
+        let mad = Mad::from(received.mad);
+        if received.status == 0 {
+            self.learn(&mad);
         }
-    }
-
-    /// Receiving cannot see that a simulator ended, sending can. So our own port is asked for its NodeInfo, without a
-    /// hop, which the device under test never sees. A kernel tells by itself, and its port is left alone.
-    fn probe(&mut self) -> Result<(), String> {
-        if !self.asks_its_own_port {
-            return Ok(());
-        }
-        let ask = Mad::directed(Method::GET, AttributeId::NODE_INFO, 0, &[]).with_transaction_id(PROBE_ID.into());
-        match self.port.send(ask.bytes(), &Destination::DirectedRoute, KERNEL_TIMEOUT) {
-            Err(SendError::PortGone(lost)) => Err(gone(&lost)),
-            // Anything else says nothing of the port.
-            _ => Ok(()),
-        }
+        Ok(Some(Incoming {
+            mad,
+            errno: received.status,
+        }))
     }
 }
 
@@ -274,13 +231,5 @@ mod tests {
         let Ok(Destination::Gsi { dlid: 5, qpn: 1, .. }) = destination(&route, Some(&seen), &counters) else {
             panic!("not to the LID that was seen");
         };
-    }
-
-    #[test]
-    fn only_what_never_left_our_adapter_is_taken_for_an_answer_to_a_probe() {
-        let id = u64::from(PROBE_ID) | 7 << 32;
-        let own = Mad::directed(Method::GET_RESP, AttributeId::NODE_INFO, 0, &[]).with_transaction_id(id);
-        let other = Mad::directed(Method::GET_RESP, AttributeId::NODE_INFO, 0, &[1]).with_transaction_id(id);
-        assert!(is_probe(&own) && !is_probe(&other) && !is_probe(&own.with_transaction_id(5)));
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
         if matches!(trouble, Trouble::Closed)
             && let Some(status) = self.process.end_within(grace).await
         {
-            return self.process.ended(self.rig, status, &format!("{who} broke off"));
+            return self.process.ended(status, &format!("{who} broke off"));
         }
         let killed = self.process.kill(grace).await;
         let what = match trouble {

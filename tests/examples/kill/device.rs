@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
+use verbatim_lab::IbsimLab;
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Case, MemoryJournal, Need, Step, Test, Tester, run};
 use verbatim_wire::{AnyAttribute, Layout, PortInfo, VlArbitrationTable};
-use xtask::IbsimLab;
 
 /// Every field of every attribute that the tests touch, by name.
 pub(crate) type Fields = BTreeMap<String, String>;

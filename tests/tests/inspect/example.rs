@@ -10,7 +10,7 @@ use crate::kinds::roce;
 use crate::link::{Check, Kind};
 
 pub(crate) fn root() -> PathBuf {
-    xtask::workspace::root().to_owned()
+    verbatim_lab::workspace::root().to_owned()
 }
 
 /// RoCE on one interface, native InfiniBand on the other; some of it broken.

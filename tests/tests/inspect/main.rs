@@ -8,7 +8,6 @@ mod ends;
 mod example;
 mod kinds;
 mod large;
-mod page;
 mod pairs;
 mod pipe;
 

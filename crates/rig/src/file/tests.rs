@@ -23,7 +23,7 @@ shared_subnet = true
 window = 64
 subnet_timeout = 18
 [rig.env]
-IBSIM_SOCKNAME = "sim"
+LD_BIND_NOW = "1"
 
 [[rig]]
 name = "model"
@@ -83,7 +83,7 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             shared_subnet: true,
             window: 64,
             subnet_timeout: Some(SubnetTimeout(18)),
-            env: [("IBSIM_SOCKNAME".to_string(), "sim".to_string())].into(),
+            env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
         }
     );
     let model = file.find("model").unwrap();
@@ -311,7 +311,7 @@ fn an_unknown_rig_is_told_with_those_that_exist() {
         error.contains("/etc/x/rigs.toml are: bench-3, model, broken, virtual"),
         "{error}"
     );
-    let error = RigFile::built_in().find("ibsim").unwrap_err().to_string();
+    let error = RigFile::built_in().find("absent").unwrap_err().to_string();
     assert!(
         error.contains("no rig file") && error.contains("VERBATIM_RIG_FILE"),
         "{error}"

@@ -259,7 +259,12 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
             }
             Ok(None) => break CONFIRMED.into(),
             Err(status) if is_from_agent(&status) => break format!("agent at {address}: {}", status.message()),
-            Err(status) => break seen.explain(address, &in_words(&status)),
+            Err(status) => {
+                break format!(
+                    "{}; see that its host is up and start it again, then run again",
+                    seen.explain(address, &in_words(&status))
+                );
+            }
         }
     };
     putter.end(end);

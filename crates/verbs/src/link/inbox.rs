@@ -1,7 +1,7 @@
 //! What a session says, until somebody takes it.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::wake::Wake;
@@ -12,6 +12,8 @@ use super::{Gone, Said};
 
 /// How much may wait. When it is full, whoever puts waits: nothing is lost.
 const WAITING: usize = 4096;
+/// How long the end of a session may be on its way, once nothing can be said to it any more.
+const END_WITHIN: Duration = Duration::from_secs(3);
 
 /// The taking end.
 #[derive(Debug)]
@@ -31,6 +33,16 @@ pub(super) struct Putter {
 struct Shared {
     wake: Wake,
     end: Mutex<Option<String>>,
+    has_ended: Condvar,
+}
+
+impl Shared {
+    /// The first end that is told stays.
+    fn end(&self, why: impl FnOnce() -> String) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.get_or_insert_with(why);
+        self.has_ended.notify_all();
+    }
 }
 
 /// Both ends.
@@ -39,6 +51,7 @@ pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
     let shared = Arc::new(Shared {
         wake: Wake::new()?,
         end: Mutex::new(None),
+        has_ended: Condvar::new(),
     });
     let putter = Putter {
         said: Some(put),
@@ -91,12 +104,21 @@ impl Inbox {
         end.as_ref().map_or(Ok(()), |why| Err(Gone(why.clone())))
     }
 
-    /// Why the session ended.
+    /// Why the session ended, where one side of it is known to have: a broken connection takes no commands before it is
+    /// known why it broke, so that is waited for.
     pub(super) fn gone(&self) -> Gone {
-        match self.ended() {
-            Err(gone) => gone,
-            Ok(()) => Gone("the session ended without a word".into()),
-        }
+        let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .shared
+            .has_ended
+            .wait_timeout_while(end, END_WITHIN, |end| end.is_none());
+        let (end, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        Gone(end.clone().unwrap_or_else(|| {
+            format!(
+                "the session takes no commands, and why is not known after {END_WITHIN:?}; see whether the agent, or the \
+                 driver of the tester's own device, hangs (its log, `dmesg`)"
+            )
+        }))
     }
 }
 
@@ -125,13 +147,15 @@ impl Putter {
 
     /// Ends the session for the taker, once it took all.
     pub(super) fn end(self, why: String) {
-        *self.shared.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.shared.end(|| why);
     }
 }
 
 impl Drop for Putter {
     fn drop(&mut self) {
         // First the end, then the word that there is something to see.
+        self.shared
+            .end(|| "the session was given up by this side; if nobody cancelled the run, please report it".into());
         self.said = None;
         self.shared.wake.wake();
     }
@@ -183,6 +207,24 @@ mod tests {
         putter.end("over".into());
         assert_eq!(inbox.recv(Duration::ZERO), Ok(Some(event(1))));
         assert!(inbox.recv(Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn whoever_asks_why_it_ended_before_that_is_known_waits_for_it() {
+        let (putter, inbox) = inbox().unwrap();
+        let asking = std::thread::spawn(move || inbox.gone());
+        putter.end("the agent was killed".into());
+        assert_eq!(asking.join().unwrap(), Gone("the agent was killed".into()));
+    }
+
+    #[test]
+    fn an_end_that_nobody_explains_is_not_without_a_word() {
+        let (putter, mut inbox) = inbox().unwrap();
+        drop(putter);
+        let Err(Gone(why)) = inbox.recv(Duration::ZERO) else {
+            panic!("no end")
+        };
+        assert!(why.contains("given up by this side"), "{why}");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use anyhow::{Context, bail};
 /// The workspace's root directory.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace's root")
+        .ancestors()
+        .nth(2)
+        .expect("this package is tests/lab of the workspace")
 }
 
 /// The cargo that runs us, or the one on the PATH, to be run in the workspace's root.
@@ -93,4 +94,22 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|file| file.is_file())
+}
+
+/// The command line that installs Debian's `packages`.
+pub fn apt_line(packages: &[&str]) -> String {
+    format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_apt_line_can_be_copied() {
+        assert_eq!(
+            apt_line(&["ibsim-utils", "jq"]),
+            "sudo apt-get install -y --no-install-recommends ibsim-utils jq"
+        );
+    }
 }

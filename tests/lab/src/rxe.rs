@@ -159,13 +159,7 @@ fn agent_command() -> String {
 pub fn run_in_rxe(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
     command::check(command, "rxe")?;
     let signal = command::catch_signals()?;
-    let binaries = match bare {
-        true => None,
-        false => {
-            command::build_agent()?;
-            Some(command::build_binaries()?)
-        }
-    };
+    let binaries = (!bare).then(command::build_binaries).transpose()?;
     let lab = RxeLab::start(binaries.as_deref())?;
     eprintln!(
         "xtask: the machine runs (process {}, up in {:.1?}), its console is {}",

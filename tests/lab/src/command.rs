@@ -22,8 +22,11 @@ use crate::workspace::{cargo, run, target_directory};
 
 /// How long a command may take to end after it was told to.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to serve, on a busy host.
+const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Builds `verbatim` and `verbatimd` for release and returns the directory they are in.
+/// Builds `verbatim`, `verbatimd` and `verbatim-agent` for release and returns the directory they are in. All at once
+/// whoever needs which: a build of one alone would share less with the next.
 ///
 /// # Errors
 ///
@@ -37,19 +40,11 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
         "verbatim",
         "-p",
         "verbatim-daemon",
+        "-p",
+        "verbatim-agent",
     ];
-    run("building verbatim and verbatimd", cargo().args(build))?;
+    run("building verbatim, verbatimd and verbatim-agent", cargo().args(build))?;
     Ok(target_directory()?.join("release"))
-}
-
-/// Builds `verbatim-agent` for release, into the directory of [`build_binaries`].
-///
-/// # Errors
-///
-/// When the build fails.
-pub fn build_agent() -> anyhow::Result<()> {
-    let build = ["build", "--release", "--quiet", "-p", "verbatim-agent"];
-    run("building verbatim-agent", cargo().args(build))
 }
 
 /// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of
@@ -160,14 +155,14 @@ impl Daemon {
             .stderr(log)
             .spawn()
             .context("starting verbatimd")?;
-        let bound = Instant::now() + GRACE;
+        let bound = Instant::now() + SERVES_WITHIN;
         while !socket.exists() {
             if let Some(status) = child.try_wait()? {
                 let log = std::fs::read_to_string(&log_path).unwrap_or_default();
                 bail!("verbatimd ended with {status}: {log}");
             }
             if Instant::now() > bound {
-                bail!("verbatimd did not serve {} within {GRACE:?}", socket.display());
+                bail!("verbatimd did not serve {} within {SERVES_WITHIN:?}", socket.display());
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -264,8 +259,7 @@ mod tests {
     #[test]
     fn a_signal_is_passed_on() {
         let term = AtomicUsize::new(usize::try_from(SIGTERM).unwrap());
-        let start = Instant::now();
+        // Killed after its grace it would be 137.
         assert_eq!(exit_code(wait(shell("exec sleep 60"), &term).unwrap()), 143);
-        assert!(start.elapsed() < GRACE);
     }
 }

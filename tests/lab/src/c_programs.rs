@@ -63,26 +63,38 @@ pub enum CProgramError {
 ///
 /// [`CProgramError`], which names the package to install where something is missing.
 pub fn build_c_programs() -> Result<PathBuf, CProgramError> {
-    let target = workspace::target_directory().map_err(|error| CProgramError::Workspace(format!("{error:#}")))?;
-    let directory = target.join("c");
-    build_all(&workspace::root().join("tests/c"), &directory)?;
+    let directory = directory()?;
+    build_all(&sources(), &directory)?;
     Ok(directory)
 }
 
+/// Builds one program of `tests/c` if it is older than its source, and returns its path.
+pub(crate) fn build_c_program(name: &str) -> Result<PathBuf, CProgramError> {
+    build(&sources().join(format!("{name}.c")), &directory()?)
+}
+
+fn sources() -> PathBuf {
+    workspace::root().join("tests/c")
+}
+
+fn directory() -> Result<PathBuf, CProgramError> {
+    let target = workspace::target_directory().map_err(|error| CProgramError::Workspace(format!("{error:#}")))?;
+    Ok(target.join("c"))
+}
+
+/// For `map_err`: what was being done.
+fn io(what: String) -> impl FnOnce(io::Error) -> CProgramError {
+    move |source| CProgramError::Io { what, source }
+}
+
 fn build_all(sources: &Path, directory: &Path) -> Result<(), CProgramError> {
-    let io = |what: String| move |source| CProgramError::Io { what, source };
-    fs::create_dir_all(directory).map_err(io(format!("making {}", directory.display())))?;
     let mut files: Vec<PathBuf> = fs::read_dir(sources)
         .map_err(io(format!("listing {}", sources.display())))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
         .collect();
     files.sort();
-    for source in files {
-        let text = fs::read_to_string(&source).map_err(io(format!("reading {}", source.display())))?;
-        build(&source, &flags(&text), directory)?;
-    }
-    Ok(())
+    files.iter().try_for_each(|source| build(source, directory).map(drop))
 }
 
 /// The flags that the head comment asks for.
@@ -104,7 +116,9 @@ fn flags(text: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn build(source: &Path, flags: &[String], directory: &Path) -> Result<(), CProgramError> {
+fn build(source: &Path, directory: &Path) -> Result<PathBuf, CProgramError> {
+    fs::create_dir_all(directory).map_err(io(format!("making {}", directory.display())))?;
+    let flags = flags(&fs::read_to_string(source).map_err(io(format!("reading {}", source.display())))?);
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let shared = flags.iter().any(|flag| flag == "-shared");
     let program = directory.join(if shared { format!("{stem}.so") } else { stem.to_string() });
@@ -113,7 +127,7 @@ fn build(source: &Path, flags: &[String], directory: &Path) -> Result<(), CProgr
         .zip(modified(source))
         .is_some_and(|(program, source)| program > source)
     {
-        return Ok(());
+        return Ok(program);
     }
     let unfinished = directory.join(format!(
         ".{stem}.{}.{:?}",
@@ -153,10 +167,8 @@ fn build(source: &Path, flags: &[String], directory: &Path) -> Result<(), CProgr
     if !message.is_empty() {
         eprint!("{message}");
     }
-    fs::rename(&unfinished, &program).map_err(|source| CProgramError::Io {
-        what: format!("naming {}", program.display()),
-        source,
-    })
+    fs::rename(&unfinished, &program).map_err(io(format!("naming {}", program.display())))?;
+    Ok(program)
 }
 
 /// The header or library that the compiler did not find, and its package.

@@ -1,4 +1,4 @@
-//! The rig files of the rxe labs.
+//! The rig files of the rxe labs, and what all rig files share.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -44,7 +44,7 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
 }
 
 /// A path as a TOML string.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -120,13 +120,7 @@ fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
 pub fn run_in_rxe_verbs(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
     command::check(command, "rxe-verbs")?;
     let signal = command::catch_signals()?;
-    let binaries = match bare {
-        true => None,
-        false => {
-            command::build_agent()?;
-            Some(command::build_binaries()?)
-        }
-    };
+    let binaries = (!bare).then(command::build_binaries).transpose()?;
     run_inside(command, binaries.as_deref(), &signal, io::stdout(), io::stderr())
 }
 

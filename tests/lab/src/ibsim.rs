@@ -18,7 +18,11 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{setup::apt_line, workspace::program};
+use crate::{
+    c_programs::{CProgramError, build_c_program},
+    rig_text::quoted,
+    workspace::{apt_line, program},
+};
 
 /// Two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
@@ -26,7 +30,7 @@ pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"
 /// What ibsim prints when it serves.
 const READY: &str = "simulator ready";
 /// How long that may take.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// The lab could not be brought up, or did not obey.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +79,8 @@ pub struct IbsimLab {
     directory: TempDir,
     socket_name: String,
     program: PathBuf,
-    preload: PathBuf,
+    /// The value of `LD_PRELOAD`.
+    preload: OsString,
     /// Held open for reading and writing, so that the simulator never reads an end of file (it would spin).
     console: File,
     simulator: Option<Simulator>,
@@ -101,18 +106,14 @@ impl IbsimLab {
             missing: "the program ibsim (looked for it on the PATH)".to_owned(),
             remedy: apt_line(&["ibsim-utils"]),
         })?;
-        let preload = find_preload()?;
+        let mut preload = build_shim()?.into_os_string();
+        preload.push(":");
+        preload.push(find_preload()?);
         let directory = tempfile::Builder::new()
             .prefix("verbatim-ibsim-")
             .tempdir()
             .map_err(io_error("making a temporary directory"))?;
-        let write = |name: &str, text: &str| {
-            let path = directory.path().join(name);
-            fs::write(&path, text).map_err(io_error(format!("writing {}", path.display())))
-        };
         let socket_name = unique_name();
-        write("topology.net", topology)?;
-        write("rigs.toml", &rig_file(&preload, &socket_name))?;
         let console = make_fifo(&directory.path().join("console"))?;
         let mut lab = IbsimLab {
             directory,
@@ -122,6 +123,13 @@ impl IbsimLab {
             console,
             simulator: None,
         };
+        for (name, text) in [
+            ("topology.net", topology),
+            ("rigs.toml", &rig_file(lab.client_environment("A"))),
+        ] {
+            let path = lab.directory().join(name);
+            fs::write(&path, text).map_err(io_error(format!("writing {}", path.display())))?;
+        }
         lab.launch()?;
         Ok(lab)
     }
@@ -151,11 +159,6 @@ impl IbsimLab {
         &self.socket_name
     }
 
-    /// The library to preload into a program that shall see the simulator.
-    pub fn preload(&self) -> &Path {
-        &self.preload
-    }
-
     /// The simulator's process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.simulator.as_ref().map(|simulator| simulator.pid)
@@ -173,17 +176,24 @@ impl IbsimLab {
                 self.pid().map_or_else(OsString::new, |pid| pid.to_string().into()),
             ),
             ("VERBATIM_LAB_IBSIM_SOCKNAME", self.socket_name.clone().into()),
-            ("VERBATIM_LAB_IBSIM_PRELOAD", self.preload.clone().into()),
+            ("VERBATIM_LAB_IBSIM_PRELOAD", self.preload.clone()),
+            ("VERBATIM_LAB_IBSIM_FILES", self.directory().into()),
         ]
     }
 
-    /// Makes `command` a client of this simulator, at node `host`, as a rig's worker is. Its working directory must be
-    /// writable: the preload keeps files there.
+    /// Makes `command` a client of this simulator, at node `host`, as a rig's worker is.
     pub fn attach(&self, command: &mut Command, host: &str) {
-        command
-            .env("LD_PRELOAD", &self.preload)
-            .env("SIM_HOST", host)
-            .env("IBSIM_SOCKNAME", &self.socket_name);
+        command.envs(self.client_environment(host));
+    }
+
+    /// What a client at node `host` is started with. For what the first preload does see `tests/c/ibsim_shim.c`.
+    pub fn client_environment(&self, host: &str) -> [(&'static str, OsString); 4] {
+        [
+            ("LD_PRELOAD", self.preload.clone()),
+            ("SIM_HOST", host.into()),
+            ("IBSIM_SOCKNAME", self.socket_name.clone().into()),
+            ("VERBATIM_LAB_IBSIM_FILES", self.directory().into()),
+        ]
     }
 
     /// Types one line at the simulator's console, for example `Unlink "B"[1]`. The answer is in the log.
@@ -395,18 +405,24 @@ fn is_our_architecture(name: &OsStr) -> bool {
         .is_some_and(|(first, rest)| first == architecture && rest.starts_with("linux-gnu"))
 }
 
+/// Our own preload, which stands before ibsim's.
+fn build_shim() -> Result<PathBuf, LabError> {
+    build_c_program("ibsim_shim").map_err(|error| match error {
+        CProgramError::NoCompiler { .. } | CProgramError::Missing { .. } => LabError::NotInstalled {
+            missing: format!("what its shim is built with ({error})"),
+            remedy: apt_line(&["gcc", "libc6-dev"]),
+        },
+        other => io_error("building its shim")(io::Error::other(other)),
+    })
+}
+
 /// The rig file: the tester on A, port 1, the device under test one hop away.
-fn rig_file(preload: &Path, socket_name: &str) -> String {
+fn rig_file(environment: impl IntoIterator<Item = (&'static str, OsString)>) -> String {
     let mut text = String::from(
         "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\n",
     );
-    for (name, value) in [
-        ("LD_PRELOAD", &*preload.to_string_lossy()),
-        ("SIM_HOST", "A"),
-        ("IBSIM_SOCKNAME", socket_name),
-    ] {
-        let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
-        let _ = writeln!(text, "{name} = \"{escaped}\"");
+    for (name, value) in environment {
+        let _ = writeln!(text, "{name} = {}", quoted(Path::new(&value)));
     }
     text
 }
@@ -430,9 +446,7 @@ mod tests {
     /// `smpquery` as an independent client: directed route 0,1, that is node B.
     fn node_description(lab: &IbsimLab) -> Option<String> {
         let mut command = Command::new("timeout");
-        command
-            .args(["10", "smpquery", "-D", "nodedesc", "0,1"])
-            .current_dir(lab.directory());
+        command.args(["10", "smpquery", "-D", "nodedesc", "0,1"]);
         lab.attach(&mut command, "A");
         let output = command.output().ok()?;
         output
@@ -468,8 +482,10 @@ mod tests {
         let Some(first) = lab() else { return };
         let second = thread::spawn(|| IbsimLab::start().unwrap()).join().unwrap();
         assert_ne!(first.socket_name(), second.socket_name());
-        thread::sleep(Duration::from_millis(100));
-        assert!(alive(first.pid().unwrap()) && alive(second.pid().unwrap()));
+        for lab in [first, second] {
+            assert!(program("smpquery").is_none() || node_description(&lab).unwrap().contains('B'));
+            assert!(alive(lab.pid().unwrap()));
+        }
     }
 
     #[test]
@@ -483,11 +499,37 @@ mod tests {
 
     #[test]
     fn the_rig_file_names_preload_host_and_socket() {
+        let environment = [("LD_PRELOAD", "/a/shim.so:/b/libumad2sim.so"), ("SIM_HOST", "A")];
         assert_eq!(
-            rig_file(Path::new("/usr/lib/x/libumad2sim.so"), "verbatim-1-0-1"),
+            rig_file(environment.map(|(name, value)| (name, value.into()))),
             "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
-             route = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\nLD_PRELOAD = \"/usr/lib/x/libumad2sim.so\"\nSIM_HOST = \"A\"\n\
-             IBSIM_SOCKNAME = \"verbatim-1-0-1\"\n"
+             route = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\nLD_PRELOAD = \"/a/shim.so:/b/libumad2sim.so\"\n\
+             SIM_HOST = \"A\"\n"
         );
+    }
+
+    /// What a client's stderr says when it cannot attach.
+    fn refusal(lab: &IbsimLab, host: &str) -> (bool, String) {
+        let mut command = Command::new("timeout");
+        command.args(["10", "ibstat", "--list_of_cas"]);
+        lab.attach(&mut command, host);
+        let output = command.output().unwrap();
+        (
+            output.status.code() == Some(124),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+
+    #[test]
+    fn a_client_that_cannot_attach_is_told_why_and_neither_ends_nor_waits() {
+        let Some(mut lab) = lab() else { return };
+        if program("ibstat").is_none() {
+            return;
+        }
+        let (hung, said) = refusal(&lab, "nobody");
+        assert!(!hung && said.contains("SIM_HOST=nobody names no node"), "{said}");
+        lab.kill();
+        let (hung, said) = refusal(&lab, "A");
+        assert!(!hung && said.contains("names no simulator that runs"), "{said}");
     }
 }
