@@ -15,7 +15,6 @@
 //! The tester uses [`session`] too, for the device of its own.
 
 pub mod clock;
-mod connection;
 pub mod device;
 pub mod drive;
 #[cfg(any(test, feature = "fake"))]
