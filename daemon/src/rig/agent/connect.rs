@@ -65,7 +65,7 @@ fn endpoint(address: &AgentAddress) -> Result<Endpoint, String> {
 
 /// An error and what caused it.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(Some(error), |error| error.source())
+    successors(Some(error), |&error| error.source())
 }
 
 /// An error with all that caused it.
