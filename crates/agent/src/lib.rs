@@ -28,6 +28,7 @@ pub mod values;
 mod verbs;
 pub mod wake;
 
+use std::ffi::OsStr;
 use std::io::Write;
 
 pub use session::{Limits, Session};
@@ -36,15 +37,14 @@ pub use verbs::{VerbsDevice, VerbsPair};
 /// This host: name, kernel, and the agent's version.
 #[must_use]
 pub fn host() -> String {
-    let uname = rustix::system::uname();
-    format!(
-        "{} {} {} {}, verbatim-agent {}",
-        uname.nodename().to_string_lossy(),
-        uname.sysname().to_string_lossy(),
-        uname.release().to_string_lossy(),
-        uname.machine().to_string_lossy(),
-        env!("CARGO_PKG_VERSION")
-    )
+    let version = env!("CARGO_PKG_VERSION");
+    match nix::sys::utsname::uname() {
+        Ok(host) => {
+            let words = [host.nodename(), host.sysname(), host.release(), host.machine()].map(OsStr::to_string_lossy);
+            format!("{}, verbatim-agent {version}", words.join(" "))
+        }
+        Err(_) => format!("verbatim-agent {version}"),
+    }
 }
 
 /// A line on stderr. Who reads it may be gone.

@@ -88,7 +88,9 @@ impl<D: Device> AgentService for Agent<D> {
         if let Some(certificate) = request.peer_certs().as_deref().and_then(|chain| chain.first()) {
             tls::still_valid(certificate).map_err(|what| {
                 log(&format!("{peer}: no session: its certificate {what}"));
-                Status::unauthenticated(format!("the client's certificate {what}; make new ones with `verbatim pki init`"))
+                Status::unauthenticated(format!(
+                    "the client's certificate {what}; make new ones with `verbatim pki init`"
+                ))
             })?;
         }
         let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));

@@ -21,7 +21,8 @@ pub(super) fn begin() -> anyhow::Result<()> {
     let log = layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .with_target(false);
+        .with_target(false)
+        .log_internal_errors(false);
     let log = if std::env::var_os("JOURNAL_STREAM").is_some() {
         log.without_time().boxed()
     } else {
@@ -75,7 +76,10 @@ mod tests {
     fn a_list_that_cannot_be_read_is_an_error_that_says_what_is_expected() {
         for text in ["verbatim_daemon=loud", "a=b=c"] {
             let error = format!("{:#}", filter(text).unwrap_err());
-            assert!(error.contains("expected off, error, warn") && error.contains(text), "{error}");
+            assert!(
+                error.contains("expected off, error, warn") && error.contains(text),
+                "{error}"
+            );
         }
     }
 }

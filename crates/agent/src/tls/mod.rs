@@ -72,7 +72,9 @@ fn identity(cert: &Path, key: &Path, usage: Use) -> Result<Identity, TlsError> {
 pub fn server(given: &ServerFiles) -> Result<ServerTlsConfig, TlsError> {
     let identity = identity(&given.cert, &given.key, Use::Server)?;
     let ca = files::ca(Part::ClientCa, &given.client_ca)?;
-    Ok(ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(ca)))
+    Ok(ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(Certificate::from_pem(ca)))
 }
 
 /// A client's side, with a certificate.
@@ -82,7 +84,9 @@ pub fn server(given: &ServerFiles) -> Result<ServerTlsConfig, TlsError> {
 pub fn client(given: &ClientFiles) -> Result<ClientTlsConfig, TlsError> {
     let identity = identity(&given.cert, &given.key, Use::Client)?;
     let ca = files::ca(Part::ServerCa, &given.ca)?;
-    Ok(ClientTlsConfig::new().identity(identity).ca_certificate(Certificate::from_pem(ca)))
+    Ok(ClientTlsConfig::new()
+        .identity(identity)
+        .ca_certificate(Certificate::from_pem(ca)))
 }
 
 /// Whether a client's certificate is still valid: a connection may outlive it, and one that is taken up again is not

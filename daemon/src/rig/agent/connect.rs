@@ -2,7 +2,8 @@
 //!
 //! tonic's errors are read from their causes. In TLS 1.3 a client is through with the handshake before the server has
 //! looked at its certificate, so a refusal comes as an error of the first call. HTTP/2 keeps no more of it than its
-//! text, and nothing when the refusal was there before the call; what is said then names what it can have been.
+//! text, and nothing when the refusal was there before the call: then it is asked once more, and after that what is
+//! said names what it can have been.
 
 use std::error::Error;
 use std::io;
@@ -46,7 +47,7 @@ fn endpoint(address: &AgentAddress) -> Result<Endpoint, String> {
         (Place::Tcp(address), None) => format!("http://{address}"),
         (Place::Tcp(address), Some(_)) => format!("https://{address}"),
     };
-    let endpoint = Endpoint::from_shared(uri).map_err(|error| in_full(&error))?;
+    let endpoint = Endpoint::from_shared(uri).map_err(|error| root(&error))?;
     let Some(AgentTls { files, server_name }) = &address.tls else {
         return Ok(endpoint);
     };
@@ -58,7 +59,7 @@ fn endpoint(address: &AgentAddress) -> Result<Endpoint, String> {
         let name = server_name.as_deref().unwrap_or_default();
         format!(
             "{name:?} is no name that a certificate could be made for ({}); give a host name or an address",
-            in_full(&error)
+            root(&error)
         )
     })
 }
@@ -68,14 +69,14 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     successors(Some(error), |&error| error.source())
 }
 
-/// An error with all that caused it.
-fn in_full(error: &(dyn Error + 'static)) -> String {
-    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+/// What is at the bottom of an error.
+fn root(error: &(dyn Error + 'static)) -> String {
+    causes(error).last().unwrap_or(error).to_string()
 }
 
 fn not_connected(error: &(dyn Error + 'static), address: &AgentAddress) -> String {
     let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()) else {
-        return format!("no connection ({}); is it an agent that listens there?", in_full(error));
+        return format!("no connection ({}); is it an agent that listens there?", root(error));
     };
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
         return refused_by_us(tls, address);
@@ -138,12 +139,14 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
             _ => status.message().into(),
         };
     }
-    let text = in_full(status);
-    if let Some(why) = refused_by_it(&text) {
+    if let Some(why) = refused_by_it(status) {
         return format!("the server requires a client certificate: {why}");
     }
+    let text = root(status);
+    if answered {
+        return format!("the connection is lost ({text}): the agent was stopped or killed, or its host went down");
+    }
     let cause = match (&address.place, &address.tls) {
-        _ if answered => return format!("the connection is lost ({text}): the agent was stopped or killed, or its host went down"),
         (_, Some(_)) => {
             "or the server requires a client certificate that it accepts: then ours was not signed by the CA that it was \
              given with --tls-client-ca, or has expired by its clock"
@@ -156,20 +159,29 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
     format!("whoever listens there closed the connection without an answer ({text}): it was stopped or killed, {cause}")
 }
 
-/// What the alert means that a server ends a connection with, as far as the text of an error tells it.
-fn refused_by_it(text: &str) -> Option<&'static str> {
+/// What the alert means that a server ends a connection with, as far as the texts of an error tell it.
+fn refused_by_it(status: &Status) -> Option<&'static str> {
     const CERTIFICATE: &str = "it does not accept ours; make new ones with `verbatim pki init`";
     const CA: &str = "ours was not signed by the CA that it was given with --tls-client-ca";
     let alerts = [
-        (AlertDescription::CertificateRequired, "name the certificate and the key of this side"),
+        (
+            AlertDescription::CertificateRequired,
+            "name the certificate and the key of this side",
+        ),
         (AlertDescription::UnknownCA, CA),
         (AlertDescription::DecryptError, CA),
         (AlertDescription::CertificateExpired, "ours has expired, by its clock"),
         (AlertDescription::BadCertificate, CERTIFICATE),
         (AlertDescription::CertificateUnknown, CERTIFICATE),
     ];
-    let (_, why) = alerts
-        .into_iter()
-        .find(|(alert, _)| text.contains(&Tls::AlertReceived(*alert).to_string()))?;
+    let (_, why) = alerts.into_iter().find(|(alert, _)| {
+        let words = Tls::AlertReceived(*alert).to_string();
+        causes(status).any(|cause| cause.to_string().contains(&words))
+    })?;
     Some(why)
+}
+
+/// Whether a server may have refused our certificate without the reason having come here.
+pub(super) fn may_be_a_refusal(status: &Status, address: &AgentAddress) -> bool {
+    address.tls.is_some() && status.source().is_some() && refused_by_it(status).is_none()
 }
