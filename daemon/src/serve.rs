@@ -65,7 +65,7 @@ pub enum Served {
 /// When the daemon cannot begin: what is in the way, and what to do.
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
-    log::begin();
+    log::begin()?;
     let state = match &options.state {
         Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
         None => StateDirectory::find()?,

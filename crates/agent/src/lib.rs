@@ -8,7 +8,6 @@
 //!
 //! The sessions themselves are in `verbatim-verbs`, which the tester uses too.
 
-mod connection;
 pub mod listen;
 pub mod server;
 mod service;

@@ -7,6 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_hw::verbs::Library;
@@ -67,7 +71,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// Logs who is not let in, and why: tonic says it to `tracing` alone.
+fn log_refusals() {
+    let log = layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .with_level(false)
+        .without_time()
+        .log_internal_errors(false);
+    let of_connections = Targets::new().with_target("tonic::transport::server", LevelFilter::DEBUG);
+    tracing_subscriber::registry()
+        .with(log.with_filter(of_connections))
+        .init();
+}
+
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    log_refusals();
     let (name, port) = (arguments.device, arguments.port);
     let tls = match (arguments.tls_cert, arguments.tls_key, arguments.tls_client_ca) {
         (Some(cert), Some(key), Some(client_ca)) => Some(ServerFiles { cert, key, client_ca }),

@@ -1,16 +1,17 @@
 //! The server: listens, lets clients in, and stops in order.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::{sleep, timeout};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use verbatim_proto::agent::agent_service_server::AgentServiceServer;
 
-use crate::connection::accept;
 use crate::listen::{Listen, ListenError, Listener};
 use crate::service::Agent;
 use verbatim_verbs::LARGEST_MESSAGE;
@@ -22,6 +23,10 @@ use verbatim_verbs::tls::{self, ServerFiles, TlsError};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Streams of one connection.
 const STREAMS: u32 = 64;
+/// How long a client may take to let itself in.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long to wait when the system has no descriptor for another connection.
+const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long sessions may take to end when the agent stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long clients may take to hear of it after that.
@@ -52,6 +57,9 @@ pub enum ServerError {
     /// A file of its certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// What tonic says of certificates that looked sound.
+    #[error("the certificates cannot be used ({0}); make new ones with `verbatim pki init`")]
+    Certificates(String),
     /// The server ended by itself.
     #[error("the server ended by itself ({0}); please report this")]
     Ended(String),
@@ -62,7 +70,7 @@ pub enum ServerError {
 pub struct Server {
     listener: Listener,
     address: Listen,
-    tls: Option<Arc<ServerConfig>>,
+    transport: tonic::transport::Server,
     options: Options,
 }
 
@@ -84,13 +92,22 @@ impl Server {
             }
             _ => {}
         }
-        let tls = options.tls.as_ref().map(tls::server).transpose()?;
+        let mut transport = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .max_concurrent_streams(Some(STREAMS));
+        if let Some(files) = &options.tls {
+            let tls = tls::server(files)?.timeout(HANDSHAKE);
+            transport = transport
+                .tls_config(tls)
+                .map_err(|error| ServerError::Certificates(format!("{error:?}")))?;
+        }
         let listener = Listener::bind(&options.listen).await?;
         let address = listener.address().unwrap_or_else(|_| options.listen.clone());
         Ok(Self {
             listener,
             address,
-            tls,
+            transport,
             options,
         })
     }
@@ -122,19 +139,25 @@ impl Server {
             seats: Arc::clone(&seats),
             stop: stopped,
         };
-        let (ready, incoming) = mpsc::channel(1);
-        let accepting = tokio::spawn(accept(self.listener, self.tls, ready));
         let (leave, left) = oneshot::channel::<()>();
+        let left = async {
+            let _ = left.await;
+        };
         let service = AgentServiceServer::new(agent).max_decoding_message_size(LARGEST_MESSAGE);
-        let server = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEP_ALIVE))
-            .http2_keepalive_timeout(Some(KEEP_ALIVE))
-            .max_concurrent_streams(Some(STREAMS))
-            .add_service(service)
-            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async {
-                let _ = left.await;
-            });
-        let mut server = tokio::spawn(server);
+        let transport = self.transport;
+        // The socket's file goes as soon as the agent is told to stop.
+        let (mut server, file) = match self.listener {
+            Listener::Unix(listener, file) => {
+                let incoming = UnixListenerStream::new(listener).then(patiently);
+                let server = transport.serve_with_incoming_shutdown(service, incoming, left);
+                (tokio::spawn(server), Some(file))
+            }
+            Listener::Tcp(listener) => {
+                let incoming = TcpListenerStream::new(listener).then(patiently).map(at_once);
+                let server = transport.serve_with_incoming_shutdown(service, incoming, left);
+                (tokio::spawn(server), None)
+            }
+        };
         tokio::select! {
             () = stop => {}
             ended = &mut server => {
@@ -148,9 +171,7 @@ impl Server {
         }
         let _ = stopping.send(true);
         let _ = leave.send(());
-        // The socket's file goes with the listener.
-        accepting.abort();
-        let _ = accepting.await;
+        drop(file);
         let all = seats.acquire_many(self.options.max_sessions);
         if timeout(FAREWELL, all).await.is_err() {
             crate::log("a session does not end; the kernel destroys what it made");
@@ -160,4 +181,20 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Passes on what was accepted; waits after an error, which would come again at once.
+async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
+    if let Err(error) = &accepted {
+        crate::log(&format!("a connection could not be accepted: {error}"));
+        sleep(SHORT_OF_DESCRIPTORS).await;
+    }
+    accepted
+}
+
+/// An answer must not wait for more to be sent with it.
+fn at_once(accepted: io::Result<TcpStream>) -> io::Result<TcpStream> {
+    accepted.inspect(|stream| {
+        let _ = stream.set_nodelay(true);
+    })
 }

@@ -9,16 +9,17 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_server::AgentService;
 
-use crate::connection::Peer;
 use crate::log;
 use verbatim_verbs::clock::{now_ns, since};
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
+use verbatim_verbs::tls;
 
 /// Bytes of answers and events that may wait for a client.
 const ROOM: u32 = 32 << 20;
@@ -83,10 +84,15 @@ impl<D: Device> AgentService for Agent<D> {
         &self,
         request: Request<Streaming<proto::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let peer = match request.extensions().get::<Peer>() {
-            Some(Peer(peer)) => peer.clone(),
-            None => "somebody".into(),
-        };
+        let peer = peer(&request);
+        if let Some(certificate) = request.peer_certs().as_deref().and_then(|chain| chain.first()) {
+            tls::still_valid(certificate).map_err(|what| {
+                log(&format!("{peer}: no session: its certificate {what}"));
+                Status::unauthenticated(format!(
+                    "the client's certificate {what}; make new ones with `verbatim pki init`"
+                ))
+            })?;
+        }
         let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));
         let (inlet, outlet) = commands().map_err(no_thread)?;
         let (answers, said) = unbounded_channel();
@@ -123,6 +129,16 @@ impl<D: Device> AgentService for Agent<D> {
             max_sessions: self.max_sessions,
             host: verbatim_verbs::host(),
         }))
+    }
+}
+
+/// Who is at the other end, for the log.
+fn peer<T>(request: &Request<T>) -> String {
+    let local = request.extensions().get::<UdsConnectInfo>();
+    match (request.remote_addr(), local.and_then(|local| local.peer_cred)) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(peer)) => format!("uid {}", peer.uid()),
+        (None, None) => "somebody on this host".into(),
     }
 }
 

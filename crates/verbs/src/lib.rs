@@ -22,6 +22,8 @@ pub mod values;
 mod verbs;
 pub mod wake;
 
+use std::ffi::OsStr;
+
 pub use drive::Said;
 pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, Place, VerbsLink};
 pub use session::{Limits, Session};
@@ -34,13 +36,12 @@ pub const LARGEST_MESSAGE: usize = 32 << 20;
 /// This host: name, kernel, and the agent's version.
 #[must_use]
 pub fn host() -> String {
-    let uname = rustix::system::uname();
-    format!(
-        "{} {} {} {}, verbatim-agent {}",
-        uname.nodename().to_string_lossy(),
-        uname.sysname().to_string_lossy(),
-        uname.release().to_string_lossy(),
-        uname.machine().to_string_lossy(),
-        env!("CARGO_PKG_VERSION")
-    )
+    let version = env!("CARGO_PKG_VERSION");
+    match nix::sys::utsname::uname() {
+        Ok(host) => {
+            let words = [host.nodename(), host.sysname(), host.release(), host.machine()].map(OsStr::to_string_lossy);
+            format!("{}, verbatim-agent {version}", words.join(" "))
+        }
+        Err(_) => format!("verbatim-agent {version}"),
+    }
 }

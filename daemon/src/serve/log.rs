@@ -2,22 +2,84 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::SubscriberBuilder;
+use anyhow::Context as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// What says what is in the log.
+const VARIABLE: &str = "RUST_LOG";
 
 /// Begins the log. `RUST_LOG` says what is in it; without it, everything from "info" on. The journal of the system has
 /// times of its own.
-pub(super) fn begin() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = SubscriberBuilder::default()
-        .with_env_filter(filter)
+///
+/// # Errors
+/// When `RUST_LOG` is no such list.
+pub(super) fn begin() -> anyhow::Result<()> {
+    let filter = filter(&std::env::var(VARIABLE).unwrap_or_default())?;
+    let log = layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .with_target(false);
-    // Somebody else's log, such as that of a test, stays.
-    let _ = if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().try_init()
+        .with_target(false)
+        .log_internal_errors(false);
+    let log = if std::env::var_os("JOURNAL_STREAM").is_some() {
+        log.without_time().boxed()
     } else {
-        log.try_init()
+        log.boxed()
     };
+    // Somebody else's log, such as that of a test, stays.
+    let _ = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
+    Ok(())
+}
+
+/// What `RUST_LOG` asks for.
+fn filter(text: &str) -> anyhow::Result<Targets> {
+    if text.trim().is_empty() {
+        return Ok(Targets::new().with_default(LevelFilter::INFO));
+    }
+    text.parse().with_context(|| {
+        format!(
+            "{VARIABLE}={text:?}: expected off, error, warn, info, debug or trace, or a list such as \
+             info,verbatim_daemon::sched=debug"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn without_a_word_the_log_begins_at_info() {
+        for text in ["", " "] {
+            let filter = filter(text).unwrap();
+            assert!(filter.would_enable("verbatim_daemon", &Level::INFO));
+            assert!(!filter.would_enable("verbatim_daemon", &Level::DEBUG));
+        }
+    }
+
+    #[test]
+    fn a_level_is_for_all_and_a_module_can_have_its_own() {
+        for text in ["off", "error", "WARN", "info", "debug", "trace"] {
+            assert_eq!(filter(text).unwrap().default_level(), text.parse().ok());
+        }
+        let filter = filter("warn,verbatim_daemon::sched=debug,h2=off").unwrap();
+        assert!(filter.would_enable("verbatim_daemon::sched::drive", &Level::DEBUG));
+        assert!(!filter.would_enable("verbatim_daemon::api", &Level::INFO));
+        assert!(!filter.would_enable("h2::codec", &Level::ERROR));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_an_error_that_says_what_is_expected() {
+        for text in ["verbatim_daemon=loud", "a=b=c"] {
+            let error = format!("{:#}", filter(text).unwrap_err());
+            assert!(
+                error.contains("expected off, error, warn") && error.contains(text),
+                "{error}"
+            );
+        }
+    }
 }

@@ -11,14 +11,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status, Streaming};
+use tonic::Streaming;
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_client::AgentServiceClient;
 use verbatim_proto::agent::session_response::Kind;
 use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionResponse};
 
 use super::address::AgentAddress;
-use super::connect::{Seen, connect, in_full};
+use super::connect::{call_failed, connect, may_be_a_refusal};
 use super::inbox::{Inbox, Putter, inbox};
 use super::{Gone, Said, VerbsLink};
 
@@ -44,7 +44,6 @@ pub struct AgentClient {
 struct Connected {
     agent: GetAgentResponse,
     answers: Streaming<SessionResponse>,
-    seen: Seen,
 }
 
 impl AgentClient {
@@ -226,21 +225,26 @@ async fn begin(
     address: &AgentAddress,
     requests: tokio::sync::mpsc::Receiver<SessionRequest>,
 ) -> Result<Connected, String> {
-    let (channel, seen) = connect(address).await?;
+    let at = |why: String| format!("agent at {address}: {why}");
+    let channel = connect(address).await.map_err(at)?;
     let mut client = AgentServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
-    let words = |status: Status| seen.explain(address, &in_words(&status));
-    let agent = client.get_agent(proto::GetAgentRequest {}).await.map_err(words)?;
-    let answers = client.session(ReceiverStream::new(requests)).await.map_err(words)?;
+    let mut agent = client.get_agent(proto::GetAgentRequest {}).await;
+    // Nothing has begun yet, so that another connection does no harm.
+    if agent.as_ref().is_err_and(|status| may_be_a_refusal(status, address)) {
+        agent = client.get_agent(proto::GetAgentRequest {}).await;
+    }
+    let agent = agent.map_err(|status| at(call_failed(&status, address, false)))?;
+    let answers = client.session(ReceiverStream::new(requests)).await;
+    let answers = answers.map_err(|status| at(call_failed(&status, address, true)))?;
     Ok(Connected {
         agent: agent.into_inner(),
         answers: answers.into_inner(),
-        seen,
     })
 }
 
 /// Passes on what the agent says until its end.
 async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mut left: oneshot::Receiver<()>) {
-    let Connected { mut answers, seen, .. } = connected;
+    let mut answers = connected.answers;
     let end = loop {
         let next = tokio::select! {
             next = answers.message() => next,
@@ -258,22 +262,10 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
                 }
             }
             Ok(None) => break CONFIRMED.into(),
-            Err(status) if is_from_agent(&status) => break format!("agent at {address}: {}", status.message()),
-            Err(status) => {
-                break format!(
-                    "{}; see that its host is up and start it again, then run again",
-                    seen.explain(address, &in_words(&status))
-                );
-            }
+            Err(status) => break format!("agent at {address}: {}", call_failed(&status, address, true)),
         }
     };
     putter.end(end);
-}
-
-/// Whether a status was put into words by an agent, and not made up by the transport.
-fn is_from_agent(status: &Status) -> bool {
-    use std::error::Error;
-    status.source().is_none() && matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 fn read(response: SessionResponse) -> Option<Said> {
@@ -282,11 +274,4 @@ fn read(response: SessionResponse) -> Option<Said> {
         Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply?),
         Kind::Event(event) => Said::Event(at, event),
     })
-}
-
-fn in_words(status: &Status) -> String {
-    match status.code() {
-        Code::Unimplemented => "who listens there is no agent of this version; name another address".into(),
-        _ => in_full(status),
-    }
 }

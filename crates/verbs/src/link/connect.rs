@@ -1,23 +1,18 @@
 //! Connecting to an agent, and saying in words why it did not work.
 //!
-//! In TLS 1.3 a client is through with the handshake before the server has looked at its certificate, so a refusal
-//! comes as an error of the first read, deep inside HTTP/2, which calls it "operation was canceled". The connection is
-//! watched for that reason: what the transport saw first is what is said.
+//! tonic's errors are read from their causes. In TLS 1.3 a client is through with the handshake before the server has
+//! looked at its certificate, so a refusal comes as an error of the first call. HTTP/2 keeps no more of it than its
+//! text, and nothing when the refusal was there before the call: then it is asked once more, and after that what is
+//! said names what it can have been.
 
+use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::iter::successors;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error as Tls};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
 
 use super::address::{AgentAddress, AgentTls, Place};
 
@@ -27,91 +22,88 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connects.
-pub(super) async fn connect(address: &AgentAddress) -> Result<(Channel, Seen), String> {
-    let seen = Seen::default();
-    let stream = Watched {
-        inner: open(address)
-            .await
-            .map_err(|why| format!("agent at {address}: {why}"))?,
-        seen: seen.clone(),
-        plain: address.tls.is_none(),
-        failed: None,
-    };
-    let mut once = Some(TokioIo::new(stream));
-    let connector = tower::service_fn(move |_| {
-        // Never a second time: another connection would be another session.
-        let stream = once.take().ok_or_else(|| io::Error::other("the connection is lost"));
-        async move { stream }
-    });
-    let endpoint = Endpoint::from_static("http://agent")
+pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
+    let endpoint = endpoint(address)?
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .keep_alive_while_idle(true);
-    let channel = endpoint.connect_with_connector(connector).await;
-    let channel = channel.map_err(|error| seen.explain(address, &in_full(&error)))?;
-    Ok((channel, seen))
+    endpoint.connect().await.map_err(|error| not_connected(&error, address))
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-async fn open(address: &AgentAddress) -> Result<Box<dyn Stream>, String> {
-    match (&address.place, &address.tls) {
-        (Place::Unix(path), None) => match UnixStream::connect(path).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(not_there(&error)),
+fn endpoint(address: &AgentAddress) -> Result<Endpoint, String> {
+    let uri = match (&address.place, &address.tls) {
+        (Place::Unix(_), Some(_)) => return Err("a unix socket has no TLS: leave the certificates out".into()),
+        (Place::Unix(path), None) => match path.to_str() {
+            Some(path) => format!("unix://{path}"),
+            None => return Err("the socket's path is not UTF-8; move it to one that is".into()),
         },
-        (Place::Unix(_), Some(_)) => Err("a unix socket has no TLS: leave the certificates out".into()),
-        (Place::Tcp(address), None) if !address.ip().to_canonical().is_loopback() => Err(
-            "an agent on another host takes clients with certificates only: name the CA, the certificate and the key \
-             (`verbatim pki init` makes them)"
-                .into(),
-        ),
-        (Place::Tcp(address), tls) => {
-            let stream = TcpStream::connect(address).await.map_err(|error| not_there(&error))?;
-            // A command must not wait for more to be sent with it.
-            let _ = stream.set_nodelay(true);
-            match tls {
-                None => Ok(Box::new(stream)),
-                Some(tls) => secure(stream, *address, tls).await,
-            }
+        (Place::Tcp(address), None) if !address.ip().to_canonical().is_loopback() => {
+            return Err(
+                "an agent on another host takes clients with certificates only: name the CA, the certificate and the \
+                 key (`verbatim pki init` makes them)"
+                    .into(),
+            );
         }
+        (Place::Tcp(address), None) => format!("http://{address}"),
+        (Place::Tcp(address), Some(_)) => format!("https://{address}"),
+    };
+    let endpoint = Endpoint::from_shared(uri).map_err(|error| root(&error))?;
+    let Some(AgentTls { files, server_name }) = &address.tls else {
+        return Ok(endpoint);
+    };
+    let mut config = crate::tls::client(files).map_err(|error| error.to_string())?;
+    if let Some(name) = server_name {
+        config = config.domain_name(name);
     }
+    endpoint.tls_config(config).map_err(|error| {
+        let name = server_name.as_deref().unwrap_or_default();
+        format!(
+            "{name:?} is no name that a certificate could be made for ({}); give a host name or an address",
+            root(&error)
+        )
+    })
 }
 
-fn not_there(error: &io::Error) -> String {
+/// An error and what caused it.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(Some(error), |&error| error.source())
+}
+
+/// What is at the bottom of an error.
+fn root(error: &(dyn Error + 'static)) -> String {
+    causes(error).last().unwrap_or(error).to_string()
+}
+
+fn not_connected(error: &(dyn Error + 'static), address: &AgentAddress) -> String {
+    let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()) else {
+        return format!("no connection ({}); is it an agent that listens there?", root(error));
+    };
+    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return refused_by_us(tls, address);
+    }
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             "nobody listens there: start `verbatim-agent --listen …`, or correct the address"
         }
         io::ErrorKind::PermissionDenied => "this user may not connect: join the group of the socket",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if address.tls.is_some() => {
+            "the TLS handshake failed: is it an agent with TLS that listens there?"
+        }
         _ => "is the host up, and its port open to this one?",
     };
     format!("no connection ({error}); {remedy}")
 }
 
-async fn secure(stream: TcpStream, address: SocketAddr, tls: &AgentTls) -> Result<Box<dyn Stream>, String> {
-    let config = crate::tls::client(&tls.files).map_err(|error| error.to_string())?;
-    let name = tls.server_name.clone().unwrap_or_else(|| address.ip().to_string());
-    let server = ServerName::try_from(name.clone()).map_err(|_| {
-        format!("{name:?} is no name that a certificate could be made for; give a host name or an address")
-    })?;
-    match TlsConnector::from(config).connect(server, stream).await {
-        Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(tls_in_words(&error, Some((&name, tls)))),
-    }
-}
-
-/// What a TLS error means and what to do. `ours` is absent where the files are not known any more.
-fn tls_in_words(error: &io::Error, ours: Option<(&str, &AgentTls)>) -> String {
-    let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) else {
-        return format!("the TLS handshake failed ({error}); is it an agent with TLS that listens there?");
+/// What a handshake that fails on this side means, and what to do.
+fn refused_by_us(tls: &Tls, address: &AgentAddress) -> String {
+    let (name, ca) = match &address.tls {
+        Some(AgentTls { files, server_name }) => (server_name.clone(), files.ca.display().to_string()),
+        None => (None, "given".into()),
     };
-    let (name, ca) = match ours {
-        Some((name, tls)) => (name, tls.files.ca.display().to_string()),
-        None => ("this address", "given".into()),
-    };
+    let name = name.unwrap_or_else(|| match &address.place {
+        Place::Tcp(address) => address.ip().to_string(),
+        Place::Unix(path) => path.display().to_string(),
+    });
     match tls {
         Tls::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             format!("the server's certificate was not signed by the CA {ca}; name the ca.pem that it was made with")
@@ -128,20 +120,6 @@ fn tls_in_words(error: &io::Error, ours: Option<(&str, &AgentTls)>) -> String {
             format!("the server's certificate has expired ({tls}); make new ones with `verbatim pki init`")
         }
         Tls::InvalidCertificate(_) => format!("the server's certificate is not accepted ({tls})"),
-        Tls::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server requires a client certificate: name the certificate and the key of this side".into()
-        }
-        Tls::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
-            "the server requires a client certificate: ours was not signed by the CA that it was given with \
-             --tls-client-ca"
-                .into()
-        }
-        Tls::AlertReceived(AlertDescription::CertificateExpired) => {
-            "the server requires a client certificate: ours has expired, by its clock".into()
-        }
-        Tls::AlertReceived(AlertDescription::BadCertificate | AlertDescription::CertificateUnknown) => {
-            format!("the server requires a client certificate: it does not accept ours ({tls})")
-        }
         Tls::AlertReceived(AlertDescription::ProtocolVersion) | Tls::PeerIncompatible(_) => {
             format!("the server does not speak TLS 1.3 ({tls}); is it an agent that listens there?")
         }
@@ -153,136 +131,57 @@ fn tls_in_words(error: &io::Error, ours: Option<(&str, &AgentTls)>) -> String {
     }
 }
 
-/// What went wrong with a connection first, as its transport saw it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    first: Arc<Mutex<Option<String>>>,
-}
-
-impl Seen {
-    fn note(&self, what: impl FnOnce() -> String) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert_with(what);
-    }
-
-    /// Why a call failed: what the transport saw, else what the call says.
-    pub(super) fn explain(&self, address: &AgentAddress, call: &str) -> String {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*first {
-            Some(seen) => format!("agent at {address}: {seen}"),
-            None => format!("agent at {address}: {call}"),
-        }
-    }
-}
-
-/// A connection that is watched.
-struct Watched {
-    inner: Box<dyn Stream>,
-    seen: Seen,
-    /// Without TLS, until something was read.
-    plain: bool,
-    /// How the first write failed that did.
-    failed: Option<io::ErrorKind>,
-}
-
-/// First byte of a TLS record that holds an alert, or a handshake message. HTTP/2 begins with a length below 2^16.
-const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
-
-impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        self.look_at_read(&polled, buffer, before);
-        polled
-    }
-}
-
-impl Watched {
-    /// Notes what a read tells of the other end.
-    fn look_at_read(&mut self, polled: &Poll<io::Result<()>>, buffer: &ReadBuf<'_>, before: usize) {
-        match polled {
-            Poll::Ready(Ok(())) => {
-                let read = &buffer.filled()[before..];
-                match read.first() {
-                    Some(first) if self.plain && TLS_RECORDS.contains(first) => self.seen.note(|| {
-                        "the server requires a client certificate: it speaks TLS, and this side was given none; name the \
-                         CA, the certificate and the key"
-                            .into()
-                    }),
-                    None if buffer.remaining() > 0 => self.seen.note(|| {
-                        "the agent closed the connection: it was stopped or killed, or its host went down".into()
-                    }),
-                    _ => {}
-                }
-                self.plain &= read.is_empty();
-            }
-            Poll::Ready(Err(error)) => self.seen.note(|| match error.get_ref() {
-                Some(inner) if inner.is::<Tls>() => tls_in_words(error, None),
-                _ => format!("the connection broke ({error}): the agent was killed, or its host went down"),
-            }),
-            Poll::Pending => {}
-        }
-    }
-
-    /// After a failed write: reads until the end, since why the other end closed may still be on its way. The end comes:
-    /// a connection that cannot be written is over.
-    fn read_the_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let mut room = [0; 1024];
-            let mut buffer = ReadBuf::new(&mut room);
-            let polled = Pin::new(&mut self.inner).poll_read(cx, &mut buffer);
-            self.look_at_read(&polled, &buffer, 0);
-            match polled {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
-                Poll::Ready(_) => return Poll::Ready(()),
-            }
-        }
-    }
-
-    /// Passes a write's result on; an error only once the end was read.
-    fn written<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        match polled {
-            Poll::Ready(Err(error)) => {
-                let failed = self.failed.get_or_insert(error.kind());
-                let error = io::Error::from(*failed);
-                self.read_the_end(cx).map(|()| Err(error))
-            }
-            other => other,
-        }
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = match self.failed {
-            Some(kind) => Poll::Ready(Err(kind.into())),
-            None => Pin::new(&mut self.inner).poll_write(cx, bytes),
+/// Why a call failed. `answered`: whether this agent has answered one before.
+pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: bool) -> String {
+    if status.source().is_none() {
+        return match status.code() {
+            Code::Unimplemented => "who listens there is no agent of this version; name another address".into(),
+            _ => status.message().into(),
         };
-        self.written(cx, polled)
     }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = match self.failed {
-            Some(kind) => Poll::Ready(Err(kind.into())),
-            None => Pin::new(&mut self.inner).poll_flush(cx),
-        };
-        self.written(cx, polled)
+    if let Some(why) = refused_by_it(status) {
+        return format!("the server requires a client certificate: {why}");
     }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+    let text = root(status);
+    if answered {
+        return format!("the connection is lost ({text}): the agent was stopped or killed, or its host went down");
     }
+    let cause = match (&address.place, &address.tls) {
+        (_, Some(_)) => {
+            "or the server requires a client certificate that it accepts: then ours was not signed by the CA that it was \
+             given with --tls-client-ca, or has expired by its clock"
+        }
+        (Place::Tcp(_), None) => {
+            "or the server requires a client certificate: then name the CA, the certificate and the key"
+        }
+        (Place::Unix(_), None) => "or it is no agent that listens there",
+    };
+    format!("whoever listens there closed the connection without an answer ({text}): it was stopped or killed, {cause}")
 }
 
-/// An error with all that caused it.
-pub(super) fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
+/// What the alert means that a server ends a connection with, as far as the texts of an error tell it.
+fn refused_by_it(status: &Status) -> Option<&'static str> {
+    const CERTIFICATE: &str = "it does not accept ours; make new ones with `verbatim pki init`";
+    const CA: &str = "ours was not signed by the CA that it was given with --tls-client-ca";
+    let alerts = [
+        (
+            AlertDescription::CertificateRequired,
+            "name the certificate and the key of this side",
+        ),
+        (AlertDescription::UnknownCA, CA),
+        (AlertDescription::DecryptError, CA),
+        (AlertDescription::CertificateExpired, "ours has expired, by its clock"),
+        (AlertDescription::BadCertificate, CERTIFICATE),
+        (AlertDescription::CertificateUnknown, CERTIFICATE),
+    ];
+    let (_, why) = alerts.into_iter().find(|(alert, _)| {
+        let words = Tls::AlertReceived(*alert).to_string();
+        causes(status).any(|cause| cause.to_string().contains(&words))
+    })?;
+    Some(why)
+}
+
+/// Whether a server may have refused our certificate without the reason having come here.
+pub(super) fn may_be_a_refusal(status: &Status, address: &AgentAddress) -> bool {
+    address.tls.is_some() && status.source().is_some() && refused_by_it(status).is_none()
 }

@@ -99,6 +99,9 @@ pub enum TlsError {
         /// What it is, and what was expected.
         what: &'static str,
     },
+    /// Another part of this process chose versions of TLS before.
+    #[error("this process has chosen versions of TLS besides 1.3 already; please report this")]
+    OtherVersions,
     /// It cannot be used for another reason.
     #[error("the {part} {path} cannot be used: {seen}")]
     Unusable {
@@ -149,7 +152,8 @@ fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(seen)
 }
 
-fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The certificates of a file, and its bytes.
+fn certificates(part: Part, path: &Path) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), TlsError> {
     let not_pem = |seen: String| TlsError::NotPem {
         part,
         path: path.into(),
@@ -162,7 +166,7 @@ fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>,
     if found.is_empty() {
         return Err(not_pem(in_short(&bytes)));
     }
-    Ok(found)
+    Ok((found, bytes))
 }
 
 /// What a file without the expected part looks like.
@@ -175,9 +179,10 @@ fn in_short(bytes: &[u8]) -> String {
     }
 }
 
-/// A certificate of ours with those between it and its CA.
-pub(super) fn chain(part: Part, path: &Path, usage: Use) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let chain = certificates(part, path)?;
+/// A certificate of ours with those between it and its CA, and the file's bytes.
+pub(super) fn chain(path: &Path, usage: Use) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), TlsError> {
+    let part = Part::Certificate;
+    let (chain, bytes) = certificates(part, path)?;
     let (usage, wrong) = match usage {
         Use::Server => (
             KeyUsage::server_auth(),
@@ -198,13 +203,13 @@ pub(super) fn chain(part: Part, path: &Path, usage: Use) -> Result<Vec<Certifica
             "that of a CA; name the certificate that the CA made for this side (server.pem or client.pem)",
         )),
         webpki::Error::RequiredEkuNotFoundContext(_) => Err(kind(wrong)),
-        _ => Ok(chain),
+        _ => Ok((chain, bytes)),
     }
 }
 
-/// The certificates of a CA.
-pub(super) fn ca(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found = certificates(part, path)?;
+/// The bytes of a file with the certificates of a CA.
+pub(super) fn ca(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
+    let (found, bytes) = certificates(part, path)?;
     for certificate in &found {
         if look(part, path, certificate, KeyUsage::server_auth())? != webpki::Error::CaUsedAsEndEntity {
             return Err(TlsError::Kind {
@@ -213,29 +218,44 @@ pub(super) fn ca(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>
                 what: "no certificate of a CA; name the CA's (ca.pem of `verbatim pki init`)",
             });
         }
+        webpki::anchor_from_trusted_cert(certificate).map_err(|error| TlsError::unusable(part, path, &error))?;
     }
-    Ok(found)
+    Ok(bytes)
 }
 
-/// What is the matter with a certificate by itself, besides its time: it is verified against no CA at all, so
-/// something always is.
+/// What is the matter with a certificate by itself, besides its time.
 fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<webpki::Error, TlsError> {
     let now = UnixTime::now();
-    let time = |what: String| TlsError::Time {
-        part,
-        path: path.into(),
-        what,
-        now: date(now),
-    };
-    let parsed = EndEntityCert::try_from(certificate).map_err(|error| TlsError::unusable(part, path, &error))?;
+    let seen = verify(certificate, usage, now).map_err(|error| TlsError::unusable(part, path, &error))?;
+    match out_of_time(&seen) {
+        None => Ok(seen),
+        Some(what) => Err(TlsError::Time {
+            part,
+            path: path.into(),
+            what,
+            now: date(now),
+        }),
+    }
+}
+
+/// What a certificate is called that is not valid at this time.
+pub(super) fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), String> {
+    let seen = verify(certificate, KeyUsage::client_auth(), now).map_err(|error| error.to_string())?;
+    out_of_time(&seen).map_or(Ok(()), Err)
+}
+
+/// What is the matter with a certificate by itself: it is verified against no CA at all, so something always is.
+fn verify(certificate: &CertificateDer<'_>, usage: KeyUsage, now: UnixTime) -> Result<webpki::Error, webpki::Error> {
+    let parsed = EndEntityCert::try_from(certificate)?;
     let verified = parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, usage, None, None);
-    match verified.err() {
-        Some(webpki::Error::CertExpired { not_after, .. }) => Err(time(format!("expired on {}", date(not_after)))),
-        Some(webpki::Error::CertNotValidYet { not_before, .. }) => {
-            Err(time(format!("is not valid before {}", date(not_before))))
-        }
-        Some(error) => Ok(error),
-        None => Ok(webpki::Error::UnknownIssuer),
+    Ok(verified.err().unwrap_or(webpki::Error::UnknownIssuer))
+}
+
+fn out_of_time(seen: &webpki::Error) -> Option<String> {
+    match seen {
+        webpki::Error::CertExpired { not_after, .. } => Some(format!("expired on {}", date(*not_after))),
+        webpki::Error::CertNotValidYet { not_before, .. } => Some(format!("is not valid before {}", date(*not_before))),
+        _ => None,
     }
 }
 
@@ -247,10 +267,10 @@ fn date(at: UnixTime) -> String {
     }
 }
 
-/// A private key.
-pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+/// A private key, and its file's bytes.
+pub(super) fn key(path: &Path) -> Result<(PrivateKeyDer<'static>, Vec<u8>), TlsError> {
     let bytes = read(Part::Key, path)?;
-    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {
+    let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {
         part: Part::Key,
         path: path.into(),
         expected: "private key without a passphrase",
@@ -258,5 +278,6 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
             rustls::pki_types::pem::Error::NoItemsFound => in_short(&bytes),
             error => error.to_string(),
         },
-    })
+    })?;
+    Ok((key, bytes))
 }

@@ -2,6 +2,9 @@
 //!
 //! Both sides show a certificate, each signed by a CA that the other names. There is no TLS 1.2 and nothing to
 //! negotiate down to. `verbatim pki init` makes a small CA with one certificate for each side.
+//!
+//! The handshakes are tonic's. What is here looks at the files first, so that what is wrong with one is said with its
+//! name, and leaves this process no cipher suites but those of TLS 1.3: tonic's configuration has no word for it.
 
 mod files;
 #[cfg(test)]
@@ -11,15 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::WebPkiClientVerifier;
-use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 pub use files::TlsError;
 use files::{Part, Use};
-
-/// What both sides speak.
-const ALPN: &[u8] = b"h2";
 
 /// The files of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,56 +43,57 @@ pub struct ClientFiles {
     pub key: PathBuf,
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+/// The provider of this process, which knows TLS 1.3 and no other.
+///
+/// # Errors
+/// When something else in this process chose a provider before, and it has cipher suites of TLS 1.2.
+fn provider() -> Result<&'static Arc<CryptoProvider>, TlsError> {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+    // It may be there from an earlier call.
+    let _ = provider.install_default();
+    CryptoProvider::get_default()
+        .filter(|provider| provider.cipher_suites.iter().all(|suite| suite.tls13().is_some()))
+        .ok_or(TlsError::OtherVersions)
 }
 
-fn roots(part: Part, path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in files::ca(part, path)? {
-        let added = roots.add(certificate);
-        added.map_err(|error| TlsError::unusable(part, path, &error))?;
-    }
-    Ok(Arc::new(roots))
+/// Our certificate and its key, which belong together.
+fn identity(cert: &Path, key: &Path, usage: Use) -> Result<Identity, TlsError> {
+    let (chain, chain_pem) = files::chain(cert, usage)?;
+    let (private, key_pem) = files::key(key)?;
+    CertifiedKey::from_der(chain, private, provider()?).map_err(|error| TlsError::pair(cert, key, &error))?;
+    Ok(Identity::from_pem(chain_pem, key_pem))
 }
 
-/// A server's side: TLS 1.3 alone, no client without a certificate.
+/// A server's side: no client without a certificate.
 ///
 /// # Errors
 /// Which file is wrong, and why.
-pub fn server(given: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = files::chain(Part::Certificate, &given.cert, Use::Server)?;
-    let key = files::key(&given.key)?;
-    let roots = roots(Part::ClientCa, &given.client_ca)?;
-    let clients = WebPkiClientVerifier::builder_with_provider(roots, provider())
-        .build()
-        .map_err(|error| TlsError::unusable(Part::ClientCa, &given.client_ca, &error))?;
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])
-        .map_err(|error| TlsError::unusable(Part::Certificate, &given.cert, &error))?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain, key)
-        .map_err(|error| TlsError::pair(&given.cert, &given.key, &error))?;
-    config.alpn_protocols = vec![ALPN.into()];
-    // A ticket would let a client back in after its certificate expired.
-    config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+pub fn server(given: &ServerFiles) -> Result<ServerTlsConfig, TlsError> {
+    let identity = identity(&given.cert, &given.key, Use::Server)?;
+    let ca = files::ca(Part::ClientCa, &given.client_ca)?;
+    Ok(ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(Certificate::from_pem(ca)))
 }
 
-/// A client's side: TLS 1.3 alone, with a certificate.
+/// A client's side, with a certificate.
 ///
 /// # Errors
 /// Which file is wrong, and why.
-pub fn client(given: &ClientFiles) -> Result<Arc<ClientConfig>, TlsError> {
-    let chain = files::chain(Part::Certificate, &given.cert, Use::Client)?;
-    let key = files::key(&given.key)?;
-    let roots = roots(Part::ServerCa, &given.ca)?;
-    let mut config = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])
-        .map_err(|error| TlsError::unusable(Part::Certificate, &given.cert, &error))?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .map_err(|error| TlsError::pair(&given.cert, &given.key, &error))?;
-    config.alpn_protocols = vec![ALPN.into()];
-    Ok(Arc::new(config))
+pub fn client(given: &ClientFiles) -> Result<ClientTlsConfig, TlsError> {
+    let identity = identity(&given.cert, &given.key, Use::Client)?;
+    let ca = files::ca(Part::ServerCa, &given.ca)?;
+    Ok(ClientTlsConfig::new()
+        .identity(identity)
+        .ca_certificate(Certificate::from_pem(ca)))
+}
+
+/// Whether a client's certificate is still valid: a connection may outlive it, and one that is taken up again is not
+/// asked for it.
+///
+/// # Errors
+/// What is the matter.
+pub fn still_valid(certificate: &CertificateDer<'_>) -> Result<(), String> {
+    files::in_time(certificate, UnixTime::now())
 }

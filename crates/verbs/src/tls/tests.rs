@@ -175,3 +175,27 @@ fn a_certificate_out_of_its_time_is_said_to_be_so_a_ca_included() {
         "{error}"
     );
 }
+
+#[test]
+fn a_clients_certificate_is_valid_until_its_last_second() {
+    let (directory, issuer) = sound();
+    let last = OffsetDateTime::now_utc() + Duration::days(2);
+    leaf(
+        directory.path(),
+        "client",
+        &issuer,
+        ExtendedKeyUsagePurpose::ClientAuth,
+        |params| params.not_after = last,
+    );
+    let (chain, _) = files::chain(&directory.path().join("client.pem"), Use::Client).unwrap();
+    let at = |seconds: i64| {
+        let seconds = u64::try_from(last.unix_timestamp() + seconds).unwrap();
+        files::in_time(
+            &chain[0],
+            UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds)),
+        )
+    };
+    assert_eq!(at(0), Ok(()));
+    assert_eq!(at(1), Err(format!("expired on {}", last.date())));
+    assert_eq!(still_valid(&chain[0]), Ok(()));
+}
