@@ -7,6 +7,7 @@ pub mod c_programs;
 pub mod campaign;
 pub mod check;
 pub mod deps;
+pub mod golden;
 pub mod lab;
 pub mod setup;
 pub mod workspace;

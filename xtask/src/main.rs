@@ -5,7 +5,9 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{Parser, Subcommand};
 use xtask::{
     campaign::{self, Options},
-    check, deps, lab, setup,
+    check, deps,
+    golden::{self, Golden},
+    lab, setup,
 };
 
 /// Development tasks of Verbatim.
@@ -30,6 +32,20 @@ enum Task {
     Check,
     /// Check the directions in which the crates may depend on each other.
     Deps,
+    /// Keep a test's golden record and its verdict; without a test: judge all golden records anew.
+    Golden {
+        /// The test's id.
+        test: Option<String>,
+        /// The defect of the device; without it a sound one, which the test must pass.
+        #[arg(long, requires = "test")]
+        defect: Option<String>,
+        /// The seed: which device, and which random choices.
+        #[arg(long, default_value_t = 7)]
+        seed: u64,
+        /// Replace the record that is there, whose test has another revision now.
+        #[arg(long)]
+        replace: bool,
+    },
     /// Build the C programs of tests/c and print where they are.
     CPrograms,
     /// Run a command with a real device under test beside it, without hardware.
@@ -100,6 +116,21 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Test { arguments } => check::test(&arguments)?,
         Task::Check => check::check()?,
         Task::Deps => deps::check_workspace()?,
+        Task::Golden { test: None, .. } => golden::write_verdicts()?,
+        Task::Golden {
+            test: Some(test),
+            defect,
+            seed,
+            replace,
+        } => {
+            let golden = Golden {
+                test: &test,
+                defect: defect.as_deref(),
+                seed,
+                replace,
+            };
+            golden.keep()?;
+        }
         Task::CPrograms => println!("{}", xtask::build_c_programs()?.display()),
         Task::Lab {
             device: Device::Ibsim { command },
