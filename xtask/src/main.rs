@@ -3,6 +3,7 @@
 mod campaign;
 mod check;
 mod deps;
+mod golden;
 mod setup;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -10,6 +11,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use crate::campaign::Options;
+use crate::golden::Golden;
 
 /// Development tasks of Verbatim.
 #[derive(Debug, Parser)]
@@ -33,6 +35,20 @@ enum Task {
     Check,
     /// Check the directions in which the crates may depend on each other.
     Deps,
+    /// Keep a test's golden record and its verdict; without a test: judge all golden records anew.
+    Golden {
+        /// The test's id.
+        test: Option<String>,
+        /// The defect of the device; without it a sound one, which the test must pass.
+        #[arg(long, requires = "test")]
+        defect: Option<String>,
+        /// The seed: which device, and which random choices.
+        #[arg(long, default_value_t = 7)]
+        seed: u64,
+        /// Replace the record that is there, whose test has another revision now.
+        #[arg(long)]
+        replace: bool,
+    },
     /// Build the C programs of tests/c and print where they are.
     CPrograms,
     /// Run a command with a real device under test beside it, without hardware.
@@ -103,6 +119,21 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Test { arguments } => check::test(&arguments)?,
         Task::Check => check::check()?,
         Task::Deps => deps::check_workspace()?,
+        Task::Golden { test: None, .. } => golden::write_verdicts()?,
+        Task::Golden {
+            test: Some(test),
+            defect,
+            seed,
+            replace,
+        } => {
+            let golden = Golden {
+                test: &test,
+                defect: defect.as_deref(),
+                seed,
+                replace,
+            };
+            golden.keep()?;
+        }
         Task::CPrograms => println!("{}", verbatim_lab::build_c_programs()?.display()),
         Task::Lab {
             device: Device::Ibsim { command },

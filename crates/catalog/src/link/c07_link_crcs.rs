@@ -31,16 +31,12 @@ const RAW: usize = 64;
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
-    for from_end in 1..=2 {
-        let wire = link.smp().flipped(from_end, 0x21);
-        link.probe(&VCRC, &wire)?;
-    }
+    link.probe_each(&VCRC, 1..=2, |link, from_end| link.smp().flipped(from_end, 0x21))?;
     let sound = link.smp();
     link.probe(&VCRC, &sound)?;
-    for from_end in 3..=6 {
-        let wire = link.smp().flipped(from_end, 0x48).resealed();
-        link.probe(&ICRC, &wire)?;
-    }
+    link.probe_each(&ICRC, 3..=6, |link, from_end| {
+        link.smp().flipped(from_end, 0x48).resealed()
+    })?;
     let sound = link.smp();
     link.probe(&ICRC, &sound)?;
     if link.takes_data() {

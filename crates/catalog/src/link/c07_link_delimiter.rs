@@ -3,7 +3,7 @@
 //!
 //! Reading: nothing is unclear. False alarm: none known.
 
-use verbatim_record::{Delimiter, Findings, Gap, Trace};
+use verbatim_record::Delimiter;
 use verbatim_tester::{Need, Step, Test, Tester};
 
 use crate::link::native::{self, Link, Rule};
@@ -21,18 +21,11 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge,
+    judge: |t, f| native::judge(t, f, &[DELIMITER], native::NOTHING_SENT),
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
-    for delimiter in [Delimiter::Egp, Delimiter::Ebp, Delimiter::Other, Delimiter::Egp] {
-        let wire = link.smp().ended(delimiter);
-        link.probe(&DELIMITER, &wire)?;
-    }
-    Ok(())
-}
-
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, &[DELIMITER], native::NOTHING_SENT)
+    let ends = [Delimiter::Egp, Delimiter::Ebp, Delimiter::Other, Delimiter::Egp];
+    link.probe_each(&DELIMITER, ends, |link, end| link.smp().ended(end))
 }

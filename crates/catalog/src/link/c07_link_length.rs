@@ -3,7 +3,6 @@
 //!
 //! Reading: MTUCap bounds the payload, and 124 bytes of headers and ICRC come on top. False alarm: none known.
 
-use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 
 use crate::link::native::{self, Link, Rule, Wire};
@@ -23,7 +22,7 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge,
+    judge: |t, f| native::judge(t, f, &[PKT_LEN, SHORTEST, MTU], native::NOTHING_SENT),
 };
 
 /// What comes on top of MTUCap, less the headers and the ICRC that our packets have.
@@ -33,11 +32,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
     let sound = link.smp();
     link.probe(&PKT_LEN, &sound)?;
-    for change in [1, -1, 256, -16, 1024] {
+    link.probe_each(&PKT_LEN, [1, -1, 256, -16, 1024], |link, change| {
         let told = |told: u16| told.wrapping_add_signed(change) & 0x7FF;
-        let wire = link.smp().lrh(|lrh| lrh.with_pkt_len(told(lrh.pkt_len()))).mended();
-        link.probe(&PKT_LEN, &wire)?;
-    }
+        link.smp().lrh(|lrh| lrh.with_pkt_len(told(lrh.pkt_len()))).mended()
+    })?;
     let longer = link.smp().longer(4);
     link.probe(&PKT_LEN, &longer)?;
     let runt = Wire::runt(link.smp_lid());
@@ -46,10 +44,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     // An SMP would fail for its length at QP0 as well, and which of both counts is open.
-    for more in 1..=4 {
-        let wire = link.gmp().longer(more);
-        link.probe(&PKT_LEN, &wire)?;
-    }
+    link.probe_each(&PKT_LEN, 1..=4, |link, more| link.gmp().longer(more))?;
     let (lid, p_key) = (link.port.lid(), link.p_key());
     for wire in [Wire::plain(lid, p_key, 0), Wire::raw(lid, 20), Wire::raw(lid, 16)] {
         link.probe(&SHORTEST, &wire)?;
@@ -61,8 +56,4 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
     }
     Ok(())
-}
-
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, &[PKT_LEN, SHORTEST, MTU], native::NOTHING_SENT)
 }

@@ -4,7 +4,6 @@
 //! VCRC follows from its counter: whoever marks a packet makes its VCRC wrong, so that else none would be counted as marked.
 //! All other orders are left open. A port without PortRcvErrorDetails shows less. False alarm: none known.
 
-use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
 
@@ -23,7 +22,7 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge,
+    judge: |t, f| native::judge(t, f, &[RANKS], native::NOTHING_SENT),
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -61,8 +60,4 @@ fn both(link: &mut Link<'_, '_>, wire: Wire) -> Step {
 fn foreign(link: &Link<'_, '_>) -> PKey {
     let has = |base: u16| link.p_keys.iter().any(|key| key.0 & 0x7FFF == base);
     PKey(0x8000 | (1..0x7FFF).find(|base| !has(*base)).unwrap_or(0x7FFE))
-}
-
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, &[RANKS], native::NOTHING_SENT)
 }

@@ -2,7 +2,6 @@
 //!
 //! Reading: nothing is unclear. False alarm: none known.
 
-use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 
 use crate::link::native::{self, Link, Rule};
@@ -20,18 +19,12 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge,
+    judge: |t, f| native::judge(t, f, &[LVER], native::NOTHING_SENT),
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
-    for version in 0..=15 {
-        let wire = link.smp().lrh(|lrh| lrh.with_lver(version)).mended();
-        link.probe(&LVER, &wire)?;
-    }
-    Ok(())
-}
-
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, &[LVER], native::NOTHING_SENT)
+    link.probe_each(&LVER, 0..=15, |link, version| {
+        link.smp().lrh(|lrh| lrh.with_lver(version)).mended()
+    })
 }

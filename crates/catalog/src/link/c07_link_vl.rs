@@ -4,7 +4,6 @@
 //! Reading: what counts a packet that breaks the rules of VL 15 is left open; that nothing answers it is judged. False alarm:
 //! none known.
 
-use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Opcode;
 
@@ -24,17 +23,16 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge,
+    judge: |t, f| native::judge(t, f, &[VL, VL15], native::NOTHING_SENT),
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
     let smp = link.smp();
     link.probe(&VL, &smp)?;
-    for opcode in [Opcode::UC_SEND_ONLY, Opcode(0x44)] {
-        let wire = link.smp().bth(|bth| bth.with_opcode(opcode)).mended();
-        link.probe(&VL15, &wire)?;
-    }
+    link.probe_each(&VL15, [Opcode::UC_SEND_ONLY, Opcode(0x44)], |link, opcode| {
+        link.smp().bth(|bth| bth.with_opcode(opcode)).mended()
+    })?;
     let longer = link
         .smp()
         .longer(4)
@@ -44,16 +42,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if !link.takes_data() {
         return Ok(());
     }
-    for vl in 0..15 {
-        let wire = link.gmp().lrh(|lrh| lrh.with_vl(vl)).mended();
-        link.probe(&VL, &wire)?;
-    }
+    link.probe_each(&VL, 0..15, |link, vl| link.gmp().lrh(|lrh| lrh.with_vl(vl)).mended())?;
     let general = link.gmp().lrh(|lrh| lrh.with_vl(15)).mended();
     link.probe(&VL15, &general)?;
     let on_data_lane = link.smp().lrh(|lrh| lrh.with_vl(0)).mended();
     link.probe(&VL15, &on_data_lane)
-}
-
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    native::judge(t, f, &[VL, VL15], native::NOTHING_SENT)
 }

@@ -44,14 +44,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         .change(|table| table.with_p_key(1, PKey(full | FULL)).with_p_key(2, PKey(limited)));
     link.t.set(SET, &found, table)?;
     link.read_p_keys()?;
-    for p_key in [foreign, foreign | FULL] {
-        let wire = link.smp().bth(|bth| bth.with_p_key(PKey(p_key))).mended();
-        link.probe(&P_KEY, &wire)?;
-    }
+    link.probe_each(&P_KEY, [foreign, foreign | FULL], |link, p_key| {
+        link.smp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
+    })?;
     if !link.takes_data() {
         return Ok(());
     }
-    for p_key in [
+    let tried = [
         full | FULL,
         full,
         limited | FULL,
@@ -60,11 +59,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         foreign,
         FULL,
         0,
-    ] {
-        let wire = link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended();
-        link.probe(&P_KEY, &wire)?;
-    }
-    Ok(())
+    ];
+    link.probe_each(&P_KEY, tried, |link, p_key| {
+        link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
+    })
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

@@ -173,7 +173,21 @@ impl<'l, 'r> Link<'l, 'r> {
         self.read()
     }
 
-    /// The same, the counters left unread.
+    /// Probes with a packet for each of these values.
+    pub(crate) fn probe_each<V>(
+        &mut self,
+        rule: &Rule,
+        values: impl IntoIterator<Item = V>,
+        packet: impl Fn(&mut Self, V) -> Wire,
+    ) -> Step {
+        for value in values {
+            let wire = packet(self, value);
+            self.probe(rule, &wire)?;
+        }
+        Ok(())
+    }
+
+    /// The same as [`Link::probe`], the counters left unread.
     pub(crate) fn send(&mut self, rule: &Rule, wire: &Wire) -> Step {
         let sent = self.t.send_packet(rule.label, &wire.bytes, wire.delimiter)?;
         let until = sent.latest.after(self.t.silence());

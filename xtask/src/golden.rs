@@ -1,0 +1,155 @@
+//! `cargo xtask golden TEST [--defect NAME]`: a test's record of the virtual rig, kept beside the catalogue, and the
+//! lines of its verdict. Builds the catalogue and the program, in the profile that is made for this.
+
+use std::path::{Path, PathBuf};
+use std::{fs, process::Command};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use verbatim_lab::workspace::{cargo, root, run, shown, target_directory};
+
+/// The profile of who writes a test.
+const PROFILE: &str = "dev-fast";
+/// Values that keep a record small, for the tests that have such parameters.
+const SMALL: [(&str, u64); 2] = [("illegal_parts", 8), ("violations", 3)];
+
+/// What to record.
+#[derive(Debug)]
+pub(crate) struct Golden<'a> {
+    /// The test's id.
+    pub(crate) test: &'a str,
+    /// The defect of the device; none for a sound one.
+    pub(crate) defect: Option<&'a str>,
+    /// The seed.
+    pub(crate) seed: u64,
+    /// Whether a record that is there may be replaced.
+    pub(crate) replace: bool,
+}
+
+impl Golden<'_> {
+    /// Runs the test, keeps its record, and writes the verdicts anew.
+    ///
+    /// # Errors
+    ///
+    /// When the program or the catalogue does not build, the run does not come to what a golden record shows, or another
+    /// record stands in its place.
+    pub(crate) fn keep(&self) -> anyhow::Result<()> {
+        let program = build()?;
+        let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
+        let made = self.record(&program, scratch.path())?;
+        let kept = directory().join(self.file());
+        let is_another = kept.is_file() && fs::read(&kept)? != fs::read(&made)?;
+        if is_another && !self.replace {
+            bail!(
+                "{} holds another record; a record is replaced only when its test's revision goes up: then with --replace",
+                kept.display()
+            );
+        }
+        fs::copy(&made, &kept).with_context(|| format!("{} cannot be written", kept.display()))?;
+        println!("{}", kept.display());
+        write_verdicts()
+    }
+
+    fn file(&self) -> String {
+        let defect = self.defect.map(|defect| format!("@{defect}")).unwrap_or_default();
+        format!("{}{defect}.rec", self.test)
+    }
+
+    /// Where the record of one run is.
+    fn record(&self, program: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
+        let listed = answer(Command::new(program).args(["tests", "--json", self.test]))?;
+        let [test] = listed.as_array().map_or(&[] as &[_], Vec::as_slice) else {
+            bail!("\"{}\" names several tests; a golden record is of one", self.test);
+        };
+        if test["id"] != self.test {
+            bail!("give the test by its id, {}", test["id"]);
+        }
+        let parameters = test["parameters"].as_array().into_iter().flatten();
+        let names: Vec<&str> = parameters.filter_map(|parameter| parameter["name"].as_str()).collect();
+
+        let rig = scratch.join("rigs.toml");
+        let defects: Vec<&str> = self.defect.into_iter().collect();
+        fs::write(
+            &rig,
+            format!(
+                "config_version = 1\n[[rig]]\nname = \"golden\"\nkind = \"virtual\"\nprofile = \"full\"\ndefects = {defects:?}\n"
+            ),
+        )?;
+        let bundle = scratch.join("bundle");
+        let mut command = Command::new(program);
+        command.args(["run", self.test, "--json", "--rig", "golden"]);
+        command.arg("--rig-file").arg(&rig).arg("--record").arg(&bundle);
+        command.arg("--seed").arg(self.seed.to_string());
+        for (name, value) in SMALL.iter().filter(|(name, _)| names.contains(name)) {
+            command.arg("--set").arg(format!("{name}={value}"));
+        }
+        let report = answer(&mut command)?;
+        let verdict = &report["verdicts"][0];
+        let (outcome, reason) = (&verdict["outcome"], &verdict["reason"]);
+        match self.defect {
+            None if outcome != "PASS" => bail!("on a sound device it came to {outcome}: {reason}"),
+            Some(defect) if outcome == "PASS" => bail!(
+                "it passes in spite of {defect}, with seed {}; `verbatim qualify {}` lists what the test catches",
+                self.seed,
+                self.test
+            ),
+            _ => {}
+        }
+        println!("{} {outcome} {reason}", self.test);
+        let record = bundle.join(format!("001-{}.rec", self.test));
+        if !record.is_file() {
+            bail!("{} was expected of the run, and is not there", record.display());
+        }
+        Ok(record)
+    }
+}
+
+/// Judges all golden records anew and writes what they come to, each at its place.
+///
+/// # Errors
+///
+/// When the catalogue does not build, or a record cannot be judged.
+pub(crate) fn write_verdicts() -> anyhow::Result<()> {
+    let test = [
+        "test",
+        "--quiet",
+        "--profile",
+        PROFILE,
+        "-p",
+        "verbatim-catalog",
+        "--test",
+        "golden",
+    ];
+    let one = ["--", "the_verdict_on_each_golden_record_is_the_one_that_is_kept"];
+    run(
+        "verdicts of the golden records",
+        cargo().args(test).args(one).env("VERBATIM_WRITE_GOLDEN", "1"),
+    )?;
+    println!("{}", directory().join("verdicts.txt").display());
+    Ok(())
+}
+
+fn directory() -> PathBuf {
+    root().join("crates/catalog/tests/golden")
+}
+
+fn build() -> anyhow::Result<PathBuf> {
+    let build = ["build", "--quiet", "--profile", PROFILE, "-p", "verbatim"];
+    run("building verbatim", cargo().args(build))?;
+    Ok(target_directory()?.join(PROFILE).join("verbatim"))
+}
+
+/// The JSON document that a command prints; a run that found something exits with another code than 0.
+fn answer(command: &mut Command) -> anyhow::Result<Value> {
+    let output = command
+        .output()
+        .with_context(|| format!("could not be started: {}", shown(command)))?;
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "{} printed no JSON document: {}",
+            shown(command),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
+    })
+}
