@@ -18,7 +18,7 @@ use snapbox::report::{Palette, write_diff};
 use verbatim_lab::workspace::{apt_line, program, root};
 
 use crate::oracle::skipped;
-use crate::product::{Place, Running, program as of_ours};
+use crate::product::{Place, Running, programs};
 
 /// No page takes longer, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -222,7 +222,7 @@ fn run(blocks: &[Block]) -> Vec<String> {
         }
         script.push_str("[ -z \"$jobs\" ] || { kill $jobs; wait; }\n");
     }
-    let mut path = of_ours("verbatim").parent().unwrap().as_os_str().to_owned();
+    let mut path = programs().as_os_str().to_owned();
     path.push(":");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut shell = place.command("sh");
