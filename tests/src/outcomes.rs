@@ -44,7 +44,11 @@ pub fn table(text: &str) -> BTreeMap<String, Expected> {
             findings: list("findings").into_iter().collect(),
         };
         for test in list("tests") {
-            assert_eq!(table.insert(test.clone(), expected.clone()), None, "{test} is there twice");
+            assert_eq!(
+                table.insert(test.clone(), expected.clone()),
+                None,
+                "{test} is there twice"
+            );
         }
     }
     table

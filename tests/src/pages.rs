@@ -15,7 +15,8 @@ use std::{env, fs, thread};
 use snapbox::Data;
 use snapbox::filter::NormalizeToExpected;
 use snapbox::report::{Palette, write_diff};
-use verbatim_lab::workspace::{apt_line, program, root};
+use verbatim_lab::host::{apt_line, program};
+use verbatim_lab::workspace::root;
 
 use crate::oracle::skipped;
 use crate::product::{Place, Running, programs};

@@ -52,30 +52,16 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-client", Rule::Only(&["verbatim-proto"])),
     (
         "verbatim-daemon",
-        Rule::AllBut(&[
-            "verbatim-client",
-            "verbatim",
-            "verbatim-machine",
-            "verbatim-lab",
-            "verbatim-tests",
-            "xtask",
-        ]),
+        Rule::AllBut(&["verbatim-client", "verbatim", "verbatim-lab", "verbatim-tests", "xtask"]),
     ),
     (
         "verbatim",
-        Rule::AllBut(&[
-            "verbatim-agent",
-            "verbatim-machine",
-            "verbatim-lab",
-            "verbatim-tests",
-            "xtask",
-        ]),
+        Rule::AllBut(&["verbatim-agent", "verbatim-lab", "verbatim-tests", "xtask"]),
     ),
-    ("verbatim-machine", Rule::Only(&[])),
-    ("verbatim-lab", Rule::Only(&["verbatim-machine"])),
+    ("verbatim-lab", Rule::Only(&[])),
     ("verbatim-tests", Rule::AllBut(&["xtask"])),
     // Built before each of its commands: nothing of the product.
-    ("xtask", Rule::Only(&["verbatim-lab", "verbatim-machine"])),
+    ("xtask", Rule::Only(&["verbatim-lab"])),
 ];
 
 /// The two crates that may meet in one crate only.

@@ -24,7 +24,11 @@ fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
         let checks = verdict["findings"].as_array().unwrap();
         let findings: BTreeSet<String> = checks.iter().map(in_words).collect();
         assert_eq!(verdict["outcome"], expected.outcomes[0], "{test}: {verdict:#}");
-        assert_eq!(verdict["cause"].as_str(), expected.cause.as_deref(), "{test}: {verdict:#}");
+        assert_eq!(
+            verdict["cause"].as_str(),
+            expected.cause.as_deref(),
+            "{test}: {verdict:#}"
+        );
         assert_eq!(findings, expected.findings, "{test}");
     }
     assert_eq!(expected, BTreeMap::new(), "these did not run");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use verbatim_lab::RxeVerbsLab;
-use verbatim_machine::Machine;
+use verbatim_lab::machine::Machine;
 use verbatim_tests::product::{Place, Running};
 
 use crate::guest::{LIMIT, run, rxe_lab, verbs_lab};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use verbatim_lab::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 use verbatim_lab::workspace::{cargo, target_directory};
 use verbatim_lab::{RxeLab, RxeVerbsLab};
 use verbatim_tests::product::programs;
-use verbatim_machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 
 /// A command in a machine takes at most this, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
