@@ -34,6 +34,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/ib_user_mad.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -278,14 +279,18 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
 		return NEXT(poll)(fds, count, timeout);
 	for (;;) {
 		long left = timeout < 0 ? PROBE_MS : start + timeout - now;
-		int got;
+		int got, cancel;
 
 		errno = 0;
+		/* A thread that is cancelled in the preload's wait keeps the lock that closing needs. */
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 		got = NEXT(poll)(fds, 1, left < 0 ? 0 : left < PROBE_MS ? left : PROBE_MS);
+		pthread_setcancelstate(cancel, NULL);
+		pthread_testcancel();
 		now = now_ms();
 		if (got > 0)
 			sign_ms = now;
-		if (got > 0 || errno)
+		if (got > 0 || (got < 0 && errno))
 			return got;
 		if (now - sign_ms >= PROBE_MS) {
 			sign_ms = now;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 pub mod oracle;
+pub mod outcomes;
 pub mod pages;
 pub mod product;
 pub mod schema;

@@ -15,10 +15,11 @@ use std::{env, fs, thread};
 use snapbox::Data;
 use snapbox::filter::NormalizeToExpected;
 use snapbox::report::{Palette, write_diff};
-use verbatim_lab::workspace::{apt_line, program, root};
+use verbatim_lab::host::{apt_line, program};
+use verbatim_lab::workspace::root;
 
 use crate::oracle::skipped;
-use crate::product::{Place, Running, program as of_ours};
+use crate::product::{Place, Running, programs};
 
 /// No page takes longer, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -222,7 +223,7 @@ fn run(blocks: &[Block]) -> Vec<String> {
         }
         script.push_str("[ -z \"$jobs\" ] || { kill $jobs; wait; }\n");
     }
-    let mut path = of_ours("verbatim").parent().unwrap().as_os_str().to_owned();
+    let mut path = programs().as_os_str().to_owned();
     path.push(":");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut shell = place.command("sh");

@@ -33,7 +33,13 @@ static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("debug/verbatim")
 });
 
-/// The release build of `verbatim` or `verbatimd`.
+/// The directory of the release build.
+#[must_use]
+pub fn programs() -> &'static Path {
+    &RELEASE
+}
+
+/// The release build of `verbatim`, `verbatimd` or `verbatim-agent`.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     RELEASE.join(name)

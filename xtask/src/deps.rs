@@ -73,7 +73,6 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-client",
             "verbatim-daemon",
             "verbatim",
-            "verbatim-machine",
             "verbatim-lab",
             "verbatim-tests",
             "xtask",
@@ -88,7 +87,6 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-hw",
             "verbatim-verbs",
             "verbatim",
-            "verbatim-machine",
             "verbatim-lab",
             "verbatim-tests",
             "xtask",
@@ -99,17 +97,15 @@ const RULES: &[(&str, Rule)] = &[
         Rule::AllBut(&[
             "verbatim-agent",
             "verbatim-daemon",
-            "verbatim-machine",
             "verbatim-lab",
             "verbatim-tests",
             "xtask",
         ]),
     ),
-    ("verbatim-machine", Rule::Only(&[])),
-    ("verbatim-lab", Rule::Only(&["verbatim-machine"])),
+    ("verbatim-lab", Rule::Only(&[])),
     ("verbatim-tests", Rule::AllBut(&["xtask"])),
     // Built before each of its commands: nothing of the product.
-    ("xtask", Rule::Only(&["verbatim-lab", "verbatim-machine"])),
+    ("xtask", Rule::Only(&["verbatim-lab"])),
 ];
 
 /// The two crates that may meet in one crate only.

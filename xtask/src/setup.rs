@@ -3,130 +3,30 @@
 use std::{
     fs,
     os::unix::fs::MetadataExt,
-    path::Path,
     process::{Command, Stdio},
 };
 
 use anyhow::bail;
 
-use verbatim_lab::workspace::{apt_line, program, run};
+use verbatim_lab::host::{Package, apt_line, is_there, program};
+use verbatim_lab::{machine, workspace::run};
 
-/// A Debian package, and how to see without dpkg that it, or another distribution's equal, is there.
-struct Package {
-    name: &'static str,
-    probe: Probe,
-}
-
-enum Probe {
-    Program(&'static str),
-    File(&'static str),
-    Header(&'static str),
-    Library(&'static str),
-}
-
-use Probe::{File, Header, Library, Program};
-
+/// What labs and tests use beside what the machine is made of.
 const PACKAGES: &[Package] = &[
-    Package {
-        name: "ibsim-utils",
-        probe: Program("ibsim"),
-    },
-    Package {
-        name: "infiniband-diags",
-        probe: Program("smpquery"),
-    },
-    Package {
-        name: "libibumad3",
-        probe: Library("libibumad.so.3"),
-    },
-    Package {
-        name: "opensm",
-        probe: Program("opensm"),
-    },
-    Package {
-        name: "libibmad-dev",
-        probe: Header("infiniband/mad.h"),
-    },
-    Package {
-        name: "libibumad-dev",
-        probe: Header("infiniband/umad.h"),
-    },
-    Package {
-        name: "libibverbs-dev",
-        probe: Header("infiniband/verbs.h"),
-    },
-    Package {
-        name: "gcc",
-        probe: Program("gcc"),
-    },
-    Package {
-        name: "g++",
-        probe: Program("g++"),
-    },
-    Package {
-        name: "tshark",
-        probe: Program("tshark"),
-    },
-    Package {
-        name: "jq",
-        probe: Program("jq"),
-    },
-    Package {
-        name: "python3-venv",
-        probe: Program("python3"),
-    },
-    Package {
-        name: "binutils",
-        probe: Program("readelf"),
-    },
-    Package {
-        name: "qemu-system-x86",
-        probe: Program("qemu-system-x86_64"),
-    },
-    Package {
-        name: "busybox-static",
-        probe: Program("busybox"),
-    },
-    Package {
-        name: "cpio",
-        probe: Program("cpio"),
-    },
-    Package {
-        name: "kmod",
-        probe: Program("depmod"),
-    },
-    Package {
-        name: "xz-utils",
-        probe: Program("xz"),
-    },
-    Package {
-        name: "zstd",
-        probe: Program("zstd"),
-    },
-    Package {
-        name: "iproute2",
-        probe: Program("rdma"),
-    },
-    Package {
-        name: "dash",
-        probe: Program("dash"),
-    },
-    Package {
-        name: "ibverbs-utils",
-        probe: Program("ibv_devinfo"),
-    },
-    Package {
-        name: "ibverbs-providers",
-        probe: File("/etc/libibverbs.d/rxe.driver"),
-    },
-    Package {
-        name: "rdma-core",
-        probe: Program("rdma-ndd"),
-    },
-    Package {
-        name: "perftest",
-        probe: Program("ib_send_lat"),
-    },
+    ("ibsim-utils", "ibsim"),
+    ("infiniband-diags", "smpquery"),
+    ("opensm", "opensm"),
+    ("libibmad-dev", "infiniband/mad.h"),
+    ("libibumad-dev", "infiniband/umad.h"),
+    ("libibverbs-dev", "infiniband/verbs.h"),
+    ("gcc", "gcc"),
+    ("g++", "g++"),
+    ("tshark", "tshark"),
+    ("jq", "jq"),
+    ("python3-venv", "python3"),
+    ("binutils", "readelf"),
+    ("cpio", "cpio"),
+    ("rdma-core", "rdma-ndd"),
 ];
 
 /// Installs what is missing, with apt-get, as root; otherwise says what to type.
@@ -167,44 +67,21 @@ pub(crate) fn setup() -> anyhow::Result<()> {
 }
 
 fn missing(debian: bool) -> Vec<&'static str> {
-    PACKAGES
-        .iter()
-        .filter(|package| !is_there(package, debian))
-        .map(|package| package.name)
+    let all = PACKAGES.iter().chain(machine::PACKAGES);
+    all.filter(|package| !is_installed(package, debian))
+        .map(|(name, _)| *name)
         .collect()
 }
 
-fn is_there(package: &Package, debian: bool) -> bool {
-    if debian {
-        let status = Command::new("dpkg-query")
-            .args(["--show", "--showformat=${Status}", package.name])
-            .stderr(Stdio::null())
-            .output();
-        return status.is_ok_and(|output| output.stdout == b"install ok installed");
+fn is_installed((name, probe): &Package, debian: bool) -> bool {
+    if !debian {
+        return is_there(probe);
     }
-    match package.probe {
-        Program(name) => program(name).is_some(),
-        File(path) => Path::new(path).exists(),
-        Header(name) => ["/usr/include", "/usr/local/include"]
-            .iter()
-            .any(|place| Path::new(place).join(name).exists()),
-        Library(name) => library(name),
-    }
-}
-
-/// Whether a shared library lies in one of the usual directories.
-fn library(name: &str) -> bool {
-    let direct = ["/usr/lib64", "/usr/lib", "/lib64", "/lib", "/usr/local/lib"];
-    let multiarch = fs::read_dir("/usr/lib")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    direct
-        .iter()
-        .map(|place| Path::new(place).to_path_buf())
-        .chain(multiarch)
-        .any(|place| place.join(name).exists())
+    let status = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Status}", name])
+        .stderr(Stdio::null())
+        .output();
+    status.is_ok_and(|output| output.stdout == b"install ok installed")
 }
 
 fn is_root() -> bool {
@@ -231,24 +108,4 @@ fn install(packages: &[&str]) -> anyhow::Result<()> {
         Command::new("apt-get").arg("update").stdin(Stdio::null()),
     )?;
     run("installing the lab's packages, second try", &mut install())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_package_that_the_machine_is_made_of_is_installed() {
-        for (package, _) in verbatim_machine::PACKAGES {
-            assert!(PACKAGES.iter().any(|ours| ours.name == *package), "{package}");
-        }
-    }
-
-    #[test]
-    fn probes_find_what_every_machine_has_and_nothing_else() {
-        let there = |probe| is_there(&Package { name: "x", probe }, false);
-        assert!(there(Program("sh")) && there(Library("libc.so.6")));
-        assert!(there(File("/etc/passwd")) && !there(File("/no/such")));
-        assert!(!there(Program("no-such-program")) && !there(Header("no/such.h")) && !there(Library("libnone.so.0")));
-    }
 }

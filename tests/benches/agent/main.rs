@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use verbatim_lab::machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
 use verbatim_lab::{build_binaries, build_c_programs};
-use verbatim_machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
 
 /// A measurement takes at most this, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -1,18 +1,14 @@
 //! ibsim, with two adapters cabled together, and the rig file for it.
 
 use std::{
-    env,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fmt::Write as _,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
-    thread::{self, JoinHandle},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,8 +16,9 @@ use tempfile::TempDir;
 
 use crate::{
     c_programs::{CProgramError, build_c_program},
+    host::{apt_line, library, program},
+    process::Process,
     rig_text::quoted,
-    workspace::{apt_line, program},
 };
 
 /// Two adapters with one port each, cabled together.
@@ -83,7 +80,7 @@ pub struct IbsimLab {
     preload: OsString,
     /// Held open for reading and writing, so that the simulator never reads an end of file (it would spin).
     console: File,
-    simulator: Option<Simulator>,
+    simulator: Option<Process>,
 }
 
 impl IbsimLab {
@@ -232,25 +229,21 @@ impl IbsimLab {
             .map_err(io_error(format!("opening {}", path.display())))?;
         let already = log.metadata().map_or(0, |log| log.len());
         let clone = |file: &File| file.try_clone().map_err(io_error("duplicating a descriptor"));
-        // The kernel ends the simulator when the thread that started it ends.
-        let mut command = match program("setpriv") {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program);
-                command
-            }
-            None => Command::new(&self.program),
+        let stdin = clone(&self.console)?;
+        let stdout = clone(&log)?;
+        let prepare = |command: &mut Command| {
+            command
+                .arg("-s")
+                .arg(self.directory().join("topology.net"))
+                .current_dir(self.directory())
+                .env("IBSIM_SOCKNAME", &self.socket_name)
+                .env_remove("LD_PRELOAD")
+                .stdin(stdin)
+                .stdout(stdout)
+                .stderr(log);
         };
-        command
-            .arg("-s")
-            .arg(self.directory().join("topology.net"))
-            .current_dir(self.directory())
-            .env("IBSIM_SOCKNAME", &self.socket_name)
-            .env_remove("LD_PRELOAD")
-            .stdin(clone(&self.console)?)
-            .stdout(clone(&log)?)
-            .stderr(log);
-        let simulator = Simulator::start(command).map_err(io_error(format!("starting {}", self.program.display())))?;
+        let simulator =
+            Process::start(prepare, &self.program).map_err(io_error(format!("starting {}", self.program.display())))?;
         let simulator = self.simulator.insert(simulator);
 
         let start = Instant::now();
@@ -261,7 +254,7 @@ impl IbsimLab {
             if text.contains(READY) {
                 return Ok(());
             }
-            let what = if simulator.ended() {
+            let what = if simulator.has_ended() {
                 "ended".to_owned()
             } else if start.elapsed() > READY_WITHIN {
                 format!("took more than {READY_WITHIN:?}")
@@ -271,68 +264,6 @@ impl IbsimLab {
             };
             self.kill();
             return Err(LabError::NotReady { what, log: text });
-        }
-    }
-}
-
-/// The simulator's process, owned by a thread that lives as long as it shall: the kernel's promise to end a child with
-/// its parent counts from the thread that started it, and a test's thread may end before the lab does.
-#[derive(Debug)]
-struct Simulator {
-    pid: u32,
-    ended: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    /// Dropped to end the process.
-    hold: Option<mpsc::Sender<()>>,
-    keeper: Option<JoinHandle<()>>,
-}
-
-impl Simulator {
-    fn start(mut command: Command) -> io::Result<Simulator> {
-        let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let seen = std::sync::Arc::clone(&ended);
-        let (hold, held) = mpsc::channel();
-        let (started, start) = mpsc::channel();
-        let keeper = thread::Builder::new().name("ibsim-keeper".into()).spawn(move || {
-            let mut child: Child = match command.spawn() {
-                Ok(child) => child,
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                    return;
-                }
-            };
-            let _ = started.send(Ok(child.id()));
-            // Until the handle is dropped, or the process ends by itself.
-            while held.recv_timeout(Duration::from_millis(20)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-                    seen.store(true, Ordering::Release);
-                    return;
-                }
-            }
-            let _ = child.kill();
-            let _ = child.wait();
-            seen.store(true, Ordering::Release);
-        })?;
-        let pid = start
-            .recv()
-            .map_err(|_| io::Error::other("the keeper thread ended"))??;
-        Ok(Simulator {
-            pid,
-            ended,
-            hold: Some(hold),
-            keeper: Some(keeper),
-        })
-    }
-
-    fn ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Simulator {
-    fn drop(&mut self) {
-        drop(self.hold.take());
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.join();
         }
     }
 }
@@ -366,43 +297,13 @@ fn make_fifo(path: &Path) -> Result<File, LabError> {
     open.map_err(io_error(format!("opening {}", path.display())))
 }
 
-/// ibsim's preload, in the directory of this machine's architecture.
+/// ibsim's preload.
 fn find_preload() -> Result<PathBuf, LabError> {
     const FILE: &str = "umad2sim/libumad2sim.so";
-    if let Some(path) = env::var_os("VERBATIM_LAB_IBSIM_PRELOAD")
-        .map(PathBuf::from)
-        .filter(|path| path.is_file())
-    {
-        return Ok(path);
-    }
-    let multiarch = fs::read_dir("/usr/lib")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    let ours = multiarch.filter(|path| is_our_architecture(path.file_name().unwrap_or_default()));
-    ours.chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from))
-        .map(|directory| directory.join(FILE))
-        .find(|path| path.is_file())
-        .ok_or_else(|| LabError::NotInstalled {
-            missing: format!(
-                "ibsim's preload (looked for {FILE} in /usr/lib/{}-linux-gnu, /usr/lib64 and /usr/lib)",
-                env::consts::ARCH
-            ),
-            remedy: apt_line(&["ibsim-utils"]),
-        })
-}
-
-/// Whether a directory of /usr/lib is that of programs like this one: `x86_64-linux-gnu`, not `i386-linux-gnu`.
-fn is_our_architecture(name: &OsStr) -> bool {
-    let architecture = match env::consts::ARCH {
-        "x86" => "i386",
-        "powerpc64" => "powerpc64le",
-        same => same,
-    };
-    name.to_str()
-        .and_then(|name| name.split_once('-'))
-        .is_some_and(|(first, rest)| first == architecture && rest.starts_with("linux-gnu"))
+    library(FILE).ok_or_else(|| LabError::NotInstalled {
+        missing: format!("ibsim's preload (looked for {FILE} in /usr/lib and its like)"),
+        remedy: apt_line(&["ibsim-utils"]),
+    })
 }
 
 /// Our own preload, which stands before ibsim's.
@@ -429,6 +330,8 @@ fn rig_file(environment: impl IntoIterator<Item = (&'static str, OsString)>) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
 
     /// A lab, or nothing when ibsim is not installed; then the test says so and is skipped.

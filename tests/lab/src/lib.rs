@@ -1,14 +1,18 @@
 //! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
 //!
 //! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
-//! emulated machine, the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. Each cleans
+//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. Each cleans
 //! up when it is dropped, and its processes end with this process, however that ends.
 //!
-//! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, and the [`c_programs`] of tests/c.
+//! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, what the [`host`] has, and the
+//! [`c_programs`] of tests/c.
 
 pub mod c_programs;
 mod command;
+pub mod host;
 mod ibsim;
+pub mod machine;
+mod process;
 mod rig_text;
 mod rxe;
 mod rxe_verbs;

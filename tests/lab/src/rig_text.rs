@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use verbatim_machine::DataSockets;
+use crate::machine::DataSockets;
 
 /// How the rig reaches the device under test.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use std::{
     process::Command,
 };
 
+use crate::machine::{BootOptions, DUT_SCRIPT, DataSockets, Image, Machine, Share, console_log};
 use anyhow::Context;
 use tempfile::TempDir;
-use verbatim_machine::{BootOptions, DUT_SCRIPT, DataSockets, Image, Machine, Share, console_log};
 
 use super::{
     command::{self, Daemon},
@@ -39,7 +39,7 @@ impl RxeLab {
     ///
     /// # Errors
     ///
-    /// When packages are missing ([`verbatim_machine::MachineError::NotInstalled`], which `downcast_ref` finds), the
+    /// When packages are missing ([`crate::machine::MachineError::NotInstalled`], which `downcast_ref` finds), the
     /// machine does not come up, or the agent in it.
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeLab> {
         let image = Image::ensure()?;
@@ -177,7 +177,7 @@ pub fn run_in_rxe(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
 
 #[cfg(test)]
 mod tests {
-    use verbatim_machine::MachineError;
+    use crate::machine::MachineError;
 
     use super::*;
 

@@ -3,7 +3,6 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs,
     io::{self, Read as _, Write},
     os::unix::ffi::OsStrExt as _,
     path::Path,
@@ -12,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 use anyhow::{Context, bail};
-use verbatim_machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 
 use super::{
     command,
     rig_text::{Rig, rig_file},
 };
-use crate::workspace::program;
+use crate::host::program;
 
 /// The agent's socket in the machine; the machine's script waits for it.
 const AGENT: &str = "/run/agent.sock";
@@ -214,19 +213,10 @@ fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Re
     };
     let Some(path) = path else { return Ok(word.to_owned()) };
     // A script of the working directory is there already, beside what it may look for.
-    if path.starts_with(here) && !is_elf(&path)? {
+    if path.starts_with(here) && !crate::machine::is_elf(&path)? {
         return Ok(path.into());
     }
     Ok(share.program(&path)?.into())
-}
-
-fn is_elf(path: &Path) -> anyhow::Result<bool> {
-    let mut start = Vec::new();
-    let file = fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    file.take(4)
-        .read_to_end(&mut start)
-        .with_context(|| format!("reading {}", path.display()))?;
-    Ok(start == b"\x7fELF")
 }
 
 /// The variables of our environment that the command gets too: those for whoever looks for a fault.

@@ -86,30 +86,3 @@ pub fn shown(command: &Command) -> String {
     }
     line
 }
-
-/// A program on the PATH, or in the directories for system programs, which are not on everybody's.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file())
-}
-
-/// The command line that installs Debian's `packages`.
-pub fn apt_line(packages: &[&str]) -> String {
-    format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_apt_line_can_be_copied() {
-        assert_eq!(
-            apt_line(&["ibsim-utils", "jq"]),
-            "sudo apt-get install -y --no-install-recommends ibsim-utils jq"
-        );
-    }
-}

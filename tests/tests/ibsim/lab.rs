@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use verbatim_lab::workspace::{apt_line, program};
+use verbatim_lab::host::{apt_line, program};
 use verbatim_lab::{IbsimLab, LabError, TWO_ADAPTERS};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, Running, run};

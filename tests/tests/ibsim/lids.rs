@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use verbatim_lab::workspace::{apt_line, program};
+use verbatim_lab::host::{apt_line, program};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::run;
 

@@ -1,16 +1,14 @@
 //! Sudden ends in mid-run: of the agent, of the agent's client, of the device, of the whole machine. No verdict on the
 //! device comes of it, and everything that the agent made is gone afterwards, as the kernel counts it.
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use verbatim_lab::{RxeLab, RxeVerbsLab, build_binaries};
-use verbatim_machine::Machine;
+use verbatim_lab::RxeVerbsLab;
+use verbatim_lab::machine::Machine;
 use verbatim_tests::product::{Place, Running};
 
-use crate::guest::{LIMIT, image, run};
+use crate::guest::{LIMIT, run, rxe_lab, verbs_lab};
 
 /// A test that has queue pairs for about four seconds: six intervals of 655.36 ms.
 const VERBS_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=0 --set rnr_retry=6";
@@ -18,16 +16,6 @@ const VERBS_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=0 --set rnr_
 const PACKET_TEST: &str = "c09-130-rnr-interval --set rnr_code=0 --set rnr_retry=6";
 /// The verbs test when it is over at once.
 const SHORT_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=1 --set rnr_retry=1";
-
-/// The agent, the daemon and the command line, built once for release.
-pub(crate) static BINARIES: LazyLock<PathBuf> =
-    LazyLock::new(|| build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
-
-/// A machine with agent and daemon in it, if there can be one.
-fn verbs_lab() -> Option<RxeVerbsLab> {
-    image()?;
-    Some(RxeVerbsLab::start(Some(&BINARIES)).unwrap_or_else(|error| panic!("{error:#}")))
-}
 
 /// Queue pairs and memory regions of a device, as `rdma resource` counts them. None when the device is gone.
 fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
@@ -154,10 +142,7 @@ fn a_device_that_is_taken_away_in_mid_run_is_no_verdict_on_it() {
 
 #[test]
 fn a_machine_that_is_killed_in_mid_run_is_an_error_of_the_rig() {
-    if image().is_none() {
-        return;
-    }
-    let mut lab = RxeLab::start(Some(&BINARIES)).unwrap_or_else(|error| panic!("{error:#}"));
+    let Some(mut lab) = rxe_lab() else { return };
     let place = Place::new();
     let mut command = place.verbatim(&format!("run --rig rxe {PACKET_TEST} --json --record record"));
     command.envs(lab.environment());

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use verbatim_lab::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 use verbatim_lab::workspace::{cargo, target_directory};
-use verbatim_machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
+use verbatim_lab::{RxeLab, RxeVerbsLab};
+use verbatim_tests::product::programs;
 
 /// A command in a machine takes at most this, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -39,6 +41,18 @@ pub(crate) fn image() -> Option<Image> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// A machine with the agent in it, the tester outside, if there can be one.
+pub(crate) fn rxe_lab() -> Option<RxeLab> {
+    image()?;
+    Some(RxeLab::start(Some(programs())).unwrap_or_else(|error| panic!("{error:#}")))
+}
+
+/// A machine with agent and daemon in it, if there can be one.
+pub(crate) fn verbs_lab() -> Option<RxeVerbsLab> {
+    image()?;
+    Some(RxeVerbsLab::start(Some(programs())).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
 /// `rxe0` and `rxe1` on a veth pair, and nothing else that runs: booted by whichever test comes first. `Mutex`, for what

@@ -1,6 +1,6 @@
 //! The reference device on a real Ethernet link: `ibv_rc_pingpong` with the kernel's adapter, in both roles.
 
-use verbatim_machine::Machine;
+use verbatim_lab::machine::Machine;
 
 use crate::guest::{gid_index, in_machine, run};
 

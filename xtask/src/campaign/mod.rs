@@ -1,10 +1,12 @@
-//! Campaigns: long runs that a test suite has no time for. Each is a module here, with one entry in [`CAMPAIGNS`].
+//! Campaigns: long runs that a test suite has no time for, each with one entry in [`CAMPAIGNS`].
 
 mod fuzz;
-mod kill;
-mod link;
+
+use std::ffi::OsStr;
 
 use anyhow::bail;
+use verbatim_lab::build_binaries;
+use verbatim_lab::workspace::{cargo, run as run_command};
 
 /// How large a campaign shall be, and what only one campaign understands.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,14 +68,52 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "kill",
         summary: "kill -9 of daemon, worker or both at random instants, --times (300): the device is always as found",
-        run: kill::run,
+        run: kill,
     },
     Campaign {
         name: "link",
         summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
-        run: link::run,
+        run: link,
     },
 ];
+
+/// Kills of daemon, worker or both at random instants, while tests change a device: after the next start the device must
+/// be as it was found.
+fn kill(options: &Options) -> anyhow::Result<()> {
+    let (times, binaries) = (options.times_or(300).to_string(), build_binaries()?);
+    let arguments = [
+        "--times".as_ref(),
+        times.as_ref(),
+        "--binaries".as_ref(),
+        binaries.as_os_str(),
+    ];
+    example("kill", arguments, options)
+}
+
+/// Damaged packets: the catalogue's judge of the link layer and the reference device's own check, written apart, must say
+/// the same.
+fn link(options: &Options) -> anyhow::Result<()> {
+    let packets = options.times_or(10_000_000).to_string();
+    example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)
+}
+
+/// Runs a campaign that is an example of the end-to-end tests, which may know every crate. What people give comes last,
+/// and holds.
+fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, options: &Options) -> anyhow::Result<()> {
+    let run = [
+        "run",
+        "--release",
+        "--quiet",
+        "-p",
+        "verbatim-tests",
+        "--example",
+        name,
+        "--",
+    ];
+    let mut command = cargo();
+    command.args(run).args(arguments).args(&options.arguments);
+    run_command(&format!("the campaign {name}"), &mut command)
+}
 
 /// Runs the campaign `name`.
 ///

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{
+use crate::machine::{
     MachineError,
     error::path_error,
     host::{self, run},
@@ -68,7 +68,7 @@ impl Package {
             });
         }
         for tool in ["apt-cache", "apt-get", "dpkg-deb"] {
-            if host::program(tool).is_none() {
+            if crate::host::program(tool).is_none() {
                 return Err(MachineError::NotInstalled {
                     missing: format!("{tool}, to get Debian's kernel package"),
                     remedy: format!("run it on Debian, or set {OVERRIDE} to the file of a linux-image package"),
@@ -122,7 +122,7 @@ fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineErr
         .args(arguments)
         .env("LC_ALL", "C")
         .output()
-        .map_err(crate::error::io_error("starting apt-cache"))?;
+        .map_err(crate::machine::error::io_error("starting apt-cache"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().find_map(|line| line.trim().strip_prefix(key));
     Ok(found.map(|word| word.trim().to_owned()))
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_package_that_is_none_is_refused_with_its_path() {
-        if host::program("dpkg-deb").is_none() {
+        if crate::host::program("dpkg-deb").is_none() {
             eprintln!("skipped: no dpkg-deb");
             return;
         }

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use crate::{
+use crate::machine::{
     MachineError,
     error::{io_error, path_error},
     host,
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn what_xz_zstd_and_gzip_have_packed_is_unpacked() {
         for tool in ["xz", "zstd", "gzip"] {
-            if host::program(tool).is_none() && std::env::var_os("CI").is_none() {
+            if crate::host::program(tool).is_none() && std::env::var_os("CI").is_none() {
                 eprintln!("skipped: no {tool}");
                 continue;
             }

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use verbatim_machine::{BootOptions, DUT_SCRIPT, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
+use verbatim_lab::machine::{BootOptions, DUT_SCRIPT, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 
 /// A command in a machine takes at most this, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(60);

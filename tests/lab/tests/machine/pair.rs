@@ -1,6 +1,6 @@
 //! The verbs set-up: two Soft-RoCE devices on a veth pair.
 
-use verbatim_machine::Machine;
+use verbatim_lab::machine::Machine;
 
 use crate::{PAIR, on, run};
 

@@ -10,13 +10,14 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{
+use crate::machine::{
     MachineError,
     error::path_error,
     host,
     kernel::{self, Package},
     root,
 };
+use crate::workspace::root;
 
 /// Raised when what is made of the same ingredients changes.
 const RECIPE: &str = "1";
@@ -38,9 +39,8 @@ pub struct Image {
 #[must_use]
 pub fn store() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    let root = root.expect("tests/machine lies in the workspace");
-    root.join(target.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+    root()
+        .join(target.map_or_else(|| PathBuf::from("target"), PathBuf::from))
         .join("rxe-machine")
 }
 
@@ -137,7 +137,7 @@ impl Image {
     #[must_use]
     pub fn has_program(&self, name: &str) -> bool {
         let busybox = || {
-            let busybox = host::program("busybox")?;
+            let busybox = crate::host::program("busybox")?;
             host::run("listing", std::process::Command::new(busybox).arg("--list")).ok()
         };
         root::PROGRAMS.contains(&name)

@@ -1,4 +1,4 @@
-//! What the host provides: programs, their libraries, and the packages that they come from.
+//! What of the host a machine is made of: programs, their libraries, and the packages that they come from.
 
 use std::{
     env, fs,
@@ -6,10 +6,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use crate::{MachineError, error::path_error};
+use crate::host::{Package, apt_line, is_there, program};
+use crate::machine::{MachineError, error::path_error};
 
-/// Debian's packages that the machine is made of or made with, each with a program or file that shows it is there.
-pub const PACKAGES: &[(&str, &str)] = &[
+/// Debian's packages that the machine is made of or made with.
+pub const PACKAGES: &[Package] = &[
     ("qemu-system-x86", "qemu-system-x86_64"),
     ("busybox-static", "busybox"),
     ("kmod", "depmod"),
@@ -22,9 +23,6 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("perftest", "ib_send_lat"),
     ("libibumad3", "libibumad.so.3"),
 ];
-
-/// Where shared libraries lie.
-const LIBRARIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
 
 /// Fails with one line that installs everything that is absent.
 pub(crate) fn check() -> Result<(), MachineError> {
@@ -44,38 +42,8 @@ pub(crate) fn check() -> Result<(), MachineError> {
     }
     Err(MachineError::NotInstalled {
         missing: missing.join(" "),
-        remedy: format!(
-            "install: sudo apt-get install -y --no-install-recommends {}",
-            missing.join(" ")
-        ),
+        remedy: format!("install: {}", apt_line(&missing)),
     })
-}
-
-fn is_there(probe: &str) -> bool {
-    if probe.starts_with('/') {
-        Path::new(probe).exists()
-    } else if probe.contains(".so") {
-        library(probe).is_some()
-    } else {
-        program(probe).is_some()
-    }
-}
-
-/// A program on the PATH, or in the directories for system programs, which are not on everybody's.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/local/sbin", "/usr/sbin", "/usr/bin"].map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file())
-}
-
-/// A shared library by its file name.
-pub(crate) fn library(name: &str) -> Option<PathBuf> {
-    LIBRARIES
-        .iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|file| file.is_file())
 }
 
 /// A program that [`check`] has seen.
@@ -92,7 +60,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>, MachineE
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(crate::error::io_error(format!("{what}: starting {program}")))?;
+        .map_err(crate::machine::error::io_error(format!("{what}: starting {program}")))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -132,7 +100,7 @@ pub(crate) fn libraries(path: &Path) -> Result<Vec<PathBuf>, MachineError> {
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .output()
-        .map_err(crate::error::io_error("starting ldd (of libc-bin)"))?;
+        .map_err(crate::machine::error::io_error("starting ldd (of libc-bin)"))?;
     // A static program: ldd says so, and fails.
     if !output.status.success() {
         let said = [output.stdout.as_slice(), &output.stderr].concat();

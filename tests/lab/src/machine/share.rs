@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{MachineError, error::path_error, host, place::Place};
+use crate::machine::{MachineError, error::path_error, host, place::Place};
 
 /// A directory of its own for one machine's share. It vanishes with this value, so keep it as long as the machine.
 ///

@@ -1,7 +1,8 @@
-//! QEMU's process.
+//! A process that ends with its owner: ibsim's, QEMU's.
 
 use std::{
     io,
+    path::Path,
     process::Command,
     sync::{
         Arc,
@@ -12,12 +13,12 @@ use std::{
     time::Duration,
 };
 
-use crate::host;
+use crate::host::program;
 
 /// A process that ends with its handle, and with this process, however that ends.
 ///
 /// A thread owns it, for as long as it shall live: the kernel's promise to end a child with its parent counts from the
-/// thread that started it, and a test's thread may end before the machine does.
+/// thread that started it, and a test's thread may end before the process shall.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -29,21 +30,21 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a command line, whose first word is the program.
-    pub(crate) fn start(prepare: impl FnOnce(Command) -> Command, program: &str) -> io::Result<Process> {
-        let command = match host::program("setpriv") {
+    pub(crate) fn start(prepare: impl FnOnce(&mut Command), of: &Path) -> io::Result<Process> {
+        let mut command = match program("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--", program]);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(of);
                 command
             }
-            None => Command::new(program),
+            None => Command::new(of),
         };
-        let mut command = prepare(command);
+        prepare(&mut command);
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let (hold, held) = mpsc::channel();
         let (started, start) = mpsc::channel();
-        let keeper = thread::Builder::new().name("machine-keeper".into()).spawn(move || {
+        let keeper = thread::Builder::new().name("keeper".into()).spawn(move || {
             let mut child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => {

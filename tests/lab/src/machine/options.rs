@@ -65,7 +65,7 @@ impl BootOptions {
         }
     }
 
-    /// With a data interface on a cable of its own; [`crate::Machine::data_sockets`] has its ends.
+    /// With a data interface on a cable of its own; [`crate::machine::Machine::data_sockets`] has its ends.
     #[must_use]
     pub fn with_data_nic(mut self) -> Self {
         self.data = DataNic::Private;
@@ -81,14 +81,14 @@ impl BootOptions {
     }
 
     /// With a management interface: a free TCP port of 127.0.0.1 leads to 10.0.2.15:7000 in the machine, and nothing
-    /// else gets in or out. [`crate::Machine::agent_address`] has it.
+    /// else gets in or out. [`crate::machine::Machine::agent_address`] has it.
     #[must_use]
     pub fn with_agent_port(mut self) -> Self {
         self.agent_port = true;
         self
     }
 
-    /// With ports `out` and `err`, to which a script may write any bytes; see [`crate::Machine::take_output`].
+    /// With ports `out` and `err`, to which a script may write any bytes; see [`crate::machine::Machine::take_output`].
     #[must_use]
     pub fn with_output(mut self) -> Self {
         self.output = true;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbatim_machine::Machine;
+use verbatim_lab::machine::Machine;
 
 use crate::{
     DUT, LIMIT,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use crate::machine::{
     BootOptions, DataSockets, Image, MachineError,
     boot::{Booted, boot, tail},
     error::path_error,

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{MachineError, error::path_error};
+use crate::machine::{MachineError, error::path_error};
 
 /// A path of a unix socket is shorter, in bytes.
 pub(crate) const PATH_LIMIT: usize = 108;

@@ -16,15 +16,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use crate::machine::{
     BootOptions, DATA_MAC, DataSockets, Image, MANAGEMENT_MAC, MachineError,
     error::{io_error, path_error},
     host,
     options::{DataNic, is_mountable},
     place::{PATH_LIMIT, Place},
     port::{Listener, Port, PortError},
-    process::Process,
 };
+use crate::process::Process;
 
 /// How much of a console an error quotes, in bytes.
 const TAIL: u64 = 2000;
@@ -87,7 +87,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
     let log = OpenOptions::new().create(true).append(true).open(&options.console);
     let log = log.map_err(path_error("opening", &options.console))?;
     let qemu = host::needed("qemu-system-x86_64")?;
-    let prepare = |mut command: Command| {
+    let prepare = |command: &mut Command| {
         command
             .args(arguments)
             .env_remove("LD_PRELOAD")
@@ -96,9 +96,8 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
             .stderr(log)
             // Ctrl-C is for the command beside the machine, which may still have to restore the device.
             .process_group(0);
-        command
     };
-    let process = Process::start(prepare, &qemu.to_string_lossy()).map_err(io_error("starting QEMU"))?;
+    let process = Process::start(prepare, &qemu).map_err(io_error("starting QEMU"))?;
 
     let failure = |error: PortError| {
         let what = match error {

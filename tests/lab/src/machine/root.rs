@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use crate::machine::{
     MachineError,
     archive::{Entry, Tree},
     error::path_error,
@@ -32,8 +32,8 @@ const LIBRARIES: &[&str] = &["libibverbs.so.1", "libibumad.so.3", "libgcc_s.so.1
 
 /// Our own files: their paths in the machine, content, and whether they are programs.
 const OWN: &[(&str, &str, bool)] = &[
-    ("init", include_str!("../guest/init"), true),
-    ("etc/lab.sh", include_str!("../guest/lab.sh"), false),
+    ("init", include_str!("../../guest/init"), true),
+    ("etc/lab.sh", include_str!("../../guest/lab.sh"), false),
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", false),
     ("etc/group", "root:x:0:\n", false),
     ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", false),
@@ -58,7 +58,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     // busybox's own shell would run its own `ip`.
     add("usr/bin/sh".to_owned(), host::needed("dash")?)?;
     for name in LIBRARIES {
-        let path = host::library(name).ok_or_else(|| MachineError::NotInstalled {
+        let path = crate::host::library(name).ok_or_else(|| MachineError::NotInstalled {
             missing: format!("the library {name}"),
             remedy: "install: sudo apt-get install -y --no-install-recommends libibverbs1 libibumad3 libgcc-s1"
                 .to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
 
 /// The plug-in of libibverbs for rxe: its name carries a version of the interface.
 fn provider() -> Result<PathBuf, MachineError> {
-    let verbs = host::library("libibverbs.so.1").and_then(|path| Some(path.parent()?.join("libibverbs")));
+    let verbs = crate::host::library("libibverbs.so.1").and_then(|path| Some(path.parent()?.join("libibverbs")));
     let found = verbs.and_then(|directory| {
         let mut entries = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
         entries.find(|path| {

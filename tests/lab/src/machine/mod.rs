@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use verbatim_machine::{BootOptions, DUT_SCRIPT, Image, Machine, Share};
+//! use verbatim_lab::machine::{BootOptions, DUT_SCRIPT, Image, Machine, Share};
 //!
 //! let share = Share::new()?;
 //! share.write("dut.sh", DUT_SCRIPT)?;
@@ -13,7 +13,7 @@
 //! let machine = Machine::boot(&Image::ensure()?, &options)?;
 //! let seen = machine.run("rdma link", Duration::from_secs(10))?;
 //! assert!(seen.text().contains("rxe0"));
-//! # Ok::<(), verbatim_machine::MachineError>(())
+//! # Ok::<(), verbatim_lab::machine::MachineError>(())
 //! ```
 
 mod archive;
@@ -22,25 +22,25 @@ mod error;
 mod host;
 mod image;
 mod kernel;
-mod machine;
 mod options;
 mod place;
 mod port;
-mod process;
 mod root;
+mod running;
 mod share;
 mod vmlinux;
 
 pub use error::MachineError;
 pub use host::PACKAGES;
+pub(crate) use host::is_elf;
 pub use image::{Image, console_log, store};
-pub use machine::{Machine, Output, Ran};
 pub use options::{BootOptions, DATA_MAC, DataSockets, MANAGEMENT_MAC};
+pub use running::{Machine, Output, Ran};
 pub use share::Share;
 
 /// The script of the device under test: `rxe0` on the data interface with 10.0.0.1/24 and fd00::1/64, and the agent of
 /// `agent.cmd` behind the management interface.
-pub const DUT_SCRIPT: &str = include_str!("../guest/dut.sh");
+pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
 /// 10.0.0.2, fd00::2) on a veth pair; `agent.cmd`, `daemon.cmd` and `command.cmd` of the share run beside them.
-pub const PAIR_SCRIPT: &str = include_str!("../guest/pair.sh");
+pub const PAIR_SCRIPT: &str = include_str!("../../guest/pair.sh");

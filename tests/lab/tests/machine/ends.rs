@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbatim_machine::{BootOptions, Machine, MachineError, Share, console_log};
+use verbatim_lab::machine::{BootOptions, Machine, MachineError, Share, console_log};
 
 use crate::{LIMIT, boot, image};
 

@@ -1,0 +1,83 @@
+//! What this host provides, and how to install what it does not.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// A Debian package, with what shows without dpkg that it, or another distribution's equal, is there: an absolute path,
+/// a shared library (`libx.so.1`), a header (`x/y.h`) or a program.
+pub type Package = (&'static str, &'static str);
+
+/// The command line that installs Debian's `packages`.
+#[must_use]
+pub fn apt_line(packages: &[&str]) -> String {
+    format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
+}
+
+/// Whether what shows a [`Package`] is there.
+#[must_use]
+pub fn is_there(probe: &str) -> bool {
+    if probe.starts_with('/') {
+        Path::new(probe).exists()
+    } else if probe.contains(".so") {
+        library(probe).is_some()
+    } else if probe.ends_with(".h") {
+        let places = ["/usr/include", "/usr/local/include"];
+        places.iter().any(|place| Path::new(place).join(probe).exists())
+    } else {
+        program(probe).is_some()
+    }
+}
+
+/// A program on the PATH, or in the directories for system programs, which are not on everybody's.
+#[must_use]
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+/// A shared library by its file name, in the directory of this machine's architecture or another usual one.
+#[must_use]
+pub fn library(name: &str) -> Option<PathBuf> {
+    let architecture = match env::consts::ARCH {
+        "x86" => "i386",
+        "powerpc64" => "powerpc64le",
+        same => same,
+    };
+    let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let ours = multiarch.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.split_once('-')
+            .is_some_and(|(first, rest)| first == architecture && rest.starts_with("linux-gnu"))
+    });
+    ours.chain(["/usr/lib64", "/usr/lib", "/lib64", "/lib", "/usr/local/lib"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_apt_line_can_be_copied() {
+        assert_eq!(
+            apt_line(&["ibsim-utils", "jq"]),
+            "sudo apt-get install -y --no-install-recommends ibsim-utils jq"
+        );
+    }
+
+    #[test]
+    fn probes_find_what_every_machine_has_and_nothing_else() {
+        for there in ["sh", "libc.so.6", "/etc/passwd"] {
+            assert!(is_there(there), "{there}");
+        }
+        for absent in ["no-such-program", "libnone.so.0", "/no/such", "no/such.h"] {
+            assert!(!is_there(absent), "{absent}");
+        }
+    }
+}
