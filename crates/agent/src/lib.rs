@@ -14,10 +14,15 @@
 //!
 //! The tester uses [`session`] too, for the device of its own.
 
+#[cfg(test)]
+extern crate self as verbatim_agent;
+
 pub mod clock;
 pub mod device;
 pub mod drive;
-#[cfg(any(test, feature = "fake"))]
+// A package of its own, which the tests within this one cannot use: it would bring this library a second time.
+#[cfg(test)]
+#[path = "../fake/src/lib.rs"]
 pub mod fake;
 pub mod listen;
 pub mod server;

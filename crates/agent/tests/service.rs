@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use verbatim_agent::Limits;
-use verbatim_agent::fake::Strings;
+use verbatim_agent_fake::Strings;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server, ServerError};
 use verbatim_agent::tls::ServerFiles;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use verbatim_agent::Limits;
-use verbatim_agent::fake::Strings;
+use verbatim_agent_fake::Strings;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_daemon::rig::{self, RigFile, Session};

@@ -1,7 +1,7 @@
 //! A session on a device of this host.
 
 use verbatim_agent::device::Failure;
-use verbatim_agent::fake::FakeDevice;
+use verbatim_agent_fake::FakeDevice;
 
 use super::super::LocalVerbs;
 use super::*;

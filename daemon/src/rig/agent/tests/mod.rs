@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use verbatim_agent::Limits;
-use verbatim_agent::fake::Strings;
+use verbatim_agent_fake::Strings;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_agent::tls::ServerFiles;

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 use verbatim_agent::Limits;
 use verbatim_agent::device::{Device, Failure, Report};
-use verbatim_agent::fake::{FakeDevice, FakeMemory, FakePair, Strings};
+use verbatim_agent_fake::{FakeDevice, FakeMemory, FakePair, Strings};
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_agent::values::{Access, Service};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 
 use verbatim_agent::Limits;
-use verbatim_agent::fake::Strings;
+use verbatim_agent_fake::Strings;
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_tester::{Area, FileJournal, FramePort, Journal, Need, Part};
 use verbatim_wire::Layout;
