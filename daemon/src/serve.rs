@@ -5,6 +5,7 @@
 //! | `place` | what only one daemon may have: the state directory and the socket |
 //! | `log` | the log on stderr |
 //! | `notify` | telling a service manager |
+//! | `services` | which service a call is for |
 //! | [`crate::api`] | the services |
 //! | [`crate::sched`] | what runs where, and what waits |
 //! | [`crate::store`] | the runs |
@@ -12,6 +13,7 @@
 mod log;
 mod notify;
 mod place;
+mod services;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use crate::api::{Catalog, Rigs, Runs};
 use crate::sched::{Scheduler, Workers};
 use crate::store::FileStore;
 use place::{Socket, StateLock};
+use services::Services;
 use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
 
@@ -108,20 +111,20 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let (leave, left) = oneshot::channel::<()>();
-    let server = Server::builder()
-        .add_service(health_service)
-        .add_service(reflection().build_v1().context("the descriptors of the services")?)
-        .add_service(
+    let services = Services::default()
+        .with(health_service)
+        .with(reflection().build_v1().context("the descriptors of the services")?)
+        .with(
             reflection()
                 .build_v1alpha()
                 .context("the descriptors of the services")?,
         )
-        .add_service(CatalogServiceServer::new(Catalog))
-        .add_service(RigServiceServer::new(Rigs::new(Arc::clone(&scheduler))))
-        .add_service(RunServiceServer::new(Runs::new(Arc::clone(&scheduler))))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
-            let _ = left.await;
-        });
+        .with(CatalogServiceServer::new(Catalog))
+        .with(RigServiceServer::new(Rigs::new(Arc::clone(&scheduler))))
+        .with(RunServiceServer::new(Runs::new(Arc::clone(&scheduler))));
+    let server = Server::builder().serve_with_incoming_shutdown(services, UnixListenerStream::new(listener), async {
+        let _ = left.await;
+    });
     let mut server = tokio::spawn(server);
     tracing::info!(
         socket = %socket.path().display(),

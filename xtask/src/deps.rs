@@ -45,14 +45,11 @@ const RULES: &[(&str, Rule)] = &[
         Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
     ),
     ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
-    // Itself: its tests turn on a feature of it.
-    (
-        "verbatim-verbs",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs"]),
-    ),
+    ("verbatim-verbs", Rule::Only(&["verbatim-proto", "verbatim-hw"])),
+    ("verbatim-verbs-fake", Rule::Only(&["verbatim-proto", "verbatim-verbs"])),
     (
         "verbatim-agent",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs"]),
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs", "verbatim-verbs-fake"]),
     ),
     (
         "verbatim-rig",
@@ -64,6 +61,7 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-sim",
             "verbatim-tester",
             "verbatim-verbs",
+            "verbatim-verbs-fake",
             "verbatim-wire",
         ]),
     ),

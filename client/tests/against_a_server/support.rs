@@ -161,10 +161,9 @@ impl Place {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = RunServiceServer::new(told.clone());
         let task = tokio::spawn(async move {
-            let served = tonic::transport::Server::builder().add_service(service);
             let until = async { stopped.await.unwrap_or_default() };
-            served
-                .serve_with_incoming_shutdown(UnixListenerStream::new(listener), until)
+            tonic::transport::Server::builder()
+                .serve_with_incoming_shutdown(service, UnixListenerStream::new(listener), until)
                 .await
                 .unwrap();
         });

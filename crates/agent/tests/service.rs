@@ -25,8 +25,8 @@ use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_client::AgentServiceClient;
 use verbatim_proto::agent::{SessionRequest, command};
 use verbatim_verbs::Limits;
-use verbatim_verbs::fake::Strings;
 use verbatim_verbs::tls::ServerFiles;
+use verbatim_verbs_fake::Strings;
 
 /// Long enough for any machine; nothing waits so long when all is well.
 const LONG: Duration = Duration::from_secs(20);

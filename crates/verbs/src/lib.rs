@@ -10,10 +10,15 @@
 //! | [`tls`] | who may connect to an agent |
 //! | [`clock`], [`wake`] | the session's time; waking a thread |
 
+#[cfg(test)]
+extern crate self as verbatim_verbs;
+
 pub mod clock;
 pub mod device;
 pub mod drive;
-#[cfg(any(test, feature = "fake"))]
+// A package of its own, which the tests within this one cannot use: it would bring this library a second time.
+#[cfg(test)]
+#[path = "../fake/src/lib.rs"]
 pub mod fake;
 mod link;
 pub mod session;

@@ -13,7 +13,7 @@ use verbatim_agent::server::{Options, Server};
 use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
 use verbatim_verbs::Limits;
-use verbatim_verbs::fake::Strings;
+use verbatim_verbs_fake::Strings;
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Aeth, CreditCode, Medium, Network, Opcode, Packet, Syndrome, Transport};
 

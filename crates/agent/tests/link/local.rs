@@ -1,7 +1,7 @@
 //! A session on a device of this host.
 
 use verbatim_verbs::device::Failure;
-use verbatim_verbs::fake::FakeDevice;
+use verbatim_verbs_fake::FakeDevice;
 
 use super::*;
 use verbatim_verbs::LocalVerbs;

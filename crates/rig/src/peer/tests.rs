@@ -7,8 +7,8 @@ use fakes::{FakeHost, FakeLink, now};
 use host::{DEVICE_FATAL, Signs};
 use std::thread;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_verbs::fake::Strings;
 use verbatim_verbs::{Limits, LocalVerbs};
+use verbatim_verbs_fake::Strings;
 use verbatim_wire::Mad;
 
 const MS: Duration = Duration::from_millis(1);

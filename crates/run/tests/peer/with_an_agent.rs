@@ -6,7 +6,7 @@ use std::thread;
 
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_tester::{Area, FileJournal, FramePort, Journal, Need, Part};
-use verbatim_verbs::fake::Strings;
+use verbatim_verbs_fake::Strings;
 use verbatim_wire::Layout;
 use verbatim_wire::ether::{Arp, EtherType, Ethernet, MacAddress};
 

@@ -6,10 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use verbatim_proto::agent::{Gid, Opened, QpState, QpStatus};
-
-use crate::clock::now_ns;
-use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
-use crate::values::{Access, Modify, Post, SendPost, Service};
+use verbatim_verbs::clock::now_ns;
+use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
+use verbatim_verbs::values::{Access, Modify, Post, SendPost, Service};
 
 /// What a test sees of the fakes, and what it tells them to do. Clones share it.
 #[derive(Clone, Debug, Default)]

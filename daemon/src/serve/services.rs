@@ -1,0 +1,63 @@
+//! The services of one server, by their names.
+//!
+//! tonic's own router brings a web framework, to every program that is built with the same features.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+
+type Request = http::Request<Body>;
+type Response = http::Response<Body>;
+type Answer = BoxFuture<Response, Infallible>;
+
+/// Passes each call on to the service that it names.
+#[derive(Clone, Default)]
+pub(super) struct Services(BTreeMap<&'static str, Arc<dyn Fn(Request) -> Answer + Send + Sync>>);
+
+impl Services {
+    /// One more.
+    pub(super) fn with<S>(mut self, service: S) -> Self
+    where
+        S: Service<Request, Response = Response, Error = Infallible, Future: Send>,
+        S: NamedService + Clone + Send + Sync + 'static,
+    {
+        let call = move |request| -> Answer { Box::pin(service.clone().call(request)) };
+        self.0.insert(S::NAME, Arc::new(call));
+        self
+    }
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Service<Request> for Services {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Services made by tonic always are.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answer {
+        let name = request.uri().path().split('/').nth(1).unwrap_or_default();
+        match self.0.get(name) {
+            Some(service) => service(request),
+            None => {
+                let status = Status::unimplemented(format!("this daemon has no service {name:?}"));
+                Box::pin(async move { Ok(status.into_http()) })
+            }
+        }
+    }
+}
