@@ -34,16 +34,16 @@ mod tests;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
-use std::os::unix::net::SocketAddr;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbatim_device::{Defect, Device, Profile};
+use verbatim_socket::{BindError, Bound};
 use verbatim_wire::Mad;
 
-use super::bind::Bound;
 use super::datagram::{self, Message};
 use super::link;
 
@@ -92,7 +92,7 @@ pub enum ModelError {
         /// The path.
         path: PathBuf,
         /// What is there.
-        seen: String,
+        seen: &'static str,
     },
     /// The socket cannot be made.
     #[error(
@@ -125,7 +125,7 @@ impl Model {
         // Sleeps end when they should, not 50 us later. It is only this much worse where it cannot be had.
         let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
         let mut served = Served {
-            bound: Bound::new(&self.listen)?,
+            socket: bind(&self.listen)?,
             device: Device::new(self.profile.clone(), &self.defects),
             clock: Instant::now(),
             partner: None,
@@ -144,9 +144,29 @@ impl Model {
     }
 }
 
+/// Makes the model's socket.
+fn bind(path: &Path) -> Result<Bound<UnixDatagram>, ModelError> {
+    let nonblocking = |path: &Path| {
+        let socket = UnixDatagram::bind(path)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    Bound::new(path, nonblocking).map_err(|error| match error {
+        BindError::NotASocket { seen } => ModelError::NotASocket {
+            path: path.into(),
+            seen,
+        },
+        BindError::InUse => ModelError::InUse { path: path.into() },
+        BindError::System(source) => ModelError::Bind {
+            path: path.into(),
+            source,
+        },
+    })
+}
+
 /// A device at its socket.
 struct Served {
-    bound: Bound,
+    socket: Bound<UnixDatagram>,
     device: Device,
     clock: Instant,
     /// Who is at the other end of the cable.
@@ -182,7 +202,7 @@ impl Served {
             tv_sec: 0,
             tv_nsec: sleep.subsec_nanos().into(),
         };
-        let mut socket = [PollFd::new(&self.bound.socket, PollFlags::IN)];
+        let mut socket = [PollFd::new(&*self.socket, PollFlags::IN)];
         match poll(&mut socket, Some(&timeout)) {
             // A signal: whoever set a flag in it is asked next.
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -207,7 +227,7 @@ impl Served {
                 return;
             };
             let datagram = datagram::encode(&Message::Mad(*mad));
-            match self.bound.socket.send_to_addr(&datagram, partner) {
+            match self.socket.send_to_addr(&datagram, partner) {
                 Ok(_) => {
                     self.outbox.pop_front();
                     self.stuck_since = None;
@@ -236,7 +256,7 @@ impl Served {
     /// Takes a datagram, if one is there.
     fn take_one(&mut self) -> io::Result<bool> {
         let mut buffer = [0; datagram::LONGEST];
-        let (length, from) = match self.bound.socket.recv_from(&mut buffer) {
+        let (length, from) = match self.socket.recv_from(&mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             // A partner that went away shows here too, on some systems.
