@@ -1,6 +1,7 @@
 //! The daemon as a library: the API, its scheduler, its store, and the worker process of each rig.
 
 pub mod api;
+mod framing;
 pub mod sched;
 pub mod serve;
 pub mod store;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use tokio::net::{TcpListener, UnixListener};
+use verbatim_socket::{BindError, Bound};
 
 /// Owner and group may connect.
 const MODE: u32 = 0o660;
@@ -115,18 +115,8 @@ pub enum ListenError {
 /// A listening socket. A unix one is removed when dropped.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    Unix(UnixListener, Remove),
+    Unix(Bound<UnixListener>, PathBuf),
     Tcp(TcpListener),
-}
-
-/// Removes a socket's file.
-#[derive(Debug)]
-pub(crate) struct Remove(PathBuf);
-
-impl Drop for Remove {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 impl Listener {
@@ -134,18 +124,21 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Unix(path) => {
-                remove_stale(path)?;
                 let bind = || {
                     let listener = UnixListener::bind(path)?;
                     fs::set_permissions(path, Permissions::from_mode(MODE))?;
                     Ok(listener)
                 };
-                let listener = bind().map_err(|seen| ListenError::System {
-                    listen: listen.clone(),
-                    seen,
-                    hint: "expected a path of at most 107 bytes in a directory that this user may write",
+                let listener = Bound::new(path, bind).map_err(|error| match error {
+                    BindError::NotASocket { .. } => ListenError::NoSocket { path: path.into() },
+                    BindError::InUse => ListenError::InUse { listen: listen.clone() },
+                    BindError::System(seen) => ListenError::System {
+                        listen: listen.clone(),
+                        seen,
+                        hint: "expected a path of at most 107 bytes in a directory that this user may write",
+                    },
                 })?;
-                Ok(Self::Unix(listener, Remove(path.clone())))
+                Ok(Self::Unix(listener, path.clone()))
             }
             Listen::Tcp(address) => match TcpListener::bind(address).await {
                 Ok(listener) => Ok(Self::Tcp(listener)),
@@ -164,27 +157,9 @@ impl Listener {
     /// Where it listens, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         match self {
-            Self::Unix(_, Remove(path)) => Ok(Listen::Unix(path.clone())),
+            Self::Unix(_, path) => Ok(Listen::Unix(path.clone())),
             Self::Tcp(listener) => Ok(Listen::Tcp(listener.local_addr()?)),
         }
-    }
-}
-
-/// Removes a socket that nobody listens on.
-fn remove_stale(path: &Path) -> Result<(), ListenError> {
-    match fs::symlink_metadata(path) {
-        Err(_) => return Ok(()),
-        Ok(metadata) if !metadata.file_type().is_socket() => return Err(ListenError::NoSocket { path: path.into() }),
-        Ok(_) => {}
-    }
-    let listen = Listen::Unix(path.into());
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ListenError::InUse { listen }),
-        Err(_) => fs::remove_file(path).map_err(|seen| ListenError::System {
-            listen,
-            seen,
-            hint: "an earlier agent left the socket there: remove it",
-        }),
     }
 }
 

@@ -147,7 +147,8 @@ impl Server {
         let transport = self.transport;
         // The socket's file goes as soon as the agent is told to stop.
         let (mut server, file) = match self.listener {
-            Listener::Unix(listener, file) => {
+            Listener::Unix(listener, _) => {
+                let (listener, file) = listener.into_parts();
                 let incoming = UnixListenerStream::new(listener).then(patiently);
                 let server = transport.serve_with_incoming_shutdown(service, incoming, left);
                 (tokio::spawn(server), Some(file))

@@ -69,24 +69,12 @@ fn hint(pattern: &str) -> String {
             None => format!(" ({id} is not in the registry of statements)"),
         };
     }
-    let near = TESTS.iter().map(|test| (distance(pattern, test.id), test.id)).min();
+    let near = TESTS
+        .iter()
+        .map(|test| (strsim::levenshtein(pattern, test.id), test.id))
+        .min();
     near.filter(|(far, _)| *far <= 6)
         .map_or_else(String::new, |(_, id)| format!(" (did you mean {id}?)"))
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.chars().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (above + 1).min(row[j] + 1).min(diagonal + usize::from(x != y));
-            diagonal = above;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -76,7 +76,6 @@ use verbatim_sim::VirtualRig;
 use verbatim_tester::Route;
 use verbatim_wire::{MKey, SubnetTimeout};
 
-pub use nearest::nearest;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 

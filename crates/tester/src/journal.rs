@@ -1,11 +1,13 @@
 //! The restore journal: what the device had before the first Set, on disk before that Set leaves.
 
-use std::fs::{File, TryLockError};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+mod file;
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use verbatim_wire::MKey;
+
+pub use file::{FileJournal, Unrestored};
 
 /// What is restored together: an attribute with all its parts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -197,164 +199,6 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// A journal on disk, one for each rig, locked for as long as it is open.
-///
-/// Each change writes a new file, syncs it, and renames it over the old one: after a crash at any instant
-/// the journal is the old one or the new one.
-#[derive(Debug)]
-pub struct FileJournal {
-    path: PathBuf,
-    content: Content,
-    _lock: File,
-}
-
-impl FileJournal {
-    /// Opens and locks the journal of a rig in a directory, which is made if absent.
-    ///
-    /// # Errors
-    /// When another process holds it, or it cannot be read.
-    pub fn open(directory: &Path, rig: &str) -> Result<Self, JournalError> {
-        let io = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| JournalError::Io { path, source }
-        };
-        std::fs::create_dir_all(directory).map_err(io(directory))?;
-        let lock_path = directory.join(format!("{rig}.lock"));
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(io(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Busy {
-                    rig: rig.into(),
-                    path: lock_path,
-                });
-            }
-            Err(TryLockError::Error(source)) => {
-                return Err(JournalError::Io {
-                    path: lock_path,
-                    source,
-                });
-            }
-        }
-        let path = directory.join(format!("{rig}.journal.json"));
-        let content = match std::fs::read(&path) {
-            Ok(text) => parse(&text).map_err(|what| JournalError::Damaged {
-                path: path.clone(),
-                what,
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Content::default(),
-            Err(source) => return Err(JournalError::Io { path, source }),
-        };
-        Ok(Self {
-            path,
-            content,
-            _lock: lock,
-        })
-    }
-
-    /// Areas that an earlier run left changed.
-    #[must_use]
-    pub fn pending(&self) -> &[Pending] {
-        &self.content.areas
-    }
-
-    /// Every M_Key that may be in force, the likeliest first.
-    #[must_use]
-    pub fn keys(&self) -> Vec<MKey> {
-        self.content.keys.iter().filter_map(|words| key_of(words)).collect()
-    }
-
-    /// PortGUID of the device that the pending areas belong to, in words; empty when it did not tell.
-    #[must_use]
-    pub fn device(&self) -> &str {
-        &self.content.device
-    }
-
-    /// The journal's file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn write(&self) -> Result<(), JournalError> {
-        let io = |source| JournalError::Io {
-            path: self.path.clone(),
-            source,
-        };
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        if self.content.areas.is_empty() {
-            match std::fs::remove_file(&self.path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
-                _ => {}
-            }
-        } else {
-            let part = self.path.with_extension("json.part");
-            let mut file = File::create(&part).map_err(io)?;
-            let text = serde_json::to_vec_pretty(&self.content).expect("a journal is plain data");
-            file.write_all(&text).map_err(io)?;
-            file.sync_all().map_err(io)?;
-            std::fs::rename(&part, &self.path).map_err(io)?;
-        }
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(io)
-    }
-}
-
-impl Journal for FileJournal {
-    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError> {
-        let kept = self.content.save(area, parts, keys);
-        self.write()?;
-        Ok(kept)
-    }
-
-    fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
-        let longer = lease_s > self.content.lease_s;
-        self.content.lease_s = self.content.lease_s.max(lease_s);
-        if self.content.add_keys(keys) || longer {
-            self.write()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
-        self.content.settle(area);
-        self.write()
-    }
-
-    fn lease_s(&self) -> u16 {
-        self.content.lease_s
-    }
-
-    fn identify(&mut self, device: &str) {
-        // What is pending belongs to the device that it was saved of.
-        if self.content.areas.is_empty() {
-            self.content.device = device.into();
-        }
-    }
-}
-
-fn key_of(words: &str) -> Option<MKey> {
-    u64::from_str_radix(words.strip_prefix("0x")?, 16).ok().map(MKey)
-}
-
-fn parse(text: &[u8]) -> Result<Content, String> {
-    let content: Content = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if content.version != 1 {
-        return Err(format!("version {}, this program knows 1", content.version));
-    }
-    match content.keys.iter().find(|words| key_of(words).is_none()) {
-        Some(words) => Err(format!("{words:?} is no M_Key")),
-        None => Ok(content),
-    }
-}
-
 /// Bytes as hexadecimal text.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer};
@@ -379,7 +223,7 @@ mod hex {
 mod tests {
     use super::*;
 
-    fn area() -> (Area, Vec<Part>) {
+    pub(super) fn area() -> (Area, Vec<Part>) {
         let area = Area {
             attribute: 0x15,
             name: "PortInfo of the receiving port".into(),
@@ -391,36 +235,6 @@ mod tests {
                 data: vec![1, 2, 255],
             }],
         )
-    }
-
-    #[test]
-    fn what_was_saved_is_there_after_reopening_and_gone_after_settling() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[MKey(0)]).unwrap();
-        journal.may_be_in_force(&[MKey(7)], 15).unwrap();
-        drop(journal);
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        assert_eq!(
-            journal.pending(),
-            [Pending {
-                area: area.clone(),
-                parts
-            }]
-        );
-        assert_eq!(journal.keys(), [MKey(7), MKey(0)], "the likeliest first");
-        assert_eq!(journal.lease_s(), 15);
-        journal.settle(&area).unwrap();
-        assert!(!journal.path().exists());
-    }
-
-    #[test]
-    fn a_second_process_is_told_that_the_rig_is_in_use() {
-        let directory = tempfile::tempdir().unwrap();
-        let _first = FileJournal::open(directory.path(), "r").unwrap();
-        let error = FileJournal::open(directory.path(), "r").unwrap_err();
-        assert!(matches!(error, JournalError::Busy { .. }), "{error}");
     }
 
     #[test]
@@ -439,21 +253,5 @@ mod tests {
             )
             .unwrap();
         assert_eq!(journal.pending()[0].parts, parts);
-    }
-
-    #[test]
-    fn a_damaged_journal_is_an_error_that_says_what_to_do_and_never_an_empty_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[MKey(1)]).unwrap();
-        let path = journal.path().to_path_buf();
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
-        for cut in 0..whole.len() {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            let error = FileJournal::open(directory.path(), "r").unwrap_err();
-            assert!(matches!(error, JournalError::Damaged { .. }), "cut at {cut}: {error}");
-        }
     }
 }

@@ -18,7 +18,7 @@ mod test;
 mod tester;
 
 pub use guard::{Guarded, Quiet, Settable};
-pub use journal::{Area, FileJournal, Journal, JournalError, MemoryJournal, Part, Pending};
+pub use journal::{Area, FileJournal, Journal, JournalError, MemoryJournal, Part, Pending, Unrestored};
 pub use random::Stream;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{Case, Ran, recover, run};

@@ -2,9 +2,10 @@
 
 use verbatim_proto::v1::{self, Rig, RigState, Run, Verdict};
 
-use crate::sched::{Journal, Lane, Phase, convert};
+use crate::sched::{Lane, Phase, convert};
 use crate::store::StoredRun;
 use verbatim_rig::RigConfig;
+use verbatim_tester::Unrestored;
 
 /// A run. `place` is its place in the queue, 0 when it does not wait.
 pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>, report: Option<String>) -> Run {
@@ -30,7 +31,7 @@ pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>, report: Opt
 }
 
 /// A rig.
-pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Journal>) -> Rig {
+pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Unrestored>) -> Rig {
     let (phase, queue) = lane.map_or((Phase::Idle, Vec::new()), |lane| (lane.phase, lane.queue.into()));
     let (state, state_reason, current_run) = match phase {
         Phase::Idle => (RigState::Idle, String::new(), String::new()),
@@ -46,7 +47,7 @@ pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Journal>)
         state_reason,
         current_run,
         queue: queue.iter().map(|run| format!("runs/{run}")).collect(),
-        pending_restore: pending.map(Journal::in_words).unwrap_or_default(),
+        pending_restore: pending.map(Unrestored::in_words).unwrap_or_default(),
     }
 }
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use verbatim_record::{Cause, Restored};
-use verbatim_tester::Test;
+use verbatim_tester::{FileJournal, Test, Unrestored};
 
 use super::convert;
 use super::ending::Ending;
-use super::journal::{self, Journal};
 use super::live::Live;
 use super::plan::{Action, Left};
 use super::{Scheduler, now_ns, outlives_us, quarantine};
@@ -174,7 +173,8 @@ impl Scheduler {
 
     /// How a run left its device.
     fn left(&self, rig: &RigConfig, end: &WorkerEnd) -> Left {
-        let changed = outlives_us(rig) && (end.left_changed() || Journal::look(&self.journals, &rig.name).is_some());
+        let changed =
+            outlives_us(rig) && (end.left_changed() || FileJournal::look(&self.journals, &rig.name).is_some());
         if changed { Left::Changed } else { Left::AsFound }
     }
 
@@ -272,24 +272,24 @@ impl Scheduler {
         }
         let (journals, name) = (self.journals.clone(), rig.name.clone());
         let free = blocking(move || {
-            if journal::is_held(&journals, &name) {
+            if FileJournal::is_held(&journals, &name) {
                 tracing::warn!(
                     rig = name,
                     "another process holds the rig: it may be restoring it, and is waited for"
                 );
-                journal::wait_until_free(&journals, &name);
+                FileJournal::wait_until_free(&journals, &name);
             }
         });
         // Whoever holds it longer is told of by the worker that finds it held.
         let _ = tokio::time::timeout(LET_GO_WITHIN, free).await;
     }
 
-    async fn journal(&self, rig: &RigConfig) -> Option<Journal> {
+    async fn journal(&self, rig: &RigConfig) -> Option<Unrestored> {
         if !outlives_us(rig) {
             return None;
         }
         let (journals, name) = (self.journals.clone(), rig.name.clone());
-        blocking(move || Journal::look(&journals, &name)).await.flatten()
+        blocking(move || FileJournal::look(&journals, &name)).await.flatten()
     }
 }
 
@@ -324,7 +324,7 @@ fn failed(reason: String) -> WorkerEnd {
     }
 }
 
-fn unrestored(journal: &Journal, why: &str) -> Vec<Restored> {
+fn unrestored(journal: &Unrestored, why: &str) -> Vec<Restored> {
     let failed = |area| Restored {
         area,
         failure: why.into(),

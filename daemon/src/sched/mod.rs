@@ -7,7 +7,6 @@ pub mod convert;
 mod drive;
 mod ending;
 mod execute;
-mod journal;
 mod live;
 pub mod plan;
 mod quarantine;
@@ -18,11 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{oneshot, watch};
-use verbatim_tester::Test;
+use verbatim_tester::{FileJournal, Test, Unrestored};
 
 pub use ending::Ending;
 pub use execute::{Execute, Workers};
-pub use journal::Journal;
 pub use live::{Live, Since, changed, is_last};
 pub use plan::{Lane, Phase, Refusal};
 
@@ -97,7 +95,7 @@ impl Scheduler {
         // The worker of a daemon that died may still be at it: then that is waited for.
         let is_changed = |rig: &RigConfig| {
             outlives_us(rig)
-                && (journal::is_held(&journals, &rig.name) || Journal::look(&journals, &rig.name).is_some())
+                && (FileJournal::is_held(&journals, &rig.name) || FileJournal::look(&journals, &rig.name).is_some())
         };
         let left = |rig: &RigConfig| if is_changed(rig) { Left::Changed } else { Left::AsFound };
         let (plan, actions) = Plan::new(rigs.rigs.iter().map(|rig| (rig.name.as_str(), left(rig))));
@@ -142,10 +140,10 @@ impl Scheduler {
 
     /// What a rig's journal says is to be restored, when no run is under way that would restore it.
     #[must_use]
-    pub fn pending(&self, rig: &RigConfig) -> Option<Journal> {
+    pub fn pending(&self, rig: &RigConfig) -> Option<Unrestored> {
         let running = matches!(self.lane(&rig.name)?.phase, Phase::Running(_));
         (!running && outlives_us(rig))
-            .then(|| Journal::look(&self.journals, &rig.name))
+            .then(|| FileJournal::look(&self.journals, &rig.name))
             .flatten()
     }
 

@@ -2,15 +2,14 @@
 
 use std::fmt::Write;
 
-use verbatim_tester::Route;
+use verbatim_tester::{Route, Unrestored};
 use verbatim_wire::{AttributeId, Layout, PortInfo};
 
-use super::journal::Journal;
 use verbatim_rig::{RigConfig, RigKind};
 
 /// Why a rig is quarantined and how it gets out, a line for each thing to know.
 #[must_use]
-pub(super) fn reason(rig: &RigConfig, journal: Option<&Journal>, failure: &str) -> String {
+pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &str) -> String {
     let name = &rig.name;
     let mut text = format!("its device could not be restored: {failure}\n");
     if let Some(journal) = journal {
@@ -49,7 +48,7 @@ pub(super) fn reason(rig: &RigConfig, journal: Option<&Journal>, failure: &str) 
 }
 
 /// The same with the tools of infiniband-diags, for each key that may be in force.
-fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journal: &Journal) {
+fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journal: &Unrestored) {
     let (flag, destination) = match &rig.route {
         Route::Directed(ports) => {
             let ports: Vec<String> = ports.iter().map(u8::to_string).collect();
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn the_reason_names_keys_journal_and_every_command() {
         let found = PortInfo::default().with_m_key(MKey(0xAB));
-        let journal = Journal {
+        let journal = Unrestored {
             path: "/j/b.journal.json".into(),
             keys: vec!["0x00000000000000ab".into(), "0x0000000000000077".into()],
             lease_s: 15,

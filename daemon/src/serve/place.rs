@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use verbatim_run::state::StateDirectory;
+use verbatim_socket::{BindError, Bound};
 
 /// Where the socket is when no service manager says.
 const USUAL_DIRECTORY: &str = "/run/verbatim";
@@ -94,7 +95,7 @@ impl StateLock {
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    listener: UnixListener,
+    listener: Bound<UnixListener>,
     _lock: File,
 }
 
@@ -116,16 +117,19 @@ impl Socket {
             who,
         };
         let lock = held.map_err(in_use)?;
-        remove_stale(&path)?;
         let bind = || {
             let listener = UnixListener::bind(&path)?;
             fs::set_permissions(&path, Permissions::from_mode(MODE))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
-        let listener = bind().map_err(|source| PlaceError::Bind {
-            path: path.clone(),
-            source,
+        let listener = Bound::new(&path, bind).map_err(|error| match error {
+            BindError::NotASocket { .. } => PlaceError::NoSocket { path: path.clone() },
+            BindError::InUse => in_use("it answers".into()),
+            BindError::System(source) => PlaceError::Bind {
+                path: path.clone(),
+                source,
+            },
         })?;
         Ok(Self {
             path,
@@ -144,12 +148,6 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Where the socket is: as given, else in the directory of the service manager, else in the usual one.
 fn path(given: Option<&Path>, runtime: Option<&std::ffi::OsStr>) -> PathBuf {
     if let Some(given) = given {
@@ -160,25 +158,6 @@ fn path(given: Option<&Path>, runtime: Option<&std::ffi::OsStr>) -> PathBuf {
         .filter(|directory| directory.is_absolute())
         .unwrap_or_else(|| USUAL_DIRECTORY.into())
         .join(SOCKET)
-}
-
-/// Removes a socket that nobody listens on. Its lock is ours, so no daemon of this kind does.
-fn remove_stale(path: &Path) -> Result<(), PlaceError> {
-    match fs::symlink_metadata(path) {
-        Err(_) => return Ok(()),
-        Ok(metadata) if !metadata.file_type().is_socket() => return Err(PlaceError::NoSocket { path: path.into() }),
-        Ok(_) => {}
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(PlaceError::InUse {
-            path: path.into(),
-            who: "it answers".into(),
-        }),
-        Err(_) => fs::remove_file(path).map_err(|source| PlaceError::Bind {
-            path: path.into(),
-            source,
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use verbatim_proto::v1::{Verdict, WatchRunResponse};
 use verbatim_record::Outcome;
 
-use super::frames::{self, FrameError, Frames};
 use super::{EventReader, Filter, RunId, RunState, RunStore, StoreError, StoredRun};
+use crate::framing::{self, FrameError, FramesOfFile};
 
 /// Runs in a directory, and what is needed of them to find them in memory.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl FileStore {
         let Some(file) = open_if_there(path)? else {
             return Ok(Vec::new());
         };
-        let mut frames = Frames::new(file);
+        let mut frames = FramesOfFile::new(file);
         std::iter::from_fn(|| frames.next().transpose())
             .collect::<Result<_, _>>()
             .map_err(|error| frame_error(path, error))
@@ -192,7 +192,7 @@ impl RunStore for FileStore {
     fn append(&self, id: &RunId, events: &[WatchRunResponse]) -> Result<(), StoreError> {
         let path = self.path(id, "events.log");
         Self::appendable(&path)
-            .and_then(|mut file| frames::append(&mut file, events.iter()))
+            .and_then(|mut file| framing::append(&mut file, events.iter()))
             .map_err(io(&path))
     }
 
@@ -201,7 +201,7 @@ impl RunStore for FileStore {
         let Some(file) = open_if_there(&path)? else {
             return Ok(0);
         };
-        let mut frames = Frames::<WatchRunResponse>::new(file);
+        let mut frames = FramesOfFile::<WatchRunResponse>::new(file);
         let mut last = 0;
         loop {
             match frames.next() {
@@ -222,7 +222,7 @@ impl RunStore for FileStore {
     fn keep_verdict(&self, id: &RunId, verdict: &Verdict) -> Result<(), StoreError> {
         let path = self.path(id, "verdicts.log");
         Self::appendable(&path)
-            .and_then(|mut file| frames::append(&mut file, std::iter::once(verdict)))
+            .and_then(|mut file| framing::append(&mut file, std::iter::once(verdict)))
             .map_err(io(&path))
     }
 
@@ -296,14 +296,14 @@ impl RunStore for FileStore {
 #[derive(Debug)]
 struct Reader {
     path: PathBuf,
-    frames: Option<Frames<WatchRunResponse>>,
+    frames: Option<FramesOfFile<WatchRunResponse>>,
     after: u64,
 }
 
 impl EventReader for Reader {
     fn next(&mut self, at_most: usize) -> Result<Vec<WatchRunResponse>, StoreError> {
         if self.frames.is_none() {
-            self.frames = open_if_there(&self.path)?.map(Frames::new);
+            self.frames = open_if_there(&self.path)?.map(FramesOfFile::new);
         }
         let Some(frames) = &mut self.frames else {
             return Ok(Vec::new());

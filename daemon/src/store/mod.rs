@@ -4,7 +4,6 @@
 //! without a change elsewhere. A store decides nothing; it keeps what the scheduler says and finds it again.
 
 mod files;
-mod frames;
 mod run;
 
 use std::fmt;
@@ -13,7 +12,6 @@ use std::path::PathBuf;
 use verbatim_proto::v1::{Verdict, WatchRunResponse};
 
 pub use files::FileStore;
-pub use frames::FrameError;
 pub use run::{RunId, RunState, StoredRun};
 
 /// Which runs are wanted: those that fit every term that is set.

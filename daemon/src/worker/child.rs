@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use prost::Message;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_catalog::TESTS;
@@ -18,14 +19,17 @@ use verbatim_proto::worker::{Restore, Start, from_worker, to_worker};
 use verbatim_record::Cause;
 
 use super::BUILD_ID;
-use super::frame::{self, Frames};
 use super::hung::Pulse;
+use crate::framing::Frames;
 use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError};
 
 /// After so long a daemon that reads nothing is taken to be gone.
 const READS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The longest message to a worker: room for the ids of ten thousand tests.
+const LONGEST_ORDER: usize = 1 << 20;
 
 /// `verbatimd worker`: for the daemon, not for people.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,7 +83,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     let (orders, order) = mpsc::channel();
     let junk = Arc::new(OnceLock::new());
     let mut reader = Reader {
-        frames: Frames::new(frame::TO_WORKER),
+        frames: Frames::new(LONGEST_ORDER),
         orders: Some(orders),
         pulse: Pulse::of_this_thread(Duration::from_millis(arguments.hung_after_ms)),
         out: Arc::clone(&out),
@@ -121,7 +125,7 @@ struct Out {
 
 impl Out {
     fn send(&self, message: from_worker::Message) {
-        let bytes = frame::encode(&FromWorker { message: Some(message) });
+        let bytes = FromWorker { message: Some(message) }.encode_length_delimited_to_vec();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = stream.as_mut()
             && open.write_all(&bytes).is_err()

@@ -6,7 +6,6 @@
 //! else. Virtual rigs run on a thread of the daemon through the same function.
 
 mod child;
-mod frame;
 mod host;
 mod hung;
 mod output;

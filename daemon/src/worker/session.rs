@@ -1,5 +1,6 @@
 //! One worker from its start to its end.
 
+use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -7,10 +8,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use verbatim_proto::worker::{Cancel, Finished, FromWorker, Hello, Ping, ToWorker, from_worker, to_worker};
 use verbatim_record::{Cause, Restored};
 
-use super::frame::{self, Frames, Junk};
 use super::host::cancelled;
 use super::process::{self, Failure, Process};
 use super::{BUILD_ID, Supervision, WorkerEvent};
+use crate::framing::{self, Frames, Junk};
 use verbatim_rig::RigConfig;
 use verbatim_run::state::StateDirectory;
 
@@ -67,7 +68,7 @@ impl<'a> Session<'a> {
             rig,
             process,
             stream,
-            frames: Frames::new(frame::FROM_WORKER),
+            frames: Frames::new(framing::LONGEST),
             events,
             at: (None, None),
             restored: Vec::new(),
@@ -154,7 +155,7 @@ impl<'a> Session<'a> {
     }
 
     async fn send(&mut self, message: to_worker::Message) -> Result<(), Trouble> {
-        let bytes = frame::encode(&ToWorker { message: Some(message) });
+        let bytes = ToWorker { message: Some(message) }.encode_length_delimited_to_vec();
         match timeout(self.supervision.grace, self.stream.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
             // What it said before it closed the stream is still to be read.

@@ -1,15 +1,14 @@
 //! Raw frames to and from a machine that QEMU emulates: two unix datagram sockets, one frame a datagram.
 
 use std::{
-    fmt, fs, io,
-    os::{
-        fd::AsRawFd,
-        unix::{fs::FileTypeExt, net::UnixDatagram},
-    },
+    fmt, io,
+    os::{fd::AsRawFd, unix::net::UnixDatagram},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use verbatim_socket::{BindError, Bound};
 
 use crate::wait::wait;
 
@@ -34,8 +33,7 @@ const LONGEST: usize = 4096 + 65536;
 /// One thread can send while another receives.
 #[derive(Debug)]
 pub struct DatagramPair {
-    socket: UnixDatagram,
-    local: PathBuf,
+    socket: Bound<UnixDatagram>,
     remote: PathBuf,
     receiver: Mutex<Receiver>,
 }
@@ -77,16 +75,13 @@ impl DatagramPair {
         // The same check that sending makes, at a moment when the operator can still see it.
         std::os::unix::net::SocketAddr::from_pathname(remote).map_err(|seen| path(remote, seen))?;
         let empty = now();
-        let socket = match UnixDatagram::bind(local) {
-            Err(seen) if seen.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(local)?;
-                UnixDatagram::bind(local)
-            }
-            bound => bound,
-        };
+        let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
+            BindError::InUse => EtherError::InUse { path: local.to_owned() },
+            BindError::NotASocket { .. } => path(local, io::Error::other("there is a file that is no socket")),
+            BindError::System(seen) => path(local, seen),
+        })?;
         let pair = DatagramPair {
-            socket: socket.map_err(|seen| path(local, seen))?,
-            local: local.to_owned(),
+            socket,
             remote: remote.to_owned(),
             receiver: Mutex::new(Receiver {
                 buffer: vec![0; LONGEST],
@@ -207,29 +202,5 @@ impl DatagramPair {
             place: self.place(),
             seen,
         }
-    }
-}
-
-impl Drop for DatagramPair {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.local);
-    }
-}
-
-/// Removes a socket that nobody reads any more. Anything else stays.
-fn remove_stale(path: &Path) -> Result<(), EtherError> {
-    let in_use = || EtherError::InUse { path: path.to_owned() };
-    let failed = |seen| EtherError::Path {
-        path: path.to_owned(),
-        seen,
-    };
-    let file = fs::symlink_metadata(path).map_err(failed)?;
-    if !file.file_type().is_socket() {
-        return Err(failed(io::Error::other("there is a file that is no socket")));
-    }
-    let probe = UnixDatagram::unbound().map_err(failed)?;
-    match probe.connect(path) {
-        Err(seen) if seen.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
-        _ => Err(in_use()),
     }
 }

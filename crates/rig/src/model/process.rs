@@ -35,7 +35,7 @@ use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::SocketAddr;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -43,9 +43,9 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use verbatim_device::{Defect, Device, Profile};
+use verbatim_socket::{BindError, Bound};
 use verbatim_wire::Mad;
 
-use super::bind::Bound;
 use super::datagram::{self, Message};
 use super::link;
 
@@ -94,7 +94,7 @@ pub enum ModelError {
         /// The path.
         path: PathBuf,
         /// What is there.
-        seen: String,
+        seen: &'static str,
     },
     /// The socket cannot be made.
     #[error(
@@ -127,7 +127,7 @@ impl Model {
         // Sleeps end when they should, not 50 us later. It is only this much worse where it cannot be had.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut served = Served {
-            bound: Bound::new(&self.listen)?,
+            socket: bind(&self.listen)?,
             device: Device::new(self.profile.clone(), &self.defects),
             clock: Instant::now(),
             partner: None,
@@ -146,9 +146,29 @@ impl Model {
     }
 }
 
+/// Makes the model's socket.
+fn bind(path: &Path) -> Result<Bound<UnixDatagram>, ModelError> {
+    let nonblocking = || {
+        let socket = UnixDatagram::bind(path)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    Bound::new(path, nonblocking).map_err(|error| match error {
+        BindError::NotASocket { seen } => ModelError::NotASocket {
+            path: path.into(),
+            seen,
+        },
+        BindError::InUse => ModelError::InUse { path: path.into() },
+        BindError::System(source) => ModelError::Bind {
+            path: path.into(),
+            source,
+        },
+    })
+}
+
 /// A device at its socket.
 struct Served {
-    bound: Bound,
+    socket: Bound<UnixDatagram>,
     device: Device,
     clock: Instant,
     /// Who is at the other end of the cable.
@@ -180,7 +200,7 @@ impl Served {
         if !self.outbox.is_empty() {
             sleep = sleep.min(RETRY);
         }
-        let mut socket = [PollFd::new(self.bound.socket.as_fd(), PollFlags::POLLIN)];
+        let mut socket = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut socket, Some(sleep.into()), None) {
             // A signal: whoever set a flag in it is asked next.
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -205,7 +225,7 @@ impl Served {
                 return;
             };
             let datagram = datagram::encode(&Message::Mad(*mad));
-            match self.bound.socket.send_to_addr(&datagram, partner) {
+            match self.socket.send_to_addr(&datagram, partner) {
                 Ok(_) => {
                     self.outbox.pop_front();
                     self.stuck_since = None;
@@ -234,7 +254,7 @@ impl Served {
     /// Takes a datagram, if one is there.
     fn take_one(&mut self) -> io::Result<bool> {
         let mut buffer = [0; datagram::LONGEST];
-        let (length, from) = match self.bound.socket.recv_from(&mut buffer) {
+        let (length, from) = match self.socket.recv_from(&mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             // A partner that went away shows here too, on some systems.
