@@ -110,6 +110,12 @@ pub struct FalseAlarm {
 }
 
 impl Extent {
+    /// The run of a test on a sound model in the state of a seed.
+    #[must_use]
+    pub fn case(&self, model: &Model, test: &'static Test, seed: u64) -> Request {
+        self.request(&[test], model.for_test(test, seed), seed, VIOLATIONS)
+    }
+
     /// Tests on a rig in a state, as `verbatim run` would run them.
     fn request(&self, tests: &[&'static Test], model: VirtualConfig, seed: u64, violations: u64) -> Request {
         let parameters = [("illegal_parts", self.sweep), ("violations", violations)];
@@ -187,7 +193,7 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
 fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<FalseAlarm>)> {
     let tests = extent.tests.iter().filter(|test| model.is_for(test));
     let judged = tests.map(|test| {
-        let request = extent.request(&[*test], model.for_test(test, seed), seed, VIOLATIONS);
+        let request = extent.case(model, test, seed);
         let verdict = verdict(&request);
         let is_alarm = !matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable);
         let alarm = is_alarm.then(|| FalseAlarm {
