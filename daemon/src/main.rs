@@ -15,7 +15,7 @@ use verbatim_daemon::worker::{self, WorkerArguments};
 use verbatim_device::Defect;
 use verbatim_rig::file::defect;
 use verbatim_rig::model::Model;
-use verbatim_rig::{ProfileName, RigFile, VirtualConfig};
+use verbatim_rig::{ProfileName, RigFile};
 use verbatim_wire::MKey;
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 
@@ -175,21 +175,18 @@ fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching SIGTERM and SIGINT")?;
     }
-    let config = VirtualConfig {
-        profile: arguments.profile,
-        seed: arguments.seed,
-        defects: arguments.defects,
-        adapter_defects: Vec::new(),
-        link_defects: Vec::new(),
-        m_key: MKey(arguments.found_m_key),
+    let profile = arguments.profile.profile();
+    let mut profile = match arguments.seed {
+        Some(seed) => profile.vary(seed),
+        None => profile,
     };
-    let mut profile = config.profile();
+    profile.m_key = MKey(arguments.found_m_key);
     profile.protect_bits = ProtectBits(arguments.found_protect_bits);
     profile.lease_period = LeasePeriod(arguments.found_lease_period);
     let model = Model {
         listen: arguments.listen,
         profile,
-        defects: config.defects,
+        defects: arguments.defects,
     };
     model.serve(&stop, |path| eprintln!("listening on {}", path.display()))?;
     Ok(())

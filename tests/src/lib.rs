@@ -1,6 +1,7 @@
 //! What the end-to-end tests share.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+pub mod judged;
 pub mod oracle;
 pub mod outcomes;
 pub mod pages;

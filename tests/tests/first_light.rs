@@ -3,32 +3,21 @@
 
 use core::time::Duration;
 
-use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_catalog::TESTS;
 use verbatim_device::{Defect, Profile};
 use verbatim_record::{Cause, Entry, Outcome, Time, Verdict};
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, MemoryJournal, Ran, Stop, run};
+use verbatim_tester::{MemoryJournal, Stop};
+use verbatim_tests::judged::{Judged, judged, judged_with, test};
 use verbatim_wire::MKey;
 
-fn execute(id: &str, mut rig: VirtualRig, seed: u64) -> (Verdict, Ran, Vec<Entry>) {
-    let test = TESTS
-        .iter()
-        .find(|test| test.id == id)
-        .expect("a test of the catalogue");
-    let case = Case {
-        test,
-        seed,
-        parameters: vec![("illegal_parts".into(), 64), ("violations".into(), 300)],
-        catalogue: VERSION.into(),
-    };
-    let mut entries = Vec::new();
-    let mut journal = MemoryJournal::default();
-    let ran = run(&mut rig, &VirtualRig::info(MKey(0)), &mut entries, &mut journal, &case);
-    (judge(entries.clone()).expect("a record of ours"), ran, entries)
+fn execute(id: &str, mut rig: VirtualRig, seed: u64) -> Judged {
+    let parameters = [("illegal_parts", 64), ("violations", 300)];
+    judged(&mut rig, &VirtualRig::info(MKey(0)), test(id), seed, &parameters)
 }
 
 fn verdict(id: &str, rig: VirtualRig) -> Verdict {
-    execute(id, rig, 1).0
+    execute(id, rig, 1).verdict
 }
 
 #[test]
@@ -37,7 +26,7 @@ fn every_test_passes_or_does_not_apply_on_every_sound_model() {
     for seed in 0..3 {
         for profile in [Profile::minimal(), Profile::full(), Profile::one_data_vl()] {
             for test in TESTS {
-                let (verdict, ..) = execute(test.id, VirtualRig::new(profile.clone().vary(seed), &[]), seed);
+                let verdict = execute(test.id, VirtualRig::new(profile.clone().vary(seed), &[]), seed).verdict;
                 assert!(
                     matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable),
                     "seed {seed}, {}: {verdict:#?}",
@@ -53,8 +42,8 @@ fn one_seed_leaves_one_record() {
     for test in TESTS {
         let rig = || VirtualRig::new(Profile::full().vary(3), &[]);
         assert_eq!(
-            execute(test.id, rig(), 3).2,
-            execute(test.id, rig(), 3).2,
+            execute(test.id, rig(), 3).entries,
+            execute(test.id, rig(), 3).entries,
             "{}",
             test.id
         );
@@ -94,7 +83,7 @@ fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing(
             mad.bytes_mut()[byte] ^= if byte == 1 { 0x80 } else { 0x40 };
             vec![(Duration::ZERO, mad)]
         }));
-        let (verdict, _, entries) = execute("c13-013-resp-time-value", rig, 1);
+        let Judged { verdict, entries, .. } = execute("c13-013-resp-time-value", rig, 1);
         assert_eq!(
             (verdict.outcome, verdict.cause),
             (Outcome::Error, Some(Cause::Rig)),
@@ -139,24 +128,12 @@ fn cancel_and_the_end_of_a_lease_at_any_instant_restore_the_device() {
     for stop in [Stop::Cancelled, Stop::LeaseEnded] {
         for at in (0..60_000).step_by(617) {
             let profile = Profile::full().vary(5);
-            let before = verbatim_device::Device::new(profile.clone(), &[]);
             let mut rig = VirtualRig::new(profile, &[]).with_stop_at(Time(at * 1_000_000), stop.clone());
-            let test = TESTS
-                .iter()
-                .find(|test| test.id == "c14-016-set-protect-2")
-                .expect("there");
-            let case = Case {
-                test,
-                seed: at,
-                parameters: Vec::new(),
-                catalogue: VERSION.into(),
-            };
-            let (mut entries, mut journal) = (Vec::new(), MemoryJournal::default());
-            let ran = run(&mut rig, &VirtualRig::info(MKey(0)), &mut entries, &mut journal, &case);
+            let (mut journal, info) = (MemoryJournal::default(), VirtualRig::info(MKey(0)));
+            let test = test("c14-016-set-protect-2");
+            let Judged { verdict, ran, .. } = judged_with(&mut journal, &mut rig, &info, test, at, &[]);
             assert!(ran.restored.iter().all(|r| r.is_complete()), "at {at} ms: {ran:#?}");
             assert!(journal.pending().is_empty(), "at {at} ms");
-            let _ = before;
-            let verdict = judge(entries).expect("a record of ours");
             if ran.stopped.is_some() {
                 assert_eq!(
                     (verdict.outcome, verdict.cause),

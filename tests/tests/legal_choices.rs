@@ -1,12 +1,11 @@
 //! What an adapter may choose, at its extremes: no choice fails it.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use verbatim_catalog::{TESTS, VERSION, judge};
 use verbatim_device::Profile;
 use verbatim_device::rc::AdapterChoices;
 use verbatim_record::{Outcome, Side, Verdict};
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, MemoryJournal, RigInfo, run};
+use verbatim_tester::RigInfo;
+use verbatim_tests::judged::{judged, test};
 use verbatim_wire::MKey;
 
 /// Judges a test on an adapter of these choices, as on hardware.
@@ -14,19 +13,11 @@ fn verdict(id: &str, choices: AdapterChoices) -> Verdict {
     let mut adapter = VirtualRig::adapter_profile(Side::Dut);
     adapter.choices = choices;
     let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter, &[]);
-    let case = Case {
-        test: TESTS.iter().find(|test| test.id == id).unwrap(),
-        seed: 1,
-        parameters: Vec::new(),
-        catalogue: VERSION.into(),
-    };
     let info = RigInfo {
         simulated: false,
         ..VirtualRig::info(MKey(0))
     };
-    let mut entries = Vec::new();
-    run(&mut rig, &info, &mut entries, &mut MemoryJournal::default(), &case);
-    judge(entries).unwrap()
+    judged(&mut rig, &info, test(id), 1, &[]).verdict
 }
 
 #[test]

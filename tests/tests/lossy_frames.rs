@@ -1,15 +1,15 @@
 //! On a link any frame may be lost: one bit changed on the way is enough. A conforming adapter is never failed for it, and
 //! none is passed on what it never saw.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::collections::BTreeSet;
 
-use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_catalog::TESTS;
 use verbatim_device::Profile;
 use verbatim_device::rc::RcDefect;
 use verbatim_record::{Outcome, Side, Span, Time, Verdict};
 use verbatim_sim::{Disturbance, VirtualRig};
-use verbatim_tester::{Arrival, Case, MemoryJournal, Need, Rig, RigInfo, Step, Stimulus, Test, run};
+use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
+use verbatim_tests::judged;
 use verbatim_wire::MKey;
 
 /// Of a test's frames, so many are lost one by one, and then every 19th.
@@ -64,23 +64,13 @@ fn tests_of(need: Need) -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(move |test| test.needs.contains(&need))
 }
 
-fn hardware() -> RigInfo {
-    RigInfo {
+/// By the rules that hold on hardware.
+fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
+    let info = RigInfo {
         simulated: false,
         ..VirtualRig::info(MKey(0))
-    }
-}
-
-fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
-    let case = Case {
-        test,
-        seed: 1,
-        parameters: Vec::new(),
-        catalogue: VERSION.into(),
     };
-    let mut entries = Vec::new();
-    run(rig, &hardware(), &mut entries, &mut MemoryJournal::default(), &case);
-    judge(entries).unwrap()
+    judged::judged(rig, &info, test, 1, &[]).verdict
 }
 
 #[test]

@@ -5,11 +5,12 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use verbatim_catalog::{TESTS, VERSION, judge};
+use verbatim_catalog::TESTS;
 use verbatim_device::Profile;
 use verbatim_record::{Cause, Outcome, Span, Time, Verdict};
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{Arrival, Case, MemoryJournal, Need, Ran, Rig, RigInfo, Step, Stimulus, Stop, Test, run};
+use verbatim_tester::{Arrival, Need, Ran, Rig, RigInfo, Step, Stimulus, Stop, Test};
+use verbatim_tests::judged::{judged, judged_with, test};
 use verbatim_wire::{AttributeId, MKey, Mad, Method};
 
 /// What happens to a MAD on its way out.
@@ -69,15 +70,8 @@ fn hardware() -> RigInfo {
 
 fn execute(test: &Test, rig: &mut dyn Rig, info: &RigInfo) -> (Verdict, Ran) {
     let parameters = [("illegal_parts", 40), ("violations", 20), ("wait_s", 30)];
-    let case = Case {
-        test: TESTS.iter().find(|known| known.id == test.id).unwrap(),
-        seed: 1,
-        parameters: parameters.map(|(name, value)| (name.to_string(), value)).to_vec(),
-        catalogue: VERSION.into(),
-    };
-    let mut entries = Vec::new();
-    let ran = run(rig, info, &mut entries, &mut MemoryJournal::default(), &case);
-    (judge(entries).unwrap(), ran)
+    let judged = judged(rig, info, test, 1, &parameters);
+    (judged.verdict, judged.ran)
 }
 
 fn with_fate(test: &Test, fate: impl FnMut(&Mad) -> Fate) -> (Verdict, Ran) {
@@ -145,7 +139,7 @@ fn a_violation_that_never_reached_the_device_proves_nothing() {
         "c14-017-lease-zero",
         "c14-015-trap-repress",
     ] {
-        let test = TESTS.iter().find(|test| test.id == id).unwrap();
+        let test = test(id);
         for met in [Fate::IsLost, Fate::ComesBack] {
             let mut keys = Vec::new();
             let (verdict, _) = with_fate(test, move |mad| {
@@ -210,14 +204,7 @@ fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
                     sent > lives
                 },
             };
-            let test = TESTS.iter().find(|test| test.id == id).unwrap();
-            let case = Case {
-                test,
-                seed: 1,
-                parameters: Vec::new(),
-                catalogue: VERSION.into(),
-            };
-            run(&mut rig, &hardware(), &mut Vec::new(), &mut journal, &case);
+            judged_with(&mut journal, &mut rig, &hardware(), test(id), 1, &[]);
             let mut rig = rig.rig;
             drop(journal);
             let mut journal = FileJournal::open(directory.path(), "r").unwrap();

@@ -86,6 +86,17 @@ pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> 
     })
 }
 
+/// Nor can keys of a rig: they would be those of a rig of its.
+pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), Usage> {
+    keys.first().map_or(Ok(()), |key| {
+        Err(Usage(format!(
+            "--rig-key {key} cannot be used with the daemon at {}: its rigs are as its own rig file says; work without it by \
+             --server none",
+            address.path().display()
+        )))
+    })
+}
+
 /// Connects and carries out what is to be done there, on this thread.
 pub(crate) fn at<T, F>(address: &Address, what: impl FnOnce(Client) -> F) -> anyhow::Result<T>
 where

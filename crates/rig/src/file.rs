@@ -28,8 +28,11 @@
 //! name = "broken"
 //! kind = "virtual"
 //! profile = "full"          # "minimal", "full" or "one-data-vl"
-//! seed = 7                  # another device of the same kind; without it, the profile as it is
+//! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
+//! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
+//! ipv6 = true               # frames go over IPv6
+//! simulated = false         # judged by the rules that hold on hardware
 //!
 //! [[rig]]
 //! name = "rxe"
@@ -56,28 +59,26 @@
 //!
 //! Relative paths count from the directory of the rig file. A rig `virtual` is always there.
 
+mod given;
 mod nearest;
 mod parse;
 mod peer;
 #[cfg(test)]
 mod tests;
+mod virtual_rig;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use verbatim_device::link::LinkDefect;
-use verbatim_device::rc::RcDefect;
-use verbatim_device::{Defect, Profile};
-use verbatim_record::Side;
-use verbatim_sim::VirtualRig;
 use verbatim_tester::Route;
 use verbatim_wire::{MKey, SubnetTimeout};
 
+pub use given::WrongKey;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
+pub use virtual_rig::{DeviceSeed, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
 pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
@@ -116,6 +117,35 @@ pub struct RigConfig {
     pub subnet_timeout: Option<SubnetTimeout>,
     /// Environment that the process must have been started with.
     pub env: BTreeMap<String, String>,
+}
+
+impl RigConfig {
+    /// The rig that is always there, with this device.
+    #[must_use]
+    pub fn built_in(model: VirtualConfig) -> Self {
+        Self {
+            name: BUILT_IN.into(),
+            route: Route::Directed(vec![1]),
+            m_key: model.m_key,
+            kind: RigKind::Virtual(model),
+            shared_subnet: false,
+            window: DEFAULT_WINDOW,
+            subnet_timeout: None,
+            env: BTreeMap::new(),
+        }
+    }
+
+    /// The rig in a run with this seed: a virtual one without a seed of its own gets a device of its kind for each.
+    #[must_use]
+    pub fn in_run(&self, seed: u64) -> Self {
+        let mut rig = self.clone();
+        if let RigKind::Virtual(model) = &mut rig.kind
+            && model.seed == DeviceSeed::OfRun
+        {
+            model.seed = DeviceSeed::Is(seed);
+        }
+        rig
+    }
 }
 
 /// What a rig is made of.
@@ -172,103 +202,6 @@ impl RigKind {
             Self::Packet(of) => format!("{}, agent at {}", of.wire, of.agent.address),
             Self::Verbs(of) => format!("{} port {}, agent at {}", of.device, of.port, of.agent.address),
         }
-    }
-}
-
-/// Which device model.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct VirtualConfig {
-    /// What it can do.
-    pub profile: ProfileName,
-    /// Another device of the same kind; without it, the profile as it is.
-    pub seed: Option<u64>,
-    /// What its management agents do wrong.
-    pub defects: Vec<Defect>,
-    /// What its adapter does wrong.
-    pub adapter_defects: Vec<RcDefect>,
-    /// What the link layer of its ports does wrong.
-    pub link_defects: Vec<LinkDefect>,
-    /// The M_Key that it is found with.
-    pub m_key: MKey,
-}
-
-impl VirtualConfig {
-    /// The names of all that it does wrong.
-    #[must_use]
-    pub fn defect_names(&self) -> Vec<&'static str> {
-        let agents = self.defects.iter().map(|defect| defect.name());
-        agents
-            .chain(self.adapter_defects.iter().map(|defect| defect.name()))
-            .chain(self.link_defects.iter().map(|defect| defect.name()))
-            .collect()
-    }
-
-    /// The rig: a device as configured, its adapter varied by the same seed.
-    #[must_use]
-    pub fn rig(&self) -> VirtualRig {
-        let adapter = VirtualRig::adapter_profile(Side::Dut);
-        let adapter = match self.seed {
-            Some(seed) => adapter.vary(seed),
-            None => adapter,
-        };
-        VirtualRig::new(self.profile(), &self.defects)
-            .with_adapter(adapter, &self.adapter_defects)
-            .with_link_defects(&self.link_defects)
-    }
-
-    /// The profile, varied by the seed.
-    #[must_use]
-    pub fn profile(&self) -> Profile {
-        let profile = match self.profile {
-            ProfileName::Minimal => Profile::minimal(),
-            ProfileName::Full => Profile::full(),
-            ProfileName::OneDataVl => Profile::one_data_vl(),
-        };
-        let mut profile = match self.seed {
-            Some(seed) => profile.vary(seed),
-            None => profile,
-        };
-        profile.m_key = self.m_key;
-        profile
-    }
-}
-
-/// A profile of the device model, by name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ProfileName {
-    /// [`Profile::minimal`].
-    Minimal,
-    /// [`Profile::full`].
-    #[default]
-    Full,
-    /// [`Profile::one_data_vl`].
-    OneDataVl,
-}
-
-impl ProfileName {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Minimal, Self::Full, Self::OneDataVl];
-
-    /// As people type it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Minimal => "minimal",
-            Self::Full => "full",
-            Self::OneDataVl => "one-data-vl",
-        }
-    }
-}
-
-impl FromStr for ProfileName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name);
-            format!("no profile is called {name:?}{}", nearest::hint(name, &names))
-        })
     }
 }
 
@@ -369,16 +302,7 @@ impl RigFile {
 
     fn add_built_in(&mut self) {
         if self.rigs.iter().all(|rig| rig.name != BUILT_IN) {
-            self.rigs.push(RigConfig {
-                name: BUILT_IN.into(),
-                kind: RigKind::Virtual(VirtualConfig::default()),
-                route: Route::Directed(vec![1]),
-                m_key: MKey(0),
-                shared_subnet: false,
-                window: DEFAULT_WINDOW,
-                subnet_timeout: None,
-                env: BTreeMap::new(),
-            });
+            self.rigs.push(RigConfig::built_in(VirtualConfig::default()));
         }
     }
 

@@ -23,13 +23,25 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
-    json!({
+    let mut known = json!({
         "kind": "virtual",
         "program": env!("CARGO_PKG_VERSION"),
         "profile": config.profile.name(),
-        "seed": config.seed,
+        "seed": config.varied_by(),
         "defects": config.defect_names(),
-    })
+    });
+    // Only what is not as it usually is.
+    let choices = config.link_choice_names();
+    for (key, value, is_usual) in [
+        ("link_choices", json!(choices), choices.is_empty()),
+        ("ipv6", json!(config.ipv6), !config.ipv6),
+        ("simulated", json!(false), !config.rules_of_hardware),
+    ] {
+        if !is_usual {
+            known[key] = value;
+        }
+    }
+    known
 }
 
 pub(super) fn of_model(socket: &Path) -> Value {

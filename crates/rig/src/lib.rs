@@ -47,7 +47,9 @@ use verbatim_sim::VirtualRig;
 use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
-pub use file::{ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig};
+pub use file::{
+    DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig, WrongKey,
+};
 pub use fingerprint::device as device_fingerprint;
 pub use survey::{Part, survey};
 
@@ -105,14 +107,15 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
     if !config.shared_subnet {
         offers.push(Need::OwnSubnet);
     }
-    let simulated = matches!(config.kind, RigKind::Virtual(_));
     let mut frames = None;
     if matches!(config.kind, RigKind::Virtual(_) | RigKind::Umad { .. }) {
         offers.push(Need::AnyLid);
     }
-    if simulated {
+    let mut simulated = false;
+    if let RigKind::Virtual(model) = &config.kind {
         offers.extend([Need::Link, Need::SecondPort, Need::Packets, Need::Verbs]);
-        frames = VirtualRig::info(config.m_key).frames;
+        frames = Some(VirtualRig::frame_port(model.ipv6));
+        simulated = !model.rules_of_hardware;
     }
     RigInfo {
         kind: config.kind.name().into(),

@@ -121,7 +121,7 @@ pub fn execute_in(
 ) -> Result<Report, RunError> {
     let started_ns = nanoseconds_since_1970();
     let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
-    let mut open = verbatim_rig::open(&request.rig, Arc::clone(&request.cancel))?;
+    let mut open = verbatim_rig::open(&request.rig.in_run(request.seed), Arc::clone(&request.cancel))?;
     let mut journal = match open.session {
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
         Session::Real(_) => {

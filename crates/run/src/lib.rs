@@ -7,9 +7,11 @@
 //! | [`execute()`] | the run |
 //! | [`recover_only`] | the restore of what an earlier run left |
 //! | [`judge_bundle`], [`export_pcapng`] | the bundle of an earlier run |
+//! | [`command()`] | the command line that makes a run again |
 //! | [`mod@qualify`] | tests x (sound models + defects) |
 //! | [`state`] | where journals and runs are kept |
 
+mod command;
 mod error;
 mod execute;
 mod kept;
@@ -17,6 +19,7 @@ pub mod qualify;
 mod sink;
 pub mod state;
 
+pub use command::command;
 pub use error::RunError;
 pub use execute::{Event, REPORT_SCHEMA, Report, Request, RunInfo, execute, execute_in, is_left_changed, recover_only};
 pub use kept::{export_pcapng, judge_bundle};

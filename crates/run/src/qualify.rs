@@ -1,23 +1,25 @@
-//! The tests are tested: every test against sound models, which must not fail, and every defect of the
-//! device model against the tests of its statement, one of which must fail for it.
+//! The tests are tested: every test on sound models, which must not fail, and every defect of the device model against the
+//! tests of its statement, one of which must fail for it.
+//!
+//! Each case is a run on a rig of kind `virtual`, so that `verbatim run` can repeat it: [`command()`] says how.
 
 mod defects;
+mod models;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use verbatim_catalog::{TESTS, VERSION, judge};
-use verbatim_device::link::{LinkChoices, LinkDefect};
-use verbatim_device::rc::RcDefect;
-use verbatim_device::{Defect, Profile};
-use verbatim_record::{Outcome, Side, Verdict};
-use verbatim_sim::VirtualRig;
-use verbatim_tester::{Case, MemoryJournal, RigInfo, Test, run};
-use verbatim_wire::MKey;
+use verbatim_catalog::{TESTS, VERSION};
+use verbatim_record::{Outcome, Verdict};
+use verbatim_rig::{RigConfig, VirtualConfig};
+use verbatim_tester::Test;
 
-pub use defects::unseen;
-use defects::{AnyDefect, is_of_adapter, is_of_link};
+use crate::command::command;
+use crate::execute::{Request, execute};
+
+pub use defects::{AnyDefect, unseen};
+pub use models::{Model, sound_models};
 
 /// How far a qualification goes.
 #[derive(Clone, Debug)]
@@ -30,10 +32,18 @@ pub struct Extent {
     pub threads: usize,
     /// These tests. Defects count as survivors only when they are all of the catalogue.
     pub tests: Vec<&'static Test>,
+    /// These models, none of which a test may fail.
+    pub models: Vec<Model>,
+    /// These defects, those of them that one of the tests is there for.
+    pub defects: Vec<AnyDefect>,
 }
 
 /// States of a model in which a defect is looked for.
 const DEFECT_SEEDS: u64 = 6;
+/// Violations of a key on a sound model.
+const VIOLATIONS: u64 = 300;
+/// The same where a defect is to be found: beyond the range of the counter, which takes a tenth of a second.
+const VIOLATIONS_BEYOND_THE_COUNTER: u64 = 65_540;
 
 /// What a qualification came to.
 #[derive(Clone, Debug, Serialize)]
@@ -78,6 +88,8 @@ pub struct QualifiedDefect {
     pub model: String,
     /// Tests of its statement that fail for it.
     pub killed_by: Vec<String>,
+    /// The command that shows it again: the tests that fail for it, or all that were tried last.
+    pub repeat: String,
 }
 
 /// A sound model that a test did not pass.
@@ -93,111 +105,64 @@ pub struct FalseAlarm {
     pub outcome: Outcome,
     /// Why.
     pub reason: String,
+    /// The command that repeats it.
+    pub repeat: String,
 }
 
-/// The sound models.
-fn models() -> [(&'static str, Profile); 3] {
-    [
-        ("full", Profile::full()),
-        ("minimal", Profile::minimal()),
-        ("one-data-vl", Profile::one_data_vl()),
-    ]
+impl Extent {
+    /// The run of a test on a sound model in the state of a seed.
+    #[must_use]
+    pub fn case(&self, model: &Model, test: &'static Test, seed: u64) -> Request {
+        self.request(&[test], model.for_test(test, seed), seed, VIOLATIONS)
+    }
+
+    /// Tests on a rig in a state, as `verbatim run` would run them.
+    fn request(&self, tests: &[&'static Test], model: VirtualConfig, seed: u64, violations: u64) -> Request {
+        let parameters = [("illegal_parts", self.sweep), ("violations", violations)];
+        let declared = |name: &str| tests.iter().flat_map(|test| test.parameters).find(|of| of.name == name);
+        let parameters = parameters.iter().filter_map(|(name, value)| {
+            let (least, most) = declared(name)?.range;
+            Some((name.to_string(), *value.clamp(&least, &most)))
+        });
+        Request {
+            id: None,
+            rig: RigConfig::built_in(model),
+            parameters: parameters.collect(),
+            tests: tests.to_vec(),
+            seed,
+            record: None,
+            cancel: Arc::default(),
+        }
+    }
 }
 
-/// The sound adapter, in reports.
-const ADAPTER: &str = "adapter";
-
-/// Runs and judges one test on one model of the management agents, in simulated time.
-#[must_use]
-pub fn verdict_on(test: &'static Test, profile: Profile, defects: &[Defect], seed: u64, sweep: u64) -> Verdict {
-    let key = profile.m_key;
-    let rig = VirtualRig::new(profile, defects);
-    verdict(test, rig, &VirtualRig::info(key), seed, (sweep, defects.is_empty()))
+/// The verdict of a run of one test.
+fn verdict(request: &Request) -> Verdict {
+    let report = execute(request, &mut |_| {});
+    let mut report = report.expect("a run on a device model that keeps no record");
+    report.verdicts.remove(0)
 }
 
-/// Runs and judges one test of the link layer on one model, in simulated time: odd seeds make the other choices where the
-/// architecture leaves one.
-#[must_use]
-pub fn verdict_on_link(test: &'static Test, profile: Profile, defects: &[LinkDefect], seed: u64) -> Verdict {
-    let key = profile.m_key;
-    let other = seed % 2 == 1;
-    let choices = LinkChoices {
-        corrupts_and_forwards: other,
-        checks_icrc_in_transit: other,
-        forwards_short_packets: other,
-        takes_grh_on_vl15: other,
-    };
-    let rig = VirtualRig::new(profile, &[])
-        .with_link_defects(defects)
-        .with_link_choices(choices);
-    verdict(test, rig, &VirtualRig::info(key), seed, (0, defects.is_empty()))
-}
-
-/// Runs and judges one test on one model of an adapter, in simulated time: seed 0 is the adapter as it is, others make
-/// other choices where the architecture leaves one; odd seeds run over IPv6.
-#[must_use]
-pub fn verdict_on_adapter(test: &'static Test, defects: &[RcDefect], seed: u64) -> Verdict {
-    let adapter = VirtualRig::adapter_profile(Side::Dut);
-    let adapter = if seed == 0 { adapter } else { adapter.vary(seed) };
-    let rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter, defects);
-    let info = if seed.is_multiple_of(2) {
-        VirtualRig::info(MKey(0))
-    } else {
-        VirtualRig::info_over_ipv6(MKey(0))
-    };
-    verdict(test, rig, &info, seed, (0, defects.is_empty()))
-}
-
-fn verdict(
-    test: &'static Test,
-    mut rig: VirtualRig,
-    info: &RigInfo,
-    seed: u64,
-    (sweep, sound): (u64, bool),
-) -> Verdict {
-    // Beyond the range of the counter only where a defect is to be found: it takes a tenth of a second.
-    let violations = if sound { 300 } else { 65_540 };
-    let parameters = vec![
-        ("illegal_parts".to_string(), sweep),
-        ("violations".to_string(), violations),
-    ];
-    let case = Case {
-        test,
-        seed,
-        parameters,
-        catalogue: VERSION.into(),
-    };
-    let mut entries = Vec::new();
-    run(&mut rig, info, &mut entries, &mut MemoryJournal::default(), &case);
-    judge(entries).expect("a record that was just made can be judged")
-}
-
-enum Job {
-    Sound(usize, u64),
-    SoundAdapter(u64),
+enum Job<'a> {
+    Sound(&'a Model, u64),
     Defect(AnyDefect),
 }
 
 enum Result {
-    Sound(&'static str, u64, Vec<Verdict>),
+    /// Of each case its verdict, and the alarm if it is one.
+    Sound(Vec<(Verdict, Option<FalseAlarm>)>),
     Defect(QualifiedDefect, usize),
 }
 
 /// Qualifies the catalogue. `progress` is told how many of how many jobs are done.
 pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qualification {
-    let jobs: Vec<Job> = (0..models().len())
-        .flat_map(|model| (0..extent.seeds).map(move |seed| Job::Sound(model, seed)))
-        .chain(
-            (0..extent.seeds)
-                .filter(|_| tests(extent).any(is_of_adapter))
-                .map(Job::SoundAdapter),
-        )
-        .chain(
-            AnyDefect::all()
-                .filter(|defect| concerns(extent, *defect))
-                .map(Job::Defect),
-        )
-        .collect();
+    let concerns = |defect: &AnyDefect| extent.tests.iter().any(|test| defect.concerns(test));
+    let sound = extent
+        .models
+        .iter()
+        .flat_map(|model| (0..extent.seeds).map(move |seed| Job::Sound(model, seed)));
+    let defects = extent.defects.iter().copied().filter(concerns).map(Job::Defect);
+    let jobs: Vec<_> = sound.chain(defects).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -206,7 +171,10 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(place) else { break };
-                    let result = perform(job, extent);
+                    let result = match job {
+                        Job::Sound(model, seed) => Result::Sound(on_sound(extent, model, *seed)),
+                        Job::Defect(defect) => hunt(extent, *defect),
+                    };
                     results
                         .lock()
                         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -222,102 +190,71 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
     )
 }
 
-fn tests(extent: &Extent) -> impl Iterator<Item = &'static Test> + '_ {
-    TESTS
+fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<FalseAlarm>)> {
+    let tests = extent.tests.iter().filter(|test| model.is_for(test));
+    let judged = tests.map(|test| {
+        let request = extent.case(model, test, seed);
+        let verdict = verdict(&request);
+        let is_alarm = !matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable);
+        let alarm = is_alarm.then(|| FalseAlarm {
+            test: verdict.test.clone(),
+            model: model.name.into(),
+            seed,
+            outcome: verdict.outcome,
+            reason: verdict.reason.clone(),
+            repeat: command(&request),
+        });
+        (verdict, alarm)
+    });
+    judged.collect()
+}
+
+/// Looks for a defect on one model after the other. Some show only in some states of the device: a port with one
+/// operational VL, say.
+fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
+    let statement = defect.statement();
+    let mut cases = 0;
+    let mut came = QualifiedDefect {
+        name: defect.name().into(),
+        statement: statement.into(),
+        about: defect.about().into(),
+        model: String::new(),
+        killed_by: Vec::new(),
+        repeat: String::new(),
+    };
+    let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
+    let tests: Vec<_> = concerned.collect();
+    let shows = |model: &&Model| tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config);
+    let states = extent
+        .models
         .iter()
-        .copied()
-        .filter(|test| extent.tests.is_empty() || extent.tests.iter().any(|wanted| wanted.id == test.id))
-}
-
-fn concerns(extent: &Extent, defect: AnyDefect) -> bool {
-    extent.tests.is_empty()
-        || extent
-            .tests
-            .iter()
-            .any(|test| test.statements.contains(&defect.statement()) && defect.concerns(test))
-}
-
-fn perform(job: &Job, extent: &Extent) -> Result {
-    match job {
-        Job::Sound(model, seed) => {
-            let (name, profile) = &models()[*model];
-            let profile = profile.clone().vary(*seed);
-            let verdicts = tests(extent)
-                .filter(|test| !is_of_adapter(test))
-                .map(|test| match is_of_link(test) {
-                    true => verdict_on_link(test, profile.clone(), &[], *seed),
-                    false => verdict_on(test, profile.clone(), &[], *seed, extent.sweep),
-                })
-                .collect();
-            Result::Sound(name, *seed, verdicts)
-        }
-        Job::SoundAdapter(seed) => {
-            let verdicts = tests(extent)
-                .filter(|test| is_of_adapter(test))
-                .map(|test| verdict_on_adapter(test, &[], *seed))
-                .collect();
-            Result::Sound(ADAPTER, *seed, verdicts)
-        }
-        Job::Defect(defect) => {
-            let statement = defect.statement();
-            let mut cases = 0;
-            let mut came = QualifiedDefect {
-                name: defect.name().into(),
-                statement: statement.into(),
-                about: defect.about().into(),
-                model: String::new(),
-                killed_by: Vec::new(),
-            };
-            // Some defects show only in some states of the device: a port with one operational VL, say.
-            let mut hunt = |model: &str, verdict: &dyn Fn(&'static Test, u64) -> Verdict| {
-                came.model = model.into();
-                for seed in 1..=DEFECT_SEEDS {
-                    let of_statement = tests(extent).filter(|test| test.statements.contains(&statement));
-                    for test in of_statement.filter(|test| defect.concerns(test)) {
-                        cases += 1;
-                        if verdict(test, seed).fails(statement) {
-                            came.killed_by.push(test.id.into());
-                        }
-                    }
-                    if !came.killed_by.is_empty() {
-                        return true;
-                    }
-                }
-                false
-            };
-            match defect {
-                AnyDefect::Adapter(defect) => {
-                    hunt(ADAPTER, &|test, seed| verdict_on_adapter(test, &[*defect], seed));
-                }
-                AnyDefect::Link(defect) => {
-                    for (name, profile) in models() {
-                        let on = |test, seed| verdict_on_link(test, profile.clone().vary(seed), &[*defect], seed);
-                        if hunt(name, &on) {
-                            break;
-                        }
-                    }
-                }
-                AnyDefect::Agent(defect) => {
-                    let shows = models().into_iter().filter(|(_, profile)| defect.shows_on(profile));
-                    for (name, profile) in shows {
-                        let on =
-                            |test, seed| verdict_on(test, profile.clone().vary(seed), &[*defect], seed, extent.sweep);
-                        if hunt(name, &on) {
-                            break;
-                        }
-                    }
-                }
-            }
-            Result::Defect(came, cases)
+        .filter(shows)
+        .flat_map(|model| (1..=DEFECT_SEEDS).map(move |seed| (model, seed)));
+    for (model, seed) in states {
+        let request = |tests: &[&'static Test]| {
+            let device = defect.put_into(model.for_test(tests[0], seed));
+            extent.request(tests, device, seed, VIOLATIONS_BEYOND_THE_COUNTER)
+        };
+        cases += tests.len();
+        let kills = |test: &&&'static Test| verdict(&request(&[**test])).fails(statement);
+        let killers: Vec<_> = tests.iter().filter(kills).copied().collect();
+        came.model = model.name.into();
+        came.repeat = command(&request(if killers.is_empty() { &tests } else { &killers }));
+        if !killers.is_empty() {
+            came.killed_by = killers.iter().map(|test| test.id.into()).collect();
+            break;
         }
     }
+    Result::Defect(came, cases)
 }
 
 fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification {
     results.sort_by_key(|(place, _)| *place);
     let mut qualification = Qualification {
         catalogue: VERSION.into(),
-        tests: tests(extent)
+        tests: extent
+            .tests
+            .iter()
             .map(|test| QualifiedTest {
                 id: test.id.into(),
                 passed: 0,
@@ -332,22 +269,14 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
     };
     for (_, result) in results {
         match result {
-            Result::Sound(model, seed, verdicts) => {
-                for verdict in verdicts {
+            Result::Sound(judged) => {
+                for (verdict, alarm) in judged {
                     qualification.cases += 1;
-                    let Some(test) = qualification.tests.iter_mut().find(|test| test.id == verdict.test) else {
-                        continue;
-                    };
-                    match verdict.outcome {
-                        Outcome::Pass => test.passed += 1,
-                        Outcome::NotApplicable => test.not_applicable += 1,
-                        outcome => qualification.false_alarms.push(FalseAlarm {
-                            test: verdict.test,
-                            model: model.into(),
-                            seed,
-                            outcome,
-                            reason: verdict.reason,
-                        }),
+                    let test = qualification.tests.iter_mut().find(|test| test.id == verdict.test);
+                    match (verdict.outcome, test) {
+                        (Outcome::Pass, Some(test)) => test.passed += 1,
+                        (Outcome::NotApplicable, Some(test)) => test.not_applicable += 1,
+                        _ => qualification.false_alarms.extend(alarm),
                     }
                 }
             }

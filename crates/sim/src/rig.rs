@@ -122,23 +122,19 @@ impl VirtualRig {
             shared_subnet: false,
             window: 16,
             subnet_timeout: None,
-            frames: Some(FramePort {
-                mac: TESTER_MAC,
-                ip: addresses(TESTER_MAC)[0],
-                dut_ip: None,
-            }),
+            frames: Some(Self::frame_port(false)),
             gid_indices: (None, None),
         }
     }
 
-    /// The same with an IPv6 address for the tester's Ethernet port.
+    /// The tester's Ethernet port, over IPv4 or IPv6.
     #[must_use]
-    pub fn info_over_ipv6(key: MKey) -> RigInfo {
-        let mut info = Self::info(key);
-        if let Some(frames) = &mut info.frames {
-            frames.ip = addresses(TESTER_MAC)[1];
+    pub fn frame_port(ipv6: bool) -> FramePort {
+        FramePort {
+            mac: TESTER_MAC,
+            ip: addresses(TESTER_MAC)[usize::from(ipv6)],
+            dut_ip: None,
         }
-        info
     }
 
     /// The adapter of one side as this rig has it: to be varied, or given less.

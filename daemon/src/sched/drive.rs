@@ -14,7 +14,7 @@ use super::plan::{Action, Left};
 use super::{Scheduler, now_ns, outlives_us, quarantine};
 use crate::store::{RunId, StoredRun};
 use crate::worker::{Job, WorkerEnd, WorkerEvent};
-use verbatim_rig::{RigConfig, RigKind};
+use verbatim_rig::RigConfig;
 
 /// Events written at once.
 const BATCH: usize = 64;
@@ -294,11 +294,6 @@ impl Scheduler {
 }
 
 fn job(run: &StoredRun, rig: &RigConfig, scheduler: &Scheduler) -> Job {
-    let mut rig = rig.clone();
-    if let RigKind::Virtual(model) = &mut rig.kind {
-        // A device of its own kind for each seed, as when the run is made without a daemon.
-        model.seed.get_or_insert(run.seed);
-    }
     let known = |id: &String| {
         verbatim_catalog::TESTS
             .iter()
@@ -307,7 +302,7 @@ fn job(run: &StoredRun, rig: &RigConfig, scheduler: &Scheduler) -> Job {
     };
     Job {
         run: run.id.to_string(),
-        rig,
+        rig: rig.clone(),
         rig_file: scheduler.rigs.path.clone(),
         tests: run.tests.iter().filter_map(known).collect(),
         parameters: run.parameters.clone().into_iter().collect(),

@@ -6,6 +6,7 @@ mod damage;
 mod machine;
 mod pipes;
 mod records;
+mod repeat;
 mod usage;
 mod verdicts;
 

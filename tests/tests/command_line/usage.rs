@@ -43,6 +43,22 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
             "run --set illegal_parts=0xg",
             ["--set illegal_parts=0xg", "a number from 0 to "],
         ),
+        (
+            "run --rig-key seed=-1",
+            ["--rig-key seed=-1: \"seed\" is -1", "expected 0 to "],
+        ),
+        (
+            "run --rig-key sed=1",
+            ["--rig-key sed=1: unknown key \"sed\"", "did you mean \"seed\"?"],
+        ),
+        (
+            "run --rig-key profile=full",
+            ["--rig-key profile=full: ", "the value in TOML, such as"],
+        ),
+        (
+            "--server /none.socket run --rig-key seed=1",
+            ["--rig-key seed=1 cannot be used with the daemon", "--server none"],
+        ),
         ("run --rig bench-3", ["\"bench-3\"", "are: virtual"]),
         ("run --rig virtal", ["\"virtal\"", "\"virtual\""]),
         ("doctor --rig bench-3", ["\"bench-3\"", "are: virtual"]),

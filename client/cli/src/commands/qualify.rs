@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use verbatim_run::qualify::{Extent, Qualification, qualify};
+use verbatim_run::qualify::{AnyDefect, Extent, Qualification, qualify, sound_models};
 
 use crate::exit::Usage;
 use crate::{exit, print};
@@ -32,6 +32,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         sweep: arguments.sweep,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         tests,
+        models: sound_models(),
+        defects: AnyDefect::all().collect(),
     };
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(0)
@@ -72,14 +74,14 @@ fn words(qualification: &Qualification) -> String {
         .filter(|defect| qualification.survived.contains(&defect.name))
     {
         out.push_str(&format!(
-            "SURVIVED    {} {} ({})\n",
-            defect.statement, defect.name, defect.about
+            "SURVIVED    {} {} ({})\n            repeat: {}\n",
+            defect.statement, defect.name, defect.about, defect.repeat
         ));
     }
     for alarm in &qualification.false_alarms {
         out.push_str(&format!(
-            "FALSE ALARM {} on {} seed {}: {} {}\n",
-            alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason
+            "FALSE ALARM {} on {} seed {}: {} {}\n            repeat: {}\n",
+            alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
         ));
     }
     out.push_str(&format!(

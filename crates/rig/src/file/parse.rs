@@ -3,6 +3,7 @@
 mod either;
 mod keys;
 mod peer;
+mod virtual_rig;
 
 use core::ops::Range;
 use core::str::FromStr;
@@ -11,15 +12,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use verbatim_device::Defect;
-use verbatim_device::link::LinkDefect;
-use verbatim_device::rc::RcDefect;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
-use self::either::{Number, Socket};
+use self::either::{Number, Seed, Socket};
 use super::nearest::{hint, list};
-use super::{DEFAULT_WINDOW, ProfileName, RigConfig, RigFileError, RigKind, VirtualConfig};
+use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind};
+
+pub use virtual_rig::defect;
 
 const KINDS: [&str; 5] = ["virtual", "umad", "model", "packet", "verbs"];
 /// Hops that a directed route may have.
@@ -57,8 +57,11 @@ struct RawRig {
     port: Option<Spanned<i64>>,
     socket: Option<Spanned<Socket>>,
     profile: Option<Spanned<String>>,
-    seed: Option<Spanned<i64>>,
+    seed: Option<Spanned<Seed>>,
     defects: Option<Spanned<Vec<Spanned<String>>>>,
+    link_choices: Option<Spanned<Vec<Spanned<String>>>>,
+    ipv6: Option<Spanned<bool>>,
+    simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
     interface: Option<Spanned<String>>,
     mac: Option<Spanned<String>>,
@@ -115,6 +118,12 @@ fn place(bytes: &[u8], at: usize) -> (usize, usize) {
     let lines = before.iter().filter(|&&byte| byte == b'\n').count();
     let column = String::from_utf8_lossy(&before[line_start..]).chars().count();
     (lines + 1, column + 1)
+}
+
+/// The only rig of such a text, or what is wrong with which of its bytes.
+pub(super) fn only_rig(text: &str) -> Result<RigConfig, (usize, String)> {
+    let rigs = rigs_of(text, Path::new("")).map_err(|Wrong { span, what }| (span.start, what))?;
+    rigs.into_iter().next().ok_or_else(|| (0, "no rig is there".into()))
 }
 
 fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
@@ -224,7 +233,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
             },
             "packet" => RigKind::Packet(Box::new(peer::packet(&rig, &at)?)),
             "verbs" => RigKind::Verbs(Box::new(peer::verbs(&rig, &at)?)),
-            _ => RigKind::Virtual(virtual_config(&rig, m_key)?),
+            _ => RigKind::Virtual(virtual_rig::config(&rig, m_key)?),
         },
     };
     Ok(config)
@@ -348,52 +357,4 @@ fn environment(env: Option<&Spanned<BTreeMap<String, Spanned<String>>>>) -> Resu
         Ok((name.clone(), value.get_ref().clone()))
     });
     pairs.collect()
-}
-
-fn virtual_config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> {
-    let profile = match &rig.profile {
-        None => ProfileName::default(),
-        Some(name) => name
-            .get_ref()
-            .parse()
-            .or_else(|what: String| wrong(name.span(), what))?,
-    };
-    let (mut defects, mut adapter_defects, mut link_defects) = (Vec::new(), Vec::new(), Vec::new());
-    for name in rig.defects.iter().flat_map(Spanned::get_ref) {
-        let words = name.get_ref();
-        if let Ok(of_adapter) = words.parse::<RcDefect>() {
-            adapter_defects.push(of_adapter);
-        } else if let Ok(of_link) = words.parse::<LinkDefect>() {
-            link_defects.push(of_link);
-        } else {
-            defects.push(defect(words).or_else(|what| wrong(name.span(), what))?);
-        }
-    }
-    Ok(VirtualConfig {
-        profile,
-        seed: within(rig.seed.as_ref(), "seed", 0, i64::MAX)?,
-        defects,
-        adapter_defects,
-        link_defects,
-        m_key,
-    })
-}
-
-/// A defect of the device model's management agents, by its name.
-///
-/// # Errors
-/// When there is none, with the nearest one.
-pub fn defect(name: &str) -> Result<Defect, String> {
-    name.parse().map_err(|_| {
-        if name.parse::<RcDefect>().is_ok() || name.parse::<LinkDefect>().is_ok() {
-            return format!(
-                "{name:?} is a defect of RC transport or of the link layer, which this model does not have; a rig of kind \
-                 virtual does"
-            );
-        }
-        let adapter = RcDefect::ALL.iter().map(|defect| defect.name());
-        let others = adapter.chain(LinkDefect::ALL.iter().map(|defect| defect.name()));
-        let names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).chain(others).collect();
-        format!("no defect is called {name:?}{}", hint(name, &names))
-    })
 }

@@ -1,3 +1,4 @@
+mod given;
 mod peers;
 
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use verbatim_device::rc::RcDefect;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
-use super::{BUILT_IN, ProfileName, RigConfig, RigFile, RigFileError, RigKind, VirtualConfig};
+use super::{BUILT_IN, DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, VirtualConfig};
 
 const WHOLE: &str = r#"config_version = 1
 
@@ -98,11 +99,10 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
         broken.kind,
         RigKind::Virtual(VirtualConfig {
             profile: ProfileName::OneDataVl,
-            seed: Some(7),
+            seed: DeviceSeed::Is(7),
             defects: vec![Defect::MKeyNotKept, Defect::AnswersLate],
             adapter_defects: vec![RcDefect::RnrIntervalHalved],
-            link_defects: Vec::new(),
-            m_key: MKey(0),
+            ..VirtualConfig::default()
         })
     );
     assert_eq!(broken.route, Route::Directed(vec![1]));
@@ -186,6 +186,9 @@ fn a_key_of_another_kind_is_refused() {
         ("umad", "profile = \"full\"", "\"virtual\""),
         ("model", "seed = 1", "\"virtual\""),
         ("model", "defects = []", "\"virtual\""),
+        ("model", "link_choices = []", "\"virtual\""),
+        ("umad", "simulated = true", "\"virtual\""),
+        ("packet", "ipv6 = true", "\"virtual\""),
     ] {
         let text = rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{line}\n"));
         let column = line.find("= ").unwrap() + 3;
@@ -211,6 +214,13 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
         ("m_key = \"secret\"", "\"secret\""),
         ("m_key = 1.5", "an integer, or a string such as \"0x1234\""),
         ("seed = -7", "expected 0 to"),
+        ("seed = \"nome\"", "expected a number, or \"none\""),
+        (
+            "link_choices = [\"takes-grh-on-vl-15\"]",
+            "did you mean \"takes-grh-on-vl15\"?",
+        ),
+        ("ipv6 = 6", "boolean"),
+        ("simulated = \"no\"", "boolean"),
         ("lid = 0", "expected 1 to 49151"),
         ("lid = 49152", "expected 1 to 49151"),
         ("profile = \"ful\"", "did you mean \"full\"?"),

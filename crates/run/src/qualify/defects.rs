@@ -3,11 +3,12 @@
 use verbatim_device::Defect;
 use verbatim_device::link::LinkDefect;
 use verbatim_device::rc::RcDefect;
+use verbatim_rig::VirtualConfig;
 use verbatim_tester::{Need, Test};
 
-/// A defect of any model.
-#[derive(Clone, Copy)]
-pub(super) enum AnyDefect {
+/// A defect of any part of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnyDefect {
     /// Of the management agents.
     Agent(Defect),
     /// Of the adapter.
@@ -16,8 +17,31 @@ pub(super) enum AnyDefect {
     Link(LinkDefect),
 }
 
+/// A part of the device: a test works with one, a defect is in one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Agents,
+    Link,
+    Adapter,
+}
+
+impl Part {
+    /// The part that a test works with.
+    pub(super) fn of(test: &Test) -> Self {
+        let needs = |any: [Need; 2]| any.iter().any(|need| test.needs.contains(need));
+        if needs([Need::Packets, Need::Verbs]) {
+            Self::Adapter
+        } else if needs([Need::Link, Need::AnyLid]) {
+            Self::Link
+        } else {
+            Self::Agents
+        }
+    }
+}
+
 impl AnyDefect {
-    pub(super) fn all() -> impl Iterator<Item = Self> {
+    /// All that something outside the virtual rig's device can see.
+    pub fn all() -> impl Iterator<Item = Self> {
         let agents = Defect::ALL.iter().map(|defect| Self::Agent(*defect));
         let adapters = RcDefect::ALL.iter().map(|defect| Self::Adapter(*defect));
         let links = LinkDefect::ALL.iter().filter(|defect| unseen(**defect).is_none());
@@ -40,13 +64,35 @@ impl AnyDefect {
         }
     }
 
-    /// Whether a test works with the model that has the defect.
+    /// Whether a test is there for it: of its statement, and working with the part of the device that has it.
     pub(super) fn concerns(self, test: &Test) -> bool {
+        test.statements.contains(&self.statement()) && Part::of(test) == self.part()
+    }
+
+    fn part(self) -> Part {
         match self {
-            Self::Agent(_) => !is_of_adapter(test) && !is_of_link(test),
-            Self::Adapter(_) => is_of_adapter(test),
-            Self::Link(_) => is_of_link(test),
+            Self::Agent(_) => Part::Agents,
+            Self::Adapter(_) => Part::Adapter,
+            Self::Link(_) => Part::Link,
         }
+    }
+
+    /// Whether a device of this kind can have it.
+    pub(super) fn shows_on(self, model: &VirtualConfig) -> bool {
+        match self {
+            Self::Agent(defect) => defect.shows_on(&model.profile()),
+            Self::Adapter(_) | Self::Link(_) => true,
+        }
+    }
+
+    /// The device with this defect.
+    pub(super) fn put_into(self, mut model: VirtualConfig) -> VirtualConfig {
+        match self {
+            Self::Agent(defect) => model.defects.push(defect),
+            Self::Adapter(defect) => model.adapter_defects.push(defect),
+            Self::Link(defect) => model.link_defects.push(defect),
+        }
+        model
     }
 
     pub(super) fn about(self) -> &'static str {
@@ -56,16 +102,6 @@ impl AnyDefect {
             Self::Link(defect) => defect.about(),
         }
     }
-}
-
-/// Whether a test works with the adapter, by packets or by verbs.
-pub(super) fn is_of_adapter(test: &Test) -> bool {
-    test.needs.contains(&Need::Packets) || test.needs.contains(&Need::Verbs)
-}
-
-/// Whether a test makes packets of its own on a native link.
-pub(super) fn is_of_link(test: &Test) -> bool {
-    test.needs.contains(&Need::Link) || test.needs.contains(&Need::AnyLid)
 }
 
 /// Why nothing outside the virtual rig's device can see a defect of its link layer; `None` for all others.
@@ -100,9 +136,8 @@ mod tests {
     #[test]
     fn every_defect_has_a_test_that_is_there_for_it() {
         for defect in AnyDefect::all() {
-            let is_for = |test: &&&Test| defect.concerns(test) && test.statements.contains(&defect.statement());
             assert!(
-                TESTS.iter().any(|test| is_for(&test)),
+                TESTS.iter().any(|test| defect.concerns(test)),
                 "nothing looks for {}",
                 defect.name()
             );

@@ -20,13 +20,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
     let parameters = parameters(&arguments.set, &tests)?;
     let file = rigs::load(arguments.rig_file.as_ref())?;
-    let mut config = file
+    let config = file
         .find(&arguments.rig)
         .map_err(|error| Usage(error.to_string()))?
-        .clone();
-    if let verbatim_rig::RigKind::Virtual(model) = &mut config.kind {
-        model.seed.get_or_insert(arguments.seed);
-    }
+        .with_keys(&arguments.rig_key)
+        .map_err(|error| Usage(format!("--rig-key {error}")))?;
     // A rig may need variables that count only when the process starts: then this starts it again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let record = arguments

@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
+    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; rigs of kind virtual
+    #[arg(long, value_name = "KEY=VALUE")]
+    rig_key: Vec<String>,
     /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,

@@ -20,6 +20,7 @@ const LEFT: u8 = 130;
 
 pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
     server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
+    server::refuse_rig_keys(&arguments.rig_key, address)?;
     let mut new = NewRun::on(&arguments.rig);
     new.patterns.clone_from(&arguments.patterns);
     new.seed = arguments.seed;

@@ -36,6 +36,31 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+/// A device's seed, or the word that there is none.
+pub(super) enum Seed {
+    Is(i64),
+    Word(String),
+}
+
+impl<'de> Deserialize<'de> for Seed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Seeds;
+        impl Visitor<'_> for Seeds {
+            type Value = Seed;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer, or \"none\"")
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Seed, E> {
+                Ok(Seed::Is(value))
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Seed, E> {
+                Ok(Seed::Word(word.into()))
+            }
+        }
+        deserializer.deserialize_any(Seeds)
+    }
+}
+
 /// The socket of a model, or the two of a machine.
 #[derive(Clone)]
 pub(super) enum Socket {

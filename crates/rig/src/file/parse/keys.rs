@@ -18,7 +18,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 25] = [
+    let keys: [Key<'_>; 28] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
@@ -32,6 +32,9 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("profile", &["virtual"], at(rig.profile.as_ref())),
         ("seed", &["virtual"], at(rig.seed.as_ref())),
         ("defects", &["virtual"], at(rig.defects.as_ref())),
+        ("link_choices", &["virtual"], at(rig.link_choices.as_ref())),
+        ("ipv6", &["virtual"], at(rig.ipv6.as_ref())),
+        ("simulated", &["virtual"], at(rig.simulated.as_ref())),
         ("interface", &["packet"], at(rig.interface.as_ref())),
         ("mac", &["packet"], at(rig.mac.as_ref())),
         ("ip", &["packet"], at(rig.ip.as_ref())),

@@ -1,0 +1,126 @@
+//! Keys of a rig of kind `virtual` as `KEY=VALUE`: given for one run, and told so that a run can be repeated.
+
+use verbatim_tester::Route;
+
+use super::{DEFAULT_WINDOW, DeviceSeed, ProfileName, RigConfig, RigKind, VirtualConfig, parse, virtual_rig};
+
+/// A key that a rig cannot have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{given}: {what}")]
+pub struct WrongKey {
+    /// As it was given.
+    pub given: String,
+    /// What is wrong and what was expected.
+    pub what: String,
+}
+
+impl RigConfig {
+    /// The keys that make this rig of the built-in one, as `key=value`, in TOML. Rigs of other kinds have none.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let RigKind::Virtual(model) = &self.kind else {
+            return Vec::new();
+        };
+        let route = match &self.route {
+            Route::Lid(lid) => Some(format!("lid={}", lid.0)),
+            Route::Directed(_) => None,
+        };
+        let key = (self.m_key.0 != 0).then(|| format!("m_key=\"{:#x}\"", self.m_key.0));
+        let window = (self.window != DEFAULT_WINDOW).then(|| format!("window={}", self.window));
+        let timeout = self.subnet_timeout.map(|value| format!("subnet_timeout={}", value.0));
+        let shared = self.shared_subnet.then(|| "shared_subnet=true".to_string());
+        let of_rig = [route, key, shared, window, timeout].into_iter().flatten();
+        of_rig.chain(model.keys()).collect()
+    }
+
+    /// This rig, with these `KEY=VALUE`s of the rig file in place of its own.
+    ///
+    /// # Errors
+    /// When one is no key of a rig of kind `virtual`, or this rig is of another kind.
+    pub fn with_keys(&self, given: &[String]) -> Result<Self, WrongKey> {
+        let Some(first) = given.first() else {
+            return Ok(self.clone());
+        };
+        let kind = self.kind.name();
+        if kind != "virtual" {
+            return Err(WrongKey {
+                given: first.clone(),
+                what: format!(
+                    "keys can be given to rigs of kind \"virtual\" alone, and {:?} is {kind:?}; change it in the rig file",
+                    self.name
+                ),
+            });
+        }
+        let mut text = format!("config_version = 1\n[[rig]]\nname = {:?}\nkind = {kind:?}\n", self.name);
+        let names = given
+            .iter()
+            .map(|given| name_of(given))
+            .collect::<Result<Vec<_>, _>>()?;
+        let replaced = |key: &str| {
+            names
+                .iter()
+                .any(|name| name == key || (key == "lid" && name == "route"))
+        };
+        for own in self.keys() {
+            if !own.split_once('=').is_some_and(|(key, _)| replaced(key)) {
+                text.push_str(&own);
+                text.push('\n');
+            }
+        }
+        let mut ends = Vec::new();
+        for given in given {
+            text.push_str(given);
+            text.push('\n');
+            ends.push(text.len());
+        }
+        parse::only_rig(&text).map_err(|(at, what)| {
+            let place = ends.iter().position(|end| at < *end).unwrap_or_default();
+            let given = given.get(place).unwrap_or(first).clone();
+            WrongKey { given, what }
+        })
+    }
+}
+
+/// The key of a `KEY=VALUE`, which must be one alone.
+fn name_of(given: &str) -> Result<String, WrongKey> {
+    let wrong = |what: String| WrongKey {
+        given: given.into(),
+        what,
+    };
+    let expected = "KEY=VALUE was expected, the value in TOML, such as seed=7 or profile=\"minimal\"";
+    if given.trim_start().starts_with('[') {
+        return Err(wrong(expected.into()));
+    }
+    let table: toml::Table =
+        toml::from_str(given).map_err(|error| wrong(format!("{}; {expected}", error.message().replace('\n', "; "))))?;
+    let mut names = table.into_iter().map(|(name, _)| name);
+    match (names.next(), names.next()) {
+        (Some(name), None) if ["name", "kind"].contains(&name.as_str()) => Err(wrong(format!(
+            "{name:?} says which rig it is; choose another with --rig"
+        ))),
+        (Some(name), None) => Ok(name),
+        _ => Err(wrong(expected.into())),
+    }
+}
+
+impl VirtualConfig {
+    /// Its keys that are not as in the built-in rig.
+    fn keys(&self) -> Vec<String> {
+        let list = |key: &str, names: &[&str]| (!names.is_empty()).then(|| format!("{key}={names:?}"));
+        let profile = (self.profile != ProfileName::default()).then(|| format!("profile={:?}", self.profile.name()));
+        let seed = match self.seed {
+            DeviceSeed::OfRun => None,
+            DeviceSeed::Is(seed) => Some(format!("seed={seed}")),
+            DeviceSeed::None => Some(format!("seed={:?}", virtual_rig::NO_SEED)),
+        };
+        let keys = [
+            profile,
+            seed,
+            list("defects", &self.defect_names()),
+            list("link_choices", &self.link_choice_names()),
+            self.ipv6.then(|| "ipv6=true".into()),
+            self.rules_of_hardware.then(|| "simulated=false".into()),
+        ];
+        keys.into_iter().flatten().collect()
+    }
+}

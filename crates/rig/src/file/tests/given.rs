@@ -1,0 +1,172 @@
+//! Keys given for one run.
+
+use verbatim_device::link::{LinkChoices, LinkDefect};
+
+use super::*;
+
+/// A rig of kind `virtual` with every key, each not as in the built-in one.
+const EVERY_KEY: &str = r#"name = "virtual"
+kind = "virtual"
+m_key = 7
+lid = 5
+shared_subnet = true
+window = 3
+subnet_timeout = 18
+profile = "minimal"
+seed = "none"
+defects = ["m-key-not-kept", "rnr-interval-halved", "link-ebp-accepted"]
+link_choices = ["corrupts-and-forwards", "takes-grh-on-vl15"]
+ipv6 = true
+simulated = false
+"#;
+
+fn given(keys: &[&str]) -> Result<RigConfig, String> {
+    with(&RigFile::built_in().rigs[0], keys)
+}
+
+fn with(rig: &RigConfig, keys: &[&str]) -> Result<RigConfig, String> {
+    let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    rig.with_keys(&keys).map_err(|error| error.to_string())
+}
+
+fn model(rig: &RigConfig) -> &VirtualConfig {
+    match &rig.kind {
+        RigKind::Virtual(model) => model,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_of_a_virtual_rig_is_read() {
+    let file = parse(&rig(EVERY_KEY)).unwrap();
+    let expected = VirtualConfig {
+        profile: ProfileName::Minimal,
+        seed: DeviceSeed::None,
+        defects: vec![Defect::MKeyNotKept],
+        adapter_defects: vec![RcDefect::RnrIntervalHalved],
+        link_defects: vec![LinkDefect::EbpAccepted],
+        link_choices: LinkChoices {
+            corrupts_and_forwards: true,
+            takes_grh_on_vl15: true,
+            ..LinkChoices::default()
+        },
+        ipv6: true,
+        rules_of_hardware: true,
+        m_key: MKey(7),
+    };
+    assert_eq!(*model(&file.rigs[0]), expected);
+    let info = crate::info(&file.rigs[0], core::time::Duration::ZERO);
+    assert!(!info.simulated && info.frames.unwrap().ip.is_ipv6());
+    let usual = crate::info(&RigFile::built_in().rigs[0], core::time::Duration::ZERO);
+    assert!(usual.simulated && usual.frames.unwrap().ip.is_ipv4());
+}
+
+#[test]
+fn the_keys_of_a_rig_given_to_the_built_in_one_make_that_rig() {
+    let whole = parse(&rig(EVERY_KEY)).unwrap().rigs.remove(0);
+    let keys = whole.keys();
+    assert_eq!(keys.len(), EVERY_KEY.lines().count() - 2, "{keys:?}");
+    assert_eq!(RigFile::built_in().rigs[0].with_keys(&keys), Ok(whole.clone()));
+    assert_eq!(whole.with_keys(&[]), Ok(whole.clone()));
+    assert_eq!(RigFile::built_in().rigs[0].keys(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_key_that_is_given_replaces_that_of_the_rig_and_leaves_the_others() {
+    let whole = parse(&rig(EVERY_KEY)).unwrap().rigs.remove(0);
+    let changed = with(&whole, &["seed = 3", "defects = []", "route = \"0,1\""]).unwrap();
+    assert_eq!(changed.route, Route::Directed(vec![1]));
+    let mut expected = model(&whole).clone();
+    expected.seed = DeviceSeed::Is(3);
+    expected.defects.clear();
+    expected.adapter_defects.clear();
+    expected.link_defects.clear();
+    assert_eq!(*model(&changed), expected);
+    assert_eq!(changed.window, 3);
+}
+
+#[test]
+fn a_device_without_a_seed_is_that_of_the_runs_seed_unless_the_profile_is_wanted_as_it_is() {
+    let seed = |keys: &[&str]| model(&given(keys).unwrap().in_run(5)).varied_by();
+    assert_eq!(seed(&[]), Some(5));
+    assert_eq!(seed(&["seed=7"]), Some(7));
+    assert_eq!(seed(&["seed=\"none\""]), None);
+}
+
+#[test]
+fn a_key_that_cannot_be_is_refused_in_the_words_of_the_rig_file_and_named() {
+    for (keys, named, words) in [
+        (&["ipv6=true", "seed=-1"][..], "seed=-1: ", "expected 0 to"),
+        (
+            &["sed=1", "ipv6=true"],
+            "sed=1: ",
+            "unknown key \"sed\"; did you mean \"seed\"?",
+        ),
+        (&["profile=\"ful\""], "profile=\"ful\": ", "did you mean \"full\"?"),
+        (&["ipv6=true", "ipv6=false"], "ipv6=false: ", "duplicate key"),
+        (
+            &["device=\"d\""],
+            "device=\"d\": ",
+            "is a key of rigs of kind \"umad\" or \"verbs\"",
+        ),
+        (
+            &["ipv6=true", "profile=full"],
+            "profile=full: ",
+            "KEY=VALUE was expected, the value in TOML",
+        ),
+        (&["seed"], "seed: ", "KEY=VALUE was expected"),
+        (&[""], ": ", "KEY=VALUE was expected"),
+        (&["[rig]"], "[rig]: ", "KEY=VALUE was expected"),
+        (&["[[rig]]\nname=\"b\""], "[[rig]]", "KEY=VALUE was expected"),
+        (&["seed=1\nipv6=true"], "seed=1\n", "KEY=VALUE was expected"),
+        (&["kind=\"umad\""], "kind=\"umad\": ", "choose another with --rig"),
+    ] {
+        let error = given(keys).unwrap_err();
+        assert!(error.starts_with(named) && error.contains(words), "{keys:?}: {error}");
+    }
+    let umad = parse(WHOLE).unwrap().rigs.remove(0);
+    let error = with(&umad, &["window=1"]).unwrap_err();
+    assert!(
+        error.contains("\"virtual\" alone") && error.contains("\"bench-3\" is \"umad\""),
+        "{error}"
+    );
+}
+
+/// The blocks of TOML in a text in which each line may begin with a mark of comments.
+fn blocks(text: &str, mark: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .map(|line| line.strip_prefix(mark).unwrap_or(line).trim_start_matches(' '));
+    let mut blocks = Vec::new();
+    let mut block: Option<String> = None;
+    for line in lines {
+        match &mut block {
+            None if line == "```toml" => block = Some(String::new()),
+            None => {}
+            Some(_) if line == "```" => blocks.extend(block.take()),
+            Some(block) => *block += &format!("{line}\n"),
+        }
+    }
+    blocks
+}
+
+#[test]
+fn the_examples_of_the_head_and_of_the_documentation_are_rig_files() {
+    let documented = blocks(include_str!("../../../../../docs/rig-file.md"), "");
+    let head = blocks(include_str!("../../file.rs"), "//!");
+    assert!(documented.len() >= 4 && head.len() == 1);
+    for block in head.iter().chain(&documented) {
+        let text = if block.contains("config_version") {
+            block.clone()
+        } else {
+            format!("config_version = 1\n{block}")
+        };
+        let file = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert!(file.rigs.len() > 1);
+    }
+    for (name, text) in [("the head", &head), ("rig-file.md", &documented)] {
+        for key in ["link_choices", "ipv6", "simulated"] {
+            assert!(text.iter().any(|block| block.contains(key)), "{key} is not in {name}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the rig file says of rigs of kind `virtual`: which device model, and how it is reached and judged.
+
+use std::str::FromStr;
+
+use verbatim_device::link::{LinkChoices, LinkDefect};
+use verbatim_device::rc::RcDefect;
+use verbatim_device::{Defect, Profile};
+use verbatim_record::Side;
+use verbatim_sim::VirtualRig;
+use verbatim_wire::MKey;
+
+use super::nearest;
+
+/// The word for a device that no seed varies.
+pub(super) const NO_SEED: &str = "none";
+
+/// Where a choice stands.
+type Choice = fn(&mut LinkChoices) -> &mut bool;
+
+/// The choices that the link layer leaves to an implementer, as people type them.
+pub(super) const LINK_CHOICES: [(&str, Choice); 4] = [
+    ("corrupts-and-forwards", |of| &mut of.corrupts_and_forwards),
+    ("checks-icrc-in-transit", |of| &mut of.checks_icrc_in_transit),
+    ("forwards-short-packets", |of| &mut of.forwards_short_packets),
+    ("takes-grh-on-vl15", |of| &mut of.takes_grh_on_vl15),
+];
+
+/// Which device model.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VirtualConfig {
+    /// What it can do.
+    pub profile: ProfileName,
+    /// Which device of that kind, and which adapter.
+    pub seed: DeviceSeed,
+    /// What its management agents do wrong.
+    pub defects: Vec<Defect>,
+    /// What its adapter does wrong.
+    pub adapter_defects: Vec<RcDefect>,
+    /// What the link layer of its ports does wrong.
+    pub link_defects: Vec<LinkDefect>,
+    /// What the link layer of its ports does where the architecture leaves a choice.
+    pub link_choices: LinkChoices,
+    /// Whether frames go over IPv6; else over IPv4.
+    pub ipv6: bool,
+    /// Whether it is judged by the rules that hold on hardware; else by those of simulated time.
+    pub rules_of_hardware: bool,
+    /// The M_Key that it is found with.
+    pub m_key: MKey,
+}
+
+/// Which of the devices of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DeviceSeed {
+    /// The one of the run's seed.
+    #[default]
+    OfRun,
+    /// The one of this seed.
+    Is(u64),
+    /// The profile as it is.
+    None,
+}
+
+impl VirtualConfig {
+    /// The names of all that it does wrong.
+    #[must_use]
+    pub fn defect_names(&self) -> Vec<&'static str> {
+        let agents = self.defects.iter().map(|defect| defect.name());
+        agents
+            .chain(self.adapter_defects.iter().map(|defect| defect.name()))
+            .chain(self.link_defects.iter().map(|defect| defect.name()))
+            .collect()
+    }
+
+    /// The names of what it does where the link layer leaves a choice.
+    #[must_use]
+    pub fn link_choice_names(&self) -> Vec<&'static str> {
+        let mut choices = self.link_choices;
+        let made = LINK_CHOICES.iter().filter(|(_, choice)| *choice(&mut choices));
+        made.map(|(name, _)| *name).collect()
+    }
+
+    /// The seed that varies it; until the run is known, none where it is the run's.
+    #[must_use]
+    pub fn varied_by(&self) -> Option<u64> {
+        match self.seed {
+            DeviceSeed::Is(seed) => Some(seed),
+            DeviceSeed::OfRun | DeviceSeed::None => None,
+        }
+    }
+
+    /// The rig: a device as configured, its adapter varied by the same seed.
+    #[must_use]
+    pub fn rig(&self) -> VirtualRig {
+        let adapter = VirtualRig::adapter_profile(Side::Dut);
+        let adapter = match self.varied_by() {
+            Some(seed) => adapter.vary(seed),
+            None => adapter,
+        };
+        VirtualRig::new(self.profile(), &self.defects)
+            .with_adapter(adapter, &self.adapter_defects)
+            .with_link_defects(&self.link_defects)
+            .with_link_choices(self.link_choices)
+    }
+
+    /// The profile, varied by the seed.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        let profile = self.profile.profile();
+        let mut profile = match self.varied_by() {
+            Some(seed) => profile.vary(seed),
+            None => profile,
+        };
+        profile.m_key = self.m_key;
+        profile
+    }
+}
+
+/// A profile of the device model, by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ProfileName {
+    /// [`Profile::minimal`].
+    Minimal,
+    /// [`Profile::full`].
+    #[default]
+    Full,
+    /// [`Profile::one_data_vl`].
+    OneDataVl,
+}
+
+impl ProfileName {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Minimal, Self::Full, Self::OneDataVl];
+
+    /// As people type it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Full => "full",
+            Self::OneDataVl => "one-data-vl",
+        }
+    }
+
+    /// The profile.
+    #[must_use]
+    pub fn profile(self) -> Profile {
+        match self {
+            Self::Minimal => Profile::minimal(),
+            Self::Full => Profile::full(),
+            Self::OneDataVl => Profile::one_data_vl(),
+        }
+    }
+}
+
+impl FromStr for ProfileName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name);
+            format!("no profile is called {name:?}{}", nearest::hint(name, &names))
+        })
+    }
+}

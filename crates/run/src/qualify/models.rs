@@ -1,0 +1,67 @@
+//! Sound models, and the states of them that a seed stands for.
+
+use verbatim_device::link::LinkChoices;
+use verbatim_rig::{DeviceSeed, ProfileName, VirtualConfig};
+use verbatim_tester::Test;
+
+use super::defects::Part;
+
+/// The name of the model that tests of the adapter run on.
+const ADAPTER: &str = "adapter";
+
+/// A device model that tests are tried on.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// The keys of its rig that no seed changes.
+    pub config: VirtualConfig,
+}
+
+/// All sound models: each profile for the tests of management and of the link layer, and an adapter.
+#[must_use]
+pub fn sound_models() -> Vec<Model> {
+    let model = |name, profile| Model {
+        name,
+        config: VirtualConfig {
+            profile,
+            ..VirtualConfig::default()
+        },
+    };
+    let profiles = [ProfileName::Full, ProfileName::Minimal, ProfileName::OneDataVl];
+    let mut models: Vec<_> = profiles.map(|profile| model(profile.name(), profile)).into();
+    models.push(model(ADAPTER, ProfileName::Full));
+    models
+}
+
+impl Model {
+    /// Whether a test is tried on it.
+    pub(super) fn is_for(&self, test: &Test) -> bool {
+        (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
+    }
+
+    /// The model for this test and this seed. Odd seeds make the other choices of the link layer, and go over IPv6; seed 0
+    /// is the adapter as it is.
+    pub(super) fn for_test(&self, test: &Test, seed: u64) -> VirtualConfig {
+        let other = seed % 2 == 1;
+        let mut model = self.config.clone();
+        match Part::of(test) {
+            Part::Agents => {}
+            Part::Link => {
+                model.link_choices = LinkChoices {
+                    corrupts_and_forwards: other,
+                    checks_icrc_in_transit: other,
+                    forwards_short_packets: other,
+                    takes_grh_on_vl15: other,
+                };
+            }
+            Part::Adapter => {
+                model.ipv6 = other;
+                if seed == 0 {
+                    model.seed = DeviceSeed::None;
+                }
+            }
+        }
+        model
+    }
+}

@@ -1,0 +1,144 @@
+//! What a qualification ran, `verbatim run` runs again.
+
+use verbatim_catalog::TESTS;
+use verbatim_device::Defect;
+use verbatim_device::link::LinkDefect;
+use verbatim_device::rc::RcDefect;
+use verbatim_record::Outcome;
+use verbatim_rig::VirtualConfig;
+use verbatim_run::qualify::{AnyDefect, Extent, Model, qualify, sound_models};
+use verbatim_run::{command, execute};
+use verbatim_tester::Test;
+use verbatim_tests::judged::test;
+use verbatim_tests::product::{Output, Place, program, run};
+
+use crate::files;
+
+fn extent(tests: &[&'static Test], models: Vec<Model>, defects: Vec<AnyDefect>) -> Extent {
+    Extent {
+        seeds: 2,
+        sweep: 16,
+        threads: 2,
+        tests: tests.to_vec(),
+        models,
+        defects,
+    }
+}
+
+/// Gives a command to a shell.
+fn shell(place: &Place, command: &str) -> Output {
+    let programs = program("verbatim");
+    let path = format!("{}:/usr/bin:/bin", programs.parent().unwrap().display());
+    run(place.command("sh").args(["-c", command]).env("PATH", path))
+}
+
+/// The outcomes and reasons of a run as `--json` has them.
+fn verdicts(output: &Output) -> Vec<(String, String)> {
+    let word = |of: &serde_json::Value| of.as_str().unwrap_or_default().to_string();
+    let document = output.json();
+    let verdicts = document["verdicts"].as_array().unwrap();
+    verdicts
+        .iter()
+        .map(|of| (word(&of["outcome"]), word(&of["reason"])))
+        .collect()
+}
+
+#[test]
+fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
+    let place = Place::new();
+    let models = sound_models();
+    for (id, model, seed) in [
+        ("c14-016-get-protect-2", "minimal", 3),
+        ("c14-029-counter", "full", 0),
+        ("c07-link-crcs", "one-data-vl", 1),
+        ("c07-link-crcs", "full", 2),
+        ("c09-060-compare-swap", "adapter", 0),
+        ("c09-130-rnr-interval", "adapter", 1),
+        ("c09-130-rnr-interval-verbs", "adapter", 4),
+    ] {
+        let model = models.iter().find(|known| known.name == model).unwrap();
+        let mut request = extent(&[], Vec::new(), Vec::new()).case(model, test(id), seed);
+        let [qualified, repeated] = ["qualified", "repeated"].map(|of| format!("{id}-{seed}-{of}"));
+        request.record = Some(place.path(&qualified));
+        let report = execute(&request, &mut |_| {}).unwrap();
+        assert_eq!(report.run.outcome, Outcome::Pass, "{id}");
+        let command = command(&request);
+        let output = shell(&place, &format!("{command} --record {repeated}"));
+        assert_eq!(output.code(), 0, "{command}: {output}");
+        let records = |name: &str| {
+            let mut files = files(&place.path(name));
+            files.retain(|(name, _)| name.ends_with(".rec"));
+            files
+        };
+        assert_eq!(records(&qualified).len(), 1);
+        assert!(records(&qualified) == records(&repeated), "{command}");
+    }
+}
+
+#[test]
+fn the_command_of_a_false_alarm_ends_with_the_same_verdict() {
+    let place = Place::new();
+    let tests = ["c14-016-get-protect-2", "c07-link-crcs", "c09-130-rnr-interval"].map(test);
+    let models = sound_models().into_iter().map(|mut model| {
+        model.config = VirtualConfig {
+            defects: vec![Defect::MKeyIgnoredOnGet],
+            link_defects: vec![LinkDefect::BadVcrcAccepted],
+            adapter_defects: vec![RcDefect::RnrIntervalHalved],
+            ..model.config
+        };
+        model
+    });
+    let qualification = qualify(&extent(&tests, models.collect(), Vec::new()), &|_, _| {});
+    // Three profiles for two of the tests, one adapter for the third, two seeds.
+    assert_eq!(qualification.false_alarms.len(), 3 * 2 * 2 + 2);
+    for alarm in qualification.false_alarms {
+        let output = shell(&place, &format!("{} --json", alarm.repeat));
+        assert_eq!(output.code(), 1, "{}: {output}", alarm.repeat);
+        let expected = (alarm.outcome.to_string(), alarm.reason);
+        assert_eq!(verdicts(&output), [expected], "{}", alarm.repeat);
+    }
+}
+
+#[test]
+fn the_command_of_a_survivor_runs_the_tests_that_should_have_seen_it_and_none_fails() {
+    let place = Place::new();
+    // Nothing passes through a channel adapter, so that nothing can see it.
+    let hidden = AnyDefect::Link(LinkDefect::ForwardedUnmarked);
+    let mut wanted = extent(TESTS, sound_models(), vec![hidden]);
+    wanted.seeds = 0;
+    let qualification = qualify(&wanted, &|_, _| {});
+    assert_eq!(qualification.survived, ["link-forwarded-unmarked"]);
+    let repeat = &qualification.defects[0].repeat;
+    assert!(repeat.contains("link-forwarded-unmarked"), "{repeat}");
+    let output = shell(&place, &format!("{repeat} --json"));
+    assert_eq!(output.code(), 0, "{repeat}: {output}");
+    let there_for_it = TESTS
+        .iter()
+        .filter(|test| test.statements.contains(&"7.4 discard or corrupt"));
+    assert_eq!(verdicts(&output).len(), there_for_it.count());
+    // A few chosen tests need not see it.
+    wanted.tests.pop();
+    assert_eq!(qualify(&wanted, &|_, _| {}).survived, [] as [&str; 0]);
+}
+
+#[test]
+fn the_command_of_a_defect_that_is_caught_catches_it_again() {
+    let place = Place::new();
+    let defects = [
+        AnyDefect::Agent(Defect::MKeyIgnoredOnGet),
+        AnyDefect::Link(LinkDefect::BadVcrcAccepted),
+        AnyDefect::Adapter(RcDefect::RnrIntervalHalved),
+    ];
+    let mut wanted = extent(TESTS, sound_models(), defects.to_vec());
+    wanted.seeds = 0;
+    let qualification = qualify(&wanted, &|_, _| {});
+    assert_eq!(qualification.survived, [] as [&str; 0]);
+    assert_eq!(qualification.defects.len(), defects.len());
+    for defect in qualification.defects {
+        let output = shell(&place, &format!("{} --json", defect.repeat));
+        assert_eq!(output.code(), 1, "{}: {output}", defect.repeat);
+        let failed = verdicts(&output);
+        assert_eq!(failed.len(), defect.killed_by.len());
+        assert!(failed.iter().all(|(outcome, _)| outcome == "FAIL"), "{}", defect.repeat);
+    }
+}
