@@ -36,35 +36,6 @@ pub struct Client {
     channel: Channel,
 }
 
-/// What to run.
-#[derive(Clone, PartialEq, Debug)]
-pub struct NewRun {
-    /// The same id gives the same run, however often it is sent.
-    pub request_id: String,
-    /// The rig's name, with or without "rigs/".
-    pub rig: String,
-    /// Ids, public names, statements or globs; all tests when empty.
-    pub patterns: Vec<String>,
-    /// Parameters of tests.
-    pub parameters: Vec<(String, u64)>,
-    /// Seed of all random choices.
-    pub seed: u64,
-}
-
-impl NewRun {
-    /// All tests on this rig, seed 0, under a fresh request id.
-    #[must_use]
-    pub fn on(rig: &str) -> Self {
-        Self {
-            request_id: fresh_id(),
-            rig: rig.into(),
-            patterns: Vec::new(),
-            parameters: Vec::new(),
-            seed: 0,
-        }
-    }
-}
-
 impl Client {
     /// Connects to a daemon.
     ///
@@ -143,18 +114,14 @@ impl Client {
         self.call("RestoreRig", RESTORE, client.restore_rig(request)).await
     }
 
-    /// Creates a run, once: when the connection breaks, the same request id is sent again.
+    /// Creates a run, once: when the connection breaks, the same request id is sent again. [`fresh_id`] makes one.
     ///
     /// # Errors
     /// When the rig, a pattern or a parameter is wrong, or the daemon cannot be asked.
-    pub async fn create_run(&self, new: &NewRun) -> Result<v1::Run, Error> {
-        let rig: RigName = new.rig.parse()?;
+    pub async fn create_run(&self, request_id: &str, spec: &v1::RunSpec) -> Result<v1::Run, Error> {
         let request = v1::CreateRunRequest {
-            request_id: new.request_id.clone(),
-            rig: rig.to_string(),
-            patterns: new.patterns.clone(),
-            parameters: new.parameters.iter().cloned().collect(),
-            seed: new.seed,
+            request_id: request_id.into(),
+            spec: Some(spec.clone()),
         };
         patiently(|| async {
             let mut client = self.runs();
@@ -338,8 +305,9 @@ async fn probe(address: &Address) -> Result<(), Error> {
     }
 }
 
-/// 32 random hexadecimal digits.
-fn fresh_id() -> String {
+/// An id for a request: 32 random hexadecimal digits.
+#[must_use]
+pub fn fresh_id() -> String {
     let mut random = [0_u8; 16];
     // The kernel's generator does not fail once the machine is up; if it did, the time and this process tell apart.
     if getrandom::fill(&mut random).is_err() {
@@ -354,9 +322,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_new_run_has_a_request_id_of_its_own() {
-        let (one, other) = (NewRun::on("virtual"), NewRun::on("virtual"));
-        assert_ne!(one.request_id, other.request_id);
-        assert!(one.request_id.len() <= 64);
+    fn each_request_id_is_another() {
+        let (one, other) = (fresh_id(), fresh_id());
+        assert_ne!(one, other);
+        assert!(one.len() <= 64);
     }
 }

@@ -6,11 +6,15 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), verbatim_client::Error> {
-//! use verbatim_client::{Address, Client, NewRun};
+//! use verbatim_client::{Address, Client, fresh_id, v1::RunSpec};
 //!
 //! let address: Address = "unix:/run/verbatim/verbatim.sock".parse()?;
 //! let client = Client::connect(address).await?;
-//! let run = client.create_run(&NewRun::on("virtual")).await?;
+//! let spec = RunSpec {
+//!     rig: "virtual".into(),
+//!     ..RunSpec::default()
+//! };
+//! let run = client.create_run(&fresh_id(), &spec).await?;
 //! let mut watch = client.watch(&run.name.parse()?, 0);
 //! while let Some(event) = watch.next().await {
 //!     println!("{:?}", event?);
@@ -29,7 +33,7 @@ mod watch;
 
 pub use address::Address;
 pub use artifacts::ArtifactReader;
-pub use client::{Client, NewRun, patiently};
+pub use client::{Client, fresh_id, patiently};
 pub use error::{Error, Refusal};
 pub use names::{RigName, RunName};
 pub use verbatim_proto::v1;

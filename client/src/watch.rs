@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tonic::Streaming;
-use verbatim_proto::v1::watch_run_response::Event;
-use verbatim_proto::v1::{RunState, WatchRunResponse};
+use verbatim_proto::v1::run_event::Event;
+use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 
 use crate::backoff::Backoff;
 use crate::{Client, Error, RunName};
@@ -110,7 +110,7 @@ impl Watch {
     /// # Errors
     /// When there is no such run, its events are lost at the daemon, or the daemon is away for too long. Nothing comes
     /// after an error.
-    pub async fn next(&mut self) -> Option<Result<WatchRunResponse, Error>> {
+    pub async fn next(&mut self) -> Option<Result<RunEvent, Error>> {
         if self.over {
             return None;
         }
@@ -122,7 +122,7 @@ impl Watch {
         next.transpose()
     }
 
-    async fn advance(&mut self) -> Result<Option<WatchRunResponse>, Error> {
+    async fn advance(&mut self) -> Result<Option<RunEvent>, Error> {
         loop {
             let stream = match &mut self.doing {
                 Doing::Reading(stream) => stream,
@@ -138,7 +138,8 @@ impl Watch {
                     continue;
                 }
             };
-            match stream.message().await {
+            let message = stream.message().await;
+            match message.map(|message| message.map(|message| message.event.unwrap_or_default())) {
                 // A server may send again what was seen.
                 Ok(Some(event)) if event.cursor <= self.cursor => {}
                 Ok(Some(event)) if event.cursor == self.cursor + 1 => {
@@ -226,6 +227,6 @@ fn open(client: Client, run: RunName, cursor: u64, pause: Duration) -> Doing {
 }
 
 /// Whether this is the last event of its run.
-fn is_end(event: &WatchRunResponse) -> bool {
+fn is_end(event: &RunEvent) -> bool {
     matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
 }

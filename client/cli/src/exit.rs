@@ -1,7 +1,7 @@
 //! Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged.
 
 use verbatim_client::Error;
-use verbatim_record::{Outcome, Verdict};
+use verbatim_client::v1::{Outcome, Verdict};
 
 /// Wrong words on the command line or in the rig file.
 pub(crate) const USAGE: u8 = 2;
@@ -44,8 +44,8 @@ pub(crate) fn of_run(outcome: Option<Outcome>, verdicts: &[Verdict]) -> u8 {
 
 /// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.
 pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
-    let worst = verdicts.iter().map(|verdict| verdict.outcome).max();
-    let passed = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Pass);
+    let worst = verdicts.iter().map(Verdict::outcome).max();
+    let passed = verdicts.iter().any(|verdict| verdict.outcome() == Outcome::Pass);
     match worst {
         Some(Outcome::Error) => ERROR,
         Some(Outcome::Fail) => 1,
@@ -63,16 +63,8 @@ mod tests {
         let verdicts: Vec<Verdict> = outcomes
             .iter()
             .map(|outcome| Verdict {
-                test: "t".into(),
-                aliases: Vec::new(),
-                outcome: *outcome,
-                cause: None,
-                reason: String::new(),
-                statements: Vec::new(),
-                findings: Vec::new(),
-                passed: Vec::new(),
-                observations: Vec::new(),
-                restored: Vec::new(),
+                outcome: (*outcome).into(),
+                ..Verdict::default()
             })
             .collect();
         of_verdicts(&verdicts)

@@ -261,7 +261,7 @@ fn judged(verdict: Option<&Verdict>) -> (BTreeMap<u32, Vec<String>>, BTreeMap<u3
         .iter()
         .flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed))
     {
-        let words = || format!("{:?}: {check}", check.result);
+        let words = || format!("{:?}: {check}", check.result());
         for exchange in &check.exchanges {
             judged.0.entry(*exchange).or_default().push(words());
         }

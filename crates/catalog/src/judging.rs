@@ -62,12 +62,12 @@ fn of_trace(test: &Test, trace: &Trace) -> Verdict {
     let Findings {
         checks, observations, ..
     } = findings;
-    let (passed, findings) = checks.into_iter().partition(|check| check.result == Passed::Pass);
+    let (passed, findings) = checks.into_iter().partition(|check| check.result() == Passed::Pass);
     Verdict {
         test: test.id.into(),
         aliases: strings(test.aliases),
-        outcome,
-        cause,
+        outcome: outcome.into(),
+        cause: cause.unwrap_or_default().into(),
         reason,
         statements: strings(test.statements),
         findings,
@@ -117,7 +117,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         }
     }
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
-    let worst = findings.checks.iter().map(|check| check.result).max();
+    let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {
         (Some(Passed::Fail), _) => (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)),
         (Some(Passed::Inconclusive), _) => (
@@ -127,7 +127,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         ),
         (_, Some(why)) => (Outcome::NotApplicable, Some(Cause::Dut), why.clone()),
         (Some(Passed::Pass), None) => passed(trace),
-        (None, None) => (
+        (None | Some(Passed::Unspecified), None) => (
             Outcome::Inconclusive,
             Some(Cause::Tester),
             "the record holds nothing that could be judged".into(),
@@ -173,7 +173,11 @@ fn passed(trace: &Trace) -> Came {
 }
 
 fn first(findings: &Findings<'_>, result: Passed) -> String {
-    let all: Vec<&Check> = findings.checks.iter().filter(|check| check.result == result).collect();
+    let all: Vec<&Check> = findings
+        .checks
+        .iter()
+        .filter(|check| check.result() == result)
+        .collect();
     let more = if all.len() > 1 {
         format!(" (and {} more)", all.len() - 1)
     } else {

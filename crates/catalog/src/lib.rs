@@ -10,6 +10,7 @@ mod chapters;
 mod judging;
 mod management;
 mod network;
+mod parameters;
 mod select;
 mod services;
 mod statements;
@@ -19,6 +20,7 @@ pub mod link;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
+pub use parameters::{WrongParameter, wrong_parameters};
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements};
 

@@ -5,6 +5,7 @@ pub mod verbs;
 
 use core::time::Duration;
 
+use verbatim_record_proto::Restored;
 use verbatim_wire::{Lid, MKey, Mad, RespTime, SubnetTimeout};
 
 pub use form::EntryError;
@@ -161,27 +162,6 @@ pub struct Stopped {
     pub reason: StopReason,
     /// The label, message or error.
     pub text: String,
-}
-
-/// What restoring an area came to.
-#[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Restored {
-    /// The area.
-    pub area: String,
-    /// Fields that could not be restored, each with the value found and the value left.
-    pub left: Vec<String>,
-    /// Fields that cannot be restored and did change.
-    pub not_restorable: Vec<String>,
-    /// Why the area could not be read or written at all; empty when it could.
-    pub failure: String,
-}
-
-impl Restored {
-    /// Whether all that can be restored is as it was found.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.failure.is_empty()
-    }
 }
 
 /// One thing that happened. What is large is boxed: what holds a frame, of which many come fast, is moved several times.

@@ -14,7 +14,6 @@ mod label;
 mod time;
 mod timeline;
 mod trace;
-mod verdict;
 
 pub mod silence;
 
@@ -24,7 +23,7 @@ pub use prost::bytes::Bytes;
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
 pub use entry::verbs;
 pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, WcStatus};
-pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
+pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, FieldName, Findings, Observation, Passed, Row, Seen, TRIES, field};
@@ -32,4 +31,5 @@ pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, words as duration_words};
 pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace};
-pub use verdict::{Cause, Outcome, Verdict};
+pub use verbatim_record_proto::Restored;
+pub use verbatim_record_proto::v1::{Cause, Outcome, Verdict};

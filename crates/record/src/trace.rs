@@ -7,7 +7,9 @@ use core::time::Duration;
 
 use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, PortInfo, RespTime, Status, SubnetTimeout};
 
-use crate::entry::{Arrived, Begin, Entry, Match, Restored, Role, Stopped};
+use verbatim_record_proto::Restored;
+
+use crate::entry::{Arrived, Begin, Entry, Match, Role, Stopped};
 use crate::label::Label;
 use crate::silence;
 use crate::time::Span;

@@ -96,6 +96,8 @@ pub struct RigFile {
     pub path: Option<PathBuf>,
     /// The rigs, in the order of the file.
     pub rigs: Vec<RigConfig>,
+    /// The file, as it was read.
+    text: String,
 }
 
 /// One rig.
@@ -268,6 +270,7 @@ impl RigFile {
         let mut file = Self {
             path: None,
             rigs: Vec::new(),
+            text: String::new(),
         };
         file.add_built_in();
         file
@@ -295,6 +298,7 @@ impl RigFile {
         let mut file = Self {
             path: Some(path.into()),
             rigs,
+            text: String::from_utf8_lossy(bytes).into_owned(),
         };
         file.add_built_in();
         Ok(file)
@@ -304,6 +308,21 @@ impl RigFile {
         if self.rigs.iter().all(|rig| rig.name != BUILT_IN) {
             self.rigs.push(RigConfig::built_in(VirtualConfig::default()));
         }
+    }
+
+    /// A rig file that has this rig alone, as it was read: for a process that needs no other. Empty for the built-in
+    /// rig.
+    #[must_use]
+    pub fn text_of(&self, name: &str) -> String {
+        let all: toml::Table = self.text.parse().unwrap_or_default();
+        let rigs = all.get("rig").and_then(toml::Value::as_array).into_iter().flatten();
+        let is_meant = |rig: &&toml::Value| rig.get("name").and_then(toml::Value::as_str) == Some(name);
+        rigs.filter(is_meant).fold(String::new(), |_, rig| {
+            let mut file = toml::Table::new();
+            file.insert("config_version".into(), 1.into());
+            file.insert("rig".into(), vec![rig.clone()].into());
+            file.to_string()
+        })
     }
 
     /// The rig of that name.

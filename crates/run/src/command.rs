@@ -7,12 +7,12 @@ use crate::execute::Request;
 #[must_use]
 pub fn command(request: &Request) -> String {
     let mut words: Vec<String> = ["verbatim", "--server", "none", "run"].map(String::from).into();
-    words.extend(request.tests.iter().map(|test| test.id.to_string()));
-    words.extend(["--seed".into(), request.seed.to_string()]);
+    words.extend(request.spec.patterns.iter().cloned());
+    words.extend(["--seed".into(), request.spec.seed.to_string()]);
     for key in request.rig.keys() {
         words.extend(["--rig-key".into(), key]);
     }
-    for (name, value) in &request.parameters {
+    for (name, value) in &request.spec.parameters {
         words.extend(["--set".into(), format!("{name}={value}")]);
     }
     let quoted: Vec<_> = words.iter().map(|word| quoted(word)).collect();

@@ -35,6 +35,9 @@ pub enum RunError {
         /// The journal.
         journal: PathBuf,
     },
+    /// A pattern names no test.
+    #[error(transparent)]
+    Select(#[from] verbatim_catalog::SelectError),
     /// A record does not fit the catalogue.
     #[error(transparent)]
     Judge(#[from] verbatim_catalog::JudgeError),
@@ -54,7 +57,7 @@ impl RunError {
     pub fn cause(&self) -> Cause {
         match self {
             Self::Rig(_) | Self::Journal(JournalError::Busy { .. }) | Self::NotRestored { .. } => Cause::Rig,
-            Self::State(_) => Cause::Operator,
+            Self::State(_) | Self::Select(_) => Cause::Operator,
             Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => Cause::Tester,
         }
     }

@@ -4,73 +4,34 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use verbatim_catalog::{VERSION, judge};
-use verbatim_record::{BundleWriter, Cause, Entry, Outcome, Restored, Sink, StopReason, Stopped, Time, Verdict};
-use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, Test, recover, run};
+use verbatim_catalog::{VERSION, judge, select};
+use verbatim_record::{BundleWriter, Entry, Sink, StopReason, Stopped, Time};
+use verbatim_record_proto::Restored;
+use verbatim_record_proto::v1::run_event::Event;
+use verbatim_record_proto::v1::{Cause, Outcome, RestoreEnded, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
+use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, recover, run};
 
 use crate::error::RunError;
+use crate::id::{RunId, now_ns};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
 use verbatim_rig::{OpenRig, RigConfig, RigKind, Session};
 
-/// What to run.
+/// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The run's id, where somebody gave it one; else it gets one of its own.
-    pub id: Option<String>,
+    /// The run's id.
+    pub id: RunId,
     /// The rig.
     pub rig: RigConfig,
-    /// The tests, in order.
-    pub tests: Vec<&'static Test>,
-    /// Parameters given by the operator.
-    pub parameters: Vec<(String, u64)>,
-    /// The seed.
-    pub seed: u64,
+    /// What to run on it.
+    pub spec: RunSpec,
     /// Where the bundle goes; none for a run that leaves only its verdicts.
     pub record: Option<PathBuf>,
     /// Set to stop the run.
     pub cancel: Arc<AtomicBool>,
-}
-
-/// What a run reports while it goes on.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A test begins: its place from 0 on, and how many there are.
-    Begun(&'static Test, usize, usize),
-    /// The procedure sends under another label.
-    Step(&'a str),
-    /// A test ended.
-    Ended(&'a Verdict),
-    /// What an earlier run left was restored, or could not be.
-    Recovered(&'a [Restored]),
-}
-
-/// The run itself, as it stands in `run.json` and in `--json`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct RunInfo {
-    /// Names this run: time of its start and a part of its seed.
-    pub id: String,
-    /// The rig's name.
-    pub rig: String,
-    /// The rig's kind.
-    pub rig_kind: String,
-    /// The seed.
-    pub seed: u64,
-    /// Version of the catalogue that judged.
-    pub catalogue: String,
-    /// Nanoseconds since 1970 at the start.
-    pub started_ns: u64,
-    /// The host's name.
-    pub host: String,
-    /// What is known about the device and the way to it.
-    pub fingerprint: serde_json::Value,
-    /// The worst outcome.
-    pub outcome: Outcome,
-    /// Where the bundle is.
-    pub record: Option<PathBuf>,
 }
 
 /// Version of the shape of [`Report`] in JSON.
@@ -85,6 +46,25 @@ pub struct Report {
     pub run: RunInfo,
     /// A verdict for each test, in order.
     pub verdicts: Vec<Verdict>,
+}
+
+impl Report {
+    /// A run with its verdicts.
+    #[must_use]
+    pub fn new(run: RunInfo, verdicts: Vec<Verdict>) -> Self {
+        Self {
+            schema: REPORT_SCHEMA.into(),
+            run,
+            verdicts,
+        }
+    }
+}
+
+/// The worst outcome of a run; SKIPPED when there is no verdict.
+#[must_use]
+pub fn worst(verdicts: &[Verdict]) -> Outcome {
+    let outcomes = verdicts.iter().map(Verdict::outcome);
+    outcomes.max().unwrap_or(Outcome::Skipped)
 }
 
 /// A journal for each kind of rig: on disk where the device outlives this process.
@@ -106,7 +86,7 @@ impl RunJournal {
 ///
 /// # Errors
 /// When the run cannot begin or its bundle cannot be kept. What happens to a test is in its verdict.
-pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<Report, RunError> {
+pub fn execute(request: &Request, report: &mut dyn FnMut(Event)) -> Result<Report, RunError> {
     execute_in(request, None, report)
 }
 
@@ -117,11 +97,13 @@ pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<R
 pub fn execute_in(
     request: &Request,
     state: Option<&StateDirectory>,
-    report: &mut dyn FnMut(Event<'_>),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Report, RunError> {
-    let started_ns = nanoseconds_since_1970();
+    let started_ns = now_ns();
+    let spec = &request.spec;
+    let tests = select(&spec.patterns)?;
     let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
-    let mut open = verbatim_rig::open(&request.rig.in_run(request.seed), Arc::clone(&request.cancel))?;
+    let mut open = verbatim_rig::open(&request.rig.in_run(spec.seed), Arc::clone(&request.cancel))?;
     let mut journal = match open.session {
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
         Session::Real(_) => {
@@ -135,8 +117,12 @@ pub fn execute_in(
 
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<String> = None;
-    for (place, test) in request.tests.iter().copied().enumerate() {
-        report(Event::Begun(test, place, request.tests.len()));
+    for (place, test) in tests.iter().copied().enumerate() {
+        report(Event::TestStarted(TestStarted {
+            test: test.id.into(),
+            place: number(place),
+            total: number(tests.len()),
+        }));
         let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
         let instead = match &over {
             Some(why) => Some((StopReason::Skipped, why.as_str())),
@@ -145,8 +131,8 @@ pub fn execute_in(
         };
         let case = Case {
             test,
-            seed: request.seed,
-            parameters: request.parameters.clone(),
+            seed: spec.seed,
+            parameters: spec.parameters.clone().into_iter().collect(),
             catalogue: VERSION.into(),
         };
         let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), instead, report)?;
@@ -154,37 +140,31 @@ pub fn execute_in(
             over = ends_the_run(&verdict);
         }
         if place == 0
-            && verdict.outcome != Outcome::Error
+            && verdict.outcome() != Outcome::Error
             && let Session::Real(rig) = &mut open.session
             && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
         {
             // Asked of a device that is known to answer: a dead one would cost minutes of silence.
             open.fingerprint = serde_json::json!({ "tester": open.fingerprint, "device": device });
         }
-        report(Event::Ended(&verdict));
+        report(Event::TestEnded(TestEnded {
+            verdict: Some(verdict.clone()),
+        }));
         verdicts.push(verdict);
     }
     let run = RunInfo {
-        id: request.id.clone().unwrap_or_else(|| run_id(started_ns, request.seed)),
+        id: request.id.to_string(),
         rig: request.rig.name.clone(),
         rig_kind: open.info.kind.clone(),
-        seed: request.seed,
+        seed: spec.seed,
         catalogue: VERSION.into(),
         started_ns,
         host: host(),
-        fingerprint: open.fingerprint,
-        outcome: verdicts
-            .iter()
-            .map(|verdict| verdict.outcome)
-            .max()
-            .unwrap_or(Outcome::Skipped),
-        record: request.record.clone(),
+        fingerprint: open.fingerprint.to_string(),
+        outcome: worst(&verdicts).into(),
+        record: request.record.as_ref().map(|path| path.display().to_string()),
     };
-    let document = Report {
-        schema: REPORT_SCHEMA.into(),
-        run,
-        verdicts,
-    };
+    let document = Report::new(run, verdicts);
     if let Some(bundle) = bundle {
         bundle.write("run.json", &pretty(&document.run))?;
         bundle.write("verdicts.json", &pretty(&document.verdicts))?;
@@ -201,7 +181,7 @@ pub fn recover_only(
     rig: &RigConfig,
     state: &StateDirectory,
     cancel: Arc<AtomicBool>,
-    report: &mut dyn FnMut(Event<'_>),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Vec<Restored>, RunError> {
     if matches!(rig.kind, RigKind::Virtual(_)) {
         return Ok(Vec::new());
@@ -226,7 +206,7 @@ fn recover_first(
     rig: &RigConfig,
     open: &mut OpenRig,
     journal: &mut FileJournal,
-    report: &mut dyn FnMut(Event<'_>),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Vec<Restored>, RunError> {
     let Session::Real(session) = &mut open.session else {
         return Ok(Vec::new());
@@ -247,11 +227,13 @@ fn recover_first(
     }
     let mut entries = Vec::new();
     let restored = recover(session.as_mut(), &open.info, &mut entries, journal);
-    report(Event::Recovered(&restored));
+    report(Event::RestoreEnded(RestoreEnded {
+        areas: restored.clone(),
+    }));
     let left: Vec<String> = restored
         .iter()
         .filter(|restored| !restored.is_complete())
-        .map(|restored| format!("{}: {}{}", restored.area, restored.left.join("; "), restored.failure))
+        .map(ToString::to_string)
         .collect();
     if left.is_empty() {
         return Ok(restored);
@@ -269,7 +251,7 @@ fn one_test(
     journal: &mut dyn Journal,
     bundle: Option<&mut BundleWriter>,
     instead: Option<(StopReason, &str)>,
-    report: &mut dyn FnMut(Event<'_>),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Verdict, RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
     let mut sink = RunSink {
@@ -301,8 +283,8 @@ fn one_test(
         Ok(()) => verdict,
         // What is not on disk whole cannot be checked by anyone: it is no verdict.
         Err(error) => Verdict {
-            outcome: Outcome::Error,
-            cause: Some(Cause::Tester),
+            outcome: Outcome::Error.into(),
+            cause: Cause::Tester.into(),
             reason: format!("the record could not be written: {error}"),
             ..verdict
         },
@@ -322,9 +304,9 @@ fn perform(
 
 /// Whether the run cannot go on after this verdict, and why.
 fn ends_the_run(verdict: &Verdict) -> Option<String> {
-    let ends = match (verdict.outcome, verdict.cause) {
-        (Outcome::Error, Some(Cause::Rig | Cause::Operator)) => true,
-        (Outcome::Inconclusive, Some(Cause::Rig)) => verdict.findings.is_empty() && verdict.passed.is_empty(),
+    let ends = match (verdict.outcome(), verdict.cause()) {
+        (Outcome::Error, Cause::Rig | Cause::Operator) => true,
+        (Outcome::Inconclusive, Cause::Rig) => verdict.findings.is_empty() && verdict.passed.is_empty(),
         _ => false,
     };
     // On a device that is not as it was found, nothing more is known.
@@ -338,15 +320,8 @@ fn pretty<T: Serialize>(of: &T) -> String {
     text
 }
 
-fn nanoseconds_since_1970() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn run_id(started_ns: u64, seed: u64) -> String {
-    format!("{:013x}-{:04x}", started_ns / 1_000_000, seed & 0xFFFF)
+fn number(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
 }
 
 fn host() -> String {

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError, Outcome, Verdict};
+use verbatim_record::{Bundle, BundleError};
+use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
-use crate::execute::{REPORT_SCHEMA, Report, RunInfo};
+use crate::execute::{Report, worst};
 
 /// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
 ///
@@ -22,19 +23,8 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
         .map(judge)
         .collect::<Result<Vec<_>, _>>()?;
     let drift = drift(&before, &verdicts);
-    run.outcome = verdicts
-        .iter()
-        .map(|verdict| verdict.outcome)
-        .max()
-        .unwrap_or(Outcome::Skipped);
-    Ok((
-        Report {
-            schema: REPORT_SCHEMA.into(),
-            run,
-            verdicts,
-        },
-        drift,
-    ))
+    run.outcome = worst(&verdicts).into();
+    Ok((Report::new(run, verdicts), drift))
 }
 
 /// Writes the capture of a bundle.
@@ -83,10 +73,10 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         .zip(now)
         .filter(|(before, now)| before != now)
         .map(|(before, now)| {
-            if before.outcome == now.outcome {
-                format!("{}: still {}, but its checks differ", now.test, now.outcome)
+            if before.outcome() == now.outcome() {
+                format!("{}: still {}, but its checks differ", now.test, now.outcome())
             } else {
-                format!("{}: was {}, is {}", now.test, before.outcome, now.outcome)
+                format!("{}: was {}, is {}", now.test, before.outcome(), now.outcome())
             }
         })
         .collect();

@@ -14,6 +14,7 @@
 mod command;
 mod error;
 mod execute;
+mod id;
 mod kept;
 pub mod qualify;
 mod sink;
@@ -21,5 +22,8 @@ pub mod state;
 
 pub use command::command;
 pub use error::RunError;
-pub use execute::{Event, REPORT_SCHEMA, Report, Request, RunInfo, execute, execute_in, is_left_changed, recover_only};
+pub use execute::{REPORT_SCHEMA, Report, Request, execute, execute_in, is_left_changed, recover_only, worst};
+pub use id::{RunId, now_ns};
 pub use kept::{export_pcapng, judge_bundle};
+pub use verbatim_record_proto::v1::run_event::Event;
+pub use verbatim_record_proto::v1::{RunInfo, RunSpec};

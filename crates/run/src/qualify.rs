@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use verbatim_catalog::{TESTS, VERSION};
-use verbatim_record::{Outcome, Verdict};
+use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{RigConfig, VirtualConfig};
 use verbatim_tester::Test;
 
 use crate::command::command;
 use crate::execute::{Request, execute};
+use crate::id::RunId;
 
 pub use defects::{AnyDefect, unseen};
 pub use models::{Model, sound_models};
@@ -124,12 +125,16 @@ impl Extent {
             let (least, most) = declared(name)?.range;
             Some((name.to_string(), *value.clamp(&least, &most)))
         });
+        let rig = RigConfig::built_in(model);
         Request {
-            id: None,
-            rig: RigConfig::built_in(model),
-            parameters: parameters.collect(),
-            tests: tests.to_vec(),
-            seed,
+            id: RunId::new(0, 0),
+            spec: RunSpec {
+                rig: rig.name.clone(),
+                patterns: tests.iter().map(|test| test.id.into()).collect(),
+                parameters: parameters.collect(),
+                seed,
+            },
+            rig,
             record: None,
             cancel: Arc::default(),
         }
@@ -195,12 +200,12 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
     let judged = tests.map(|test| {
         let request = extent.case(model, test, seed);
         let verdict = verdict(&request);
-        let is_alarm = !matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable);
+        let is_alarm = !matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable);
         let alarm = is_alarm.then(|| FalseAlarm {
             test: verdict.test.clone(),
             model: model.name.into(),
             seed,
-            outcome: verdict.outcome,
+            outcome: verdict.outcome(),
             reason: verdict.reason.clone(),
             repeat: command(&request),
         });
@@ -273,7 +278,7 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
                 for (verdict, alarm) in judged {
                     qualification.cases += 1;
                     let test = qualification.tests.iter_mut().find(|test| test.id == verdict.test);
-                    match (verdict.outcome, test) {
+                    match (verdict.outcome(), test) {
                         (Outcome::Pass, Some(test)) => test.passed += 1,
                         (Outcome::NotApplicable, Some(test)) => test.not_applicable += 1,
                         _ => qualification.false_alarms.extend(alarm),

@@ -2,14 +2,15 @@
 
 use verbatim_record::{Entry, FileSink, Sink};
 
-use crate::execute::Event;
+use verbatim_record_proto::v1::StepStarted;
+use verbatim_record_proto::v1::run_event::Event;
 
 /// Keeps entries for the judge and for the bundle, and reports steps.
 pub(super) struct RunSink<'a, 'b> {
     pub(super) entries: Vec<Entry>,
     pub(super) file: Option<FileSink>,
     pub(super) step: Option<u32>,
-    pub(super) report: &'a mut (dyn FnMut(Event<'_>) + 'b),
+    pub(super) report: &'a mut (dyn FnMut(Event) + 'b),
 }
 
 impl Sink for RunSink<'_, '_> {
@@ -26,7 +27,8 @@ impl Sink for RunSink<'_, '_> {
                 _ => None,
             });
             if let Some(name) = name {
-                (self.report)(Event::Step(name));
+                let step = name.clone();
+                (self.report)(Event::StepStarted(StepStarted { step }));
             }
         }
         self.entries.push(entry);

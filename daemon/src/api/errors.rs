@@ -6,7 +6,8 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
 use crate::sched::{CreateError, Refusal};
-use crate::store::{RunId, StoreError};
+use crate::store::StoreError;
+use verbatim_run::RunId;
 
 /// The domain of every `ErrorInfo`.
 const DOMAIN: &str = "verbatim.v1";

@@ -11,27 +11,12 @@
 //! Each key stands at most once. Spaces around terms, "=" and "|" do not count; letters of states and outcomes count in
 //! any case.
 
-use verbatim_record::Outcome;
+use verbatim_proto::v1::{Outcome, RunState};
 
-use crate::store::{Filter, RunState};
+use crate::store::Filter;
 
 const EXPECTED: &str =
     "expected terms joined by \" AND \", each rig=NAME, state=QUEUED|RUNNING|ENDED or outcome=PASS|FAIL|…";
-
-const STATES: [(&str, RunState); 3] = [
-    ("QUEUED", RunState::Queued),
-    ("RUNNING", RunState::Running),
-    ("ENDED", RunState::Ended),
-];
-
-const OUTCOMES: [(&str, Outcome); 6] = [
-    ("SKIPPED", Outcome::Skipped),
-    ("NOT_APPLICABLE", Outcome::NotApplicable),
-    ("PASS", Outcome::Pass),
-    ("INCONCLUSIVE", Outcome::Inconclusive),
-    ("FAIL", Outcome::Fail),
-    ("ERROR", Outcome::Error),
-];
 
 /// Reads a filter; an error says what was expected and what was seen.
 pub(super) fn parse(text: &str) -> Result<Filter, String> {
@@ -51,8 +36,8 @@ pub(super) fn parse(text: &str) -> Result<Filter, String> {
         seen.push(key);
         match key {
             "rig" => filter.rig = Some(rig(value)?),
-            "state" => filter.states = values(key, value, &STATES)?,
-            "outcome" => filter.outcomes = values(key, value, &OUTCOMES)?,
+            "state" => filter.states = values(key, value, RunState::ALL)?,
+            "outcome" => filter.outcomes = values(key, value, Outcome::ALL)?,
             _ => return Err(format!("{EXPECTED}; seen {term:?}")),
         }
     }
@@ -67,12 +52,12 @@ fn rig(value: &str) -> Result<String, String> {
     Ok(name.into())
 }
 
-fn values<T: Copy>(key: &str, text: &str, known: &[(&str, T)]) -> Result<Vec<T>, String> {
+fn values<T: Copy + ToString>(key: &str, text: &str, known: &[T]) -> Result<Vec<T>, String> {
     let value = |word: &str| {
         let word = word.trim();
-        let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
-        found.map(|(_, value)| *value).ok_or_else(|| {
-            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let found = known.iter().find(|value| value.to_string().eq_ignore_ascii_case(word));
+        found.copied().ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(ToString::to_string).collect();
             format!("expected {key}= one or more of {}, seen {word:?}", names.join("|"))
         })
     };

@@ -3,7 +3,7 @@
 use tonic::Status;
 
 use super::errors;
-use crate::store::RunId;
+use verbatim_run::RunId;
 
 /// The rig that a name means.
 pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::store::RunId;
+use verbatim_run::RunId;
 
 const USUAL: usize = 100;
 const MOST: usize = 1000;

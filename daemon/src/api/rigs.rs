@@ -9,7 +9,7 @@ use verbatim_proto::v1::{
 };
 
 use super::{blocking, errors, names, uid, view};
-use crate::sched::{Scheduler, convert};
+use crate::sched::Scheduler;
 use verbatim_rig::RigConfig;
 
 /// Where tests run.
@@ -63,9 +63,6 @@ impl RigService for Rigs {
             .await
             .map_err(|_| errors::internal("the restore ended without a result; look at the daemon's log"))?;
         let rig = self.view(vec![rig]).await?.pop();
-        Ok(Response::new(RestoreRigResponse {
-            rig,
-            areas: done.areas.iter().map(convert::restored).collect(),
-        }))
+        Ok(Response::new(RestoreRigResponse { rig, areas: done.areas }))
     }
 }

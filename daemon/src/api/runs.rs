@@ -14,7 +14,8 @@ use verbatim_proto::v1::{
 use super::errors::Violation;
 use super::{artifacts, blocking, errors, filter, names, page, uid, validate, view, watch};
 use crate::sched::Scheduler;
-use crate::store::{RunId, StoreError, StoredRun};
+use crate::store::{StoreError, StoredRun};
+use verbatim_run::RunId;
 
 /// Runs of tests on rigs.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ impl RunService for Runs {
         // In this order: a run that is not live any more has its end in the store.
         let live = self.scheduler.live(&names::run("name", &request.name)?);
         let run = self.find(&request.name).await?;
-        tracing::debug!(run = %run.id, rig = run.rig, uid, cursor = request.cursor, "watcher comes");
+        tracing::debug!(run = %run.id, rig = run.spec.rig, uid, cursor = request.cursor, "watcher comes");
         let stream = watch::begin(Arc::clone(&self.scheduler), run, live, request.cursor).await?;
         Ok(Response::new(stream))
     }
@@ -115,26 +116,28 @@ impl RunService for Runs {
 
 /// Creates a run, or finds that of the same request.
 fn create(scheduler: &Arc<Scheduler>, uid: u32, request: CreateRunRequest) -> Result<Run, Status> {
-    let run = match before(scheduler, uid, &request)? {
+    let CreateRunRequest { request_id, spec } = request;
+    let spec = validate::plain(spec.unwrap_or_default());
+    let run = match before(scheduler, uid, &request_id)? {
         Some(run) => run,
         None => {
-            let new = validate::new_run(request.clone(), uid, scheduler.rigs()).map_err(errors::invalid)?;
+            let new = validate::new_run(&request_id, spec.clone(), uid, scheduler.rigs()).map_err(errors::invalid)?;
             scheduler.create(new).map_err(|error| errors::create(&error))?
         }
     };
     // Also when the same request came twice at once.
-    match validate::differs(&run, &request) {
-        Some(differs) => Err(errors::request_id_reused(&request.request_id, &run.id, differs)),
+    match validate::differs(&run.spec, &spec) {
+        Some(differs) => Err(errors::request_id_reused(&request_id, &run.id, differs)),
         None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),
     }
 }
 
 /// The run that the same request created before.
-fn before(scheduler: &Scheduler, uid: u32, request: &CreateRunRequest) -> Result<Option<StoredRun>, Status> {
-    if request.request_id.is_empty() {
+fn before(scheduler: &Scheduler, uid: u32, request_id: &str) -> Result<Option<StoredRun>, Status> {
+    if request_id.is_empty() {
         return Ok(None);
     }
-    let run = scheduler.store().of_request(uid, &request.request_id);
+    let run = scheduler.store().of_request(uid, request_id);
     run.map_err(|error| errors::store(&error))
 }
 
@@ -143,7 +146,7 @@ fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
     let store = scheduler.store();
     let run = store.get(id)?;
     let place = scheduler.place(&run);
-    Ok(view::run(run, place, store.verdicts(id)?, store.report(id)?))
+    Ok(view::run(run, place, store.verdicts(id)?))
 }
 
 fn list(scheduler: &Scheduler, request: &ListRunsRequest) -> Result<ListRunsResponse, Status> {
@@ -166,7 +169,7 @@ fn list(scheduler: &Scheduler, request: &ListRunsRequest) -> Result<ListRunsResp
     let run = |run: StoredRun| {
         let verdicts = store.verdicts(&run.id).unwrap_or_default();
         let place = scheduler.place(&run);
-        view::run(run, place, verdicts.into_iter().map(view::in_a_list).collect(), None)
+        view::run(run, place, verdicts.into_iter().map(view::in_a_list).collect())
     };
     Ok(ListRunsResponse {
         runs: found.into_iter().map(run).collect(),

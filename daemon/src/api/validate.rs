@@ -1,12 +1,11 @@
 //! Whether a CreateRunRequest can be run: every field that is wrong, each with what was expected. Pure.
 
-use verbatim_catalog::select;
-use verbatim_proto::v1::CreateRunRequest;
+use verbatim_catalog::{select, wrong_parameters};
+use verbatim_proto::v1::RunSpec;
 use verbatim_tester::Test;
 
 use super::errors::Violation;
 use crate::sched::NewRun;
-use crate::store::StoredRun;
 use verbatim_rig::RigFile;
 
 /// Characters of a request id.
@@ -16,63 +15,54 @@ const MOST_PATTERNS: usize = 1000;
 /// Characters of a pattern.
 const LONGEST_PATTERN: usize = 200;
 
+/// What is asked for, with the rig's plain name: "rigs/NAME" is taken for NAME.
+pub(super) fn plain(mut spec: RunSpec) -> RunSpec {
+    if let Some(name) = spec.rig.strip_prefix("rigs/") {
+        spec.rig = name.into();
+    }
+    spec
+}
+
 /// The run that a request asks for.
-pub(super) fn new_run(request: CreateRunRequest, uid: u32, rigs: &RigFile) -> Result<NewRun, Vec<Violation>> {
+pub(super) fn new_run(request_id: &str, spec: RunSpec, uid: u32, rigs: &RigFile) -> Result<NewRun, Vec<Violation>> {
     let mut wrong = Vec::new();
-    let characters = request.request_id.chars().count();
+    let characters = request_id.chars().count();
     if characters > LONGEST_ID {
         wrong.push(Violation::new(
             "request_id",
             format!("expected at most {LONGEST_ID} characters, such as a UUID; seen {characters}"),
         ));
     }
-    let rig = rig_name(&request.rig);
-    match rig {
-        None => wrong.push(Violation::new(
-            "rig",
-            format!("expected \"rigs/NAME\", seen {:?}; ListRigs names them", request.rig),
-        )),
-        Some(name) => {
-            if let Err(unknown) = rigs.find(name) {
-                wrong.push(Violation::new("rig", unknown.to_string()));
-            }
+    if let Err(unknown) = rigs.find(&spec.rig) {
+        wrong.push(Violation::new("spec.rig", unknown.to_string()));
+    }
+    let tests = tests(&spec.patterns, &mut wrong);
+    for parameter in wrong_parameters(tests.as_deref().unwrap_or_default(), &spec.parameters) {
+        if tests.is_some() {
+            let field = format!("spec.parameters[{:?}]", parameter.name);
+            wrong.push(Violation::new(field, parameter.what));
         }
     }
-    let tests = tests(&request.patterns, &mut wrong);
-    if let Some(tests) = &tests {
-        parameters(&request, tests, &mut wrong);
-    }
-    match (rig, tests) {
-        (Some(rig), Some(tests)) if wrong.is_empty() => Ok(NewRun {
-            rig: rig.into(),
-            request_id: request.request_id,
+    match tests {
+        Some(tests) if wrong.is_empty() => Ok(NewRun {
+            request_id: request_id.into(),
             uid,
-            patterns: request.patterns,
-            parameters: request.parameters,
-            seed: request.seed,
+            spec,
             tests,
         }),
         _ => Err(wrong),
     }
 }
 
-/// The first field in which a request differs from the run that its id created before.
-pub(super) fn differs(run: &StoredRun, request: &CreateRunRequest) -> Option<&'static str> {
-    if rig_name(&request.rig) != Some(run.rig.as_str()) {
-        Some("rig")
-    } else if request.patterns != run.patterns {
-        Some("patterns")
-    } else if request.parameters != run.parameters {
-        Some("parameters")
-    } else if request.seed != run.seed {
-        Some("seed")
-    } else {
-        None
-    }
-}
-
-fn rig_name(name: &str) -> Option<&str> {
-    name.strip_prefix("rigs/").filter(|name| !name.is_empty())
+/// The first field in which what is asked for differs from what the same request id asked for before.
+pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
+    let fields = [
+        ("rig", now.rig != before.rig),
+        ("patterns", now.patterns != before.patterns),
+        ("parameters", now.parameters != before.parameters),
+        ("seed", now.seed != before.seed),
+    ];
+    fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
 }
 
 /// The tests that the patterns name; none when one of them names nothing.
@@ -80,11 +70,11 @@ fn tests(patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static
     let before = wrong.len();
     if patterns.len() > MOST_PATTERNS {
         let what = format!("expected at most {MOST_PATTERNS}, seen {}", patterns.len());
-        wrong.push(Violation::new("patterns", what));
+        wrong.push(Violation::new("spec.patterns", what));
         return None;
     }
     for (place, pattern) in patterns.iter().enumerate() {
-        let field = format!("patterns[{place}]");
+        let field = format!("spec.patterns[{place}]");
         let characters = pattern.chars().count();
         if characters > LONGEST_PATTERN {
             let what = format!("expected at most {LONGEST_PATTERN} characters, seen {characters}");
@@ -94,46 +84,6 @@ fn tests(patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static
         }
     }
     (wrong.len() == before).then(|| select(patterns).ok()).flatten()
-}
-
-fn parameters(request: &CreateRunRequest, tests: &[&'static Test], wrong: &mut Vec<Violation>) {
-    for (name, value) in &request.parameters {
-        let field = format!("parameters[{name:?}]");
-        let mut declared = tests
-            .iter()
-            .flat_map(|test| test.parameters.iter().map(move |parameter| (test.id, parameter)))
-            .filter(|(_, parameter)| parameter.name == name)
-            .peekable();
-        if declared.peek().is_none() {
-            let what = format!(
-                "expected a parameter of one of the chosen tests, which are: {}",
-                known(tests)
-            );
-            wrong.push(Violation::new(field, what));
-            continue;
-        }
-        if let Some((test, parameter)) =
-            declared.find(|(_, parameter)| !(parameter.range.0..=parameter.range.1).contains(value))
-        {
-            let (least, most) = parameter.range;
-            let what = format!(
-                "expected {least} to {most} for {test} ({}), seen {value}",
-                parameter.about
-            );
-            wrong.push(Violation::new(field, what));
-        }
-    }
-}
-
-fn known(tests: &[&'static Test]) -> String {
-    let mut names: Vec<&str> = tests.iter().flat_map(|test| test.parameters).map(|p| p.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() {
-        "none".into()
-    } else {
-        names.join(", ")
-    }
 }
 
 #[cfg(test)]

@@ -1,32 +1,29 @@
 //! Runs and rigs in the words of the API.
 
-use verbatim_proto::v1::{self, Rig, RigState, Run, Verdict};
+use verbatim_proto::v1::{Rig, RigState, Run, Verdict};
 
-use crate::sched::{Lane, Phase, convert};
+use crate::sched::{Lane, Phase, timestamp};
 use crate::store::StoredRun;
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
 /// A run. `place` is its place in the queue, 0 when it does not wait.
-pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>, report: Option<String>) -> Run {
+pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>) -> Run {
     Run {
         name: format!("runs/{}", of.id),
-        rig: format!("rigs/{}", of.rig),
-        patterns: of.patterns,
-        parameters: of.parameters,
-        seed: of.seed,
-        state: convert::state(of.state).into(),
-        outcome: convert::outcome(of.outcome).into(),
-        cause: convert::cause(of.cause).into(),
+        spec: Some(of.spec),
+        state: of.state.into(),
+        outcome: of.outcome.unwrap_or_default().into(),
+        cause: of.cause.unwrap_or_default().into(),
         reason: of.reason,
         verdicts,
         tests: of.tests,
+        info: of.info,
         uid: of.uid,
-        create_time: Some(convert::timestamp(of.created_ns)),
-        start_time: of.started_ns.map(convert::timestamp),
-        end_time: of.ended_ns.map(convert::timestamp),
+        create_time: Some(timestamp(of.created_ns)),
+        start_time: of.started_ns.map(timestamp),
+        end_time: of.ended_ns.map(timestamp),
         queue_place: place,
-        report_json: report.unwrap_or_default(),
     }
 }
 
@@ -51,10 +48,12 @@ pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Unrestore
     }
 }
 
-/// A verdict as it stands in a list: without findings.
-pub(super) fn in_a_list(verdict: Verdict) -> v1::Verdict {
-    v1::Verdict {
+/// A verdict as it stands in a list: without checks and observations.
+pub(super) fn in_a_list(verdict: Verdict) -> Verdict {
+    Verdict {
         findings: Vec::new(),
+        passed: Vec::new(),
+        observations: Vec::new(),
         ..verdict
     }
 }

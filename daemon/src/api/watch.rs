@@ -8,11 +8,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use verbatim_proto::v1::WatchRunResponse;
+use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 
 use super::{blocking, errors};
-use crate::sched::{Ending, Live, Scheduler, Since, changed, convert, is_last};
-use crate::store::{EventReader, RunState, StoredRun};
+use crate::sched::{Ending, Live, Scheduler, Since, changed, is_last, timestamp, to_watch};
+use crate::store::{EventReader, StoredRun};
 
 /// Events made ready for a watcher who has not taken them yet.
 const AHEAD: usize = 16;
@@ -96,10 +96,14 @@ struct Watcher {
 
 impl Watcher {
     /// Sends events; true when one of them is the run's last.
-    async fn send(&mut self, events: Vec<WatchRunResponse>) -> Result<bool, Leave> {
+    async fn send(&mut self, events: Vec<RunEvent>) -> Result<bool, Leave> {
         for event in events {
             let (cursor, last) = (event.cursor, is_last(&event));
-            self.sender.send(Ok(event)).await.map_err(|_| Leave::Gone)?;
+            let event = Some(to_watch(event));
+            self.sender
+                .send(Ok(WatchRunResponse { event }))
+                .await
+                .map_err(|_| Leave::Gone)?;
             self.cursor = cursor;
             if last {
                 return Ok(true);
@@ -109,7 +113,7 @@ impl Watcher {
     }
 
     /// The next events that the store has.
-    async fn stored(&mut self) -> Result<Vec<WatchRunResponse>, Leave> {
+    async fn stored(&mut self) -> Result<Vec<RunEvent>, Leave> {
         let (store, id, cursor) = (Arc::clone(self.scheduler.store()), self.run.id.clone(), self.cursor);
         let reader = self.reader.take();
         let read = move || {
@@ -182,9 +186,9 @@ impl Watcher {
             cause: self.run.cause,
             reason: self.run.reason.clone(),
         });
-        let end = WatchRunResponse {
+        let end = RunEvent {
             cursor: last,
-            time: self.run.ended_ns.map(convert::timestamp),
+            time: self.run.ended_ns.map(timestamp),
             event: Some(changed(RunState::Ended, ending.as_ref())),
         };
         self.send(vec![end]).await.map(|_| ())

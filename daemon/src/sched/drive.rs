@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use verbatim_record::{Cause, Restored};
-use verbatim_tester::{FileJournal, Test, Unrestored};
+use verbatim_proto::v1::{Cause, RunInfo, Verdict};
+use verbatim_record::Restored;
+use verbatim_tester::{FileJournal, Unrestored};
 
-use super::convert;
 use super::ending::Ending;
 use super::live::Live;
 use super::plan::{Action, Left};
-use super::{Scheduler, now_ns, outlives_us, quarantine};
-use crate::store::{RunId, StoredRun};
-use crate::worker::{Job, WorkerEnd, WorkerEvent};
+use super::{Scheduler, outlives_us, quarantine};
+use crate::store::StoredRun;
+use crate::worker::{Job, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
+use verbatim_run::{Event, RunId, now_ns};
 
 /// Events written at once.
 const BATCH: usize = 64;
@@ -51,7 +52,7 @@ impl Scheduler {
                     if let Some(live) = self.live(&run) {
                         let by = live.stopped().unwrap_or_default();
                         let scheduler = Arc::clone(self);
-                        tokio::task::spawn_blocking(move || scheduler.end(&live, Ending::of_waiting(&why, &by)));
+                        tokio::task::spawn_blocking(move || scheduler.end(&live, Ending::of_waiting(&why, &by), None));
                     }
                 }
             }
@@ -65,12 +66,12 @@ impl Scheduler {
     }
 
     /// Ends a run, for its watchers and in the store. Blocks on the disk.
-    pub(super) fn end(&self, live: &Live, ending: Ending) {
-        let ending = live.end(self.store.as_ref(), now_ns(), ending);
+    pub(super) fn end(&self, live: &Live, ending: Ending, info: Option<RunInfo>) {
+        let ending = live.end(self.store.as_ref(), now_ns(), ending, info);
         let run = live.run();
         tracing::info!(
             run = %run.id,
-            rig = run.rig,
+            rig = run.spec.rig,
             uid = run.uid,
             outcome = %ending.outcome,
             cause = ending.cause.map(tracing::field::display),
@@ -84,97 +85,108 @@ impl Scheduler {
     /// From the beginning of a run to its end.
     async fn drive(self: Arc<Self>, live: Arc<Live>) {
         let run = live.run();
-        let Ok(rig) = self.rigs.find(&run.rig).cloned() else {
+        let Ok(rig) = self.rigs.find(&run.spec.rig).cloned() else {
             return;
         };
-        let end = match blocking({
+        let (end, verdicts) = match blocking({
             let (scheduler, live) = (Arc::clone(&self), Arc::clone(&live));
             move || live.begin(scheduler.store.as_ref(), now_ns())
         })
         .await
         {
             Some(Ok(())) => {
-                tracing::info!(run = %run.id, rig = run.rig, uid = run.uid, "run begins");
+                tracing::info!(run = %run.id, rig = run.spec.rig, uid = run.uid, "run begins");
                 self.execute(&run, &rig, &live).await
             }
             // Why is in the run's log.
-            Some(Err(_)) | None => failed("the run could not begin".into()),
+            Some(Err(_)) | None => (failed("the run could not begin".into()), Vec::new()),
         };
         let scheduler = Arc::clone(&self);
         let left = blocking(move || {
-            scheduler.conclude(&live, &end);
-            scheduler.left(&rig, &end)
+            let left = scheduler.left(&rig, &end, &verdicts);
+            scheduler.conclude(&live, end, &verdicts);
+            left
         })
         .await;
-        let actions = self.state().plan.run_ended(&run.rig, left.unwrap_or(Left::Changed));
+        let actions = self
+            .state()
+            .plan
+            .run_ended(&run.spec.rig, left.unwrap_or(Left::Changed));
         self.act(actions);
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Runs the tests and keeps what happens meanwhile.
-    async fn execute(self: &Arc<Self>, run: &StoredRun, rig: &RigConfig, live: &Arc<Live>) -> WorkerEnd {
+    /// Runs the tests and keeps what happens meanwhile. With how that ended come the verdicts, without their checks.
+    async fn execute(
+        self: &Arc<Self>,
+        run: &StoredRun,
+        rig: &RigConfig,
+        live: &Arc<Live>,
+    ) -> (WorkerEnd, Vec<Verdict>) {
         let (events, mut happened) = mpsc::unbounded_channel();
         let job = job(run, rig, self);
         let writer = {
             let (scheduler, live, run) = (Arc::clone(self), Arc::clone(live), run.clone());
             tokio::task::spawn_blocking(move || {
-                let mut batch = Vec::new();
+                let (mut batch, mut verdicts) = (Vec::new(), Vec::new());
                 while happened.blocking_recv_many(&mut batch, BATCH) > 0 {
-                    scheduler.keep_events(&run, &live, &batch);
-                    batch.clear();
+                    verdicts.extend(batch.iter().filter_map(verdict_of));
+                    scheduler.keep_events(&run, &live, std::mem::take(&mut batch));
                 }
+                verdicts
             })
         };
         let execute = Arc::clone(&self.execute);
         let stop = live.stop_signal();
         // A task of its own: a panic in there costs this run.
         let end = tokio::spawn(async move { execute.run(job, events, stop).await }).await;
-        let _ = writer.await;
-        end.unwrap_or_else(|error| failed(format!("the daemon failed within the run: {error}; please report this")))
+        let verdicts = writer.await.unwrap_or_default();
+        let failed = |error| failed(format!("the daemon failed within the run: {error}; please report this"));
+        (end.unwrap_or_else(failed), verdicts)
     }
 
-    fn keep_events(&self, run: &StoredRun, live: &Live, batch: &[WorkerEvent]) {
-        for event in batch {
+    fn keep_events(&self, run: &StoredRun, live: &Live, batch: Vec<Event>) {
+        for event in &batch {
             match event {
-                WorkerEvent::Begun(test, ..) => tracing::info!(run = %run.id, rig = run.rig, test, "test begins"),
-                WorkerEvent::Ended(verdict) => {
-                    tracing::info!(
-                        run = %run.id, rig = run.rig, test = verdict.test, outcome = %verdict.outcome,
-                        reason = verdict.reason, "test ended"
-                    );
-                    if let Err(error) = self.store.keep_verdict(&run.id, &convert::verdict(verdict)) {
-                        live.cannot_keep(&error);
-                    }
+                Event::TestStarted(begun) => {
+                    tracing::info!(run = %run.id, rig = run.spec.rig, test = begun.test, "test begins");
                 }
-                WorkerEvent::Recovered(areas) => log_restored(&run.rig, areas),
-                WorkerEvent::Log(text) => tracing::info!(run = %run.id, rig = run.rig, "worker: {text}"),
-                WorkerEvent::Step(_) => {}
+                Event::TestEnded(ended) => {
+                    let verdict = ended.verdict.as_ref();
+                    tracing::info!(
+                        run = %run.id, rig = run.spec.rig,
+                        test = verdict.map(|of| of.test.as_str()),
+                        outcome = verdict.map(|of| tracing::field::display(of.outcome())),
+                        reason = verdict.map(|of| of.reason.as_str()),
+                        "test ended"
+                    );
+                }
+                Event::RestoreEnded(ended) => log_restored(&run.spec.rig, &ended.areas),
+                Event::LogLine(line) => tracing::info!(run = %run.id, rig = run.spec.rig, "worker: {}", line.text),
+                Event::StepStarted(_) | Event::StateChanged(_) => {}
             }
         }
-        live.tell(
-            self.store.as_ref(),
-            now_ns(),
-            batch.iter().map(convert::event).collect(),
-        );
+        live.tell(self.store.as_ref(), now_ns(), batch);
     }
 
-    /// Keeps the report and ends the run.
-    fn conclude(&self, live: &Live, end: &WorkerEnd) {
-        if let WorkerEnd::Finished(report) = end {
-            let mut json = serde_json::to_string_pretty(report).expect("plain data");
-            json.push('\n');
-            if let Err(error) = self.store.keep_report(live.id(), &json) {
-                live.cannot_keep(&error);
-            }
-        }
+    /// Ends the run.
+    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: &[Verdict]) {
         let (stopped, unkept) = (live.stopped(), live.unkept());
-        self.end(live, Ending::of(end, stopped.as_deref(), unkept.as_deref()));
+        let ending = Ending::of(&end, verdicts, stopped.as_deref(), unkept.as_deref());
+        let info = match end {
+            WorkerEnd::Finished(info) => Some(*info),
+            WorkerEnd::Failed { .. } => None,
+        };
+        self.end(live, ending, info);
     }
 
     /// How a run left its device.
-    fn left(&self, rig: &RigConfig, end: &WorkerEnd) -> Left {
-        let changed =
-            outlives_us(rig) && (end.left_changed() || FileJournal::look(&self.journals, &rig.name).is_some());
+    fn left(&self, rig: &RigConfig, end: &WorkerEnd, verdicts: &[Verdict]) -> Left {
+        let mut restored = verdicts.iter().flat_map(|verdict| &verdict.restored);
+        let incomplete = restored.any(|restored| !restored.is_complete());
+        let not_restored = matches!(end, WorkerEnd::Failed { not_restored: true, .. });
+        let pending = || FileJournal::look(&self.journals, &rig.name).is_some();
+        let changed = outlives_us(rig) && (incomplete || not_restored || pending());
         if changed { Left::Changed } else { Left::AsFound }
     }
 
@@ -220,14 +232,14 @@ impl Scheduler {
             "restoring what an earlier run left changed"
         );
         let (events, mut happened) = mpsc::unbounded_channel();
-        let (execute, restore_rig, rig_file) = (Arc::clone(&self.execute), rig.clone(), self.rigs.path.clone());
+        let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(&self.rigs, &rig.name));
         // A restore is not cut short: whoever stops the daemon waits for it, or lets the worker end it alone.
         let (_never, stop) = tokio::sync::watch::channel(false);
-        let task = tokio::spawn(async move { execute.restore(restore_rig, rig_file, events, stop).await });
+        let task = tokio::spawn(async move { execute.restore(restore_rig, text, events, stop).await });
         while let Some(event) = happened.recv().await {
             match event {
-                WorkerEvent::Recovered(areas) => log_restored(&rig.name, &areas),
-                WorkerEvent::Log(text) => tracing::info!(rig = rig.name, "worker: {text}"),
+                Event::RestoreEnded(ended) => log_restored(&rig.name, &ended.areas),
+                Event::LogLine(line) => tracing::info!(rig = rig.name, "worker: {}", line.text),
                 _ => {}
             }
         }
@@ -242,7 +254,7 @@ impl Scheduler {
         let left: Vec<String> = areas
             .iter()
             .filter(|area| !area.is_complete())
-            .map(convert::in_words)
+            .map(ToString::to_string)
             .collect();
         if failure.is_empty() && left.is_empty() && after.is_none() {
             return RestoreDone {
@@ -294,21 +306,27 @@ impl Scheduler {
 }
 
 fn job(run: &StoredRun, rig: &RigConfig, scheduler: &Scheduler) -> Job {
-    let known = |id: &String| {
-        verbatim_catalog::TESTS
-            .iter()
-            .copied()
-            .find(|test: &&Test| test.id == id)
-    };
     Job {
-        run: run.id.to_string(),
+        run: run.id.clone(),
         rig: rig.clone(),
-        rig_file: scheduler.rigs.path.clone(),
-        tests: run.tests.iter().filter_map(known).collect(),
-        parameters: run.parameters.clone().into_iter().collect(),
-        seed: run.seed,
+        text: text_of(&scheduler.rigs, &rig.name),
+        spec: run.spec.clone(),
         record: scheduler.store.record(&run.id),
     }
+}
+
+/// A verdict without its checks.
+fn verdict_of(event: &Event) -> Option<Verdict> {
+    let Event::TestEnded(ended) = event else { return None };
+    let of = ended.verdict.as_ref()?;
+    Some(Verdict {
+        test: of.test.clone(),
+        outcome: of.outcome,
+        cause: of.cause,
+        reason: of.reason.clone(),
+        restored: of.restored.clone(),
+        ..Verdict::default()
+    })
 }
 
 fn failed(reason: String) -> WorkerEnd {
@@ -330,11 +348,10 @@ fn unrestored(journal: &Unrestored, why: &str) -> Vec<Restored> {
 
 fn log_restored(rig: &str, areas: &[Restored]) {
     for area in areas {
-        let words = convert::in_words(area);
         if area.is_complete() {
-            tracing::info!(rig, "restored: {words}");
+            tracing::info!(rig, "restored: {area}");
         } else {
-            tracing::error!(rig, "not restored: {words}");
+            tracing::error!(rig, "not restored: {area}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a run came to. Pure.
 
-use verbatim_record::{Cause, Outcome, Verdict};
+use verbatim_proto::v1::{Cause, Outcome, Verdict};
 
 use super::plan::NeverBegan;
 use crate::worker::WorkerEnd;
@@ -60,9 +60,9 @@ impl Ending {
         Self::error(Cause::Tester, reason)
     }
 
-    /// Of a run that began. `stopped` says who stopped it, `unkept` why it cannot be kept.
+    /// Of a run that began, from what its tests came to. `stopped` says who stopped it, `unkept` why it cannot be kept.
     #[must_use]
-    pub fn of(end: &WorkerEnd, stopped: Option<&str>, unkept: Option<&str>) -> Self {
+    pub fn of(end: &WorkerEnd, verdicts: &[Verdict], stopped: Option<&str>, unkept: Option<&str>) -> Self {
         if let Some(why) = unkept {
             return Self::of_unkept(why);
         }
@@ -71,7 +71,7 @@ impl Ending {
                 Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
                 None => Self::error(*cause, reason.clone()),
             },
-            WorkerEnd::Finished(report) => of_verdicts(&report.verdicts, stopped),
+            WorkerEnd::Finished(_) => of_verdicts(verdicts, stopped),
         }
     }
 }
@@ -79,14 +79,14 @@ impl Ending {
 fn of_verdicts(verdicts: &[Verdict], stopped: Option<&str>) -> Ending {
     let skipped = verdicts
         .iter()
-        .filter(|verdict| verdict.outcome == Outcome::Skipped)
+        .filter(|verdict| verdict.outcome() == Outcome::Skipped)
         .count();
-    let worst = verdicts.iter().map(|verdict| verdict.outcome).max();
-    let first = verdicts.iter().find(|verdict| Some(verdict.outcome) == worst);
+    let worst = verdicts.iter().map(Verdict::outcome).max();
+    let first = verdicts.iter().find(|verdict| Some(verdict.outcome()) == worst);
     if let Some(stopped) = stopped
         && (skipped > 0 || worst == Some(Outcome::Error))
     {
-        let judged = |verdict: &&Verdict| !matches!(verdict.outcome, Outcome::Skipped | Outcome::Error);
+        let judged = |verdict: &&Verdict| !matches!(verdict.outcome(), Outcome::Skipped | Outcome::Error);
         let (judged, all) = (verdicts.iter().filter(judged).count(), verdicts.len());
         return Ending::error(
             Cause::Operator,
@@ -95,14 +95,14 @@ fn of_verdicts(verdicts: &[Verdict], stopped: Option<&str>) -> Ending {
     }
     match first {
         None => Ending::error(Cause::Tester, "the run ended without a verdict; look at its log lines"),
-        Some(verdict) if verdict.outcome == Outcome::Pass => Ending {
+        Some(verdict) if verdict.outcome() == Outcome::Pass => Ending {
             outcome: Outcome::Pass,
             cause: None,
             reason: String::new(),
         },
         Some(verdict) => Ending {
-            outcome: verdict.outcome,
-            cause: verdict.cause,
+            outcome: verdict.outcome(),
+            cause: Some(verdict.cause()).filter(|cause| *cause != Cause::Unspecified),
             reason: format!("{}: {}", verdict.test, verdict.reason),
         },
     }
@@ -113,17 +113,17 @@ mod tests {
     use super::*;
 
     fn verdict(outcome: Outcome) -> Verdict {
+        let cause = if outcome == Outcome::Fail {
+            Cause::Dut
+        } else {
+            Cause::Unspecified
+        };
         Verdict {
             test: "t".into(),
-            aliases: Vec::new(),
-            outcome,
-            cause: (outcome == Outcome::Fail).then_some(Cause::Dut),
+            outcome: outcome.into(),
+            cause: cause.into(),
             reason: "because".into(),
-            statements: Vec::new(),
-            findings: Vec::new(),
-            passed: Vec::new(),
-            observations: Vec::new(),
-            restored: Vec::new(),
+            ..Verdict::default()
         }
     }
 

@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use prost_types::Timestamp;
 use tokio::sync::watch;
-use verbatim_proto::v1::watch_run_response::Event;
-use verbatim_proto::v1::{RunStateChanged, WatchRunResponse};
+use verbatim_proto::v1::run_event::Event;
+use verbatim_proto::v1::{RunEvent, RunInfo, RunState, RunStateChanged};
+use verbatim_run::RunId;
 
-use super::convert;
 use super::ending::Ending;
-use crate::store::{RunId, RunState, RunStore, StoreError, StoredRun};
+use crate::store::{RunStore, StoreError, StoredRun};
 
 /// Events kept in memory for watchers.
 const RECENT: usize = 256;
@@ -21,7 +22,7 @@ const RECENT: usize = 256;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Since {
     /// These events; none when the cursor is that of the last one.
-    Events(Vec<WatchRunResponse>),
+    Events(Vec<RunEvent>),
     /// More than is in memory, which begins with this cursor: the store has the rest.
     OlderThan(u64),
 }
@@ -41,7 +42,7 @@ pub struct Live {
 #[derive(Debug)]
 struct Log {
     run: StoredRun,
-    recent: VecDeque<WatchRunResponse>,
+    recent: VecDeque<RunEvent>,
     /// Why the store does not keep the run's events any more.
     unkept: Option<String>,
     /// Who stopped the run.
@@ -120,9 +121,9 @@ impl Live {
         let mut new = Vec::with_capacity(events.len());
         for event in events {
             last += 1;
-            new.push(WatchRunResponse {
+            new.push(RunEvent {
                 cursor: last,
-                time: Some(convert::timestamp(now_ns)),
+                time: Some(timestamp(now_ns)),
                 event: Some(event),
             });
         }
@@ -137,7 +138,7 @@ impl Live {
             if log.recent.len() == RECENT {
                 log.recent.pop_front();
             }
-            log.recent.push_back(event);
+            log.recent.push_back(to_watch(event));
         }
         self.last.send_replace(last);
     }
@@ -166,8 +167,9 @@ impl Live {
 
     /// The run ends; returns with what, which is an error when the store cannot keep it. The store tells of it from then
     /// on, if only until the daemon ends when it cannot write.
-    pub fn end(&self, store: &dyn RunStore, now_ns: u64, ending: Ending) -> Ending {
+    pub fn end(&self, store: &dyn RunStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
         let mut ending = ending;
+        self.log().run.info = info;
         if let Err(error) = store.update(&self.ended(now_ns, &ending)) {
             tracing::error!(run = %self.id, %error, "the run's end cannot be kept");
             self.cannot_keep(&error);
@@ -209,16 +211,35 @@ impl Live {
 #[must_use]
 pub fn changed(state: RunState, ending: Option<&Ending>) -> Event {
     Event::StateChanged(RunStateChanged {
-        state: convert::state(state).into(),
-        outcome: convert::outcome(ending.map(|ending| ending.outcome)).into(),
-        cause: convert::cause(ending.and_then(|ending| ending.cause)).into(),
+        state: state.into(),
+        outcome: ending.map(|ending| ending.outcome).unwrap_or_default().into(),
+        cause: ending.and_then(|ending| ending.cause).unwrap_or_default().into(),
         reason: ending.map(|ending| ending.reason.clone()).unwrap_or_default(),
     })
 }
 
 /// Whether an event is the last of its run.
 #[must_use]
-pub fn is_last(event: &WatchRunResponse) -> bool {
-    let ended = i32::from(verbatim_proto::v1::RunState::Ended);
-    matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state == ended)
+pub fn is_last(event: &RunEvent) -> bool {
+    matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
+}
+
+/// An event as a watcher gets it: without the checks that passed, of which a sweep has a hundred thousand.
+#[must_use]
+pub fn to_watch(mut event: RunEvent) -> RunEvent {
+    if let Some(Event::TestEnded(ended)) = &mut event.event
+        && let Some(verdict) = &mut ended.verdict
+    {
+        verdict.passed = Vec::new();
+    }
+    event
+}
+
+/// Nanoseconds since 1970 as a timestamp.
+#[must_use]
+pub fn timestamp(ns: u64) -> Timestamp {
+    Timestamp {
+        seconds: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(ns % 1_000_000_000).unwrap_or(0),
+    }
 }

@@ -3,7 +3,6 @@
 //! Everything here that touches the store blocks on a disk and runs on threads that may; nothing holds a lock while it
 //! waits.
 
-pub mod convert;
 mod drive;
 mod ending;
 mod execute;
@@ -14,21 +13,23 @@ mod quarantine;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use verbatim_tester::{FileJournal, Test, Unrestored};
 
 pub use ending::Ending;
 pub use execute::{Execute, Workers};
-pub use live::{Live, Since, changed, is_last};
+pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use plan::{Lane, Phase, Refusal};
 
-use crate::store::{Filter, RunId, RunState, RunStore, StoreError, StoredRun};
+use crate::store::{Filter, RunStore, StoreError, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Left, Plan};
+use verbatim_proto::v1::{RunSpec, RunState};
 use verbatim_rig::{RigConfig, RigFile, RigKind};
 use verbatim_run::state::StateDirectory;
+use verbatim_run::{RunId, now_ns};
 
 /// A run that somebody asks for; everything in it was checked.
 #[derive(Clone, Debug)]
@@ -37,14 +38,8 @@ pub struct NewRun {
     pub request_id: String,
     /// The user.
     pub uid: u32,
-    /// The rig's name.
-    pub rig: String,
-    /// What was asked for.
-    pub patterns: Vec<String>,
-    /// Parameters of tests.
-    pub parameters: std::collections::BTreeMap<String, u64>,
-    /// Seed of all random choices.
-    pub seed: u64,
+    /// What is asked for.
+    pub spec: RunSpec,
     /// The tests that this comes to.
     pub tests: Vec<&'static Test>,
 }
@@ -150,7 +145,7 @@ impl Scheduler {
     /// The place of a run in its queue, from 1 on; 0 when it does not wait.
     #[must_use]
     pub fn place(&self, run: &StoredRun) -> u32 {
-        let place = self.state().plan.place(&run.rig, &run.id);
+        let place = self.state().plan.place(&run.spec.rig, &run.id);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0)
     }
 
@@ -171,7 +166,7 @@ impl Scheduler {
         {
             return Ok(run);
         }
-        self.state().plan.takes(&new.rig)?;
+        self.state().plan.takes(&new.spec.rig)?;
         let run = self.keep(&mut last, &new)?;
         let live = Arc::new(Live::new(run.clone(), 0));
         live.tell(
@@ -179,11 +174,11 @@ impl Scheduler {
             run.created_ns,
             vec![changed(RunState::Queued, None)],
         );
-        tracing::info!(run = %run.id, rig = run.rig, uid = run.uid, tests = run.tests.len(), "run created");
+        tracing::info!(run = %run.id, rig = run.spec.rig, uid = run.uid, tests = run.tests.len(), "run created");
         let submitted = {
             let mut state = self.state();
             state.live.insert(run.id.clone(), Arc::clone(&live));
-            state.plan.submit(&run.rig, run.id.clone())
+            state.plan.submit(&run.spec.rig, run.id.clone())
         };
         match submitted {
             Ok(actions) => self.act(actions),
@@ -193,7 +188,7 @@ impl Scheduler {
                     Refusal::Quarantined { reason, .. } => plan::NeverBegan::Quarantined(reason.clone()),
                     _ => plan::NeverBegan::Stopping,
                 };
-                self.end(&live, Ending::of_waiting(&why, ""));
+                self.end(&live, Ending::of_waiting(&why, ""), None);
             }
         }
         Ok(live.run())
@@ -207,10 +202,7 @@ impl Scheduler {
             id: RunId::new(created_ns, 0),
             request_id: new.request_id.clone(),
             uid: new.uid,
-            rig: new.rig.clone(),
-            patterns: new.patterns.clone(),
-            parameters: new.parameters.clone(),
-            seed: new.seed,
+            spec: new.spec.clone(),
             tests: new.tests.iter().map(|test| test.id.to_string()).collect(),
             state: RunState::Queued,
             outcome: None,
@@ -219,6 +211,7 @@ impl Scheduler {
             created_ns,
             started_ns: None,
             ended_ns: None,
+            info: None,
         };
         loop {
             // Also when the clock stands still or was set back: ids only grow.
@@ -244,19 +237,22 @@ impl Scheduler {
         let who = format!("cancelled by uid {uid}");
         let (cancelled, live) = {
             let mut state = self.state();
-            (state.plan.cancel(&run.rig, &run.id), state.live.get(&run.id).cloned())
+            (
+                state.plan.cancel(&run.spec.rig, &run.id),
+                state.live.get(&run.id).cloned(),
+            )
         };
         let (Cancelled::Waiting(actions) | Cancelled::UnderWay(actions)) = cancelled else {
             return;
         };
-        tracing::info!(run = %run.id, rig = run.rig, uid, "run cancelled");
+        tracing::info!(run = %run.id, rig = run.spec.rig, uid, "run cancelled");
         let Some(live) = live else {
             return;
         };
         live.stop(&who);
         for action in actions {
             if let Action::End(_, why) = action {
-                self.end(&live, Ending::of_waiting(&why, &who));
+                self.end(&live, Ending::of_waiting(&why, &who), None);
             }
         }
     }
@@ -292,7 +288,7 @@ impl Scheduler {
     fn under_way(&self) -> Vec<String> {
         let state = self.state();
         let mut rigs: Vec<String> = state.plan.under_way().map(String::from).collect();
-        rigs.extend(state.live.values().map(|live| live.run().rig));
+        rigs.extend(state.live.values().map(|live| live.run().spec.rig));
         rigs.sort();
         rigs.dedup();
         rigs
@@ -312,21 +308,13 @@ fn end_interrupted(store: &dyn RunStore) {
     };
     for run in store.list(&unfinished, None, usize::MAX) {
         let ending = Ending::of_interrupted(run.state == RunState::Running);
-        tracing::warn!(run = %run.id, rig = run.rig, uid = run.uid, "run ended: {}", ending.reason);
+        tracing::warn!(run = %run.id, rig = run.spec.rig, uid = run.uid, "run ended: {}", ending.reason);
         let mended = store.mend_events(&run.id);
         let last = *mended.as_ref().unwrap_or(&0);
         let live = Live::new(run, last);
         if let Err(error) = &mended {
             live.cannot_keep(error);
         }
-        live.end(store, now_ns(), ending);
+        live.end(store, now_ns(), ending, None);
     }
-}
-
-/// Nanoseconds since 1970.
-fn now_ns() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

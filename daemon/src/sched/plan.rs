@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::store::RunId;
+use verbatim_run::RunId;
 
 /// What a rig is used for at the moment.
 #[derive(Clone, PartialEq, Eq, Debug)]

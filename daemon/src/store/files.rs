@@ -1,4 +1,4 @@
-//! Runs in files: `runs/ID/` with `run.json`, `events.log`, `verdicts.log`, `report.json` and the record.
+//! Runs in files: `runs/ID/` with `run.json`, `events.log` and the record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -6,11 +6,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use verbatim_proto::v1::{Verdict, WatchRunResponse};
-use verbatim_record::Outcome;
+use verbatim_proto::v1::run_event::Event;
+use verbatim_proto::v1::{Outcome, RunEvent, RunState, Verdict};
+use verbatim_run::RunId;
 
-use super::{EventReader, Filter, RunId, RunState, RunStore, StoreError, StoredRun};
+use super::{EventReader, Filter, RunStore, StoreError, StoredRun};
 use crate::framing::{self, FrameError, FramesOfFile};
+
+/// Events read at once.
+const BATCH: usize = 256;
 
 /// Runs in a directory, and what is needed of them to find them in memory.
 #[derive(Debug)]
@@ -37,7 +41,7 @@ struct Known {
 impl Index {
     fn put(&mut self, run: &StoredRun) {
         let known = Known {
-            rig: run.rig.clone(),
+            rig: run.spec.rig.clone(),
             state: run.state,
             outcome: run.outcome,
         };
@@ -92,16 +96,6 @@ impl FileStore {
     /// A frame file for appending.
     fn appendable(path: &Path) -> io::Result<File> {
         File::options().read(true).append(true).create(true).open(path)
-    }
-
-    fn all<M: prost::Message + Default>(path: &Path) -> Result<Vec<M>, StoreError> {
-        let Some(file) = open_if_there(path)? else {
-            return Ok(Vec::new());
-        };
-        let mut frames = FramesOfFile::new(file);
-        std::iter::from_fn(|| frames.next().transpose())
-            .collect::<Result<_, _>>()
-            .map_err(|error| frame_error(path, error))
     }
 }
 
@@ -189,7 +183,7 @@ impl RunStore for FileStore {
         written
     }
 
-    fn append(&self, id: &RunId, events: &[WatchRunResponse]) -> Result<(), StoreError> {
+    fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
         let path = self.path(id, "events.log");
         Self::appendable(&path)
             .and_then(|mut file| framing::append(&mut file, events.iter()))
@@ -201,7 +195,7 @@ impl RunStore for FileStore {
         let Some(file) = open_if_there(&path)? else {
             return Ok(0);
         };
-        let mut frames = FramesOfFile::<WatchRunResponse>::new(file);
+        let mut frames = FramesOfFile::<RunEvent>::new(file);
         let mut last = 0;
         loop {
             match frames.next() {
@@ -217,17 +211,6 @@ impl RunStore for FileStore {
         let file = Self::appendable(&path).map_err(io(&path))?;
         file.set_len(frames.position()).map_err(io(&path))?;
         Ok(last)
-    }
-
-    fn keep_verdict(&self, id: &RunId, verdict: &Verdict) -> Result<(), StoreError> {
-        let path = self.path(id, "verdicts.log");
-        Self::appendable(&path)
-            .and_then(|mut file| framing::append(&mut file, std::iter::once(verdict)))
-            .map_err(io(&path))
-    }
-
-    fn keep_report(&self, id: &RunId, json: &str) -> Result<(), StoreError> {
-        replace(&self.path(id, "report.json"), json.as_bytes())
     }
 
     fn get(&self, id: &RunId) -> Result<StoredRun, StoreError> {
@@ -267,15 +250,17 @@ impl RunStore for FileStore {
     }
 
     fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError> {
-        Self::all(&self.path(id, "verdicts.log"))
-    }
-
-    fn report(&self, id: &RunId) -> Result<Option<String>, StoreError> {
-        let path = self.path(id, "report.json");
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(io(&path)(source)),
+        let mut events = self.events(id, 0)?;
+        let mut verdicts = Vec::new();
+        loop {
+            let read = events.next(BATCH)?;
+            if read.is_empty() {
+                return Ok(verdicts);
+            }
+            verdicts.extend(read.into_iter().filter_map(|event| match event.event {
+                Some(Event::TestEnded(ended)) => ended.verdict,
+                _ => None,
+            }));
         }
     }
 
@@ -296,12 +281,12 @@ impl RunStore for FileStore {
 #[derive(Debug)]
 struct Reader {
     path: PathBuf,
-    frames: Option<FramesOfFile<WatchRunResponse>>,
+    frames: Option<FramesOfFile<RunEvent>>,
     after: u64,
 }
 
 impl EventReader for Reader {
-    fn next(&mut self, at_most: usize) -> Result<Vec<WatchRunResponse>, StoreError> {
+    fn next(&mut self, at_most: usize) -> Result<Vec<RunEvent>, StoreError> {
         if self.frames.is_none() {
             self.frames = open_if_there(&self.path)?.map(FramesOfFile::new);
         }

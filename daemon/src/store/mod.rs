@@ -9,10 +9,11 @@ mod run;
 use std::fmt;
 use std::path::PathBuf;
 
-use verbatim_proto::v1::{Verdict, WatchRunResponse};
+use verbatim_proto::v1::{Outcome, RunEvent, RunState, Verdict};
+use verbatim_run::RunId;
 
 pub use files::FileStore;
-pub use run::{RunId, RunState, StoredRun};
+pub use run::StoredRun;
 
 /// Which runs are wanted: those that fit every term that is set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,13 +23,13 @@ pub struct Filter {
     /// In one of these states; in any when empty.
     pub states: Vec<RunState>,
     /// With one of these outcomes; with any, or none yet, when empty.
-    pub outcomes: Vec<verbatim_record::Outcome>,
+    pub outcomes: Vec<Outcome>,
 }
 
 impl Filter {
     /// Whether a run with these properties is wanted.
     #[must_use]
-    pub fn takes(&self, rig: &str, state: RunState, outcome: Option<verbatim_record::Outcome>) -> bool {
+    pub fn takes(&self, rig: &str, state: RunState, outcome: Option<Outcome>) -> bool {
         self.rig.as_deref().is_none_or(|wanted| wanted == rig)
             && (self.states.is_empty() || self.states.contains(&state))
             && (self.outcomes.is_empty() || outcome.is_some_and(|outcome| self.outcomes.contains(&outcome)))
@@ -83,7 +84,7 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When they cannot be written: none of them is kept then.
-    fn append(&self, id: &RunId, events: &[WatchRunResponse]) -> Result<(), StoreError>;
+    fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError>;
 
     /// Makes the events of a run that the end of a daemon interrupted fit for appending: removes what was written of a
     /// last one. The cursor of the last whole event; 0 when there is none.
@@ -91,18 +92,6 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// When they cannot be read or written.
     fn mend_events(&self, id: &RunId) -> Result<u64, StoreError>;
-
-    /// Keeps a further verdict.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn keep_verdict(&self, id: &RunId, verdict: &Verdict) -> Result<(), StoreError>;
-
-    /// Keeps the report with which a run ended.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn keep_report(&self, id: &RunId, json: &str) -> Result<(), StoreError>;
 
     /// The run of that id.
     ///
@@ -119,17 +108,11 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     /// Runs, the newest first, from the one that follows `after` on. Runs that cannot be read are left out.
     fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun>;
 
-    /// The verdicts kept so far, in order.
+    /// The verdicts so far, in order: those of the events.
     ///
     /// # Errors
     /// When they cannot be read.
     fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError>;
-
-    /// The report, if the run ended with one.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn report(&self, id: &RunId) -> Result<Option<String>, StoreError>;
 
     /// Reads events, from the one that follows the cursor on.
     ///
@@ -147,5 +130,5 @@ pub trait EventReader: Send + fmt::Debug {
     ///
     /// # Errors
     /// When they cannot be read.
-    fn next(&mut self, at_most: usize) -> Result<Vec<WatchRunResponse>, StoreError>;
+    fn next(&mut self, at_most: usize) -> Result<Vec<RunEvent>, StoreError>;
 }

@@ -1,9 +1,8 @@
 //! The worker's end: the procedures run in the main thread, another one reads the stream.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
@@ -11,14 +10,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prost::Message;
-use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use verbatim_catalog::TESTS;
-use verbatim_proto::worker::{Begun, Ended, Finished, FromWorker, Hello, Pong, Recovered, Step, ToWorker};
-use verbatim_proto::worker::{Restore, Start, from_worker, to_worker};
-use verbatim_record::Cause;
+use verbatim_proto::v1::{Cause, RunEvent, RunInfo};
+use verbatim_proto::worker::{
+    Finished, FromWorker, Hello, Pong, Restore, RigText, Start, ToWorker, from_worker, to_worker,
+};
 
-use super::BUILD_ID;
 use super::hung::Pulse;
 use crate::framing::Frames;
 use verbatim_rig::{RigConfig, RigFile};
@@ -40,20 +37,9 @@ pub struct WorkerArguments {
     /// The state directory
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// What the daemon knows of the rig
-    #[arg(long, value_name = "HEX")]
-    rig_digest: String,
     /// After how long without a sign of life the thread of the procedure counts as hung
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     hung_after_ms: u64,
-}
-
-/// What daemon and worker compare, so that both mean the same rig.
-#[must_use]
-pub fn digest(rig: &RigConfig) -> String {
-    let mut hasher = DefaultHasher::new();
-    format!("{rig:?}").hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 /// Does what the daemon asks for, once, and tells it. Whatever happens to the daemon, the device is restored.
@@ -77,7 +63,6 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         cancel: Arc::clone(&cancel),
     });
     out.send(from_worker::Message::Hello(Hello {
-        build_id: BUILD_ID.into(),
         pid: std::process::id(),
     }));
     let (orders, order) = mpsc::channel();
@@ -137,26 +122,12 @@ impl Out {
         }
     }
 
-    fn event(&self, event: &Event<'_>) {
-        self.send(match event {
-            Event::Begun(test, place, total) => from_worker::Message::Begun(Begun {
-                test: test.id.into(),
-                place: u32::try_from(*place).unwrap_or(u32::MAX),
-                total: u32::try_from(*total).unwrap_or(u32::MAX),
-            }),
-            Event::Step(label) => from_worker::Message::Step(Step { label: (*label).into() }),
-            Event::Ended(verdict) => from_worker::Message::Ended(Ended {
-                verdict_json: json(verdict),
-            }),
-            Event::Recovered(areas) => from_worker::Message::Recovered(Recovered {
-                areas_json: areas.iter().map(json).collect(),
-            }),
-        });
+    fn event(&self, event: Event) {
+        self.send(from_worker::Message::Event(RunEvent {
+            event: Some(event),
+            ..RunEvent::default()
+        }));
     }
-}
-
-fn json(of: &impl Serialize) -> String {
-    serde_json::to_string(of).expect("plain data")
 }
 
 /// What the daemon asks for.
@@ -227,91 +198,79 @@ struct Refusal {
     not_restored: bool,
 }
 
+impl Refusal {
+    fn of_operator(error: impl ToString) -> Self {
+        Self {
+            error: error.to_string(),
+            cause: Cause::Operator,
+            not_restored: false,
+        }
+    }
+}
+
 impl Worker<'_> {
     fn obey(&self, order: Order) {
         let done = match order {
-            Order::Start(start) => self.start(start).map(|report| json(&report)),
-            Order::Restore(restore) => self.restore(&restore).map(|()| String::new()),
+            Order::Start(start) => self.start(start).map(Some),
+            Order::Restore(restore) => self.restore(restore).map(|()| None),
         };
         self.out.send(from_worker::Message::Finished(match done {
-            Ok(report_json) => Finished {
-                report_json,
+            Ok(info) => Finished {
+                info,
                 ..Finished::default()
             },
             Err(refusal) => Finished {
                 error: refusal.error,
                 not_restored: refusal.not_restored,
-                cause: refusal.cause.to_string(),
+                cause: refusal.cause.into(),
                 ..Finished::default()
             },
         }));
     }
 
-    fn start(&self, start: Start) -> Result<run::Report, Refusal> {
-        let rig = self.rig(&start.rig_file, &start.rig)?;
-        let find = |id: &String| TESTS.iter().copied().find(|test| test.id == id);
-        let tests = start
-            .tests
-            .iter()
-            .map(|id| find(id).ok_or(id))
-            .collect::<Result<_, _>>();
+    fn start(&self, start: Start) -> Result<RunInfo, Refusal> {
         let request = Request {
-            id: (!start.run.is_empty()).then_some(start.run),
-            rig,
-            tests: tests.map_err(|id| {
-                let error = format!("the catalogue of this build has no test {id}; `verbatim tests` lists them all");
-                self.refusal(error, Cause::Tester, false)
-            })?,
-            parameters: start.parameters.into_iter().collect(),
-            seed: start.seed,
-            record: (!start.record.is_empty()).then(|| start.record.into()),
+            id: start.run.parse().map_err(Refusal::of_operator)?,
+            rig: rig(start.rig.unwrap_or_default())?,
+            spec: start.spec.unwrap_or_default(),
+            record: Some(start.record.into()),
             cancel: Arc::clone(&self.cancel),
         };
         let state = StateDirectory::at(&self.arguments.state);
-        run::execute_in(&request, Some(&state), &mut |event| self.out.event(&event))
-            .map_err(|error| self.failure(&request.rig, &state, &error))
+        run::execute_in(&request, Some(&state), &mut |event| self.out.event(event))
+            .map(|report| report.run)
+            .map_err(|error| failure(&request.rig, &state, &error))
     }
 
-    fn restore(&self, restore: &Restore) -> Result<(), Refusal> {
-        let rig = self.rig(&restore.rig_file, &restore.rig)?;
+    fn restore(&self, restore: Restore) -> Result<(), Refusal> {
+        let rig = rig(restore.rig.unwrap_or_default())?;
         let state = StateDirectory::at(&self.arguments.state);
         let done = run::recover_only(&rig, &state, Arc::clone(&self.cancel), &mut |event| {
-            self.out.event(&event);
+            self.out.event(event);
         });
-        done.map(|_| ()).map_err(|error| self.failure(&rig, &state, &error))
+        done.map(|_| ()).map_err(|error| failure(&rig, &state, &error))
     }
+}
 
-    fn failure(&self, rig: &RigConfig, state: &StateDirectory, error: &RunError) -> Refusal {
-        let left_changed = match error {
+fn failure(rig: &RigConfig, state: &StateDirectory, error: &RunError) -> Refusal {
+    Refusal {
+        error: error.to_string(),
+        cause: error.cause(),
+        not_restored: match error {
             RunError::Journal(_) | RunError::NotRestored { .. } => error.left_changed(),
             _ => run::is_left_changed(rig, state),
-        };
-        self.refusal(error.to_string(), error.cause(), left_changed)
+        },
     }
+}
 
-    fn refusal(&self, error: String, cause: Cause, not_restored: bool) -> Refusal {
-        Refusal {
-            error,
-            cause,
-            not_restored,
-        }
-    }
-
-    /// The rig, as the daemon knows it, with its environment in force.
-    fn rig(&self, file: &str, name: &str) -> Result<RigConfig, Refusal> {
-        let operator = |error: String| self.refusal(error, Cause::Operator, false);
-        let all = match file {
-            "" => RigFile::built_in(),
-            path => RigFile::read(Path::new(path)).map_err(|error| operator(error.to_string()))?,
-        };
-        let rig = all.find(name).map_err(|error| operator(error.to_string()))?.clone();
-        if digest(&rig) != self.arguments.rig_digest {
-            return Err(operator(format!(
-                "rig {name} is not the one that the daemon knows: {file} was changed since the daemon read it; restart the \
-                 daemon, then run again"
-            )));
-        }
-        verbatim_rig::env::enter(&rig).map_err(|error| operator(error.to_string()))?;
-        Ok(rig)
-    }
+/// The rig, as the daemon knows it, with its environment in force.
+fn rig(text: RigText) -> Result<RigConfig, Refusal> {
+    let file = RigFile::parse(text.toml.as_bytes(), text.path.as_ref()).map_err(Refusal::of_operator)?;
+    let rig = file
+        .rigs
+        .into_iter()
+        .next()
+        .ok_or_else(|| Refusal::of_operator("no rig was given"))?;
+    verbatim_rig::env::enter(&rig).map_err(Refusal::of_operator)?;
+    Ok(rig)
 }

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use verbatim_proto::worker::{Finished, Restore, Start, to_worker};
-use verbatim_record::{Cause, Restored};
+use verbatim_proto::v1::Cause;
+use verbatim_proto::worker::{Finished, Restore, RigText, Start, to_worker};
+use verbatim_record::Restored;
 
 use super::process::Failure;
 use super::session::Session;
-use super::{Job, WorkerEnd, WorkerEvent};
+use super::{Job, WorkerEnd};
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{self as run, Event, Report, Request};
+use verbatim_run::{self as run, Event, Request};
 
 /// How workers are started and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,14 +62,14 @@ impl Supervision {
     /// Runs a job and reports while it goes on. A virtual rig runs on a thread of this process, any other in a worker of
     /// its own. Never fails: what goes wrong is in the end that is returned.
     ///
-    /// When [`WorkerEnd::left_changed`], call [`Supervision::restore_rig`] before anything else on that rig. Set `cancel`
+    /// When the device is left changed, call [`Supervision::restore_rig`] before anything else on that rig. Set `cancel`
     /// to stop the run; a sender that is dropped stops nothing. When the future is dropped, the worker stops, restores
     /// and ends by itself.
     pub async fn run_job(
         &self,
         job: Job,
         state: &StateDirectory,
-        events: mpsc::UnboundedSender<WorkerEvent>,
+        events: mpsc::UnboundedSender<Event>,
         cancel: watch::Receiver<bool>,
     ) -> WorkerEnd {
         if matches!(job.rig.kind, RigKind::Virtual(_)) {
@@ -80,18 +81,13 @@ impl Supervision {
             Err(failure) => Err(failure),
         };
         match ended {
-            Ok((finished, _)) if finished.error.is_empty() => match serde_json::from_str(&finished.report_json) {
-                Ok(report) => WorkerEnd::Finished(Box::new(report)),
-                Err(error) => WorkerEnd::Failed {
-                    cause: Cause::Tester,
-                    reason: format!("the report of the worker of rig {} cannot be read: {error}", rig.name),
-                    not_restored: is_left_changed(&rig, state).await,
+            Ok((finished, _)) => match finished.info {
+                Some(info) => WorkerEnd::Finished(Box::new(info)),
+                None => WorkerEnd::Failed {
+                    cause: finished.cause(),
+                    not_restored: finished.not_restored,
+                    reason: finished.error,
                 },
-            },
-            Ok((finished, _)) => WorkerEnd::Failed {
-                cause: cause_of(&finished),
-                reason: finished.error,
-                not_restored: finished.not_restored,
             },
             Err(Failure { cause, reason }) => WorkerEnd::Failed {
                 cause,
@@ -109,24 +105,16 @@ impl Supervision {
     pub async fn restore_rig(
         &self,
         rig: RigConfig,
-        rig_file: Option<PathBuf>,
+        text: RigText,
         state: &StateDirectory,
-        events: mpsc::UnboundedSender<WorkerEvent>,
+        events: mpsc::UnboundedSender<Event>,
         cancel: watch::Receiver<bool>,
     ) -> Result<Vec<Restored>, String> {
         if matches!(rig.kind, RigKind::Virtual(_)) {
             return Ok(Vec::new());
         }
-        let order = path_of(rig_file.unwrap_or_default()).map(|rig_file| {
-            to_worker::Message::Restore(Restore {
-                rig_file,
-                rig: rig.name.clone(),
-            })
-        });
-        let ended = match order {
-            Ok(order) => self.session(&rig, state, &events, cancel, order).await,
-            Err(failure) => Err(failure),
-        };
+        let order = to_worker::Message::Restore(Restore { rig: Some(text) });
+        let ended = self.session(&rig, state, &events, cancel, order).await;
         match ended {
             Ok((finished, restored)) if finished.error.is_empty() => Ok(restored),
             Ok((finished, _)) => Err(finished.error),
@@ -138,7 +126,7 @@ impl Supervision {
         &self,
         rig: &RigConfig,
         state: &StateDirectory,
-        events: &mpsc::UnboundedSender<WorkerEvent>,
+        events: &mpsc::UnboundedSender<Event>,
         cancel: watch::Receiver<bool>,
         order: to_worker::Message,
     ) -> Result<(Finished, Vec<Restored>), Failure> {
@@ -156,21 +144,15 @@ pub(super) async fn cancelled(cancel: &mut watch::Receiver<bool>) {
 
 fn start_of(job: Job) -> Result<to_worker::Message, Failure> {
     Ok(to_worker::Message::Start(Start {
-        rig_file: path_of(job.rig_file.unwrap_or_default())?,
-        rig: job.rig.name,
-        tests: job.tests.iter().map(|test| test.id.into()).collect(),
-        parameters: job.parameters.into_iter().collect(),
-        seed: job.seed,
+        rig: Some(job.text),
+        spec: Some(job.spec),
         record: path_of(job.record)?,
-        run: job.run,
+        run: job.run.to_string(),
     }))
 }
 
 /// A path that means the same to the worker: its working directory may be another.
 fn path_of(path: PathBuf) -> Result<String, Failure> {
-    if path.as_os_str().is_empty() {
-        return Ok(String::new());
-    }
     let whole = std::path::absolute(&path)
         .ok()
         .and_then(|path| path.into_os_string().into_string().ok());
@@ -182,18 +164,6 @@ fn path_of(path: PathBuf) -> Result<String, Failure> {
     })
 }
 
-fn cause_of(finished: &Finished) -> Cause {
-    let known = [
-        Cause::Dut,
-        Cause::Tester,
-        Cause::Rig,
-        Cause::Operator,
-        Cause::SpecAmbiguous,
-    ];
-    let named = known.into_iter().find(|cause| cause.to_string() == finished.cause);
-    named.unwrap_or(Cause::Tester)
-}
-
 /// Looks into the journal, which is a matter of files.
 async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     let (rig, state) = (rig.clone(), state.clone());
@@ -202,25 +172,19 @@ async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
 }
 
 /// Runs a job on a virtual rig.
-async fn on_a_thread(
-    job: Job,
-    events: mpsc::UnboundedSender<WorkerEvent>,
-    mut cancel: watch::Receiver<bool>,
-) -> WorkerEnd {
+async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel: watch::Receiver<bool>) -> WorkerEnd {
     let stop = StopWhenDropped(Arc::default());
     let request = Request {
-        id: Some(job.run),
+        id: job.run,
         rig: job.rig,
-        tests: job.tests,
-        parameters: job.parameters,
-        seed: job.seed,
+        spec: job.spec,
         record: Some(job.record),
         cancel: Arc::clone(&stop.0),
     };
     let mut run = tokio::task::spawn_blocking(move || {
         run::execute(&request, &mut |event| {
             // Nobody may be listening.
-            let _ = events.send(told(&event));
+            let _ = events.send(event);
         })
     });
     let ended = tokio::select! {
@@ -236,25 +200,11 @@ async fn on_a_thread(
         not_restored: false,
     };
     match ended {
-        Ok(Ok(report)) => finished(report),
+        Ok(Ok(report)) => WorkerEnd::Finished(Box::new(report.run)),
         Ok(Err(error)) => failed(error.cause(), error.to_string()),
         Err(panic) => failed(
             Cause::Tester,
             format!("the run broke off ({panic}): a defect of Verbatim"),
         ),
-    }
-}
-
-fn finished(report: Report) -> WorkerEnd {
-    WorkerEnd::Finished(Box::new(report))
-}
-
-fn told(event: &Event<'_>) -> WorkerEvent {
-    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    match event {
-        Event::Begun(test, place, total) => WorkerEvent::Begun(test.id.into(), number(*place), number(*total)),
-        Event::Step(label) => WorkerEvent::Step((*label).into()),
-        Event::Ended(verdict) => WorkerEvent::Ended(Box::new((*verdict).clone())),
-        Event::Recovered(areas) => WorkerEvent::Recovered(areas.to_vec()),
     }
 }

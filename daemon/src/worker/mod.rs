@@ -15,88 +15,65 @@ mod session;
 use std::path::PathBuf;
 
 use tokio::sync::{mpsc, watch};
-use verbatim_record::{Cause, Restored, Verdict};
-use verbatim_tester::Test;
-
-pub use child::{WorkerArguments, digest, work};
-pub use host::Supervision;
-
-use verbatim_rig::RigConfig;
-use verbatim_run::Report;
+use verbatim_proto::v1::{Cause, RunInfo, RunSpec};
+use verbatim_proto::worker::RigText;
+use verbatim_record::Restored;
+use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
+use verbatim_run::{Event, RunId};
 
-/// Names this build: a worker serves only a daemon that was built from the same sources in the same way.
-pub const BUILD_ID: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("VERBATIM_BUILD"));
+pub use child::{WorkerArguments, work};
+pub use host::Supervision;
 
 /// What a worker is to do.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The run's id, for logs.
-    pub run: String,
+    /// The run's id.
+    pub run: RunId,
     /// The rig.
     pub rig: RigConfig,
-    /// The file that the rig came from; none for a built-in one.
-    pub rig_file: Option<PathBuf>,
-    /// The tests, in order.
-    pub tests: Vec<&'static Test>,
-    /// Parameters.
-    pub parameters: Vec<(String, u64)>,
-    /// Seed.
-    pub seed: u64,
+    /// The rig in words that a worker reads.
+    pub text: RigText,
+    /// What to run on it.
+    pub spec: RunSpec,
     /// Where the bundle goes: a directory that does not exist yet.
     pub record: PathBuf,
 }
 
-/// What a worker reports while it works.
-#[derive(Clone, Debug)]
-pub enum WorkerEvent {
-    /// A test began: its id, its place from 0 on, and how many there are.
-    Begun(String, u32, u32),
-    /// The procedure reached its next step.
-    Step(String),
-    /// A test ended.
-    Ended(Box<Verdict>),
-    /// What an earlier run left was restored, or could not be.
-    Recovered(Vec<Restored>),
-    /// Something that the worker or a library wrote to its output, one line.
-    Log(String),
+/// A rig of that file, in words that a worker reads.
+#[must_use]
+pub fn text_of(file: &RigFile, rig: &str) -> RigText {
+    RigText {
+        toml: file.text_of(rig),
+        path: file
+            .path
+            .as_ref()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default(),
+    }
 }
 
-/// How a job ended.
+/// How a job ended. What its tests came to was told meanwhile.
 #[derive(Clone, Debug)]
 pub enum WorkerEnd {
-    /// With a report, whatever its outcome.
-    Finished(Box<Report>),
-    /// Without one: the run is an ERROR.
+    /// All tests have a verdict.
+    Finished(Box<RunInfo>),
+    /// Without that: the run is an ERROR.
     Failed {
         /// What that is due to.
         cause: Cause,
         /// What happened, and what to do next.
         reason: String,
-        /// Whether the device is left changed: the rig is to be quarantined.
+        /// Whether the device is left changed: it is to be restored before anything else, and kept from use until then.
         not_restored: bool,
     },
-}
-
-impl WorkerEnd {
-    /// Whether the device is left changed: it is to be restored before anything else, and kept from use until then.
-    #[must_use]
-    pub fn left_changed(&self) -> bool {
-        match self {
-            Self::Finished(report) => {
-                let mut areas = report.verdicts.iter().flat_map(|verdict| &verdict.restored);
-                areas.any(|restored| !restored.is_complete())
-            }
-            Self::Failed { not_restored, .. } => *not_restored,
-        }
-    }
 }
 
 /// Runs a job under the usual supervision: see [`Supervision::run_job`].
 pub async fn run_job(
     job: Job,
     state: &StateDirectory,
-    events: mpsc::UnboundedSender<WorkerEvent>,
+    events: mpsc::UnboundedSender<Event>,
     cancel: watch::Receiver<bool>,
 ) -> WorkerEnd {
     Supervision::default().run_job(job, state, events, cancel).await
@@ -108,12 +85,12 @@ pub async fn run_job(
 /// When the device could not be restored: what is left, and what to do next.
 pub async fn restore_rig(
     rig: RigConfig,
-    rig_file: Option<PathBuf>,
+    text: RigText,
     state: &StateDirectory,
-    events: mpsc::UnboundedSender<WorkerEvent>,
+    events: mpsc::UnboundedSender<Event>,
     cancel: watch::Receiver<bool>,
 ) -> Result<Vec<Restored>, String> {
     Supervision::default()
-        .restore_rig(rig, rig_file, state, events, cancel)
+        .restore_rig(rig, text, state, events, cancel)
         .await
 }

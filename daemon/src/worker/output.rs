@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
-use super::WorkerEvent;
+use verbatim_proto::v1::LogLine;
+use verbatim_run::Event;
 
 /// A line that is longer is cut into several.
 const LONGEST_LINE: usize = 4096;
@@ -50,7 +51,7 @@ fn line_end(bytes: &[u8], end: bool) -> Option<usize> {
 #[derive(Debug)]
 pub(super) struct Output {
     lines: mpsc::Receiver<String>,
-    events: mpsc::UnboundedSender<WorkerEvent>,
+    events: mpsc::UnboundedSender<Event>,
     told: usize,
     last: VecDeque<String>,
 }
@@ -60,7 +61,7 @@ impl Output {
     pub(super) fn follow(
         stdout: impl AsyncRead + Unpin + Send + 'static,
         stderr: impl AsyncRead + Unpin + Send + 'static,
-        events: mpsc::UnboundedSender<WorkerEvent>,
+        events: mpsc::UnboundedSender<Event>,
     ) -> Self {
         let (sender, lines) = mpsc::channel(ON_THE_WAY);
         tokio::spawn(lines_of(stdout, sender.clone()));
@@ -93,7 +94,7 @@ impl Output {
                 std::cmp::Ordering::Greater => continue,
             };
             // Nobody may be listening.
-            let _ = self.events.send(WorkerEvent::Log(line));
+            let _ = self.events.send(Event::LogLine(LogLine { text: line }));
         }
     }
 
@@ -119,7 +120,7 @@ mod tests {
         let mut output = Output::follow(std::io::Cursor::new(stdout), &b"\xFFtwo\n"[..], events);
         output.tell_to_the_end().await;
         let mut lines = Vec::new();
-        while let Ok(WorkerEvent::Log(line)) = told.try_recv() {
+        while let Ok(Event::LogLine(LogLine { text: line })) = told.try_recv() {
             lines.push(line);
         }
         lines.sort();

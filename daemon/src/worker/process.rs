@@ -12,11 +12,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use verbatim_record::Cause;
+use verbatim_proto::v1::Cause;
 
+use super::Supervision;
 use super::output::Output;
-use super::{Supervision, WorkerEvent, child};
 use verbatim_rig::{RigConfig, env};
+use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
 /// How long output may still come after the end of a process: somebody else may hold its pipes.
@@ -53,7 +54,7 @@ pub(super) async fn start(
     supervision: &Supervision,
     rig: &RigConfig,
     state: &StateDirectory,
-    events: mpsc::UnboundedSender<WorkerEvent>,
+    events: mpsc::UnboundedSender<Event>,
 ) -> Result<(Process, UnixStream), Failure> {
     let failed = |what: &str, error: &io::Error| {
         Failure::tester(format!(
@@ -79,7 +80,6 @@ pub(super) async fn start(
         .arg(&path)
         .arg("--state")
         .arg(&state)
-        .args(["--rig-digest", &child::digest(rig)])
         .args(["--hung-after-ms", &supervision.hung_after.as_millis().to_string()])
         .envs(&rig.env)
         .env(env::MARKER, &rig.name)

@@ -5,14 +5,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use verbatim_proto::worker::{Cancel, Finished, FromWorker, Hello, Ping, ToWorker, from_worker, to_worker};
-use verbatim_record::{Cause, Restored};
+use verbatim_proto::v1::Cause;
+use verbatim_proto::worker::{Cancel, Finished, FromWorker, Ping, ToWorker, from_worker, to_worker};
+use verbatim_record::Restored;
 
+use super::Supervision;
 use super::host::cancelled;
 use super::process::{self, Failure, Process};
-use super::{BUILD_ID, Supervision, WorkerEvent};
 use crate::framing::{self, Frames, Junk};
 use verbatim_rig::RigConfig;
+use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
 /// A worker, as the daemon sees it.
@@ -22,7 +24,7 @@ pub(super) struct Session<'a> {
     process: Process,
     stream: UnixStream,
     frames: Frames,
-    events: mpsc::UnboundedSender<WorkerEvent>,
+    events: mpsc::UnboundedSender<Event>,
     /// The test that began last, and its last step.
     at: (Option<String>, Option<String>),
     restored: Vec<Restored>,
@@ -42,8 +44,6 @@ enum Trouble {
     DoesNotStop,
     /// It did not say who it is.
     Silent,
-    /// It is of another build.
-    Foreign(String),
     /// What it sent makes no sense.
     Junk(String),
 }
@@ -60,7 +60,7 @@ impl<'a> Session<'a> {
         supervision: &'a Supervision,
         rig: &'a RigConfig,
         state: &StateDirectory,
-        events: mpsc::UnboundedSender<WorkerEvent>,
+        events: mpsc::UnboundedSender<Event>,
     ) -> Result<Self, Failure> {
         let (process, stream) = process::start(supervision, rig, state, events.clone()).await?;
         Ok(Self {
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
             .message
             .ok_or_else(|| Trouble::Junk("a message that this build does not know".into()))?;
         let event = match message {
-            from_worker::Message::Hello(hello) => return self.greet(&hello).map(|()| None),
+            from_worker::Message::Hello(_) => return self.greet().map(|()| None),
             _ if !self.greeted => return Err(Trouble::Junk("something else than who it is, first".into())),
             from_worker::Message::Finished(finished) => return Ok(Some(finished)),
             from_worker::Message::Pong(pong) => {
@@ -179,32 +179,24 @@ impl<'a> Session<'a> {
                 }
                 return Ok(None);
             }
-            from_worker::Message::Begun(begun) => {
-                self.at = (Some(begun.test.clone()), None);
-                WorkerEvent::Begun(begun.test, begun.place, begun.total)
-            }
-            from_worker::Message::Step(step) => {
-                self.at.1 = Some(step.label.clone());
-                WorkerEvent::Step(step.label)
-            }
-            from_worker::Message::Ended(ended) => WorkerEvent::Ended(Box::new(read(&ended.verdict_json)?)),
-            from_worker::Message::Recovered(recovered) => {
-                let areas: Result<Vec<Restored>, _> = recovered.areas_json.iter().map(|area| read(area)).collect();
-                self.restored = areas?;
-                WorkerEvent::Recovered(self.restored.clone())
-            }
+            from_worker::Message::Event(event) => event
+                .event
+                .ok_or_else(|| Trouble::Junk("an event that this build does not know".into()))?,
         };
+        match &event {
+            Event::TestStarted(begun) => self.at = (Some(begun.test.clone()), None),
+            Event::StepStarted(step) => self.at.1 = Some(step.step.clone()),
+            Event::RestoreEnded(ended) => self.restored.clone_from(&ended.areas),
+            _ => {}
+        }
         // Nobody may be listening.
         let _ = self.events.send(event);
         Ok(None)
     }
 
-    fn greet(&mut self, hello: &Hello) -> Result<(), Trouble> {
+    fn greet(&mut self) -> Result<(), Trouble> {
         if self.greeted {
             return Err(Trouble::Junk("who it is, again".into()));
-        }
-        if hello.build_id != BUILD_ID {
-            return Err(Trouble::Foreign(hello.build_id.clone()));
         }
         self.greeted = true;
         Ok(())
@@ -231,11 +223,6 @@ impl<'a> Session<'a> {
                 self.supervision.stop_within
             ),
             Trouble::Silent => format!("did not say within {:?} who it is", self.supervision.start_within),
-            Trouble::Foreign(build) => format!(
-                "is of build {build}, and this is {BUILD_ID}: {} was replaced; restart the daemon, so that both are of one \
-                 build",
-                self.supervision.program.display()
-            ),
             Trouble::Junk(what) => format!("sent {what}, which no worker of this build does: a defect of Verbatim"),
         };
         let then = if killed {
@@ -271,8 +258,4 @@ async fn at(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Trouble> {
-    serde_json::from_str(json).map_err(|error| Trouble::Junk(format!("a result that cannot be read ({error})")))
 }

@@ -26,10 +26,14 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
         .context("proto/ above codegen/")?;
     let mut generated = Vec::new();
 
-    let record = protox::compile(["verbatim/record/v1/record.proto"], [proto])?;
+    // What records and runs are told in is made once, in record-proto; the services refer to it.
+    let words = ["verbatim/v1/verdict.proto", "verbatim/v1/event.proto"];
+    let record = protox::compile([&["verbatim/record/v1/record.proto"][..], &words].concat(), [proto])?;
+    let shared = externs(&record);
     let mut config = Config::new();
     // A frame is shared by who looks at it, the record in memory and the record's file.
     config.btree_map(["."]).bytes([".verbatim.record.v1.Frame.bytes"]);
+    as_json(&mut config);
     for (package, code) in code(record, &mut config)? {
         generated.push(Generated {
             path: proto.join(format!("record-proto/src/{package}.rs")),
@@ -48,44 +52,71 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
         path: out.join("descriptors.bin"),
         content: descriptors.encode_to_vec(),
     });
-    let mut config = Config::new();
-    config.btree_map(["."]);
-    config.service_generator(tonic_prost_build::configure().service_generator());
-    for (package, code) in code(descriptors, &mut config)? {
-        if package == "verbatim.v1" {
-            generated.push(Generated {
-                path: out.join("verbatim.v1.rs"),
-                content: code.into(),
-            });
-        }
-    }
     let agent = protox::compile(["verbatim/agent/v1/agent.proto"], [proto])?;
-    let mut config = Config::new();
-    // Messages that records keep too are made once, in record-proto.
-    for file in agent.file.iter().filter(|file| file.name().ends_with("/verbs.proto")) {
-        let messages = file.message_type.iter().map(|message| message.name());
-        for name in messages.chain(file.enum_type.iter().map(|of| of.name())) {
-            config.extern_path(
-                format!(".verbatim.agent.v1.{name}"),
-                format!("::verbatim_record_proto::agent::v1::{name}"),
-            );
-        }
-    }
-    config.service_generator(tonic_prost_build::configure().service_generator());
-    for (_, code) in code(agent, &mut config)? {
-        generated.push(Generated {
-            path: out.join("verbatim.agent.v1.rs"),
-            content: code.into(),
-        });
-    }
     let worker = protox::compile(["verbatim/worker/v1/worker.proto"], [proto])?;
-    for (_, code) in code(worker, Config::new().btree_map(["."]))? {
-        generated.push(Generated {
-            path: out.join("verbatim.worker.v1.rs"),
-            content: code.into(),
-        });
+    for (package, files) in [
+        ("verbatim.v1", descriptors),
+        ("verbatim.agent.v1", agent),
+        ("verbatim.worker.v1", worker),
+    ] {
+        let mut config = Config::new();
+        config.btree_map(["."]);
+        config.service_generator(tonic_prost_build::configure().service_generator());
+        for (message, path) in &shared {
+            config.extern_path(message, path);
+        }
+        for (of, code) in code(files, &mut config)? {
+            if of == package {
+                generated.push(Generated {
+                    path: out.join(format!("{package}.rs")),
+                    content: code.into(),
+                });
+            }
+        }
     }
     Ok(generated)
+}
+
+/// Every message and enumeration of these files, and where record-proto has its Rust.
+fn externs(files: &FileDescriptorSet) -> Vec<(String, String)> {
+    let mut externs = Vec::new();
+    for file in &files.file {
+        let place = match file.package() {
+            "verbatim.record.v1" => "",
+            "verbatim.agent.v1" => "agent::v1::",
+            "verbatim.v1" => "v1::",
+            _ => continue,
+        };
+        let messages = file.message_type.iter().map(|message| message.name());
+        for name in messages.chain(file.enum_type.iter().map(|of| of.name())) {
+            let message = format!(".{}.{name}", file.package());
+            externs.push((message, format!("::verbatim_record_proto::{place}{name}")));
+        }
+    }
+    externs
+}
+
+/// The messages that reports and a run's files hold as JSON, in the form `verbatim.report.v1`.
+fn as_json(config: &mut Config) {
+    let of = |name: &str| format!(".verbatim.v1.{name}");
+    for message in ["Check", "Observation", "Verdict", "RunSpec", "RunInfo"].map(of) {
+        config.type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]");
+    }
+    config.type_attribute(
+        ".verbatim.record.v1.Restored",
+        "#[derive(serde::Serialize, serde::Deserialize)]",
+    );
+    for (field, with) in [
+        ("Check.result", "check_result"),
+        ("Verdict.outcome", "outcome"),
+        ("Verdict.cause", "cause"),
+        ("RunInfo.outcome", "outcome"),
+        ("RunInfo.fingerprint", "json_text"),
+    ] {
+        config.field_attribute(of(field), format!("#[serde(with = \"crate::json::{with}\")]"));
+    }
+    let when_any = "#[serde(default, skip_serializing_if = \"Vec::is_empty\")]";
+    config.field_attribute(of("Check.frames"), when_any);
 }
 
 fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(String, String)>> {

@@ -1,5 +1,5 @@
 //! The record's schema `verbatim.record.v1`, as generated from `proto/`, with the messages of `verbatim.agent.v1` that
-//! records keep. No logic lives here.
+//! records keep, and those of `verbatim.v1` that all who run tests speak. No logic lives here.
 
 /// `verbatim.agent.v1`: verbs on demand, without the service.
 pub mod agent {
@@ -10,6 +10,16 @@ pub mod agent {
         include!("verbatim.agent.v1.rs");
     }
 }
+
+/// `verbatim.v1`, without the services: what is run, what happens, and what comes of it.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+#[rustfmt::skip]
+pub mod v1 {
+    include!("verbatim.v1.rs");
+}
+
+mod json;
+mod words;
 
 /// Where the generated code's own paths lead.
 mod record {

@@ -243,6 +243,7 @@ pub struct Stopped {
     pub text: ::prost::alloc::string::String,
 }
 /// What restoring an area came to.
+#[derive(serde::Serialize, serde::Deserialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Restored {
     /// The area.

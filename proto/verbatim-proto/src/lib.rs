@@ -6,6 +6,8 @@
 #[rustfmt::skip]
 pub mod v1 {
     include!("verbatim.v1.rs");
+
+    pub use ::verbatim_record_proto::v1::*;
 }
 
 /// `verbatim.worker.v1`: between the daemon and the worker of a rig.

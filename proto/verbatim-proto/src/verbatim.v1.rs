@@ -541,23 +541,7 @@ pub struct RestoreRigResponse {
     pub rig: ::core::option::Option<Rig>,
     /// Each area that was restored, or could not be.
     #[prost(message, repeated, tag = "2")]
-    pub areas: ::prost::alloc::vec::Vec<RestoredArea>,
-}
-/// What restoring an area came to.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RestoredArea {
-    /// The area, in words.
-    #[prost(string, tag = "1")]
-    pub area: ::prost::alloc::string::String,
-    /// Whether all that can be restored is as it was found.
-    #[prost(bool, tag = "2")]
-    pub complete: bool,
-    /// Fields that are left changed, each with the value found and the value left.
-    #[prost(string, repeated, tag = "3")]
-    pub left: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Why it could not be read or written at all; empty when it could.
-    #[prost(string, tag = "4")]
-    pub failure: ::prost::alloc::string::String,
+    pub areas: ::prost::alloc::vec::Vec<::verbatim_record_proto::Restored>,
 }
 /// What a rig can be used for at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1053,101 +1037,45 @@ pub struct Run {
     /// Resource name: "runs/ID".
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// The rig: "rigs/NAME".
-    #[prost(string, tag = "2")]
-    pub rig: ::prost::alloc::string::String,
-    /// What was asked for: ids, public names, statements or globs; all tests when empty.
+    /// What was asked for.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<::verbatim_record_proto::v1::RunSpec>,
+    /// Tests that it takes, in order.
     #[prost(string, repeated, tag = "3")]
-    pub patterns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Parameters of tests.
-    #[prost(btree_map = "string, uint64", tag = "4")]
-    pub parameters: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        u64,
-    >,
-    /// Seed of all random choices.
-    #[prost(uint64, tag = "5")]
-    pub seed: u64,
+    pub tests: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Where it stands.
-    #[prost(enumeration = "RunState", tag = "6")]
+    #[prost(enumeration = "::verbatim_record_proto::v1::RunState", tag = "4")]
     pub state: i32,
     /// The worst outcome of its tests, or ERROR when it ended without them all.
-    #[prost(enumeration = "Outcome", tag = "7")]
+    #[prost(enumeration = "::verbatim_record_proto::v1::Outcome", tag = "5")]
     pub outcome: i32,
     /// What that outcome is due to.
-    #[prost(enumeration = "Cause", tag = "8")]
+    #[prost(enumeration = "::verbatim_record_proto::v1::Cause", tag = "6")]
     pub cause: i32,
     /// Why, in a sentence.
-    #[prost(string, tag = "9")]
+    #[prost(string, tag = "7")]
     pub reason: ::prost::alloc::string::String,
     /// Verdicts so far, in order.
-    #[prost(message, repeated, tag = "10")]
-    pub verdicts: ::prost::alloc::vec::Vec<Verdict>,
-    /// Tests that it takes, in order.
-    #[prost(string, repeated, tag = "11")]
-    pub tests: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "8")]
+    pub verdicts: ::prost::alloc::vec::Vec<::verbatim_record_proto::v1::Verdict>,
+    /// The head of its report; set when all its tests were run.
+    #[prost(message, optional, tag = "9")]
+    pub info: ::core::option::Option<::verbatim_record_proto::v1::RunInfo>,
     /// Who created it: user id of the peer.
-    #[prost(uint32, tag = "12")]
+    #[prost(uint32, tag = "10")]
     pub uid: u32,
     /// When it was created.
-    #[prost(message, optional, tag = "13")]
+    #[prost(message, optional, tag = "11")]
     pub create_time: ::core::option::Option<::prost_types::Timestamp>,
     /// When its first test began.
-    #[prost(message, optional, tag = "14")]
+    #[prost(message, optional, tag = "12")]
     pub start_time: ::core::option::Option<::prost_types::Timestamp>,
     /// When it ended.
-    #[prost(message, optional, tag = "15")]
+    #[prost(message, optional, tag = "13")]
     pub end_time: ::core::option::Option<::prost_types::Timestamp>,
     /// Its place in the rig's queue, from 1 on; 0 when it does not wait.
-    #[prost(uint32, tag = "16")]
+    #[prost(uint32, tag = "14")]
     pub queue_place: u32,
-    /// The whole report as `verbatim run --json` prints it; set when the run ended with one.
-    #[prost(string, tag = "17")]
-    pub report_json: ::prost::alloc::string::String,
-}
-/// What a judge says of one test.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Verdict {
-    /// The test's id.
-    #[prost(string, tag = "1")]
-    pub test: ::prost::alloc::string::String,
-    /// Its names in public test suites.
-    #[prost(string, repeated, tag = "2")]
-    pub aliases: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Outcome.
-    #[prost(enumeration = "Outcome", tag = "3")]
-    pub outcome: i32,
-    /// What it is due to.
-    #[prost(enumeration = "Cause", tag = "4")]
-    pub cause: i32,
-    /// Why, in a sentence.
-    #[prost(string, tag = "5")]
-    pub reason: ::prost::alloc::string::String,
-    /// Statements that the test is about.
-    #[prost(string, repeated, tag = "6")]
-    pub statements: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Checks that failed or could not be decided.
-    #[prost(message, repeated, tag = "7")]
-    pub findings: ::prost::alloc::vec::Vec<Finding>,
-}
-/// A check that failed or could not be decided.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Finding {
-    /// The statement.
-    #[prost(string, tag = "1")]
-    pub statement: ::prost::alloc::string::String,
-    /// What was looked at.
-    #[prost(string, tag = "2")]
-    pub about: ::prost::alloc::string::String,
-    /// What the statement demands.
-    #[prost(string, tag = "3")]
-    pub expected: ::prost::alloc::string::String,
-    /// What the record shows.
-    #[prost(string, tag = "4")]
-    pub seen: ::prost::alloc::string::String,
-    /// The exchanges that show it, in words.
-    #[prost(string, repeated, tag = "5")]
-    pub evidence: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Creates a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1155,21 +1083,9 @@ pub struct CreateRunRequest {
     /// Chosen by the client, at most 64 characters: the same id gives the same run, however often it is sent.
     #[prost(string, tag = "1")]
     pub request_id: ::prost::alloc::string::String,
-    /// The rig: "rigs/NAME".
-    #[prost(string, tag = "2")]
-    pub rig: ::prost::alloc::string::String,
-    /// Ids, public names, statements or globs; all tests when empty.
-    #[prost(string, repeated, tag = "3")]
-    pub patterns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Parameters of tests.
-    #[prost(btree_map = "string, uint64", tag = "4")]
-    pub parameters: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        u64,
-    >,
-    /// Seed of all random choices.
-    #[prost(uint64, tag = "5")]
-    pub seed: u64,
+    /// What to run.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<::verbatim_record_proto::v1::RunSpec>,
 }
 /// The new run, or the one that the same request_id created before.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1208,7 +1124,7 @@ pub struct ListRunsRequest {
 /// Runs.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListRunsResponse {
-    /// The newest first. Without verdicts' findings and reports.
+    /// The newest first. Their verdicts are without checks and observations.
     #[prost(message, repeated, tag = "1")]
     pub runs: ::prost::alloc::vec::Vec<Run>,
     /// For the next page; empty on the last one.
@@ -1228,100 +1144,9 @@ pub struct WatchRunRequest {
 /// An event of a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchRunResponse {
-    /// Grows by one with each event of the run, from 1 on.
-    #[prost(uint64, tag = "1")]
-    pub cursor: u64,
-    /// When the daemon knew of it.
-    #[prost(message, optional, tag = "2")]
-    pub time: ::core::option::Option<::prost_types::Timestamp>,
-    /// What happened.
-    #[prost(oneof = "watch_run_response::Event", tags = "3, 4, 5, 6, 7, 8")]
-    pub event: ::core::option::Option<watch_run_response::Event>,
-}
-/// Nested message and enum types in `WatchRunResponse`.
-pub mod watch_run_response {
-    /// What happened.
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Event {
-        /// The run moved to another state. The last event of each run is its end.
-        #[prost(message, tag = "3")]
-        StateChanged(super::RunStateChanged),
-        /// A test began.
-        #[prost(message, tag = "4")]
-        TestStarted(super::TestStarted),
-        /// A procedure reached its next step.
-        #[prost(message, tag = "5")]
-        StepStarted(super::StepStarted),
-        /// A test ended.
-        #[prost(message, tag = "6")]
-        TestEnded(super::TestEnded),
-        /// What an earlier run left was restored, or could not be.
-        #[prost(message, tag = "7")]
-        RestoreEnded(super::RestoreEnded),
-        /// Something that the worker or a library said.
-        #[prost(message, tag = "8")]
-        LogLine(super::LogLine),
-    }
-}
-/// The run moved to another state.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RunStateChanged {
-    /// The new state.
-    #[prost(enumeration = "RunState", tag = "1")]
-    pub state: i32,
-    /// Its outcome, when it ended.
-    #[prost(enumeration = "Outcome", tag = "2")]
-    pub outcome: i32,
-    /// What that is due to.
-    #[prost(enumeration = "Cause", tag = "3")]
-    pub cause: i32,
-    /// Why, in a sentence.
-    #[prost(string, tag = "4")]
-    pub reason: ::prost::alloc::string::String,
-}
-/// A test began.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TestStarted {
-    /// The test's id.
-    #[prost(string, tag = "1")]
-    pub test: ::prost::alloc::string::String,
-    /// Its place in the run, from 0 on.
-    #[prost(uint32, tag = "2")]
-    pub place: u32,
-    /// Tests of the run.
-    #[prost(uint32, tag = "3")]
-    pub total: u32,
-}
-/// A procedure reached its next step.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct StepStarted {
-    /// The step: the label under which it sends.
-    #[prost(string, tag = "1")]
-    pub step: ::prost::alloc::string::String,
-}
-/// A test ended.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct TestEnded {
-    /// Its verdict.
+    /// The event.
     #[prost(message, optional, tag = "1")]
-    pub verdict: ::core::option::Option<Verdict>,
-}
-/// What an earlier run left was restored, or could not be.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RestoreEnded {
-    /// Each area, in words.
-    #[prost(string, repeated, tag = "1")]
-    pub areas: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether all of it is as it was found.
-    #[prost(bool, tag = "2")]
-    pub complete: bool,
-}
-/// Something that the worker or a library said.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LogLine {
-    /// The text, without its end of line.
-    #[prost(string, tag = "1")]
-    pub text: ::prost::alloc::string::String,
+    pub event: ::core::option::Option<::verbatim_record_proto::v1::RunEvent>,
 }
 /// Cancels a run.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1377,137 +1202,6 @@ pub struct ReadArtifactResponse {
     /// At most 64 KiB.
     #[prost(bytes = "vec", tag = "1")]
     pub data: ::prost::alloc::vec::Vec<u8>,
-}
-/// Where a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum RunState {
-    /// Never used.
-    Unspecified = 0,
-    /// It waits for its rig.
-    Queued = 1,
-    /// Its tests run.
-    Running = 2,
-    /// It is over.
-    Ended = 3,
-}
-impl RunState {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "RUN_STATE_UNSPECIFIED",
-            Self::Queued => "RUN_STATE_QUEUED",
-            Self::Running => "RUN_STATE_RUNNING",
-            Self::Ended => "RUN_STATE_ENDED",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "RUN_STATE_UNSPECIFIED" => Some(Self::Unspecified),
-            "RUN_STATE_QUEUED" => Some(Self::Queued),
-            "RUN_STATE_RUNNING" => Some(Self::Running),
-            "RUN_STATE_ENDED" => Some(Self::Ended),
-            _ => None,
-        }
-    }
-}
-/// What a test or run came to, in order of gravity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Outcome {
-    /// Nothing yet.
-    Unspecified = 0,
-    /// Not run.
-    Skipped = 1,
-    /// The device or rig lacks what the test is about.
-    NotApplicable = 2,
-    /// Every check passed.
-    Pass = 3,
-    /// A check could not be decided.
-    Inconclusive = 4,
-    /// A check failed.
-    Fail = 5,
-    /// The tester or the rig failed.
-    Error = 6,
-}
-impl Outcome {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "OUTCOME_UNSPECIFIED",
-            Self::Skipped => "OUTCOME_SKIPPED",
-            Self::NotApplicable => "OUTCOME_NOT_APPLICABLE",
-            Self::Pass => "OUTCOME_PASS",
-            Self::Inconclusive => "OUTCOME_INCONCLUSIVE",
-            Self::Fail => "OUTCOME_FAIL",
-            Self::Error => "OUTCOME_ERROR",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "OUTCOME_UNSPECIFIED" => Some(Self::Unspecified),
-            "OUTCOME_SKIPPED" => Some(Self::Skipped),
-            "OUTCOME_NOT_APPLICABLE" => Some(Self::NotApplicable),
-            "OUTCOME_PASS" => Some(Self::Pass),
-            "OUTCOME_INCONCLUSIVE" => Some(Self::Inconclusive),
-            "OUTCOME_FAIL" => Some(Self::Fail),
-            "OUTCOME_ERROR" => Some(Self::Error),
-            _ => None,
-        }
-    }
-}
-/// What an outcome is due to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum Cause {
-    /// Nothing: the outcome is a pass, or there is none.
-    Unspecified = 0,
-    /// The device under test.
-    Dut = 1,
-    /// Verbatim itself or the host it runs on.
-    Tester = 2,
-    /// The rig: port, cable, simulator, device absent.
-    Rig = 3,
-    /// Somebody stopped or misconfigured the run.
-    Operator = 4,
-    /// The architecture leaves it open.
-    SpecAmbiguous = 5,
-}
-impl Cause {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "CAUSE_UNSPECIFIED",
-            Self::Dut => "CAUSE_DUT",
-            Self::Tester => "CAUSE_TESTER",
-            Self::Rig => "CAUSE_RIG",
-            Self::Operator => "CAUSE_OPERATOR",
-            Self::SpecAmbiguous => "CAUSE_SPEC_AMBIGUOUS",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
-            "CAUSE_DUT" => Some(Self::Dut),
-            "CAUSE_TESTER" => Some(Self::Tester),
-            "CAUSE_RIG" => Some(Self::Rig),
-            "CAUSE_OPERATOR" => Some(Self::Operator),
-            "CAUSE_SPEC_AMBIGUOUS" => Some(Self::SpecAmbiguous),
-            _ => None,
-        }
-    }
 }
 /// Generated client implementations.
 pub mod run_service_client {

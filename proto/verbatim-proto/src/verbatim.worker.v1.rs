@@ -25,43 +25,38 @@ pub mod to_worker {
         Ping(super::Ping),
     }
 }
+/// A rig as the daemon knows it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RigText {
+    /// Its table of the rig file, as a rig file of its own.
+    #[prost(string, tag = "1")]
+    pub toml: ::prost::alloc::string::String,
+    /// The rig file's path, from which relative paths count; empty for the built-in rig.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+}
 /// Run tests.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Start {
-    /// The rig file's path; empty for the built-in rigs.
-    #[prost(string, tag = "1")]
-    pub rig_file: ::prost::alloc::string::String,
-    /// The rig's name.
-    #[prost(string, tag = "2")]
-    pub rig: ::prost::alloc::string::String,
-    /// Ids of the tests, in order.
-    #[prost(string, repeated, tag = "3")]
-    pub tests: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Parameters.
-    #[prost(btree_map = "string, uint64", tag = "4")]
-    pub parameters: ::prost::alloc::collections::BTreeMap<
-        ::prost::alloc::string::String,
-        u64,
-    >,
-    /// Seed.
-    #[prost(uint64, tag = "5")]
-    pub seed: u64,
-    /// Where the bundle goes: a directory that does not exist yet.
-    #[prost(string, tag = "6")]
+    /// The rig.
+    #[prost(message, optional, tag = "1")]
+    pub rig: ::core::option::Option<RigText>,
+    /// What to run on it.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<::verbatim_record_proto::v1::RunSpec>,
+    /// Where the bundle goes.
+    #[prost(string, tag = "3")]
     pub record: ::prost::alloc::string::String,
     /// The run's id.
-    #[prost(string, tag = "7")]
+    #[prost(string, tag = "4")]
     pub run: ::prost::alloc::string::String,
 }
 /// Restore what an earlier run left.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Restore {
-    /// The rig file's path.
-    #[prost(string, tag = "1")]
-    pub rig_file: ::prost::alloc::string::String,
-    /// The rig's name.
-    #[prost(string, tag = "2")]
-    pub rig: ::prost::alloc::string::String,
+    /// The rig.
+    #[prost(message, optional, tag = "1")]
+    pub rig: ::core::option::Option<RigText>,
 }
 /// Stop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -74,99 +69,53 @@ pub struct Ping {
     pub number: u64,
 }
 /// Worker to daemon.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromWorker {
     /// What happened.
-    #[prost(oneof = "from_worker::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "from_worker::Message", tags = "1, 2, 3, 4")]
     pub message: ::core::option::Option<from_worker::Message>,
 }
 /// Nested message and enum types in `FromWorker`.
 pub mod from_worker {
     /// What happened.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         /// First message.
         #[prost(message, tag = "1")]
         Hello(super::Hello),
-        /// A test began.
+        /// What happens in the run, or in the restore.
         #[prost(message, tag = "2")]
-        Begun(super::Begun),
-        /// The procedure reached its next step.
+        Event(::verbatim_record_proto::v1::RunEvent),
+        /// Last message: it is over.
         #[prost(message, tag = "3")]
-        Step(super::Step),
-        /// A test ended.
-        #[prost(message, tag = "4")]
-        Ended(super::Ended),
-        /// What an earlier run left was restored, or could not be.
-        #[prost(message, tag = "5")]
-        Recovered(super::Recovered),
-        /// Last message: the run is over.
-        #[prost(message, tag = "6")]
         Finished(super::Finished),
         /// Answer to a Ping.
-        #[prost(message, tag = "7")]
+        #[prost(message, tag = "4")]
         Pong(super::Pong),
     }
 }
 /// First message of a worker.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// Must be the daemon's own.
-    #[prost(string, tag = "1")]
-    pub build_id: ::prost::alloc::string::String,
     /// Its process id.
-    #[prost(uint32, tag = "2")]
+    #[prost(uint32, tag = "1")]
     pub pid: u32,
 }
-/// A test began.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Begun {
-    /// Its id.
-    #[prost(string, tag = "1")]
-    pub test: ::prost::alloc::string::String,
-    /// Its place.
-    #[prost(uint32, tag = "2")]
-    pub place: u32,
-    /// How many there are.
-    #[prost(uint32, tag = "3")]
-    pub total: u32,
-}
-/// The procedure reached its next step.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Step {
-    /// The label.
-    #[prost(string, tag = "1")]
-    pub label: ::prost::alloc::string::String,
-}
-/// A test ended.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Ended {
-    /// The verdict as JSON, as it stands in verdicts.json.
-    #[prost(string, tag = "1")]
-    pub verdict_json: ::prost::alloc::string::String,
-}
-/// What an earlier run left was restored, or could not be.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Recovered {
-    /// Each area as JSON.
-    #[prost(string, repeated, tag = "1")]
-    pub areas_json: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-/// The run is over.
+/// It is over.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Finished {
-    /// The report as JSON; empty when there is none.
-    #[prost(string, tag = "1")]
-    pub report_json: ::prost::alloc::string::String,
-    /// Why there is none.
+    /// The head of the report; absent when there is none.
+    #[prost(message, optional, tag = "1")]
+    pub info: ::core::option::Option<::verbatim_record_proto::v1::RunInfo>,
+    /// Why there is none; empty after a restore that is complete.
     #[prost(string, tag = "2")]
     pub error: ::prost::alloc::string::String,
     /// Whether the device was left changed: the rig is to be quarantined.
     #[prost(bool, tag = "3")]
     pub not_restored: bool,
-    /// What the error is due to, as verdicts have it.
-    #[prost(string, tag = "4")]
-    pub cause: ::prost::alloc::string::String,
+    /// What the error is due to.
+    #[prost(enumeration = "::verbatim_record_proto::v1::Cause", tag = "4")]
+    pub cause: i32,
 }
 /// Answer to a Ping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_client::{Address, RigName, v1};
+use verbatim_record::Restored;
 use verbatim_rig::{RigConfig, RigFile, RigFileError};
 use verbatim_run as run;
 use verbatim_run::state::StateDirectory;
@@ -81,7 +82,7 @@ fn restore_at(address: &Address, rig: &str, json: bool) -> anyhow::Result<ExitCo
     if quarantined {
         eprintln!("verbatim: {} stays quarantined: {}", name.id(), after.state_reason);
     }
-    let complete = !quarantined && answer.areas.iter().all(|area| area.complete);
+    let complete = !quarantined && answer.areas.iter().all(Restored::is_complete);
     Ok(ExitCode::from(if complete { 0 } else { exit::ERROR }))
 }
 
@@ -97,8 +98,8 @@ fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> 
     let mut areas = Vec::new();
     let state = StateDirectory::find().map_err(|error| Usage(error.to_string()))?;
     let outcome = run::recover_only(config, &state, cancel, &mut |event| {
-        if let run::Event::Recovered(restored) = event {
-            areas = restored.iter().map(print::document::restored).collect();
+        if let run::Event::RestoreEnded(ended) = event {
+            areas = ended.areas;
         }
     });
     show_restored(name.id(), &areas, arguments.json)?;
@@ -106,7 +107,7 @@ fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_restored(rig: &str, areas: &[v1::RestoredArea], json: bool) -> anyhow::Result<()> {
+fn show_restored(rig: &str, areas: &[Restored], json: bool) -> anyhow::Result<()> {
     if json {
         print::json(&print::document::restored_areas(rig, areas))
     } else {

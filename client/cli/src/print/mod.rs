@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use serde::Serialize;
-use verbatim_record::{Check, Outcome, Verdict};
+use verbatim_client::v1::{Cause, Check, Outcome, Verdict};
 use verbatim_run::Report;
 
 /// Prints one JSON document on stdout.
@@ -61,18 +61,18 @@ fn coloured(outcome: Outcome, words: &str) -> String {
         Outcome::Pass => 32,
         Outcome::Fail | Outcome::Error => 31,
         Outcome::Inconclusive => 33,
-        Outcome::NotApplicable | Outcome::Skipped => 90,
+        Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => 90,
     };
     format!("\x1b[{code}m{words}\x1b[0m")
 }
 
 /// A line per test.
 pub(crate) fn line(verdict: &Verdict) -> String {
-    let outcome = coloured(verdict.outcome, &format!("{:<14}", verdict.outcome));
-    let why = match verdict.cause {
+    let outcome = coloured(verdict.outcome(), &format!("{:<14}", verdict.outcome()));
+    let why = match verdict.cause() {
         _ if verdict.reason.is_empty() => String::new(),
-        Some(cause) => format!("  [{cause}] {}", shortened(&verdict.reason, 110)),
-        None => format!("  {}", shortened(&verdict.reason, 110)),
+        Cause::Unspecified => format!("  {}", shortened(&verdict.reason, 110)),
+        cause => format!("  [{cause}] {}", shortened(&verdict.reason, 110)),
     };
     format!("{outcome} {:<34}{why}", verdict.test).trim_end().to_string()
 }
@@ -88,7 +88,10 @@ fn shortened(text: &str, most: usize) -> String {
 pub(crate) fn explanation(report: &Report) -> String {
     let mut out = String::new();
     for verdict in &report.verdicts {
-        let explains = matches!(verdict.outcome, Outcome::Fail | Outcome::Error | Outcome::Inconclusive);
+        let explains = matches!(
+            verdict.outcome(),
+            Outcome::Fail | Outcome::Error | Outcome::Inconclusive
+        );
         if explains {
             out.push_str(&one(verdict));
         }
@@ -115,15 +118,16 @@ pub(crate) fn explanation(report: &Report) -> String {
 }
 
 fn one(verdict: &Verdict) -> String {
-    let cause = verdict
-        .cause
-        .map_or_else(String::new, |cause| format!(", cause {cause}"));
-    let head = format!("{} {}{cause}", verdict.outcome, verdict.test);
-    let mut out = format!("\n{}\n", coloured(verdict.outcome, &head));
+    let cause = match verdict.cause() {
+        Cause::Unspecified => String::new(),
+        cause => format!(", cause {cause}"),
+    };
+    let head = format!("{} {}{cause}", verdict.outcome(), verdict.test);
+    let mut out = format!("\n{}\n", coloured(verdict.outcome(), &head));
     if !verdict.aliases.is_empty() {
         out.push_str(&format!("  public name: {}\n", verdict.aliases.join(", ")));
     }
-    if verdict.findings.is_empty() || verdict.outcome == Outcome::Error {
+    if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
         out.push_str(&format!("  {}\n", verdict.reason));
     }
     for check in &verdict.findings {
@@ -185,7 +189,7 @@ pub(crate) fn json_line<T: Serialize>(document: &T) -> anyhow::Result<()> {
 /// One line that sums a run up, and where its record is.
 pub(crate) fn summary(report: &Report) -> String {
     let record = report.run.record.as_ref();
-    let place = record.map_or_else(String::new, |path| format!("; record in {}", path.display()));
+    let place = record.map_or_else(String::new, |path| format!("; record in {path}"));
     summary_with(report, &place)
 }
 
@@ -195,7 +199,7 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
         report
             .verdicts
             .iter()
-            .filter(|verdict| verdict.outcome == outcome)
+            .filter(|verdict| verdict.outcome() == outcome)
             .count()
     };
     let parts: Vec<String> = [

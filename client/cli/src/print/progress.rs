@@ -4,9 +4,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verbatim_client::v1;
-use verbatim_client::v1::watch_run_response::Event as ServerEvent;
-use verbatim_record::Verdict;
+use verbatim_client::v1::Verdict;
+use verbatim_record::Restored;
 use verbatim_run::Event;
 
 use crate::print;
@@ -37,35 +36,15 @@ impl Progress {
         }
     }
 
-    /// An event of a run inside this process.
-    pub(crate) fn show(&mut self, event: &Event<'_>) {
+    /// An event of a run.
+    pub(crate) fn show(&mut self, event: &Event) {
         match event {
-            Event::Begun(test, place, all) => self.begun(test.id, *place as u64, *all as u64),
-            Event::Step(label) => self.step(label),
-            Event::Ended(verdict) => self.ended(verdict),
-            Event::Recovered(restored) => {
-                let areas: Vec<_> = restored.iter().map(|restored| restored.area.to_string()).collect();
-                let complete = restored.iter().all(|restored| restored.is_complete());
-                self.restored(&areas, complete);
-            }
-        }
-    }
-
-    /// An event of a run at a daemon.
-    pub(crate) fn show_remote(&mut self, event: &v1::WatchRunResponse) {
-        match &event.event {
-            Some(ServerEvent::TestStarted(begun)) => {
-                self.begun(&begun.test, u64::from(begun.place), u64::from(begun.total));
-            }
-            Some(ServerEvent::StepStarted(step)) => self.step(&step.step),
-            Some(ServerEvent::TestEnded(ended)) => {
-                if let Some(verdict) = &ended.verdict {
-                    self.ended(&print::document::verdict(verdict));
-                }
-            }
-            Some(ServerEvent::RestoreEnded(ended)) => self.restored(&ended.areas, ended.complete),
-            Some(ServerEvent::LogLine(line)) => self.say(&line.text),
-            Some(ServerEvent::StateChanged(_)) | None => {}
+            Event::TestStarted(begun) => self.begun(&begun.test, u64::from(begun.place), u64::from(begun.total)),
+            Event::StepStarted(step) => self.step(&step.step),
+            Event::TestEnded(ended) => ended.verdict.iter().for_each(|verdict| self.ended(verdict)),
+            Event::RestoreEnded(ended) => self.restored(&ended.areas),
+            Event::LogLine(line) => self.say(&line.text),
+            Event::StateChanged(_) => {}
         }
     }
 
@@ -100,12 +79,13 @@ impl Progress {
         }
     }
 
-    fn restored(&self, areas: &[String], complete: bool) {
-        let how = if complete {
+    fn restored(&self, restored: &[Restored]) {
+        let how = if restored.iter().all(Restored::is_complete) {
             "restored first"
         } else {
             "restored first, but not wholly"
         };
+        let areas: Vec<_> = restored.iter().map(|restored| restored.area.as_str()).collect();
         self.say(&format!(
             "an earlier run left the device changed; {how}: {}",
             areas.join(", ")

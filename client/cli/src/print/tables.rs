@@ -1,6 +1,7 @@
 //! Lists of runs, rigs and tests for people.
 
 use verbatim_client::v1;
+use verbatim_record::Restored;
 
 use crate::print::document;
 
@@ -15,16 +16,17 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
     );
     for run in runs {
         let outcome = document::outcome(run.outcome()).map_or_else(|| "-".into(), |outcome| outcome.to_string());
-        let what = if run.patterns.is_empty() {
+        let spec = run.spec.clone().unwrap_or_default();
+        let what = if spec.patterns.is_empty() {
             "all".into()
         } else {
-            run.patterns.join(" ")
+            spec.patterns.join(" ")
         };
         out.push_str(&format!(
             "{:<26} {:<8} {outcome:<14} {:<16} {:<20} {what}\n",
             run.name,
-            document::state(run.state()),
-            document::bare(&run.rig),
+            run.state(),
+            spec.rig,
             seconds(run.create_time.map(|time| time.to_string())),
         ));
     }
@@ -55,19 +57,20 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
     } else {
         String::new()
     };
-    field("state", format!("{}{place}", document::state(run.state())));
+    field("state", format!("{}{place}", run.state()));
     let outcome = document::outcome(run.outcome()).map(|outcome| outcome.to_string());
     field("outcome", outcome.unwrap_or_default());
     field("reason", run.reason.clone());
-    field("rig", document::bare(&run.rig).into());
-    field("tests", run.patterns.join(" "));
-    let set: Vec<String> = run
+    let spec = run.spec.clone().unwrap_or_default();
+    field("rig", spec.rig);
+    field("tests", spec.patterns.join(" "));
+    let set: Vec<String> = spec
         .parameters
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     field("set", set.join(" "));
-    field("seed", run.seed.to_string());
+    field("seed", spec.seed.to_string());
     field("user id", run.uid.to_string());
     let times = [
         ("created", run.create_time),
@@ -120,13 +123,13 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
 }
 
 /// What a restore came to.
-pub(crate) fn restored(rig: &str, areas: &[v1::RestoredArea]) -> String {
+pub(crate) fn restored(rig: &str, areas: &[Restored]) -> String {
     if areas.is_empty() {
         return format!("{rig}: nothing to restore\n");
     }
     let mut out = String::new();
     for area in areas {
-        let how = if area.complete { "restored" } else { "NOT RESTORED" };
+        let how = if area.is_complete() { "restored" } else { "NOT RESTORED" };
         out.push_str(&format!("{rig}: {how} {}", area.area));
         if !area.failure.is_empty() {
             out.push_str(&format!(": {}", area.failure));

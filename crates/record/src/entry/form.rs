@@ -7,7 +7,7 @@ use verbatim_record_proto as pb;
 use verbatim_wire::{Lid, MKey, Mad, RespTime, SubnetTimeout};
 
 use super::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, pb as verbs};
-use super::{Arrived, Begin, Entry, Match, Note, Restored, Role, Sent, StopReason, Stopped};
+use super::{Arrived, Begin, Entry, Match, Note, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time};
 
 /// Why bytes are no entry.
@@ -233,12 +233,7 @@ impl Entry {
                 reason: pb::StopReason::from(stopped.reason).into(),
                 text: stopped.text,
             }),
-            Self::Restored(restored) => Kind::Restored(pb::Restored {
-                area: restored.area,
-                left: restored.left,
-                not_restorable: restored.not_restorable,
-                failure: restored.failure,
-            }),
+            Self::Restored(restored) => Kind::Restored(restored),
             Self::Frame(frame) => Kind::Frame(pb::Frame {
                 number: frame.number,
                 label: frame.label,
@@ -350,12 +345,7 @@ impl Entry {
                 reason: stopped.reason.try_into()?,
                 text: stopped.text,
             }),
-            Kind::Restored(restored) => Self::Restored(Restored {
-                area: restored.area,
-                left: restored.left,
-                not_restorable: restored.not_restorable,
-                failure: restored.failure,
-            }),
+            Kind::Restored(restored) => Self::Restored(restored),
             Kind::Frame(frame) => Self::Frame(Frame {
                 number: frame.number,
                 label: frame.label,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Check, Findings, Passed};
+use super::{Check, Findings, Passed, of};
 use crate::evidence::Evidence;
 use crate::label::Label;
 
@@ -19,13 +19,8 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
     pub(super) fn new(findings: &'f mut Findings<'t>, statement: &str, about: String) -> Self {
         let check = Check {
             statement: statement.into(),
-            result: Passed::Inconclusive,
             about,
-            expected: String::new(),
-            seen: String::new(),
-            evidence: Vec::new(),
-            exchanges: Vec::new(),
-            frames: Vec::new(),
+            ..Check::default()
         };
         Self {
             findings,
@@ -61,7 +56,7 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
     /// States the check. True when it passed.
     fn end(self, expected: String, seen: String, result: Passed) -> bool {
         let mut check = Check {
-            result,
+            result: result.into(),
             expected,
             seen,
             ..self.check
@@ -91,13 +86,13 @@ impl<'t: 'e, 'e, V: fmt::Display> Seen<'_, 't, 'e, V> {
     where
         V: PartialEq,
     {
-        let result = Passed::of(self.seen == wanted);
+        let result = of(self.seen == wanted);
         self.comes_to(wanted, result)
     }
 
     /// It must be as `expected` says, and either is or is not. True when it is.
     pub fn must(self, expected: impl fmt::Display, is_so: bool) -> bool {
-        self.comes_to(expected, Passed::of(is_so))
+        self.comes_to(expected, of(is_so))
     }
 
     /// It must be as `expected` says, and the record came to `result`. True when it passed.

@@ -3,9 +3,7 @@
 mod claim;
 mod row;
 
-use core::fmt;
-
-use serde::{Deserialize, Serialize};
+pub use verbatim_record_proto::v1::{Check, CheckResult as Passed, Observation};
 use verbatim_wire::{Attribute, Field, Status};
 
 use crate::evidence::Evidence;
@@ -14,74 +12,9 @@ use crate::trace::{Exchange, Gap, Trace};
 pub use claim::{Claim, Seen};
 pub use row::{FieldName, Row, field};
 
-/// What a check came to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Passed {
-    /// As the statement demands.
-    Pass,
-    /// Cannot be told from the record.
-    Inconclusive,
-    /// Against the statement.
-    Fail,
-}
-
-impl Passed {
-    /// What a check comes to that the record decides.
-    pub(crate) fn of(is_so: bool) -> Self {
-        if is_so { Self::Pass } else { Self::Fail }
-    }
-}
-
-/// One check of one statement.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Check {
-    /// The statement, such as "C14-16".
-    pub statement: String,
-    /// What it came to.
-    pub result: Passed,
-    /// What was looked at, such as "M_KeyViolations".
-    pub about: String,
-    /// What the statement demands here.
-    pub expected: String,
-    /// What the record shows.
-    pub seen: String,
-    /// The exchanges that show it, in words with their numbers in the record.
-    pub evidence: Vec<String>,
-    /// Numbers of these exchanges.
-    pub exchanges: Vec<u32>,
-    /// Numbers of the frames that show it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<u32>,
-}
-
-impl Check {
-    /// Whether the device breaks the statement.
-    #[must_use]
-    pub fn is_failure(&self) -> bool {
-        self.result == Passed::Fail
-    }
-}
-
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}: expected {}, seen {}",
-            self.statement, self.about, self.expected, self.seen
-        )
-    }
-}
-
-/// Something that was seen and decides nothing.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Observation {
-    /// What.
-    pub text: String,
-    /// Whether the architecture leaves it open.
-    pub spec_ambiguous: bool,
-    /// The exchanges that show it.
-    pub exchanges: Vec<u32>,
+/// What a check comes to that the record decides.
+fn of(is_so: bool) -> Passed {
+    if is_so { Passed::Pass } else { Passed::Fail }
 }
 
 /// Tries after which an unanswered request is no lost packet.

@@ -6,19 +6,21 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use verbatim_run::{self as run, Request};
-
-use verbatim_tester::Test;
+use verbatim_catalog::wrong_parameters;
+use verbatim_run::{self as run, Request, RunId};
 
 use crate::commands::rigs;
-use crate::commands::run::{Arguments, number, pair};
+use crate::commands::run::Arguments;
 use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
-    let parameters = parameters(&arguments.set, &tests)?;
+    let spec = arguments.spec()?;
+    let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
+    if let Some(wrong) = wrong_parameters(&tests, &spec.parameters).first() {
+        return Err(Usage(format!("--set {}: {wrong}", wrong.name)).into());
+    }
     let file = rigs::load(arguments.rig_file.as_ref())?;
     let config = file
         .find(&arguments.rig)
@@ -34,11 +36,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .transpose()
         .context("--record")?;
     let request = Request {
-        id: None,
+        id: RunId::of_now(),
         rig: config,
-        tests,
-        parameters,
-        seed: arguments.seed,
+        spec,
         record,
         cancel: cancel()?,
     };
@@ -55,37 +55,6 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ))?;
     }
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
-}
-
-/// `name=value` pairs, each of a parameter that one of the chosen tests has, within its range.
-fn parameters(given: &[String], tests: &[&'static Test]) -> Result<Vec<(String, u64)>, Usage> {
-    given
-        .iter()
-        .map(|given| {
-            let (name, value) = pair(given)?;
-            let known: Vec<_> = tests.iter().flat_map(|test| test.parameters).collect();
-            let declared = known.iter().find(|parameter| parameter.name == name).ok_or_else(|| {
-                let mut names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
-                names.sort_unstable();
-                names.dedup();
-                let names = if names.is_empty() {
-                    "none".into()
-                } else {
-                    names.join(", ")
-                };
-                Usage(format!(
-                    "--set {name}: none of the chosen tests has this parameter; theirs are: {names}"
-                ))
-            })?;
-            let (least, most) = declared.range;
-            match number(value) {
-                Some(value) if (least..=most).contains(&value) => Ok((name.to_string(), value)),
-                _ => Err(Usage(format!(
-                    "--set {name}={value}: a number from {least} to {most} was expected"
-                ))),
-            }
-        })
-        .collect()
 }
 
 /// Set by the first Ctrl-C or SIGTERM; the second ends the process at once.

@@ -6,6 +6,8 @@ mod remote;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use verbatim_client::v1::RunSpec;
+
 use crate::exit::Usage;
 use crate::server::Place;
 
@@ -42,6 +44,25 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+impl Arguments {
+    /// What to run. Whether the rig takes it is not known here.
+    fn spec(&self) -> Result<RunSpec, Usage> {
+        let parameter = |given: &String| {
+            let (name, value) = given
+                .split_once('=')
+                .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
+            let value = number(value).ok_or_else(|| Usage(format!("--set {given}: a number was expected")))?;
+            Ok((name.to_string(), value))
+        };
+        Ok(RunSpec {
+            rig: self.rig.clone(),
+            patterns: self.patterns.clone(),
+            parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
+            seed: self.seed,
+        })
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     match place {
         Place::Server(address) => remote::run(arguments, address),
@@ -51,13 +72,6 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
         }
         Place::Inside(_) => inside::run(arguments),
     }
-}
-
-/// A `NAME=VALUE` pair.
-fn pair(given: &str) -> Result<(&str, &str), Usage> {
-    given
-        .split_once('=')
-        .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))
 }
 
 /// A number in decimal or, with 0x in front, in hexadecimal.

@@ -7,9 +7,9 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use verbatim_client::v1::RunState;
-use verbatim_client::{Address, Client, Error, NewRun, RunName, patiently, v1};
+use verbatim_client::{Address, Client, Error, RunName, fresh_id, patiently, v1};
 
-use crate::commands::run::{Arguments, number, pair};
+use crate::commands::run::Arguments;
 use crate::commands::runs::artifacts;
 use crate::exit::Usage;
 use crate::print::progress::Progress;
@@ -21,38 +21,31 @@ const LEFT: u8 = 130;
 pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
     server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
-    let mut new = NewRun::on(&arguments.rig);
-    new.patterns.clone_from(&arguments.patterns);
-    new.seed = arguments.seed;
-    for given in &arguments.set {
-        let (name, value) = pair(given)?;
-        // What is within its range, the daemon knows.
-        let value = number(value).ok_or_else(|| Usage(format!("--set {name}={value}: a number was expected")))?;
-        new.parameters.push((name.into(), value));
-    }
+    let spec = arguments.spec()?;
     // Before the run: afterwards there would be nowhere to put its record.
     let record = arguments.record.as_deref().map(new_directory).transpose()?;
     server::at(address, |client| {
-        carried_out(client, new, record, arguments.detach, arguments.json)
+        carried_out(client, spec, record, arguments.detach, arguments.json)
     })
 }
 
 async fn carried_out(
     client: Client,
-    new: NewRun,
+    spec: v1::RunSpec,
     record: Option<PathBuf>,
     detach: bool,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::listen()?;
+    let id = fresh_id();
     let progress = Progress::new(json);
     let (run, stopped) = tokio::select! {
-        run = client.create_run(&new) => (run?, false),
+        run = client.create_run(&id, &spec) => (run?, false),
         () = stop.asked() => {
             progress.say("stopping; Ctrl-C again leaves at once");
             // The request may have arrived: sent again, it gives the same run, which can then be cancelled.
             tokio::select! {
-                run = client.create_run(&new) => (run?, true),
+                run = client.create_run(&id, &spec) => (run?, true),
                 () = stop.asked() => return Ok(ExitCode::from(LEFT)),
             }
         }
@@ -97,7 +90,7 @@ pub(crate) async fn follow(
     mut progress: Progress,
     mut stop: Option<&mut Stop>,
     stopped: bool,
-    mut each: impl FnMut(&v1::WatchRunResponse) -> anyhow::Result<()>,
+    mut each: impl FnMut(&v1::RunEvent) -> anyhow::Result<()>,
 ) -> anyhow::Result<Followed> {
     let tell = progress.teller();
     let mut away = false;
@@ -129,7 +122,7 @@ pub(crate) async fn follow(
             event = watch.next() => match event {
                 Some(event) => {
                     let event = event?;
-                    progress.show_remote(&event);
+                    event.event.iter().for_each(|event| progress.show(event));
                     each(&event)?;
                 }
                 None => break,
@@ -189,7 +182,9 @@ pub(crate) fn show_end(run: &v1::Run, record: Option<&Path>, json: bool) -> anyh
 }
 
 async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress) {
-    let Ok(rig) = run.rig.parse() else { return };
+    let Ok(rig) = run.spec.clone().unwrap_or_default().rig.parse() else {
+        return;
+    };
     // A courtesy: when the daemon cannot say it now, the events will tell.
     if let Ok(rig) = client.get_rig(&rig).await
         && !rig.current_run.is_empty()

@@ -303,7 +303,7 @@ pub(crate) fn asked_again(again: &[&FrameSeen], frames: usize) -> bool {
 /// When it was not even posted: something before it is missing.
 pub(crate) fn not_sent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, number: usize) -> Result<(), Gap> {
     let Some(posted) = case.posted.get(number) else {
-        let missing = f.checks.iter().any(|check| check.result != Passed::Pass);
+        let missing = f.checks.iter().any(|check| check.result() != Passed::Pass);
         return if missing {
             Ok(())
         } else {

@@ -1,0 +1,102 @@
+//! What a run is called.
+
+use core::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a run: time of its creation and a serial number, so that ids in order of text are in order of creation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+impl RunId {
+    /// The id of a run created at that time, in nanoseconds since 1970.
+    #[must_use]
+    pub fn new(created_ns: u64, serial: u16) -> Self {
+        Self(format!("{:012x}-{serial:04x}", created_ns / 1_000_000))
+    }
+
+    /// The id of a run that is created now by somebody who creates no others.
+    #[must_use]
+    pub fn of_now() -> Self {
+        Self::new(now_ns(), 0)
+    }
+
+    /// Such as `019a3c5e77d1-0000`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = String;
+
+    /// Takes what [`RunId::new`] makes and nothing else: files are called after it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hex = |part: &str, digits: usize| {
+            part.len() == digits && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        match text.split_once('-') {
+            Some((time, serial)) if hex(time, 12) && hex(serial, 4) => Ok(Self(text.into())),
+            _ => Err(format!(
+                "{text:?} is no run's id: expected 12 hexadecimal digits, \"-\" and 4 more, such as 019a3c5e77d1-0000"
+            )),
+        }
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> Self {
+        id.0
+    }
+}
+
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_time_and_nothing_else_is_an_id() {
+        let early = RunId::new(1_763_654_400_000_000_000, 3);
+        let late = RunId::new(1_763_654_400_001_000_000, 0);
+        assert!(early < late);
+        assert_eq!(early.as_str().parse(), Ok(early.clone()));
+        for wrong in [
+            "",
+            "..",
+            "a",
+            "019a3c5e77d1-000",
+            "019a3c5e77d1/0000",
+            "019A3c5e77d1-0000",
+            "019a3c5e77d1-00000",
+        ] {
+            assert!(wrong.parse::<RunId>().is_err(), "{wrong}");
+        }
+    }
+}
