@@ -3,16 +3,12 @@
 //! It never jumps, and on Linux it is the clock of `std::time::Instant`, so what a local session says can be compared
 //! with what the same process measures. It does not run on another host's time.
 
-use rustix::time::{ClockId, clock_gettime};
 use verbatim_proto::agent::Instant;
 
 /// Now, in nanoseconds.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+    u64::try_from(verbatim_hw::ether::now().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// From then until now.

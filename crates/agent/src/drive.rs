@@ -214,7 +214,7 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 /// or further posts wait, it is kept back, for at most 10 ms.
 pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
     // The usual slack of 50 µs would make half of what times are known to.
-    let _ = rustix::thread::set_current_timer_slack(1_000.try_into().ok());
+    let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();
     // Whether who puts a command since the last look for one wakes this thread.
     let mut armed = false;

@@ -37,13 +37,17 @@ pub use verbs::{VerbsDevice, VerbsPair};
 /// This host: name, kernel, and the agent's version.
 #[must_use]
 pub fn host() -> String {
-    let uname = rustix::system::uname();
+    let system = nix::sys::utsname::uname();
+    let of = |word: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| match &system {
+        Ok(system) => word(system).to_string_lossy(),
+        Err(_) => "?".into(),
+    };
     format!(
         "{} {} {} {}, verbatim-agent {}",
-        uname.nodename().to_string_lossy(),
-        uname.sysname().to_string_lossy(),
-        uname.release().to_string_lossy(),
-        uname.machine().to_string_lossy(),
+        of(|system| system.nodename()),
+        of(|system| system.sysname()),
+        of(|system| system.release()),
+        of(|system| system.machine()),
         env!("CARGO_PKG_VERSION")
     )
 }

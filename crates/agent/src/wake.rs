@@ -1,16 +1,21 @@
 //! Waking a thread that waits in `poll`.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::{Errno, read, write};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+
+/// The longest wait: what the system can count.
+const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// A descriptor that is readable from [`Wake::wake`] until [`Wake::clear`].
 #[derive(Debug)]
 pub struct Wake {
-    fd: OwnedFd,
+    fd: EventFd,
     /// Whether somebody is about to wait, or waits.
     armed: AtomicBool,
 }
@@ -21,7 +26,7 @@ impl Wake {
     /// # Errors
     /// When the process has no descriptor left.
     pub fn new() -> std::io::Result<Self> {
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let fd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self {
             fd,
             armed: AtomicBool::new(false),
@@ -31,7 +36,7 @@ impl Wake {
     /// Makes it readable.
     pub fn wake(&self) {
         // The counter is full after 2^64 wakes without a clear: it is readable then anyway.
-        let _ = write(&self.fd, &1_u64.to_ne_bytes());
+        let _ = self.fd.write(1);
     }
 
     /// Makes it unreadable, and has [`Wake::wake_who_waits`] make it readable. What it announces must be looked at
@@ -54,20 +59,16 @@ impl Wake {
 
     /// Makes it unreadable. What it announces must be looked at afterwards, or a wake could be lost.
     pub fn clear(&self) {
-        let mut count = [0; 8];
-        let _ = read(&self.fd, &mut count);
+        let _ = self.fd.read();
     }
 
     /// Waits until it is readable or the time is over.
     pub fn wait(&self, timeout: Duration) {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        let timeout = TimeSpec::from_duration(timeout.min(LONGEST));
         // A signal ends the wait early, which callers expect of any wait.
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
             // Without memory for the call: the caller comes back.
             Err(_) => std::thread::yield_now(),
         }
