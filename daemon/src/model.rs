@@ -37,12 +37,14 @@ mod tests;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use verbatim_device::{Defect, Device, Profile};
 use verbatim_wire::Mad;
 
@@ -125,7 +127,7 @@ impl Model {
     /// [`ModelError`]. Nothing that arrives at the socket is an error, and the end of a tester is none.
     pub fn serve(&self, stop: &AtomicBool, ready: impl FnOnce(&Path)) -> Result<(), ModelError> {
         // Sleeps end when they should, not 50 us later. It is only this much worse where it cannot be had.
-        let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
+        let _ = nix::sys::prctl::set_timerslack(1);
         let mut served = Served {
             bound: Bound::new(&self.listen)?,
             device: Device::new(self.profile.clone(), &self.defects),
@@ -180,14 +182,10 @@ impl Served {
         if !self.outbox.is_empty() {
             sleep = sleep.min(RETRY);
         }
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: sleep.subsec_nanos().into(),
-        };
-        let mut socket = [PollFd::new(&self.bound.socket, PollFlags::IN)];
-        match poll(&mut socket, Some(&timeout)) {
+        let mut socket = [PollFd::new(self.bound.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut socket, Some(sleep.into()), None) {
             // A signal: whoever set a flag in it is asked next.
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use verbatim_hw::ether::now as monotonic;
 use verbatim_record::{Span, Time};
 
 /// The time of a rig: it begins when the rig is opened. The only place where the daemon's rigs read a clock, which is
@@ -28,12 +28,6 @@ impl Clock {
     pub(super) fn span(self, (earliest, latest): (Duration, Duration)) -> Span {
         Span::between(self.at(earliest), self.at(latest))
     }
-}
-
-fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

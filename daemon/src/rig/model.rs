@@ -2,12 +2,14 @@
 
 use core::time::Duration;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use verbatim_wire::Mad;
 
 use super::error::RigError;
@@ -81,13 +83,13 @@ impl ModelLink {
 
     /// Waits until `what` is possible; false when it was not within the time.
     fn wait_for(&self, what: PollFlags, timeout: Duration) -> Result<bool, String> {
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&self.socket, what)], Some(&timeout)) {
+        match ppoll(
+            &mut [PollFd::new(self.socket.as_fd(), what)],
+            Some(timeout.into()),
+            None,
+        ) {
             Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(Errno::EINTR) => Ok(false),
             Err(error) => Err(self.gone(&error.into())),
         }
     }
@@ -109,7 +111,8 @@ impl Link for ModelLink {
                             self.model.display()
                         )));
                     }
-                    self.wait_for(PollFlags::OUT, PATIENCE - spent).map_err(NotSent::Gone)?;
+                    self.wait_for(PollFlags::POLLOUT, PATIENCE - spent)
+                        .map_err(NotSent::Gone)?;
                 }
                 Err(error) => return Err(NotSent::Gone(self.gone(&error))),
             }
@@ -117,7 +120,7 @@ impl Link for ModelLink {
     }
 
     fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
-        if !timeout.is_zero() && !self.wait_for(PollFlags::IN, timeout)? {
+        if !timeout.is_zero() && !self.wait_for(PollFlags::POLLIN, timeout)? {
             return Ok(None);
         }
         let mut buffer = [0; datagram::LONGEST];

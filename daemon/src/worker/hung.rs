@@ -16,7 +16,7 @@ pub(super) struct Pulse {
 impl Pulse {
     /// Of the calling thread, which hangs when it gives no sign of life for that long.
     pub(super) fn of_this_thread(limit: Duration) -> Self {
-        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let thread = nix::unistd::gettid();
         Self {
             directory: format!("/proc/self/task/{thread}").into(),
             limit,

@@ -7,9 +7,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use verbatim_device::rc::{
-    WcOpcode, WcStatus, MemoryHandle, Operation, QpHandle, ReceiveRequest, SendRequest, Slice,
-};
+use verbatim_device::rc::{MemoryHandle, Operation, QpHandle, ReceiveRequest, SendRequest, Slice, WcOpcode, WcStatus};
 
 use super::station::Station;
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use verbatim_proto::agent as proto;
 use verbatim_record::verbs::{self, Command, Event, Reply};
 use verbatim_record::{Side, Span, Time};
@@ -147,10 +147,8 @@ impl Host {
             if left.is_zero() {
                 break;
             }
-            let _ = poll(
-                &mut [PollFd::from_borrowed_fd(self.link.as_fd(), PollFlags::IN)],
-                Some(&timespec(left)),
-            );
+            let mut word = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+            let _ = ppoll(&mut word, Some(left.into()), None);
             // A host that goes on talking still has its device.
             self.next = self
                 .link
@@ -214,21 +212,14 @@ pub(super) fn hosts_have(hosts: &[Host], timeout: Duration) -> bool {
     }
     let mut fds: Vec<PollFd<'_>> = hosts
         .iter()
-        .map(|host| PollFd::from_borrowed_fd(host.link.as_fd(), PollFlags::IN))
+        .map(|host| PollFd::new(host.link.as_fd(), PollFlags::POLLIN))
         .collect();
     // A signal, or a poll that fails for want of memory, ends the wait early; the next look finds what there is.
-    poll(&mut fds, Some(&timespec(timeout))).map_or(true, |ready| ready > 0)
+    ppoll(&mut fds, Some(timeout.into()), None).map_or(true, |ready| ready > 0)
 }
 
 /// Whether a refusal may come of a device that is gone.
 fn smells_of_gone(reply: &Reply) -> bool {
     matches!(reply, Reply::Refused(refused)
         if OF_THE_GONE.contains(&refused.errno) || refused.text.starts_with("the device is gone"))
-}
-
-fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
-    }
 }
