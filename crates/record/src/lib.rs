@@ -23,7 +23,7 @@ pub use prost::bytes::Bytes;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
 pub use entry::verbs;
-pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, WcStatus};
+pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
@@ -32,4 +32,6 @@ pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, words as duration_words};
 pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace};
+pub use verbatim_wire::Delimiter;
+pub use verbatim_wire::verbs::WcStatus;
 pub use verdict::{Cause, Outcome, Verdict};

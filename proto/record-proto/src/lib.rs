@@ -1,5 +1,5 @@
 //! The record's schema `verbatim.record.v1`, as generated from `proto/`, with the messages of `verbatim.agent.v1` that
-//! records keep. No logic lives here.
+//! records keep, and what their numbers mean as values of `wire`. No logic lives here.
 
 /// `verbatim.agent.v1`: verbs on demand, without the service.
 pub mod agent {
@@ -9,6 +9,10 @@ pub mod agent {
     pub mod v1 {
         include!("verbatim.agent.v1.rs");
     }
+
+    mod values;
+
+    pub use values::{OutOfRange, qp_state, remote_qpn, service};
 }
 
 /// Where the generated code's own paths lead.
