@@ -10,7 +10,8 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 use verbatim_lab::workspace::{cargo, target_directory};
@@ -207,7 +208,8 @@ impl Running {
     /// # Panics
     /// When it is gone already.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap_or_else(|error| panic!("{signal:?}: {error}"));
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal)
+            .unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
 
     /// Waits until it is gone, after a signal that it cannot refuse.

@@ -27,8 +27,8 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only(&[])),
     ("verbatim-socket", Rule::Only(&[])),
-    ("verbatim-hw", Rule::Only(&["verbatim-socket"])),
-    ("verbatim-record-proto", Rule::Only(&[])),
+    ("verbatim-hw", Rule::Only(&["verbatim-socket", "verbatim-wire"])),
+    ("verbatim-record-proto", Rule::Only(&["verbatim-wire"])),
     ("verbatim-proto", Rule::Only(&["verbatim-record-proto"])),
     ("verbatim-codegen", Rule::Only(&[])),
     (
@@ -46,8 +46,14 @@ const RULES: &[(&str, Rule)] = &[
         Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
     ),
     ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
-    ("verbatim-verbs", Rule::Only(&["verbatim-proto", "verbatim-hw"])),
-    ("verbatim-verbs-fake", Rule::Only(&["verbatim-proto", "verbatim-verbs"])),
+    (
+        "verbatim-verbs",
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-wire"]),
+    ),
+    (
+        "verbatim-verbs-fake",
+        Rule::Only(&["verbatim-proto", "verbatim-verbs", "verbatim-wire"]),
+    ),
     (
         "verbatim-agent",
         Rule::Only(&[

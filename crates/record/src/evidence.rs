@@ -1,8 +1,9 @@
 //! What shows that a check is right: exchanges, frames, commands and events, with their numbers in the record.
 
+use verbatim_wire::Delimiter;
 use verbatim_wire::packet::{Medium, Packet};
 
-use crate::entry::verbs::{Delimiter, command_words, event_words, reply_words};
+use crate::entry::verbs::{command_words, event_words, reply_words};
 use crate::findings::Check;
 use crate::timeline::{FrameSeen, Told, VerbsDone, WaitDone};
 use crate::trace::Exchange;

@@ -22,7 +22,7 @@ pub use prost::bytes::Bytes;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest};
 pub use entry::verbs;
-pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, WcStatus};
+pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
@@ -33,3 +33,5 @@ pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace};
 pub use verbatim_record_proto::Restored;
 pub use verbatim_record_proto::v1::{Cause, Outcome, Verdict};
+pub use verbatim_wire::Delimiter;
+pub use verbatim_wire::verbs::WcStatus;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use prost::bytes::Bytes;
+use verbatim_wire::Delimiter;
 
 use crate::entry::Entry;
-use crate::entry::verbs::{Command, Delimiter, Event, Reply, RoundTrips, Side};
+use crate::entry::verbs::{Command, Event, Reply, RoundTrips, Side};
 use crate::label::{Frames, Label, Verbs, Wait};
 use crate::time::{Span, Time};
 use crate::trace::{Gap, Trace};

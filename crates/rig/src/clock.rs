@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use verbatim_hw::ether::now as monotonic;
 use verbatim_record::{Span, Time};
 
 /// The time of a rig: it begins when the rig is opened. The only place where the daemon's rigs read a clock, which is
@@ -28,11 +28,6 @@ impl Clock {
     pub(super) fn span(self, (earliest, latest): (Duration, Duration)) -> Span {
         Span::between(self.at(earliest), self.at(latest))
     }
-}
-
-fn monotonic() -> Duration {
-    // Linux has this clock always.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

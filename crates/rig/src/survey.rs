@@ -207,8 +207,7 @@ fn machine(remote: &Path) -> Result<String, String> {
 
 fn adapter(device: &str) -> Result<String, String> {
     let library = Library::open().map_err(|error| error.to_string())?;
-    let devices = library.devices().map_err(|error| error.to_string())?;
-    let names: Vec<String> = devices.into_iter().map(|device| device.name).collect();
+    let names = library.devices().map_err(|error| error.to_string())?;
     if names.iter().any(|name| name == device) {
         return Ok(format!("{device} is there"));
     }

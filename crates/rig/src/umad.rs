@@ -188,7 +188,6 @@ mod tests {
             lid,
             lmc: 0,
             sm_lid,
-            sm_sl: 0,
             rate_gbps: 100,
             capability_mask: 0,
             guid: 1,

@@ -3,12 +3,11 @@
 use core::time::Duration;
 
 use verbatim_device::rc::{
-    Access, Adapter, AddressVector, AsyncEvent, Completion, Gid, MemoryHandle, Operation, QpAttributes, QpHandle,
-    QpState, ReceiveRequest, Refusal, SendRequest, Service, Slice,
+    Adapter, AsyncEvent, Completion, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice,
 };
-use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_wire::Mtu;
-use verbatim_wire::packet::{AckTimeout, Psn, QKey, Qpn, RKey, RnrTimer};
+use verbatim_record::verbs::{Command, Event, OutOfRange, Reply, pb, qp_state, service};
+use verbatim_wire::verbs::{AddressVector, QpAttributes, Work};
+use verbatim_wire::{QKey, Qpn};
 
 /// Does a command on an adapter.
 pub(crate) fn perform(adapter: &mut Adapter, now: Duration, command: &Command) -> Reply {
@@ -28,7 +27,7 @@ pub(crate) fn told(adapter: &mut Adapter) -> Option<(Duration, Event)> {
     }
     let AsyncEvent { kind, qp, at } = adapter.poll_async()?;
     let event = pb::AsyncEvent {
-        name: kind.name().into(),
+        name: kind.to_string(),
         qp: qp.0,
     };
     Some((at, Event::AsyncEvent(event)))
@@ -39,7 +38,7 @@ fn done(adapter: &mut Adapter, now: Duration, command: &Command) -> Result<Reply
     Ok(match command {
         Command::Open(_) => Reply::Opened(opened(adapter)),
         Command::RegisterMemory(of) => {
-            let memory = adapter.register(of.length, access(of.access.as_ref()))?;
+            let memory = adapter.register(of.length, of.access.unwrap_or_default().into())?;
             Reply::Memory(pb::Memory {
                 memory: memory.handle.0,
                 address: memory.address,
@@ -48,27 +47,17 @@ fn done(adapter: &mut Adapter, now: Duration, command: &Command) -> Result<Reply
             })
         }
         Command::CreateQp(of) => {
-            let service = match of.service() {
-                pb::Service::Ud => Service::Ud,
-                _ => Service::Rc,
-            };
+            let service = service(of.service).map_err(refused)?;
             let (qp, qpn) = adapter.create_qp(service, of.send_depth, of.receive_depth)?;
             Reply::Qp(pb::Qp { qp: qp.0, qpn: qpn.0 })
         }
         Command::ModifyQp(of) => {
-            let given = of.attributes.clone().unwrap_or_default();
-            let state = state(of.state()).ok_or_else(|| refused("expected a state to go to"))?;
-            adapter.modify(QpHandle(of.qp), state, &attributes(&given)?)?;
+            let named = of.attributes.as_ref().map(QpAttributes::try_from);
+            let named = named.transpose().map_err(refused)?.unwrap_or_default();
+            adapter.modify(QpHandle(of.qp), qp_state(of.state).map_err(refused)?, &named)?;
             ok()
         }
-        Command::QueryQp(of) => {
-            let status = adapter.query(QpHandle(of.qp))?;
-            Reply::Status(pb::QpStatus {
-                state: state_out(status.state).into(),
-                sq_psn: status.sq_psn.0,
-                rq_psn: status.rq_psn.0,
-            })
-        }
+        Command::QueryQp(of) => Reply::Status(adapter.query(QpHandle(of.qp))?.into()),
         Command::PostSend(of) => {
             adapter.post_send(now, QpHandle(of.qp), &send_request(of)?)?;
             ok()
@@ -103,11 +92,8 @@ fn done(adapter: &mut Adapter, now: Duration, command: &Command) -> Result<Reply
     })
 }
 
-fn refused(text: &str) -> Refusal {
-    Refusal {
-        errno: 22,
-        text: text.into(),
-    }
+fn refused(OutOfRange(text): OutOfRange) -> Refusal {
+    Refusal { errno: 22, text }
 }
 
 fn opened(adapter: &Adapter) -> pb::Opened {
@@ -141,29 +127,12 @@ fn completion_of(of: &Completion) -> pb::Completion {
     pb::Completion {
         qp: of.qp.0,
         wr_id: of.wr_id,
-        status: of.status.code(),
-        opcode: of.opcode.code(),
+        status: of.status.0,
+        opcode: of.opcode.0,
         byte_len: of.byte_len,
         imm: of.imm,
         vendor_error: 0,
     }
-}
-
-fn access(of: Option<&pb::Access>) -> Access {
-    of.map_or(
-        Access {
-            local_write: false,
-            remote_write: false,
-            remote_read: false,
-            remote_atomic: false,
-        },
-        |of| Access {
-            local_write: of.local_write,
-            remote_write: of.remote_write,
-            remote_read: of.remote_read,
-            remote_atomic: of.remote_atomic,
-        },
-    )
 }
 
 fn slice(of: Option<pb::Slice>) -> Slice {
@@ -175,99 +144,22 @@ fn slice(of: Option<pb::Slice>) -> Slice {
     }
 }
 
-fn state(of: pb::QpState) -> Option<QpState> {
-    Some(match of {
-        pb::QpState::Unspecified => return None,
-        pb::QpState::Reset => QpState::Reset,
-        pb::QpState::Init => QpState::Init,
-        pb::QpState::Rtr => QpState::Rtr,
-        pb::QpState::Rts => QpState::Rts,
-        pb::QpState::Sqd => QpState::Sqd,
-        pb::QpState::Sqe => QpState::Sqe,
-        pb::QpState::Err => QpState::Err,
-    })
-}
-
-fn state_out(of: QpState) -> pb::QpState {
-    match of {
-        QpState::Reset => pb::QpState::Reset,
-        QpState::Init => pb::QpState::Init,
-        QpState::Rtr => pb::QpState::Rtr,
-        QpState::Rts => pb::QpState::Rts,
-        QpState::Sqd => pb::QpState::Sqd,
-        QpState::Sqe => pb::QpState::Sqe,
-        QpState::Err => pb::QpState::Err,
-    }
-}
-
-fn byte(of: Option<u32>, name: &str) -> Result<Option<u8>, Refusal> {
-    of.map(|value| u8::try_from(value).map_err(|_| refused(&format!("{name} is {value}; expected at most 255"))))
-        .transpose()
-}
-
-fn attributes(of: &pb::QpAttributes) -> Result<QpAttributes, Refusal> {
-    Ok(QpAttributes {
-        pkey_index: of.pkey_index,
-        port: of.port,
-        access: of.access.as_ref().map(|of| access(Some(of))),
-        path_mtu: byte(of.path_mtu, "path_mtu")?.map(Mtu),
-        dest_qpn: of.dest_qpn.map(Qpn),
-        rq_psn: of.rq_psn.map(Psn),
-        sq_psn: of.sq_psn.map(Psn),
-        max_dest_rd_atomic: of.max_dest_rd_atomic,
-        max_rd_atomic: of.max_rd_atomic,
-        min_rnr_timer: byte(of.min_rnr_timer, "min_rnr_timer")?.map(RnrTimer),
-        timeout: byte(of.timeout, "timeout")?.map(AckTimeout),
-        retry_cnt: of.retry_cnt,
-        rnr_retry: of.rnr_retry,
-        qkey: of.qkey.map(QKey),
-        address: of.address.as_ref().map(address).transpose()?,
-    })
-}
-
-fn address(of: &pb::AddressVector) -> Result<AddressVector, Refusal> {
-    let gid = match of.dgid.as_slice() {
-        [] => None,
-        bytes => Some(Gid(bytes
-            .try_into()
-            .map_err(|_| refused(&format!("a GID of {} bytes; expected 16", bytes.len())))?)),
-    };
-    Ok(AddressVector {
-        dgid: gid,
-        sgid_index: of.sgid_index,
-        hop_limit: u8::try_from(of.hop_limit).unwrap_or(u8::MAX),
-        traffic_class: u8::try_from(of.traffic_class).unwrap_or(u8::MAX),
-        flow_label: of.flow_label,
-        dlid: u16::try_from(of.dlid).unwrap_or(u16::MAX),
-        sl: u8::try_from(of.sl).unwrap_or(u8::MAX),
-    })
-}
-
 fn send_request(of: &pb::PostSend) -> Result<SendRequest, Refusal> {
-    let operation = match of.operation() {
-        pb::Operation::Unspecified => return Err(refused("expected an operation")),
-        pb::Operation::Send => Operation::Send,
-        pb::Operation::SendImm => Operation::SendImm,
-        pb::Operation::SendInvalidate => Operation::SendInvalidate,
-        pb::Operation::Write => Operation::Write,
-        pb::Operation::WriteImm => Operation::WriteImm,
-        pb::Operation::Read => Operation::Read,
-        pb::Operation::CompareSwap => Operation::CompareSwap,
-        pb::Operation::FetchAdd => Operation::FetchAdd,
-    };
+    let work = Work::try_from(of).map_err(refused)?;
+    let address = of.address.as_ref().map(AddressVector::try_from);
     Ok(SendRequest {
         wr_id: of.wr_id,
-        operation,
+        operation: work.operation,
         local: slice(of.local),
         signaled: of.signaled,
         solicited: of.solicited,
         fence: of.fence,
-        remote_address: of.remote_address,
-        r_key: RKey(of.r_key),
-        compare: of.compare,
-        swap_add: of.swap_add,
-        imm: of.imm,
-        address: of.address.as_ref().map(address).transpose()?.unwrap_or_default(),
+        remote_address: work.remote_address,
+        r_key: work.r_key,
+        compare: work.compare,
+        swap_add: work.swap_add,
+        imm: work.imm,
+        address: address.transpose().map_err(refused)?.unwrap_or_default(),
         remote_qpn: Qpn(of.remote_qpn),
         remote_qkey: QKey(of.remote_qkey),
     })

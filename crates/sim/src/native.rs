@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use verbatim_device::link::{Arrival, Delimiter, LinkChoices, LinkDefect, LinkPort, Outcome, relayed};
 use verbatim_device::{Device, Transmit};
-use verbatim_record as record;
 use verbatim_wire::{
     Bth, Deth, Grh, Layout, Lid, Lnh, Lrh, MAD_LENGTH, Mad, MadHeaders, MgmtClass, QKey, Qpn, mad_packet,
 };
@@ -41,24 +40,6 @@ pub(crate) struct NativeLink {
     asked: VecDeque<Asked>,
 }
 
-/// The delimiter as the device knows it.
-pub(crate) fn at_device(delimiter: record::Delimiter) -> Delimiter {
-    match delimiter {
-        record::Delimiter::Egp => Delimiter::Egp,
-        record::Delimiter::Ebp => Delimiter::Ebp,
-        record::Delimiter::Other => Delimiter::Other,
-    }
-}
-
-/// The delimiter as the record knows it.
-fn at_tester(delimiter: Delimiter) -> record::Delimiter {
-    match delimiter {
-        Delimiter::Egp => record::Delimiter::Egp,
-        Delimiter::Ebp => record::Delimiter::Ebp,
-        Delimiter::Other => record::Delimiter::Other,
-    }
-}
-
 impl NativeLink {
     /// A packet reaches a port of the device: what is accepted goes up, what is counted shows. A packet that the device
     /// sends on comes back with its delimiter.
@@ -68,7 +49,7 @@ impl NativeLink {
         port: u8,
         arrival: &Arrival<'_>,
         as_mad: bool,
-    ) -> Option<(Vec<u8>, record::Delimiter)> {
+    ) -> Option<(Vec<u8>, Delimiter)> {
         let profile = device.link_profile(port, self.choices)?;
         let mut link = LinkPort::new(profile, &self.defects);
         link.set_counters(device.link_counters(port)?);
@@ -89,7 +70,7 @@ impl NativeLink {
             }
             return None;
         }
-        relayed(arrival, &outcome).map(|(bytes, delimiter)| (bytes, at_tester(delimiter)))
+        relayed(arrival, &outcome)
     }
 
     /// How something that the device sends leaves it.

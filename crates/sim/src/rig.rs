@@ -277,10 +277,7 @@ impl VirtualRig {
 
     /// A native packet reaches the device. One that the device sends on leaves by its other port, if it has one.
     fn deliver_native(&mut self, cable: PortId, (bytes, delimiter): (&[u8], Delimiter), as_mad: bool) {
-        let arrival = link::Arrival {
-            bytes,
-            delimiter: native::at_device(delimiter),
-        };
+        let arrival = link::Arrival { bytes, delimiter };
         let now = self.since_start();
         let sent_on = self
             .native

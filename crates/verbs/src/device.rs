@@ -1,8 +1,9 @@
 //! What a session needs of an open device. Behind it is a real one ([`crate::VerbsDevice`]) or, in tests, a fake.
 
-use verbatim_proto::agent::{Opened, QpStatus};
+use verbatim_proto::agent::Opened;
+use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
-use crate::values::{Access, Modify, Post, Service};
+use crate::values::Post;
 
 /// What a device would not do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -84,7 +85,7 @@ pub trait Pair: Send {
     ///
     /// # Errors
     /// What the driver says.
-    fn modify(&mut self, modify: &Modify) -> Result<(), Failure>;
+    fn modify(&mut self, to: QpState, given: &QpAttributes) -> Result<(), Failure>;
     /// Its state and its PSNs.
     ///
     /// # Errors

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use verbatim_hw::verbs::{
-    AccessFlags, AddressVector, AtomicCapability, Capacity, Completion, CompletionQueue, Context, Destination,
-    EventSubject, GidType, GlobalRoute, Library, LinkLayer, MemoryRegion, Mtu, ProtectionDomain, QpType, QueuePair,
-    QueuePairSetup, ReceiveRequest, Segment, SendOperation, SendRequest, VerbsError,
+    Completion, CompletionQueue, Context, Destination, Library, MemoryRegion, ProtectionDomain, QueuePair,
+    ReceiveRequest, Segment, SendRequest, VerbsError,
 };
-use verbatim_proto::agent::{Gid, Opened, QpStatus};
+use verbatim_proto::agent::{Gid, Opened};
+use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
-use crate::values::{Access, Address, Modify, Piece, Post, QpState, SendPost, Service, Work};
+use crate::values::{Piece, Post, SendPost};
 
 /// Where the kernel lists the devices that programs may open.
 const OPENABLE: &str = "/sys/class/infiniband_verbs";
@@ -102,49 +102,39 @@ impl Device for VerbsDevice {
             vendor_id: device.vendor_id,
             vendor_part_id: device.vendor_part_id,
             hw_ver: device.hw_ver,
-            port_state: port.state.0,
-            active_mtu: port.active_mtu.0,
-            lid: port.lid.into(),
-            ethernet: port.link_layer == LinkLayer::ETHERNET,
+            port_state: port.state,
+            active_mtu: port.active_mtu.0.into(),
+            lid: port.lid.0.into(),
+            ethernet: port.ethernet,
             gids: gids
                 .iter()
-                .filter(|entry| entry.gid != [0; 16])
+                .filter(|entry| entry.gid.0 != [0; 16])
                 .map(|entry| Gid {
                     index: entry.index,
-                    gid: entry.gid.to_vec(),
-                    kind: kind(entry.kind),
+                    gid: entry.gid.0.to_vec(),
+                    kind: entry.kind.to_string(),
                 })
                 .collect(),
             max_qp_rd_atom: count(device.max_qp_rd_atom),
             max_qp_init_rd_atom: count(device.max_qp_init_rd_atom),
-            atomics: device.atomic_cap != AtomicCapability::NONE,
+            atomics: device.atomics,
             max_qp: count(device.max_qp),
             host: crate::host(),
         })
     }
 
     fn register(&self, length: usize, access: Access) -> Result<MemoryRegion, Failure> {
-        Ok(self.domain.register(length, flags(access))?)
+        Ok(self.domain.register(length, access)?)
     }
 
     fn create_pair(&self, service: Service, send_depth: u32, receive_depth: u32) -> Result<VerbsPair, Failure> {
         // Drivers round the depths of queues up, and a completion queue that overflows is lost.
         let entries = send_depth.saturating_add(receive_depth).saturating_mul(2);
-        let completions = self.context.create_completion_queue(entries, None)?;
-        let pair = self.domain.create_queue_pair(&QueuePairSetup {
-            kind: match service {
-                Service::Ud => QpType::UD,
-                Service::Rc | Service::Unspecified => QpType::RC,
-            },
-            send_cq: completions.clone(),
-            receive_cq: completions.clone(),
-            capacity: Capacity {
-                max_send_wr: send_depth,
-                max_recv_wr: receive_depth,
-                ..Capacity::default()
-            },
-            signal_all: false,
-        })?;
+        let completions = self.context.create_completion_queue(entries)?;
+        let depths = (send_depth, receive_depth);
+        let pair = self
+            .domain
+            .create_queue_pair(service, self.port, &completions, depths)?;
         Ok(VerbsPair {
             pair,
             completions,
@@ -155,13 +145,10 @@ impl Device for VerbsDevice {
     }
 
     fn next_report(&self) -> Result<Option<Report>, Failure> {
-        let event = self.context.next_event(Duration::ZERO)?;
+        let event = self.context.next_event()?;
         Ok(event.map(|event| Report {
             name: event.kind.to_string(),
-            qpn: match event.subject {
-                EventSubject::QueuePair(qpn) => Some(qpn),
-                _ => None,
-            },
+            qpn: event.qpn.map(|qpn| qpn.0),
         }))
     }
 
@@ -175,27 +162,6 @@ impl Device for VerbsDevice {
             )
         })
     }
-}
-
-fn kind(kind: GidType) -> String {
-    match kind {
-        GidType::Ib => "IB".into(),
-        GidType::RoceV1 => "RoCE v1".into(),
-        GidType::RoceV2 => "RoCE v2".into(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn flags(access: Access) -> AccessFlags {
-    [
-        (access.local_write, AccessFlags::LOCAL_WRITE),
-        (access.remote_write, AccessFlags::REMOTE_WRITE),
-        (access.remote_read, AccessFlags::REMOTE_READ),
-        (access.remote_atomic, AccessFlags::REMOTE_ATOMIC),
-    ]
-    .into_iter()
-    .filter(|(set, _)| *set)
-    .fold(AccessFlags::NONE, |flags, (_, flag)| flags | flag)
 }
 
 impl Memory for MemoryRegion {
@@ -232,104 +198,37 @@ pub struct VerbsPair {
 }
 
 impl VerbsPair {
-    fn address(&self, address: &Address) -> AddressVector {
-        AddressVector {
-            dlid: address.dlid,
-            sl: address.sl,
-            port: self.port,
-            gid: address.route.as_ref().map(|route| GlobalRoute {
-                dgid: route.dgid,
-                sgid_index: route.sgid_index,
-                flow_label: route.flow_label,
-                hop_limit: route.hop_limit,
-                traffic_class: route.traffic_class,
-            }),
-            ..AddressVector::default()
-        }
-    }
-
     fn send(&self, post: &SendPost<'_, MemoryRegion>) -> Result<Duration, Failure> {
         let destination = match &post.to {
             None => None,
             Some(to) => Some(Destination {
-                address: self.domain.create_address_handle(&self.address(&to.address))?,
+                address: self.domain.create_address_handle(&to.address, self.port)?,
                 qpn: to.qpn,
                 qkey: to.qkey,
             }),
         };
-        let request = SendRequest {
-            data: segments(post.local.as_ref()),
-            signalled: post.signaled,
+        Ok(self.pair.post_send(SendRequest {
+            wr_id: post.wr_id,
+            work: post.work,
+            data: segment(post.local.as_ref()),
+            signaled: post.signaled,
             solicited: post.solicited,
             fence: post.fence,
             destination,
-            ..SendRequest::new(post.wr_id, operation(post.work))
-        };
-        Ok(self.pair.post_send(request)?)
+        })?)
     }
 }
 
-fn segments(piece: Option<&Piece<'_, MemoryRegion>>) -> Vec<Segment> {
-    piece
-        .map(|piece| {
-            let length = u32::try_from(piece.length).unwrap_or(u32::MAX);
-            piece.memory.segment(piece.offset, length)
-        })
-        .into_iter()
-        .collect()
-}
-
-fn operation(work: Work) -> SendOperation {
-    match work {
-        Work::Send => SendOperation::Send,
-        Work::SendImm { imm } => SendOperation::SendImm(imm),
-        Work::SendInvalidate { r_key } => SendOperation::SendInvalidate(r_key),
-        Work::Write { address, r_key } => SendOperation::Write {
-            remote_address: address,
-            rkey: r_key,
-        },
-        Work::WriteImm { address, r_key, imm } => SendOperation::WriteImm {
-            remote_address: address,
-            rkey: r_key,
-            immediate: imm,
-        },
-        Work::Read { address, r_key } => SendOperation::Read {
-            remote_address: address,
-            rkey: r_key,
-        },
-        Work::CompareSwap {
-            address,
-            r_key,
-            compare,
-            swap,
-        } => SendOperation::CompareSwap {
-            remote_address: address,
-            rkey: r_key,
-            compare,
-            swap,
-        },
-        Work::FetchAdd { address, r_key, add } => SendOperation::FetchAdd {
-            remote_address: address,
-            rkey: r_key,
-            add,
-        },
-    }
+fn segment(piece: Option<&Piece<'_, MemoryRegion>>) -> Option<Segment> {
+    piece.map(|piece| {
+        let length = u32::try_from(piece.length).unwrap_or(u32::MAX);
+        piece.memory.segment(piece.offset, length)
+    })
 }
 
 /// On the clock that both read.
 fn nanoseconds(at: Duration) -> u64 {
     u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Our numbers begin with 1, those of `enum ibv_qp_state` with 0.
-fn state(state: QpState) -> verbatim_hw::verbs::QpState {
-    verbatim_hw::verbs::QpState(u32::try_from(i32::from(state) - 1).unwrap_or(u32::MAX))
-}
-
-fn state_back(seen: verbatim_hw::verbs::QpState) -> QpState {
-    let number = i32::try_from(seen.0).ok().and_then(|number| number.checked_add(1));
-    let known = number.and_then(|number| QpState::try_from(number).ok());
-    known.unwrap_or(QpState::Unspecified)
 }
 
 impl Pair for VerbsPair {
@@ -339,36 +238,12 @@ impl Pair for VerbsPair {
         self.pair.qpn()
     }
 
-    fn modify(&mut self, modify: &Modify) -> Result<(), Failure> {
-        let asked = &modify.attributes;
-        let to = verbatim_hw::verbs::Modify {
-            pkey_index: asked.pkey_index,
-            port: asked.port,
-            access: asked.access.map(flags),
-            qkey: asked.qkey,
-            path_mtu: asked.path_mtu.map(|code| Mtu(code.into())),
-            dest_qpn: asked.dest_qpn,
-            rq_psn: asked.rq_psn,
-            sq_psn: asked.sq_psn,
-            max_dest_rd_atomic: asked.max_dest_rd_atomic,
-            max_rd_atomic: asked.max_rd_atomic,
-            min_rnr_timer: asked.min_rnr_timer,
-            address: asked.address.as_ref().map(|address| self.address(address)),
-            timeout: asked.timeout,
-            retry_cnt: asked.retry_cnt,
-            rnr_retry: asked.rnr_retry,
-            ..verbatim_hw::verbs::Modify::to(state(modify.state))
-        };
-        Ok(self.pair.modify(&to)?)
+    fn modify(&mut self, to: QpState, given: &QpAttributes) -> Result<(), Failure> {
+        Ok(self.pair.modify(to, given)?)
     }
 
     fn query(&self) -> Result<QpStatus, Failure> {
-        let found = self.pair.query()?;
-        Ok(QpStatus {
-            state: state_back(found.state).into(),
-            sq_psn: found.sq_psn,
-            rq_psn: found.rq_psn,
-        })
+        Ok(self.pair.query()?)
     }
 
     fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<u64, Failure> {
@@ -376,7 +251,7 @@ impl Pair for VerbsPair {
             Post::Send(post) => self.send(post)?,
             Post::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
                 wr_id: *wr_id,
-                data: segments(into.as_ref()),
+                data: segment(into.as_ref()),
             })?,
         };
         Ok(nanoseconds(called))
@@ -399,43 +274,6 @@ impl Pair for VerbsPair {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_state_has_its_number_in_the_header_and_back() {
-        use verbatim_hw::verbs::QpState as Seen;
-        let both = [
-            (QpState::Reset, Seen::RESET),
-            (QpState::Init, Seen::INIT),
-            (QpState::Rtr, Seen::RTR),
-            (QpState::Rts, Seen::RTS),
-            (QpState::Sqd, Seen::SQD),
-            (QpState::Sqe, Seen::SQE),
-            (QpState::Err, Seen::ERR),
-        ];
-        for (ours, theirs) in both {
-            assert_eq!(state(ours), theirs);
-            assert_eq!(state_back(theirs), ours);
-        }
-        assert_eq!(state_back(Seen(7)), QpState::Unspecified);
-        assert_eq!(state_back(Seen(u32::MAX)), QpState::Unspecified);
-    }
-
-    #[test]
-    fn access_names_what_is_asked_for_and_nothing_else() {
-        assert_eq!(flags(Access::default()), AccessFlags::NONE);
-        let read = Access {
-            remote_read: true,
-            ..Access::default()
-        };
-        assert_eq!(flags(read), AccessFlags::REMOTE_READ);
-        let all = Access {
-            local_write: true,
-            remote_write: true,
-            remote_read: true,
-            remote_atomic: true,
-        };
-        assert_eq!(flags(all), AccessFlags::ALL);
-    }
 
     #[test]
     fn a_device_that_left_or_came_back_anew_is_not_there() {

@@ -23,6 +23,7 @@ pub mod ether;
 pub mod packet;
 pub mod trap;
 pub mod values;
+pub mod verbs;
 
 pub use attr::{
     AnyAttribute, Attribute, GuidInfo, LinearForwardingTable, MulticastForwardingTable, NodeDescription, NodeInfo,
@@ -35,9 +36,9 @@ pub use ether::{EtherType, Ethernet, Ipv4, Ipv6, MacAddress, ROCE_V2_PORT, Udp, 
 pub use layout::{Difference, Field, Invalid, Layout, Style, Valid};
 pub use mad::{DrSmp, Gmp, LidSmp, MAD_LENGTH, Mad, MadError, MadHeader, SMP_DATA_LENGTH};
 pub use packet::{
-    AckTimeout, Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Deth, Feth, Form, Grh, Headers, Ieth, ImmDt, Link, Lnh,
-    Lrh, MadHeaders, Medium, NakCode, Network, NotAPacket, Offsets, Opcode, Packet, Psn, QKey, Qpn, RKey, Rdeth, Reth,
-    RnrTimer, Service, Station, Syndrome, SyndromeKind, Transport, Xrceth, edit, mad_packet, mend_icrc,
+    AckTimeout, Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Delimiter, Deth, Feth, Form, Grh, Headers, Ieth, ImmDt,
+    Link, Lnh, Lrh, MadHeaders, Medium, NakCode, Network, NotAPacket, Offsets, Opcode, Packet, Psn, QKey, Qpn, RKey,
+    Rdeth, Reth, RnrTimer, Service, Station, Syndrome, SyndromeKind, Transport, Xrceth, edit, mad_packet, mend_icrc,
     mend_ip_checksum, mend_lengths, mend_vcrc,
 };
 pub use value::{Reserved, Value};

@@ -1,5 +1,6 @@
 //! The record's schema `verbatim.record.v1`, as generated from `proto/`, with the messages of `verbatim.agent.v1` that
-//! records keep, and those of `verbatim.v1` that all who run tests speak. No logic lives here.
+//! records keep, those of `verbatim.v1` that all who run tests speak, and what their numbers mean as values of `wire`. No
+//! logic lives here.
 
 /// `verbatim.agent.v1`: verbs on demand, without the service.
 pub mod agent {
@@ -9,6 +10,10 @@ pub mod agent {
     pub mod v1 {
         include!("verbatim.agent.v1.rs");
     }
+
+    mod values;
+
+    pub use values::{OutOfRange, qp_state, remote_qpn, service};
 }
 
 /// `verbatim.v1`, without the services: what is run, what happens, and what comes of it.

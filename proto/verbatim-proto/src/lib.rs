@@ -24,6 +24,7 @@ pub mod agent {
     include!("verbatim.agent.v1.rs");
 
     pub use ::verbatim_record_proto::agent::v1::*;
+    pub use ::verbatim_record_proto::agent::{OutOfRange, qp_state, remote_qpn, service};
 }
 
 /// The descriptors of `verbatim.v1`, for reflection: an encoded FileDescriptorSet with all that it imports.

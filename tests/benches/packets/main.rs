@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 use verbatim_record::{Bytes, Entry, FileSink, Frame, Sink, Span, Time};
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Medium, Network, Opcode, PKey, Packet, Psn, Qpn, Station, Transport};
@@ -42,9 +42,9 @@ fn run() -> anyhow::Result<bool> {
     for _ in 0..pairs {
         let crc = time(|| crc_alone(&frames, packets));
         let mut done = Ok(());
-        let start = processor_time(ClockId::ProcessCPUTime);
+        let start = processor_time(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         whole.push(time(|| done = recorded(&frames, packets, &path)) / crc);
-        all.push((processor_time(ClockId::ProcessCPUTime) - start) / crc);
+        all.push((processor_time(ClockId::CLOCK_PROCESS_CPUTIME_ID) - start) / crc);
         done?;
         std::fs::remove_file(&path).context("removing a record")?;
         checked.push(time(|| parsed(&frames, packets)) / crc);
@@ -83,14 +83,14 @@ fn frame(number: u32) -> Vec<u8> {
 
 /// Seconds of this thread on the processor.
 fn time(work: impl FnOnce()) -> f64 {
-    let start = processor_time(ClockId::ThreadCPUTime);
+    let start = processor_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
     work();
-    processor_time(ClockId::ThreadCPUTime) - start
+    processor_time(ClockId::CLOCK_THREAD_CPUTIME_ID) - start
 }
 
 fn processor_time(clock: ClockId) -> f64 {
-    let now = clock_gettime(clock);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    let now = clock_gettime(clock).expect("the clock is there");
+    now.tv_sec() as f64 + now.tv_nsec() as f64 / 1e9
 }
 
 fn in_turn(frames: &[Bytes], count: usize) -> impl Iterator<Item = &Bytes> {

@@ -7,9 +7,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use verbatim_device::rc::{
-    CompletionOpcode, CompletionStatus, MemoryHandle, Operation, QpHandle, ReceiveRequest, SendRequest, Slice,
-};
+use verbatim_device::rc::{MemoryHandle, Operation, QpHandle, ReceiveRequest, SendRequest, Slice, WcOpcode, WcStatus};
 
 use super::station::Station;
 
@@ -89,10 +87,10 @@ impl Exchange {
             station.serve(SLICE)?;
             while let Some(done) = station.completion() {
                 last = Instant::now();
-                if done.status != CompletionStatus::Success {
+                if done.status != WcStatus::SUCCESS {
                     bail!("expected success, seen {} of {done:?}; {counts}", done.status);
                 }
-                if done.opcode == CompletionOpcode::Receive {
+                if done.opcode == WcOpcode::RECV {
                     counts.received += 1;
                     let expected = (posted > 0).then(|| pattern(posted, self.size));
                     self.take(station, done.wr_id, done.byte_len, expected.as_deref())?;

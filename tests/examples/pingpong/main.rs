@@ -139,7 +139,7 @@ fn connect(station: &mut Station, qp: QpHandle, arguments: &Arguments, theirs: &
         min_rnr_timer: Some(RnrTimer(12)),
         address: Some(AddressVector {
             dgid: Some(theirs.gid),
-            sgid_index: arguments.gid_index,
+            sgid_index: u8::try_from(arguments.gid_index).unwrap_or(u8::MAX),
             hop_limit: 1,
             ..AddressVector::default()
         }),

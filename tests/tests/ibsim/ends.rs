@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use verbatim_tests::product::{Running, run};
 
 use crate::lab::{AFTER, LONG, PLAIN, SOON, Sim, came_to};
@@ -65,7 +65,7 @@ fn a_simulator_that_is_killed_in_mid_run_is_an_error_of_the_rig_and_the_record_s
 
 #[test]
 fn an_interrupt_in_mid_run_restores_the_device_and_is_an_error_of_the_operator() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let Some(sim) = Sim::start() else { return };
         let before = sim.tables();
         let running = sim.long_run(AFTER);

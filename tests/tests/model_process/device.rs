@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use verbatim_rig::model::datagram::{Message, decode, encode};
 use verbatim_tests::product::{Place, Running, program};
 use verbatim_wire::{AttributeId, Layout, MKey, Mad, Method, PortInfo};
@@ -44,7 +44,7 @@ impl Device {
 
     /// Kills the model, does something without it, and starts another like it at the same socket.
     pub(crate) fn restart_model(&mut self, meanwhile: impl FnOnce()) {
-        self.model.signal(Signal::KILL);
+        self.model.signal(Signal::SIGKILL);
         self.model.wait_until_gone();
         meanwhile();
         self.model = model(&self.place, self.key);

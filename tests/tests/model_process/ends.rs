@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use verbatim_tests::product::{Output, Running, program, run};
 use verbatim_wire::MKey;
 
@@ -134,7 +134,7 @@ fn interrupted_while_it_waits_it_restores_the_device_at_once() {
     let device = Device::start(MKey(0));
     let before = device.port_info().unwrap();
     let (running, _proxy) = waiting(&device, "c14-029-counter");
-    running.signal(Signal::INT);
+    running.signal(Signal::SIGINT);
     let output = running.end(LIMIT);
     assert_eq!(
         (output.code(), came_to(&output, 0)),
@@ -211,7 +211,7 @@ fn a_second_model_does_not_take_the_socket_and_a_terminated_one_removes_it() {
     assert!(second.stderr.contains("model.socket is in use"), "{second}");
     assert!(device.port_info().is_some(), "the first one serves on");
     let socket = device.socket();
-    device.model.signal(Signal::TERM);
+    device.model.signal(Signal::SIGTERM);
     let output = device.model.end(Duration::from_secs(60));
     assert_eq!(output.code(), 0, "{output}");
     assert!(!socket.exists());

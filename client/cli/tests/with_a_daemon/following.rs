@@ -1,6 +1,6 @@
 //! Following a run: by several, across the daemon's death, and until somebody stops it.
 
-use rustix::process::Signal;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::support::{Output, Place, Running};
@@ -85,7 +85,7 @@ fn the_first_ctrl_c_cancels_the_run_and_waits_for_its_end() {
     let mut run = place.start(&format!("run {LONG}"));
     run.prints("PASS");
     let _watcher = in_the_long_test(&place);
-    run.signal(Signal::INT);
+    run.signal(Signal::SIGINT);
     let run = run.end();
     assert_eq!(run.code, Some(3), "{run:?}");
     assert!(
@@ -111,12 +111,12 @@ fn the_second_ctrl_c_leaves_and_says_what_becomes_of_the_run() {
     let mut run = place.start(&format!("run {LONG}"));
     run.prints("PASS");
     // A daemon that hangs: the run cannot end before the second signal.
-    daemon.signal(Signal::STOP);
-    run.signal(Signal::INT);
+    daemon.signal(Signal::SIGSTOP);
+    run.signal(Signal::SIGINT);
     run.says("cancelling");
-    run.signal(Signal::INT);
+    run.signal(Signal::SIGINT);
     let run = run.end();
-    daemon.signal(Signal::CONT);
+    daemon.signal(Signal::SIGCONT);
     assert_eq!(run.code, Some(130), "{run:?}");
     assert!(
         run.stderr.contains("left; runs/") && run.stderr.contains("not yet confirmed"),
@@ -129,7 +129,7 @@ fn leaving_a_watch_leaves_the_run_alone() {
     let place = Place::new();
     let (_device, _daemon) = (place.device(), place.daemon());
     let watcher = detached(&place);
-    watcher.signal(Signal::INT);
+    watcher.signal(Signal::SIGINT);
     assert_eq!(watcher.end().code, None, "ended by the signal");
     assert_eq!(place.verbatim("runs show latest --json").json()["state"], "RUNNING");
     let waiting = place.verbatim(&format!("run --detach {LONG}"));

@@ -1,6 +1,7 @@
 //! Sessions over a unix socket and loopback addresses.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::poll::{PollFd, PollFlags, poll};
+use std::os::fd::AsFd as _;
 
 use super::*;
 
@@ -33,9 +34,8 @@ fn a_completion_comes_by_itself_and_wakes_a_poll() {
     ask(&mut client, 1, send(qp.qp, 7));
     assert_eq!(client.recv(Duration::ZERO), Ok(None));
     agent.strings.complete(qp.qpn, 7, 12);
-    let mut fds = [PollFd::new(&client, PollFlags::IN)];
-    let long = Timespec { tv_sec: 20, tv_nsec: 0 };
-    assert_eq!(poll(&mut fds, Some(&long)).unwrap(), 1);
+    let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, 20_000_u16).unwrap(), 1);
     let Ok(Some(Said::Event(_, event))) = client.recv(Duration::ZERO) else {
         panic!("no event");
     };

@@ -3,18 +3,7 @@
 use core::ops::Range;
 
 use verbatim_wire::crc::{VCRC_LENGTH, vcrc};
-use verbatim_wire::{Layout, Lrh};
-
-/// How a packet ended on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delimiter {
-    /// End of good packet.
-    Egp,
-    /// End of bad packet: somebody on the way has marked it.
-    Ebp,
-    /// Anything else: the start of another packet, a code group without a meaning, silence.
-    Other,
-}
+use verbatim_wire::{Delimiter, Layout, Lrh};
 
 /// A packet from the wire, good or bad.
 #[derive(Clone, Copy, Debug)]

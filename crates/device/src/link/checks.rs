@@ -1,9 +1,9 @@
 //! All checks of one packet, and the set of those that fail.
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, vcrc};
-use verbatim_wire::{Bth, Grh, Layout, Lnh, Lrh};
+use verbatim_wire::{Bth, Delimiter, Grh, Layout, Lnh, Lrh};
 
-use super::arrival::{Arrival, Delimiter};
+use super::arrival::Arrival;
 use super::defect::{LinkDefect, LinkFaults};
 use super::icrc::icrc;
 use super::profile::{LinkChoices, LinkProfile, PortKind};

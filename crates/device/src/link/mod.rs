@@ -41,8 +41,9 @@ mod length;
 mod port;
 mod profile;
 
-pub use arrival::{Arrival, Delimiter, Outcome, relayed};
+pub use arrival::{Arrival, Outcome, relayed};
 pub use counters::Counters;
 pub use defect::LinkDefect;
 pub use port::LinkPort;
 pub use profile::{LinkChoices, LinkProfile, PortKind};
+pub use verbatim_wire::Delimiter;

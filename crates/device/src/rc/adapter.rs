@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 use verbatim_wire::{
     EtherType, Ethernet, Ipv6, Layout, MacAddress, Medium, NakCode, Opcode, Packet, Qpn, Syndrome, Transport,
     ether::IpProtocol,
@@ -16,10 +17,7 @@ use super::port::Port;
 use super::profile::AdapterProfile;
 use super::qp::{Context, Qp, Told};
 use super::validate;
-use super::verbs::{
-    Access, Memory, MemoryHandle, QpAttributes, QpHandle, QpState, QpStatus, ReceiveRequest, Refusal, SendRequest,
-    Service, Slice,
-};
+use super::verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
 /// A RoCEv2 adapter of one port: reliable connections and unreliable datagrams, its memory, ARP and neighbour discovery.
 #[derive(Clone, Debug)]

@@ -1,12 +1,11 @@
 //! Datagrams leave and arrive (architecture 9.8.3): what is sent is done, what does not fit is lost.
 
+use verbatim_wire::verbs::{Operation, QpState, WcOpcode, WcStatus};
 use verbatim_wire::{Deth, Layout, Opcode, Packet, Transport};
 
-use super::completion::{CompletionOpcode, CompletionStatus};
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::transmit::immediate;
-use super::verbs::{Operation, QpState};
 
 /// Bytes before the payload that hold the network header.
 const NETWORK_HEADER: u32 = 40;
@@ -31,11 +30,11 @@ impl Qp {
         #[allow(clippy::cast_possible_truncation)] // a packet is shorter than 2^16 bytes
         let length = packet.payload().len() as u32 + NETWORK_HEADER;
         if length > receive.local.length {
-            self.complete_receive(cx, &receive, CompletionStatus::LocalLength);
+            self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
             return;
         }
         if !cx.memory.is_writable(receive.local) {
-            self.complete_receive(cx, &receive, CompletionStatus::LocalProtection);
+            self.complete_receive(cx, &receive, WcStatus::LOC_PROT_ERR);
             return;
         }
         let mut header = [0; NETWORK_HEADER as usize];
@@ -48,7 +47,7 @@ impl Qp {
         cx.memory.write(receive.local, 0, &header);
         cx.memory.write(receive.local, NETWORK_HEADER, packet.payload());
         let imm = packet.imm().map(|imm| imm.data().0);
-        self.deliver(cx, &receive, CompletionOpcode::Receive, length, imm);
+        self.deliver(cx, &receive, WcOpcode::RECV, length, imm);
     }
 
     /// Sends a datagram, which is done with that; whether there was one to send.
@@ -60,7 +59,7 @@ impl Qp {
             return false;
         };
         let (Some(bytes), Ok(path)) = (cx.memory.bytes(request.local), self.path(&request.address, cx.profile)) else {
-            self.fail(cx, CompletionStatus::LocalProtection);
+            self.fail(cx, WcStatus::LOC_PROT_ERR);
             return true;
         };
         let with_imm = request.operation == Operation::SendImm;
@@ -90,7 +89,7 @@ impl Qp {
         self.send.next_psn = self.send.next_psn.next();
         cx.port.send(cx.now + cx.profile.latency, path, transport);
         self.send.pop();
-        self.complete(cx, &request, CompletionStatus::Success, 0);
+        self.complete(cx, &request, WcStatus::SUCCESS, 0);
         true
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use verbatim_wire::RKey;
+use verbatim_wire::verbs::Access;
 
-use super::verbs::{Access, Memory, MemoryHandle, Refusal, Slice};
+use super::verbs::{Memory, MemoryHandle, Refusal, Slice};
 
 /// Addresses between the beginnings of two regions: no region reaches the next one.
 const STRIDE: u64 = 1 << 32;

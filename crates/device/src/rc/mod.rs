@@ -54,10 +54,10 @@ mod validate;
 mod verbs;
 
 pub use adapter::Adapter;
-pub use completion::{AsyncEvent, AsyncEventKind, Completion, CompletionOpcode, CompletionStatus};
+pub use completion::{AsyncEvent, Completion};
 pub use defect::RcDefect;
 pub use profile::{AdapterChoices, AdapterProfile};
-pub use verbs::{
-    Access, AddressVector, Gid, Memory, MemoryHandle, Operation, QpAttributes, QpHandle, QpState, QpStatus,
-    ReceiveRequest, Refusal, SendRequest, Service, Slice,
+pub use verbatim_wire::verbs::{
+    Access, AddressVector, EventKind, Gid, Operation, QpAttributes, QpState, QpStatus, Service, WcOpcode, WcStatus,
 };
+pub use verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};

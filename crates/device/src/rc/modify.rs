@@ -1,8 +1,10 @@
 //! Which state a queue pair can go to from which, and the attributes that each step needs and takes
 //! (architecture 10.3.1 and 11.2.5.2).
 
+use verbatim_wire::verbs::{QpAttributes, QpState, Service};
+
 use super::qp::{Context, Qp};
-use super::verbs::{QpAttributes, QpState, Refusal, Service};
+use super::verbs::Refusal;
 
 /// One attribute, as a bit.
 mod bit {
@@ -83,29 +85,28 @@ fn step(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     })
 }
 
-impl QpAttributes {
-    fn named(&self) -> u16 {
-        [
-            self.pkey_index.is_some(),
-            self.port.is_some(),
-            self.access.is_some(),
-            self.path_mtu.is_some(),
-            self.dest_qpn.is_some(),
-            self.rq_psn.is_some(),
-            self.sq_psn.is_some(),
-            self.max_dest_rd_atomic.is_some(),
-            self.max_rd_atomic.is_some(),
-            self.min_rnr_timer.is_some(),
-            self.timeout.is_some(),
-            self.retry_cnt.is_some(),
-            self.rnr_retry.is_some(),
-            self.qkey.is_some(),
-            self.address.is_some(),
-        ]
-        .iter()
-        .enumerate()
-        .fold(0, |bits, (at, &named)| bits | u16::from(named) << at)
-    }
+/// Which attributes are given.
+fn bits_of(named: &QpAttributes) -> u16 {
+    [
+        named.pkey_index.is_some(),
+        named.port.is_some(),
+        named.access.is_some(),
+        named.path_mtu.is_some(),
+        named.dest_qpn.is_some(),
+        named.rq_psn.is_some(),
+        named.sq_psn.is_some(),
+        named.max_dest_rd_atomic.is_some(),
+        named.max_rd_atomic.is_some(),
+        named.min_rnr_timer.is_some(),
+        named.timeout.is_some(),
+        named.retry_cnt.is_some(),
+        named.rnr_retry.is_some(),
+        named.qkey.is_some(),
+        named.address.is_some(),
+    ]
+    .iter()
+    .enumerate()
+    .fold(0, |bits, (at, &named)| bits | u16::from(named) << at)
 }
 
 impl Qp {
@@ -117,7 +118,7 @@ impl Qp {
                 self.state
             )));
         };
-        let bits = named.named();
+        let bits = bits_of(named);
         self.check_named("expected these attributes too: ", to, needed & !bits)?;
         self.check_named("expected none of these attributes: ", to, bits & !(needed | taken))?;
         self.check_values(cx, named)?;
@@ -166,20 +167,24 @@ impl Qp {
             }
             _ => Ok(()),
         };
-        below("pkey_index", named.pkey_index, p.p_keys.len() as u64)?;
+        below("pkey_index", named.pkey_index.map(u32::from), p.p_keys.len() as u64)?;
         below("rq_psn", named.rq_psn.map(|psn| psn.0), 1 << 24)?;
         below("sq_psn", named.sq_psn.map(|psn| psn.0), 1 << 24)?;
         below("dest_qpn", named.dest_qpn.map(|qpn| qpn.0), 1 << 24)?;
         below(
             "max_dest_rd_atomic",
-            named.max_dest_rd_atomic,
+            named.max_dest_rd_atomic.map(u32::from),
             u64::from(p.max_dest_rd_atomic) + 1,
         )?;
-        below("max_rd_atomic", named.max_rd_atomic, u64::from(p.max_rd_atomic) + 1)?;
+        below(
+            "max_rd_atomic",
+            named.max_rd_atomic.map(u32::from),
+            u64::from(p.max_rd_atomic) + 1,
+        )?;
         below("min_rnr_timer", named.min_rnr_timer.map(|code| code.0.into()), 32)?;
         below("timeout", named.timeout.map(|code| code.0.into()), 32)?;
-        below("retry_cnt", named.retry_cnt, 8)?;
-        below("rnr_retry", named.rnr_retry, 8)?;
+        below("retry_cnt", named.retry_cnt.map(u32::from), 8)?;
+        below("rnr_retry", named.rnr_retry.map(u32::from), 8)?;
         if named.port.is_some_and(|port| port != 1) {
             return Err(Refusal::invalid("expected port 1, the only one of this adapter"));
         }
@@ -205,7 +210,7 @@ impl Qp {
         let a = &mut self.attributes;
         a.path = path;
         if let Some(index) = named.pkey_index {
-            a.p_key = cx.profile.p_keys[index as usize];
+            a.p_key = cx.profile.p_keys[usize::from(index)];
         }
         a.access = named.access.unwrap_or(a.access);
         a.path_mtu = named.path_mtu.unwrap_or(a.path_mtu);

@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use verbatim_wire::verbs::Gid;
 use verbatim_wire::{MacAddress, Mtu, PKey, Qpn};
 
-use super::verbs::Gid;
 use crate::profile::below;
 
 /// A RoCEv2 adapter of one port.

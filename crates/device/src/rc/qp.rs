@@ -3,9 +3,12 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use verbatim_wire::verbs::{
+    Access, AddressVector, EventKind, Operation, QpState, QpStatus, Service, WcOpcode, WcStatus,
+};
 use verbatim_wire::{AckTimeout, Bth, Mtu, PKey, Psn, QKey, Qpn, RnrTimer};
 
-use super::completion::{AsyncEvent, AsyncEventKind, Completion, CompletionOpcode, CompletionStatus};
+use super::completion::{AsyncEvent, Completion, opcode};
 use super::defect::{RcDefect, RcFaults};
 use super::frame::Path;
 use super::memory::Regions;
@@ -13,9 +16,7 @@ use super::port::Port;
 use super::profile::AdapterProfile;
 use super::receive_queue::ReceiveQueue;
 use super::send_queue::SendQueue;
-use super::verbs::{
-    Access, AddressVector, Operation, QpHandle, QpState, QpStatus, ReceiveRequest, Refusal, SendRequest, Service,
-};
+use super::verbs::{QpHandle, ReceiveRequest, Refusal, SendRequest};
 
 /// Longest message: 2^31 bytes (architecture 9.2).
 pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
@@ -35,7 +36,7 @@ impl Context<'_> {
         self.faults.has(defect)
     }
 
-    pub(crate) fn report(&mut self, qp: QpHandle, kind: AsyncEventKind) {
+    pub(crate) fn report(&mut self, qp: QpHandle, kind: EventKind) {
         let at = self.now;
         self.told.events.push_back(AsyncEvent { kind, qp, at });
     }
@@ -55,12 +56,12 @@ pub(crate) struct Attributes {
     pub(crate) access: Access,
     pub(crate) path_mtu: Mtu,
     pub(crate) dest_qpn: Qpn,
-    pub(crate) max_dest_rd_atomic: u32,
-    pub(crate) max_rd_atomic: u32,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) max_rd_atomic: u8,
     pub(crate) min_rnr_timer: RnrTimer,
     pub(crate) timeout: AckTimeout,
-    pub(crate) retry_cnt: u32,
-    pub(crate) rnr_retry: u32,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
     pub(crate) qkey: QKey,
     pub(crate) path: Option<Path>,
 }
@@ -134,7 +135,7 @@ impl Qp {
                 "expected an address vector with a DGID, since every RoCE packet carries one; name the other side's GID",
             ));
         };
-        let Some(&from) = profile.ips.get(address.sgid_index as usize) else {
+        let Some(&from) = profile.ips.get(usize::from(address.sgid_index)) else {
             return Err(Refusal::invalid(format!(
                 "expected an sgid_index below {}, the size of the GID table, not {}",
                 profile.ips.len(),
@@ -288,7 +289,7 @@ impl Qp {
         self.flush_sends(cx);
         self.receive.stop();
         while let Some(request) = self.receive.take() {
-            self.complete_receive(cx, &request, CompletionStatus::Flushed);
+            self.complete_receive(cx, &request, WcStatus::WR_FLUSH_ERR);
         }
     }
 
@@ -301,24 +302,18 @@ impl Qp {
             flushed.reverse();
         }
         for request in flushed {
-            self.complete(cx, &request, CompletionStatus::Flushed, 0);
+            self.complete(cx, &request, WcStatus::WR_FLUSH_ERR, 0);
         }
     }
 
     /// A send request is done: tells it, if it was to be told.
-    pub(crate) fn complete(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: &SendRequest,
-        status: CompletionStatus,
-        byte_len: u32,
-    ) {
-        if request.signaled || status != CompletionStatus::Success {
+    pub(crate) fn complete(&mut self, cx: &mut Context<'_>, request: &SendRequest, status: WcStatus, byte_len: u32) {
+        if request.signaled || status != WcStatus::SUCCESS {
             cx.told.completions.push_back(Completion {
                 qp: self.handle,
                 wr_id: request.wr_id,
                 status,
-                opcode: request.operation.into(),
+                opcode: opcode(request.operation),
                 byte_len,
                 imm: None,
                 at: cx.now,
@@ -327,12 +322,12 @@ impl Qp {
     }
 
     /// A receive request ends without data.
-    pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: CompletionStatus) {
+    pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: WcStatus) {
         cx.told.completions.push_back(Completion {
             qp: self.handle,
             wr_id: request.wr_id,
             status,
-            opcode: CompletionOpcode::Receive,
+            opcode: WcOpcode::RECV,
             byte_len: 0,
             imm: None,
             at: cx.now,

@@ -2,8 +2,8 @@
 //! 9.7.4.1.5, 9.7.4.1.6).
 
 use verbatim_wire::RKey;
+use verbatim_wire::verbs::WcOpcode;
 
-use super::completion::CompletionOpcode;
 use super::defect::RcDefect;
 use super::memory::{Denied, Place, Right};
 use super::qp::{Context, MAX_MESSAGE, Qp};
@@ -94,7 +94,7 @@ impl Qp {
             || (request.ends() && cx.has(RcDefect::WriteTakesReceive));
         if completes && let Some(receive) = self.receive.posted.pop_front() {
             let imm = request.imm();
-            self.deliver(cx, &receive, CompletionOpcode::ReceiveWriteImm, at, imm);
+            self.deliver(cx, &receive, WcOpcode::RECV_RDMA_WITH_IMM, at, imm);
         }
         self.advance(cx, request);
         Ok(())

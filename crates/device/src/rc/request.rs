@@ -1,13 +1,14 @@
 //! The responder takes requests: where a PSN lies, whether a request is formed as it should be, and what a SEND does
 //! (architecture 9.7.4.1, 9.4.1).
 
+use verbatim_wire::verbs::{EventKind, QpState, WcOpcode, WcStatus};
 use verbatim_wire::{Bth, NakCode, Opcode, Packet, Psn};
 
-use super::completion::{AsyncEventKind, Completion, CompletionOpcode, CompletionStatus};
+use super::completion::Completion;
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::receive_queue::Message;
-use super::verbs::{QpState, ReceiveRequest};
+use super::verbs::ReceiveRequest;
 
 /// Why a request at the expected PSN is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +77,7 @@ impl Qp {
             return;
         }
         if self.state == QpState::Rtr && !self.receive.heard {
-            cx.report(self.handle, AsyncEventKind::CommunicationEstablished);
+            cx.report(self.handle, EventKind::COMM_EST);
         }
         self.receive.heard = true;
         if let Some((place, bytes)) = self.receive.held_write.take() {
@@ -134,7 +135,7 @@ impl Qp {
                     && !cx.has(RcDefect::ResponderStaysUp)
                 {
                     self.receive.message = Message::None;
-                    self.complete_receive(cx, &receive, CompletionStatus::RemoteInvalidRequest);
+                    self.complete_receive(cx, &receive, WcStatus::REM_INV_REQ_ERR);
                 }
                 self.refuse(cx, psn, code);
             }
@@ -213,14 +214,14 @@ impl Qp {
                 payload = &payload[..room];
             } else {
                 self.take_receive();
-                self.complete_receive(cx, &receive, CompletionStatus::LocalLength);
+                self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
                 let wrong = cx.has(RcDefect::OverlongSendWrongNak);
                 return Err(if wrong { OPERATIONAL } else { INVALID });
             }
         }
         if !cx.memory.is_writable(receive.local) {
             self.take_receive();
-            self.complete_receive(cx, &receive, CompletionStatus::LocalProtection);
+            self.complete_receive(cx, &receive, WcStatus::LOC_PROT_ERR);
             return Err(OPERATIONAL);
         }
         if let Some(ieth) = request.packet.ieth()
@@ -249,7 +250,7 @@ impl Qp {
             } else {
                 at
             };
-            self.deliver(cx, &receive, CompletionOpcode::Receive, length, request.imm());
+            self.deliver(cx, &receive, WcOpcode::RECV, length, request.imm());
         }
         self.advance(cx, request);
         Ok(())
@@ -265,14 +266,14 @@ impl Qp {
         &self,
         cx: &mut Context<'_>,
         receive: &ReceiveRequest,
-        opcode: CompletionOpcode,
+        opcode: WcOpcode,
         byte_len: u32,
         imm: Option<u32>,
     ) {
         cx.told.completions.push_back(Completion {
             qp: self.handle,
             wr_id: receive.wr_id,
-            status: CompletionStatus::Success,
+            status: WcStatus::SUCCESS,
             opcode,
             byte_len,
             imm: imm.filter(|_| !cx.has(RcDefect::ImmediateLost)),

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
+use verbatim_wire::verbs::EventKind;
 use verbatim_wire::{Aeth, AtomicAckEth, CreditCode, NakCode, Opcode, Psn, Qpn, Syndrome, Transport};
 
-use super::completion::AsyncEventKind;
 use super::defect::RcDefect;
 use super::frame::hex64;
 use super::qp::{Context, Qp};
@@ -125,9 +125,9 @@ impl Qp {
             return;
         }
         let kind = match code {
-            NakCode::REMOTE_ACCESS => AsyncEventKind::AccessError,
-            NakCode::REMOTE_OPERATIONAL => AsyncEventKind::QpFatal,
-            _ => AsyncEventKind::RequestError,
+            NakCode::REMOTE_ACCESS => EventKind::QP_ACCESS_ERR,
+            NakCode::REMOTE_OPERATIONAL => EventKind::QP_FATAL,
+            _ => EventKind::QP_REQ_ERR,
         };
         cx.report(self.handle, kind);
         self.enter_error(cx);

@@ -1,13 +1,13 @@
 //! The requester hears: what an acknowledgement or a response completes (architecture 9.7.6).
 
 use verbatim_wire::values::Hex64;
+use verbatim_wire::verbs::{Operation, QpState, WcStatus};
 use verbatim_wire::{NakCode, Opcode, Packet, Psn, Syndrome, SyndromeKind};
 
-use super::completion::CompletionStatus;
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 
-use super::verbs::{Operation, QpState, SendRequest};
+use super::verbs::SendRequest;
 
 /// How far an acknowledgement reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,11 +94,11 @@ impl Qp {
         }
         let swapped = cx.has(RcDefect::FatalNakWrongStatus);
         let status = match code {
-            NakCode::INVALID_REQUEST if swapped => CompletionStatus::RemoteAccess,
-            NakCode::REMOTE_ACCESS if swapped => CompletionStatus::RemoteInvalidRequest,
-            NakCode::INVALID_REQUEST => CompletionStatus::RemoteInvalidRequest,
-            NakCode::REMOTE_ACCESS => CompletionStatus::RemoteAccess,
-            NakCode::REMOTE_OPERATIONAL => CompletionStatus::RemoteOperation,
+            NakCode::INVALID_REQUEST if swapped => WcStatus::REM_ACCESS_ERR,
+            NakCode::REMOTE_ACCESS if swapped => WcStatus::REM_INV_REQ_ERR,
+            NakCode::INVALID_REQUEST => WcStatus::REM_INV_REQ_ERR,
+            NakCode::REMOTE_ACCESS => WcStatus::REM_ACCESS_ERR,
+            NakCode::REMOTE_OPERATIONAL => WcStatus::REM_OP_ERR,
             // INVALID_RD_REQUEST has no meaning on a connection, nor have the others.
             _ => return self.handle_reserved(cx, psn),
         };
@@ -114,7 +114,7 @@ impl Qp {
 
     fn handle_reserved(&mut self, cx: &mut Context<'_>, psn: Psn) {
         if cx.profile.choices.reserved_syndrome_fails && self.reaches(cx, psn) {
-            self.fail(cx, CompletionStatus::BadResponse);
+            self.fail(cx, WcStatus::BAD_RESP_ERR);
         }
     }
 
@@ -221,9 +221,9 @@ impl Qp {
         } else {
             request
         };
-        self.complete(cx, &request, CompletionStatus::Success, byte_len);
+        self.complete(cx, &request, WcStatus::SUCCESS, byte_len);
         if cx.has(RcDefect::CompletesTwice) {
-            self.complete(cx, &request, CompletionStatus::Success, byte_len);
+            self.complete(cx, &request, WcStatus::SUCCESS, byte_len);
         }
     }
 
@@ -265,7 +265,7 @@ impl Qp {
             return;
         };
         if !front.request.operation.is_atomic() {
-            self.fail(cx, CompletionStatus::BadResponse);
+            self.fail(cx, WcStatus::BAD_RESP_ERR);
             return;
         }
         let request = front.request;
@@ -318,7 +318,7 @@ impl Qp {
             front.acked = psn.since(front.first.unwrap_or_default());
         }
         if front.request.operation != Operation::Read {
-            self.fail(cx, CompletionStatus::BadResponse);
+            self.fail(cx, WcStatus::BAD_RESP_ERR);
             return;
         }
         let (request, at) = (front.request, front.acked);
@@ -333,16 +333,16 @@ impl Qp {
             _ => begins && is_last,
         };
         if !in_order && !skips {
-            self.fail(cx, CompletionStatus::BadResponse);
+            self.fail(cx, WcStatus::BAD_RESP_ERR);
             return;
         }
         let had = (at * pmtu).min(request.local.length);
         let expected = (request.local.length - had).min(pmtu);
         if packet.payload().len() != expected as usize && !cx.has(RcDefect::ReadLengthIgnored) {
             let status = if cx.profile.choices.wrong_length_is_bad_response {
-                CompletionStatus::BadResponse
+                WcStatus::BAD_RESP_ERR
             } else {
-                CompletionStatus::LocalLength
+                WcStatus::LOC_LEN_ERR
             };
             self.fail(cx, status);
             return;

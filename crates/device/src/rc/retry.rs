@@ -2,13 +2,12 @@
 
 use core::time::Duration;
 
+use verbatim_wire::verbs::{QpState, Service, WcStatus};
 use verbatim_wire::{Psn, RnrTimer};
 
-use super::completion::CompletionStatus;
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::send_queue::Retry;
-use super::verbs::{QpState, Service};
 
 /// rnr_retry that has no end.
 const ENDLESS: u32 = 7;
@@ -99,7 +98,7 @@ impl Qp {
     /// Spends one of the retries of time-outs and sequence errors; whether there was one. If not, the oldest request
     /// has failed.
     pub(crate) fn spend_retry(&mut self, cx: &mut Context<'_>) -> bool {
-        let count = self.attributes.retry_cnt;
+        let count = u32::from(self.attributes.retry_cnt);
         let allowed = if cx.has(RcDefect::RetryOneTooMany) {
             count + 1
         } else if cx.has(RcDefect::RetryOneTooFew) {
@@ -113,9 +112,9 @@ impl Qp {
             return true;
         }
         let status = if cx.has(RcDefect::RetryErrorAsRnrError) {
-            CompletionStatus::RnrRetryExceeded
+            WcStatus::RNR_RETRY_EXC_ERR
         } else {
-            CompletionStatus::RetryExceeded
+            WcStatus::RETRY_EXC_ERR
         };
         let tellings = if cx.has(RcDefect::RetryErrorTwice) { 2 } else { 1 };
         let manner = Manner {
@@ -173,7 +172,7 @@ impl Qp {
     }
 
     fn spend_rnr_retry(&mut self, cx: &mut Context<'_>) -> bool {
-        let count = self.attributes.rnr_retry;
+        let count = u32::from(self.attributes.rnr_retry);
         let allowed = match count {
             0 if cx.has(RcDefect::RnrRetry0RetriesOnce) => 1,
             _ if cx.has(RcDefect::RnrRetryOneTooMany) => count + 1,
@@ -186,9 +185,9 @@ impl Qp {
             return true;
         }
         let status = if cx.has(RcDefect::RnrErrorAsRetryError) {
-            CompletionStatus::RetryExceeded
+            WcStatus::RETRY_EXC_ERR
         } else {
-            CompletionStatus::RnrRetryExceeded
+            WcStatus::RNR_RETRY_EXC_ERR
         };
         if cx.has(RcDefect::RnrRetryAfterError) {
             self.go_back(cx, Retry::Rnr);
@@ -238,12 +237,12 @@ impl Qp {
     }
 
     /// The oldest request fails, and with it the queue pair.
-    pub(crate) fn fail(&mut self, cx: &mut Context<'_>, status: CompletionStatus) {
+    pub(crate) fn fail(&mut self, cx: &mut Context<'_>, status: WcStatus) {
         self.fail_so(cx, status, Manner::SOUND);
     }
 
     /// The oldest request was refused for good.
-    pub(crate) fn fail_by_nak(&mut self, cx: &mut Context<'_>, status: CompletionStatus) {
+    pub(crate) fn fail_by_nak(&mut self, cx: &mut Context<'_>, status: WcStatus) {
         let manner = Manner {
             tellings: 1,
             stays_up: cx.has(RcDefect::FatalNakKeepsQpUp),
@@ -251,7 +250,7 @@ impl Qp {
         self.fail_so(cx, status, manner);
     }
 
-    fn fail_so(&mut self, cx: &mut Context<'_>, status: CompletionStatus, manner: Manner) {
+    fn fail_so(&mut self, cx: &mut Context<'_>, status: WcStatus, manner: Manner) {
         if let Some(wqe) = self.send.pop()
             && !wqe.told
         {
@@ -268,7 +267,7 @@ impl Qp {
             self.state = QpState::Sqe;
             let flushed = self.send.stop();
             for request in flushed {
-                self.complete(cx, &request, CompletionStatus::Flushed, 0);
+                self.complete(cx, &request, WcStatus::WR_FLUSH_ERR, 0);
             }
         } else {
             self.enter_error(cx);

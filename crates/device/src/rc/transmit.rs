@@ -2,14 +2,14 @@
 //! (architecture 9.7.3, 9.7.7, 10.8.3.3).
 
 use verbatim_wire::values::Hex32;
+use verbatim_wire::verbs::{EventKind, Operation, QpState, Service, WcStatus};
 use verbatim_wire::{Ieth, ImmDt, Opcode, Psn, Reth, Transport};
 
-use super::completion::{AsyncEventKind, CompletionStatus};
 use super::defect::RcDefect;
 use super::frame::hex64;
 use super::qp::{Context, Qp};
 use super::send_queue::{Retry, Wqe};
-use super::verbs::{Operation, QpState, SendRequest, Service};
+use super::verbs::SendRequest;
 
 /// PSNs in flight at a time: far fewer than half of them all, so that old and new stay apart.
 const MOST_PSNS: u32 = Psn::COUNT / 4;
@@ -36,7 +36,7 @@ impl Qp {
             self.send.drained = false;
         } else if !self.send.drained && !self.send.is_busy() {
             self.send.drained = true;
-            cx.report(self.handle, AsyncEventKind::SendQueueDrained);
+            cx.report(self.handle, EventKind::SQ_DRAINED);
         }
     }
 
@@ -120,7 +120,7 @@ impl Qp {
         if cx.has(early) && !wqe.told {
             wqe.told = true;
             let request = wqe.request;
-            self.complete(cx, &request, CompletionStatus::Success, 0);
+            self.complete(cx, &request, WcStatus::SUCCESS, 0);
         }
     }
 
@@ -171,17 +171,17 @@ impl Qp {
     }
 
     /// Why a request cannot be sent from here.
-    fn local_fault(&self, cx: &Context<'_>, request: &SendRequest) -> Option<CompletionStatus> {
+    fn local_fault(&self, cx: &Context<'_>, request: &SendRequest) -> Option<WcStatus> {
         if request.operation.is_read_or_atomic() {
             if self.attributes.max_rd_atomic == 0 {
-                return Some(CompletionStatus::LocalQpOperation);
+                return Some(WcStatus::LOC_QP_OP_ERR);
             }
-            return (!cx.memory.is_writable(request.local)).then_some(CompletionStatus::LocalProtection);
+            return (!cx.memory.is_writable(request.local)).then_some(WcStatus::LOC_PROT_ERR);
         }
         cx.memory
             .bytes(request.local)
             .is_none()
-            .then_some(CompletionStatus::LocalProtection)
+            .then_some(WcStatus::LOC_PROT_ERR)
     }
 
     /// Payload of a full request packet.

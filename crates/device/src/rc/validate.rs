@@ -2,12 +2,12 @@
 
 use core::net::IpAddr;
 
+use verbatim_wire::verbs::{QpState, Service};
 use verbatim_wire::{Network, Opcode, PKey, Packet, Service as WireService};
 
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::request::Request;
-use super::verbs::{QpState, Service};
 
 /// Full members have this bit of their P_Key set.
 const FULL_MEMBER: u16 = 0x8000;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use verbatim_device::rc::{CompletionStatus, Operation, QpState};
+use verbatim_device::rc::{Operation, QpState, WcStatus};
 use verbatim_wire::{AckTimeout, Medium, Mtu, Packet, Psn, RnrTimer};
 
 use crate::adapters::{A, B, MEMORY, Pair, Setup, profile};
@@ -27,10 +27,10 @@ fn setup(rng: &mut ChaCha8Rng) -> Setup {
         v6: below(rng, 2) == 1,
         mtu: Mtu(1 + below(rng, 5) as u8),
         timeout: AckTimeout(10 + below(rng, 6) as u8),
-        retry_cnt: 2 + below(rng, 6) as u32,
+        retry_cnt: 2 + below(rng, 6) as u8,
         rnr_retry: 7,
         min_rnr_timer: RnrTimer(below(rng, 32) as u8),
-        max_rd_atomic: 1 + below(rng, 4) as u32,
+        max_rd_atomic: 1 + below(rng, 4) as u8,
         psn: [Psn::new(rng.next_u32()), Psn::new(rng.next_u32())],
         ..Setup::default()
     }
@@ -182,9 +182,7 @@ fn check(pair: &Pair, plans: &[Plan], before: &[u8], seed: u64) {
         .iter()
         .map(|done| (done.wr_id, done.status))
         .collect();
-    let wanted: Vec<_> = (0..plans.len() as u64)
-        .map(|at| (at, CompletionStatus::Success))
-        .collect();
+    let wanted: Vec<_> = (0..plans.len() as u64).map(|at| (at, WcStatus::SUCCESS)).collect();
     assert_eq!(order, wanted, "seed {seed}");
     let got: Vec<_> = pair.completions[B]
         .iter()
@@ -245,24 +243,24 @@ fn a_network_that_dies_ends_in_retry_exceeded_and_flushes() {
         assert_eq!(order, (0..plans.len() as u64).collect::<Vec<_>>(), "seed {seed}");
         let failed = pair.completions[A]
             .iter()
-            .position(|done| done.status != CompletionStatus::Success);
+            .position(|done| done.status != WcStatus::SUCCESS);
         let Some(failed) = failed else {
             continue;
         };
         let error = pair.completions[A][failed];
-        assert_eq!(error.status, CompletionStatus::RetryExceeded, "seed {seed}");
+        assert_eq!(error.status, WcStatus::RETRY_EXC_ERR, "seed {seed}");
         assert!(
             pair.completions[A][failed + 1..]
                 .iter()
-                .all(|done| done.status == CompletionStatus::Flushed)
+                .all(|done| done.status == WcStatus::WR_FLUSH_ERR)
         );
         assert_eq!(pair.ends[A].query(pair.qps[A]).unwrap().state, QpState::Err);
         let times = setup.retry_cnt + 1;
         let timeout = setup.timeout.duration().unwrap();
         let took = error.at - died.get();
-        assert!(took >= timeout * times - timeout, "seed {seed}: {took:?}");
+        assert!(took >= timeout * u32::from(times) - timeout, "seed {seed}: {took:?}");
         let slack = Duration::from_micros(100);
-        assert!(took <= timeout * times * 4 + slack, "seed {seed}: {took:?}");
+        assert!(took <= timeout * u32::from(times) * 4 + slack, "seed {seed}: {took:?}");
     }
 }
 
@@ -281,9 +279,9 @@ fn a_side_that_is_never_ready_ends_in_rnr_retry_exceeded() {
             pair.post(&send);
             pair.run_until_completions(1);
             let done = pair.completions[A][0];
-            assert_eq!(done.status, CompletionStatus::RnrRetryExceeded);
-            assert!(done.at >= RnrTimer(code).duration() * rnr_retry);
-            assert!(done.at <= RnrTimer(code).duration() * rnr_retry + Duration::from_millis(1));
+            assert_eq!(done.status, WcStatus::RNR_RETRY_EXC_ERR);
+            assert!(done.at >= RnrTimer(code).duration() * u32::from(rnr_retry));
+            assert!(done.at <= RnrTimer(code).duration() * u32::from(rnr_retry) + Duration::from_millis(1));
             assert!(pair.completions[B].is_empty());
         }
     }
@@ -303,5 +301,5 @@ fn rnr_retry_7_waits_for_ever() {
     assert!(pair.completions[A].is_empty());
     pair.post_receive(1, 0, 100);
     pair.run_until_completions(1);
-    assert_eq!(pair.completions[A][0].status, CompletionStatus::Success);
+    assert_eq!(pair.completions[A][0].status, WcStatus::SUCCESS);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use verbatim_device::rc::{AdapterChoices, CompletionStatus, Operation, QpState};
+use verbatim_device::rc::{AdapterChoices, Operation, QpState, WcStatus};
 use verbatim_wire::{AckTimeout, CreditCode, Mtu, NakCode, Opcode, Psn, RnrTimer, Syndrome};
 
 use crate::adapters::{A, Setup, profile};
@@ -27,7 +27,7 @@ fn with_choices(setup: &Setup, change: impl Fn(&mut AdapterChoices)) -> Peer {
     Peer::of(profile, &[], setup)
 }
 
-fn done(peer: &Peer) -> Vec<(u64, CompletionStatus)> {
+fn done(peer: &Peer) -> Vec<(u64, WcStatus)> {
     peer.completions.iter().map(|done| (done.wr_id, done.status)).collect()
 }
 
@@ -36,11 +36,6 @@ fn sent(peer: &mut Peer) -> Vec<(Opcode, u32)> {
     let new = peer.take();
     new.iter().map(|p| (p.bth.opcode(), p.bth.psn().0)).collect()
 }
-
-use CompletionStatus::{
-    BadResponse, Flushed, LocalLength, RemoteAccess, RemoteInvalidRequest, RemoteOperation, RetryExceeded,
-    RnrRetryExceeded, Success,
-};
 
 #[test]
 fn an_rnr_nak_is_answered_by_the_same_packet_after_the_interval_and_not_before() {
@@ -61,7 +56,7 @@ fn an_rnr_nak_is_answered_by_the_same_packet_after_the_interval_and_not_before()
         peer.answer(Psn(100), Syndrome::rnr_nak(RnrTimer(code)));
         peer.run(Duration::from_secs(2));
         assert_eq!(peer.seen.len(), 2);
-        assert_eq!(done(&peer), [(1, RnrRetryExceeded)]);
+        assert_eq!(done(&peer), [(1, WcStatus::RNR_RETRY_EXC_ERR)]);
         assert_eq!(peer.state(), QpState::Err);
     }
 }
@@ -101,7 +96,7 @@ fn a_time_out_comes_between_once_and_four_times_the_local_ack_timeout() {
             assert!(gap >= timeout && gap <= timeout * 4, "{gap:?}");
         }
         assert!(peer.seen.iter().all(|(_, packet)| *packet == peer.seen[0].1));
-        assert_eq!(done(&peer), [(1, RetryExceeded)]);
+        assert_eq!(done(&peer), [(1, WcStatus::RETRY_EXC_ERR)]);
         assert_eq!(peer.state(), QpState::Err);
     }
 }
@@ -126,7 +121,7 @@ fn an_ack_completes_what_lies_before_it_and_nothing_else() {
     peer.answer(Psn(101), Syndrome::ACK);
     assert!(done(&peer).is_empty(), "the message has a third packet");
     peer.answer(Psn(105), Syndrome::ACK);
-    assert_eq!(done(&peer), [(1, Success), (2, Success)]);
+    assert_eq!(done(&peer), [(1, WcStatus::SUCCESS), (2, WcStatus::SUCCESS)]);
     peer.answer(Psn(108), Syndrome::ACK);
     assert_eq!(done(&peer).len(), 3);
 }
@@ -152,7 +147,7 @@ fn ghosts_say_nothing() {
     }
     peer.run(Duration::from_secs(1));
     assert!(peer.take().is_empty(), "nothing is retried");
-    assert_eq!(done(&peer), [(1, Success)]);
+    assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
     assert_eq!(peer.state(), QpState::Rts);
 }
 
@@ -164,7 +159,7 @@ fn a_sequence_nak_is_answered_from_its_psn_and_acknowledges_what_lies_before() {
     }
     peer.take();
     peer.answer(Psn(101), Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
-    assert_eq!(done(&peer), [(1, Success)]);
+    assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
     assert_eq!(
         sent(&mut peer),
         [(Opcode::RC_SEND_ONLY, 101), (Opcode::RC_SEND_ONLY, 102)]
@@ -174,7 +169,11 @@ fn a_sequence_nak_is_answered_from_its_psn_and_acknowledges_what_lies_before() {
     }
     assert_eq!(
         done(&peer),
-        [(1, Success), (2, RetryExceeded), (3, Flushed)],
+        [
+            (1, WcStatus::SUCCESS),
+            (2, WcStatus::RETRY_EXC_ERR),
+            (3, WcStatus::WR_FLUSH_ERR)
+        ],
         "progress had loaded the counter again: three retries, then the error"
     );
 }
@@ -182,9 +181,9 @@ fn a_sequence_nak_is_answered_from_its_psn_and_acknowledges_what_lies_before() {
 #[test]
 fn a_fatal_nak_fails_its_request_completes_those_before_and_flushes_those_behind() {
     for (code, status) in [
-        (NakCode::INVALID_REQUEST, RemoteInvalidRequest),
-        (NakCode::REMOTE_ACCESS, RemoteAccess),
-        (NakCode::REMOTE_OPERATIONAL, RemoteOperation),
+        (NakCode::INVALID_REQUEST, WcStatus::REM_INV_REQ_ERR),
+        (NakCode::REMOTE_ACCESS, WcStatus::REM_ACCESS_ERR),
+        (NakCode::REMOTE_OPERATIONAL, WcStatus::REM_OP_ERR),
     ] {
         for operation in [
             Operation::Send,
@@ -198,7 +197,11 @@ fn a_fatal_nak_fails_its_request_completes_those_before_and_flushes_those_behind
             peer.post(2, operation, 100);
             peer.post(3, Operation::Write, 100);
             peer.answer(Psn(101), Syndrome::nak(code));
-            assert_eq!(done(&peer), [(1, Success), (2, status), (3, Flushed)], "{operation:?}");
+            assert_eq!(
+                done(&peer),
+                [(1, WcStatus::SUCCESS), (2, status), (3, WcStatus::WR_FLUSH_ERR)],
+                "{operation:?}"
+            );
             assert_eq!(peer.state(), QpState::Err);
         }
     }
@@ -211,7 +214,7 @@ fn reserved_syndromes_never_complete_with_success() {
             let mut peer = with_choices(&setup(), |choices| choices.reserved_syndrome_fails = fails);
             peer.post(1, Operation::Send, 100);
             peer.answer(Psn(100), Syndrome(syndrome));
-            let wanted: &[_] = if fails { &[(1, BadResponse)] } else { &[] };
+            let wanted: &[_] = if fails { &[(1, WcStatus::BAD_RESP_ERR)] } else { &[] };
             assert_eq!(done(&peer), wanted, "{syndrome:#x}");
         }
     }
@@ -230,7 +233,7 @@ fn a_read_completes_with_its_last_response_only() {
     peer.read_response(Opcode::RC_READ_RESPONSE_MIDDLE, Psn(101), &[2; 256]);
     assert!(done(&peer).is_empty());
     peer.read_response(Opcode::RC_READ_RESPONSE_LAST, Psn(102), &[3; 88]);
-    assert_eq!(done(&peer), [(1, Success)]);
+    assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
     assert_eq!(
         peer.bytes(256, 600),
         [[1; 256].as_slice(), &[2; 256], &[3; 88]].concat()
@@ -263,7 +266,7 @@ fn a_missing_response_is_asked_for_again_from_where_it_is_missing_or_from_the_be
             peer.read_response(Opcode::RC_READ_RESPONSE_MIDDLE, Psn(101), &[2; 256]);
         }
         peer.read_response(Opcode::RC_READ_RESPONSE_LAST, Psn(102), &[3; 88]);
-        assert_eq!(done(&peer), [(1, Success)]);
+        assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
         assert_eq!(
             peer.bytes(256, 600),
             [[1; 256].as_slice(), &[2; 256], &[3; 88]].concat()
@@ -274,10 +277,10 @@ fn a_missing_response_is_asked_for_again_from_where_it_is_missing_or_from_the_be
 #[test]
 fn a_response_of_wrong_length_or_kind_is_an_error() {
     for (opcode, payload, status) in [
-        (Opcode::RC_READ_RESPONSE_FIRST, 252, LocalLength),
-        (Opcode::RC_READ_RESPONSE_ONLY, 256, BadResponse),
-        (Opcode::RC_READ_RESPONSE_LAST, 88, BadResponse),
-        (Opcode::RC_READ_RESPONSE_MIDDLE, 256, BadResponse),
+        (Opcode::RC_READ_RESPONSE_FIRST, 252, WcStatus::LOC_LEN_ERR),
+        (Opcode::RC_READ_RESPONSE_ONLY, 256, WcStatus::BAD_RESP_ERR),
+        (Opcode::RC_READ_RESPONSE_LAST, 88, WcStatus::BAD_RESP_ERR),
+        (Opcode::RC_READ_RESPONSE_MIDDLE, 256, WcStatus::BAD_RESP_ERR),
     ] {
         let mut peer = peer();
         peer.post(1, Operation::Read, 600);
@@ -288,7 +291,7 @@ fn a_response_of_wrong_length_or_kind_is_an_error() {
     let mut peer = peer();
     peer.post(1, Operation::Send, 10);
     peer.atomic_ack(Psn(100), 1);
-    assert_eq!(done(&peer), [(1, BadResponse)]);
+    assert_eq!(done(&peer), [(1, WcStatus::BAD_RESP_ERR)]);
 }
 
 #[test]
@@ -301,7 +304,7 @@ fn an_ack_behind_a_read_or_atomic_makes_it_come_again() {
         let first = sent(&mut peer);
         peer.answer(Psn(102), Syndrome::ACK);
         peer.answer(Psn(102), Syndrome::ACK);
-        assert_eq!(done(&peer), [(1, Success)]);
+        assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
         assert_eq!(sent(&mut peer), first[1..], "once, however often it is said");
     }
 }
@@ -313,7 +316,7 @@ fn an_atomic_result_lands_as_a_native_number() {
         peer.post(1, operation, 8);
         peer.post(2, operation, 8);
         peer.atomic_ack(Psn(100), 0xFF2D_B500_1E58_B3E7);
-        assert_eq!(done(&peer), [(1, Success)]);
+        assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
         assert_eq!(peer.number(256), 0xFF2D_B500_1E58_B3E7);
         peer.answer(Psn(101), Syndrome::ACK);
         assert_eq!(done(&peer).len(), 1, "an ACK is no ATOMIC ACKNOWLEDGE");
@@ -337,7 +340,7 @@ fn progress_loads_both_counters_again() {
         peer.answer(psn, Syndrome::ACK);
     }
     assert_eq!(done(&peer).len(), 20);
-    assert!(done(&peer).iter().all(|(_, status)| *status == Success));
+    assert!(done(&peer).iter().all(|(_, status)| *status == WcStatus::SUCCESS));
 }
 
 #[test]
@@ -358,7 +361,7 @@ fn nothing_but_the_answer_ends_an_rnr_interval() {
         sent(&mut peer),
         [(Opcode::RC_SEND_ONLY, 101), (Opcode::RC_SEND_ONLY, 102)]
     );
-    assert_eq!(done(&peer), [(1, Success)]);
+    assert_eq!(done(&peer), [(1, WcStatus::SUCCESS)]);
 }
 
 #[test]
@@ -416,11 +419,11 @@ fn after_an_error_what_is_posted_is_flushed_in_order() {
     assert_eq!(
         done(&peer),
         [
-            (1, RemoteAccess),
-            (2, Flushed),
-            (50, Flushed),
-            (3, Flushed),
-            (51, Flushed)
+            (1, WcStatus::REM_ACCESS_ERR),
+            (2, WcStatus::WR_FLUSH_ERR),
+            (50, WcStatus::WR_FLUSH_ERR),
+            (3, WcStatus::WR_FLUSH_ERR),
+            (51, WcStatus::WR_FLUSH_ERR)
         ]
     );
     let before = peer.seen.len();

@@ -1,6 +1,6 @@
 //! What a sound responder says to requests: right ones, wrong ones, repeated ones, missing ones.
 
-use verbatim_device::rc::{Access, AdapterChoices, AsyncEventKind, CompletionOpcode, CompletionStatus, QpState};
+use verbatim_device::rc::{Access, AdapterChoices, EventKind, QpState, WcOpcode, WcStatus};
 use verbatim_wire::values::Hex64;
 use verbatim_wire::{AckTimeout, Mtu, Opcode, Psn, RKey, RnrTimer, Transport};
 
@@ -40,9 +40,9 @@ fn refused(peer: &mut Peer, packet: &Transport, syndrome: u8, why: &str) {
     assert_eq!(peer.acks(), [(syndrome, packet.bth.psn().0)], "{why}");
     assert_eq!(peer.state(), QpState::Err, "{why}");
     let kind = match syndrome {
-        ACCESS => AsyncEventKind::AccessError,
-        OPERATIONAL => AsyncEventKind::QpFatal,
-        _ => AsyncEventKind::RequestError,
+        ACCESS => EventKind::QP_ACCESS_ERR,
+        OPERATIONAL => EventKind::QP_FATAL,
+        _ => EventKind::QP_REQ_ERR,
     };
     assert_eq!(peer.events.last().unwrap().kind, kind, "{why}");
 }
@@ -127,7 +127,7 @@ fn wrong_requests_are_refused_with_the_code_that_fits() {
             packet.reth = None;
         }
         refused(&mut peer, &packet, INVALID, "a message within a message");
-        assert_eq!(peer.completions[0].status, CompletionStatus::RemoteInvalidRequest);
+        assert_eq!(peer.completions[0].status, WcStatus::REM_INV_REQ_ERR);
     }
     let mut peer = peer();
     peer.put(&peer.ask_rdma(Opcode::RC_WRITE_FIRST, 0, 0, 300, &full));
@@ -202,7 +202,7 @@ fn a_receive_whose_memory_is_gone_is_the_responders_own_fault() {
     peer.adapter.deregister(peer.memory.handle).unwrap();
     let packet = peer.ask(Opcode::RC_SEND_ONLY, 0, &[1; 4]);
     refused(&mut peer, &packet, OPERATIONAL, "the receive's memory is gone");
-    assert_eq!(peer.completions[0].status, CompletionStatus::LocalProtection);
+    assert_eq!(peer.completions[0].status, WcStatus::LOC_PROT_ERR);
 }
 
 #[test]
@@ -214,10 +214,7 @@ fn an_overlong_send_completes_the_receive_with_a_length_error_and_flushes_the_ot
     peer.put(&peer.ask(Opcode::RC_SEND_FIRST, 0, &[1; 256]));
     peer.put(&peer.ask(Opcode::RC_SEND_LAST, 1, &[1; 45]));
     let done: Vec<_> = peer.completions.iter().map(|done| (done.wr_id, done.status)).collect();
-    assert_eq!(
-        done,
-        [(1, CompletionStatus::LocalLength), (2, CompletionStatus::Flushed)]
-    );
+    assert_eq!(done, [(1, WcStatus::LOC_LEN_ERR), (2, WcStatus::WR_FLUSH_ERR)]);
 }
 
 #[test]
@@ -285,7 +282,7 @@ fn a_write_needs_a_receive_only_when_the_immediate_arrives() {
         let got = peer.completions[0];
         assert_eq!(
             (got.opcode, got.byte_len, got.imm),
-            (CompletionOpcode::ReceiveWriteImm, 260, Some(0x0A0B_0C0D))
+            (WcOpcode::RECV_RDMA_WITH_IMM, 260, Some(0x0A0B_0C0D))
         );
     }
 }

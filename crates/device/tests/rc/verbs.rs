@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use verbatim_device::rc::{
-    Access, Adapter, AddressVector, AsyncEventKind, Gid, MemoryHandle, Operation, QpAttributes, QpHandle, QpState,
+    Access, Adapter, AddressVector, EventKind, Gid, MemoryHandle, Operation, QpAttributes, QpHandle, QpState,
     ReceiveRequest, Refusal, SendRequest, Service, Slice,
 };
 use verbatim_wire::{AckTimeout, Mtu, Psn, QKey, Qpn, RnrTimer};
@@ -105,7 +105,7 @@ fn values_out_of_range_are_refused_with_their_bounds() {
         (2, with(rts, |a| a.rnr_retry = Some(8)), "rnr_retry below 8"),
         (
             2,
-            with(rts, |a| a.max_rd_atomic = Some(u32::MAX)),
+            with(rts, |a| a.max_rd_atomic = Some(u8::MAX)),
             "max_rd_atomic below 17",
         ),
     ] {
@@ -230,7 +230,7 @@ fn the_first_packet_in_rtr_is_reported_once() {
     }
     pair.run_until_completions(2);
     let kinds: Vec<_> = pair.events[B].iter().map(|event| (event.kind, event.qp)).collect();
-    assert_eq!(kinds, [(AsyncEventKind::CommunicationEstablished, qp)]);
+    assert_eq!(kinds, [(EventKind::COMM_EST, qp)]);
 }
 
 #[test]

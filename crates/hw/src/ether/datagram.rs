@@ -2,12 +2,20 @@
 
 use std::{
     fmt, io,
-    os::{fd::AsRawFd, unix::net::UnixDatagram},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::net::UnixDatagram,
+    },
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use nix::{
+    errno::Errno,
+    poll::PollFlags,
+    sys::socket::{MsgFlags, recv},
+};
 use verbatim_socket::{BindError, Bound};
 
 use crate::wait::wait;
@@ -124,17 +132,17 @@ impl DatagramPair {
             let Err(seen) = self.socket.send_to(frame, &self.remote) else {
                 return Ok(Stamp::bracket(before, now()));
             };
-            return Err(match seen.raw_os_error() {
-                Some(libc::EINTR) => continue,
-                Some(libc::EAGAIN) => EtherError::Full {
+            return Err(match seen.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EINTR) => continue,
+                Some(Errno::EAGAIN) => EtherError::Full {
                     place: self.place(),
                     waited: SEND_BOUND,
                 },
-                Some(libc::ENOENT | libc::ECONNREFUSED | libc::ENOTDIR) => EtherError::PeerAbsent {
+                Some(Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR) => EtherError::PeerAbsent {
                     remote: self.remote.clone(),
                     seen,
                 },
-                Some(libc::EMSGSIZE) => too_long(),
+                Some(Errno::EMSGSIZE) => too_long(),
                 _ => self.system("sending", seen),
             });
         }
@@ -149,27 +157,24 @@ impl DatagramPair {
     pub fn receive(&self, timeout: Duration) -> Result<Option<Frame>, EtherError> {
         let start = Instant::now();
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
-        let fd = self.socket.as_raw_fd();
+        // The flag makes the result the length of the datagram, whole or not.
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         loop {
             let began = now();
-            let buffer = &mut receiver.buffer;
-            let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-            // SAFETY: a buffer of that length. The flag makes the result the length of the datagram, whole or not.
-            let length = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
-            let Ok(length) = usize::try_from(length) else {
-                let seen = io::Error::last_os_error();
-                match seen.kind() {
-                    io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::WouldBlock => {}
-                    _ => return Err(self.system("receiving", seen)),
+            let length = match recv(self.socket.as_raw_fd(), &mut receiver.buffer, flags) {
+                Ok(length) => length,
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => {
+                    receiver.empty = began;
+                    let left = timeout.saturating_sub(start.elapsed());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    wait(self.socket.as_fd(), PollFlags::POLLIN, left)
+                        .map_err(|seen| self.system("waiting for a frame", seen))?;
+                    continue;
                 }
-                receiver.empty = began;
-                let left = timeout.saturating_sub(start.elapsed());
-                if left.is_zero() {
-                    return Ok(None);
-                }
-                wait(fd, libc::POLLIN, left).map_err(|seen| self.system("waiting for a frame", seen))?;
-                continue;
+                Err(errno) => return Err(self.system("receiving", errno.into())),
             };
             if length > LONGEST {
                 receiver.dropped += 1;

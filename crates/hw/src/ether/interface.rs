@@ -2,9 +2,11 @@
 
 use std::{ffi::c_int, io, os::fd::OwnedFd};
 
+use nix::{errno::Errno, net::if_::if_nameindex};
+
 use super::{
     error::EtherError,
-    sys::{interface_exists, interface_ioctl, interface_request},
+    sys::{ARPHRD_ETHER, ARPHRD_LOOPBACK, Ask, IFF_UP, ask},
 };
 
 /// Length of an Ethernet header without a VLAN tag.
@@ -24,36 +26,31 @@ pub(super) struct Interface {
 impl Interface {
     /// Looks the interface up, through any socket of its network namespace. It must be Ethernet, and up.
     pub(super) fn find(fd: &OwnedFd, name: &str) -> Result<Interface, EtherError> {
-        let ask = |code| ask(fd, name, code);
-        let absent = |seen: io::Error| match seen.raw_os_error() {
-            Some(libc::ENODEV) => EtherError::NoInterface {
-                interface: name.to_owned(),
-                existing: existing(),
-            },
-            _ => system("reading the interface", name, seen),
+        let asked = |what| {
+            ask(fd, name, what).map_err(|errno| match errno {
+                Errno::ENODEV => EtherError::NoInterface {
+                    interface: name.to_owned(),
+                    existing: existing(),
+                },
+                _ => system("reading the interface", name, errno.into()),
+            })
         };
-        let index = ask(libc::SIOCGIFINDEX as _).map_err(absent)?;
-        let address = ask(libc::SIOCGIFHWADDR as _).map_err(absent)?;
-        let mtu = ask(libc::SIOCGIFMTU as _).map_err(absent)?;
-        // SAFETY: each request filled its own member of the union, and all are plain bytes.
-        let (index, address, mtu) = unsafe {
-            (
-                index.ifr_ifru.ifru_ifindex,
-                address.ifr_ifru.ifru_hwaddr,
-                mtu.ifr_ifru.ifru_mtu,
-            )
-        };
+        let number = |[a, b, c, d, ..]: [u8; 8]| c_int::from_ne_bytes([a, b, c, d]);
+        let index = number(asked(Ask::Index)?);
+        let [kind_0, kind_1, mac @ ..] = asked(Ask::Address)?;
+        let kind = u16::from_ne_bytes([kind_0, kind_1]);
+        let mtu = number(asked(Ask::Mtu)?);
         // The loopback interface has Ethernet headers too.
-        if address.sa_family != libc::ARPHRD_ETHER && address.sa_family != libc::ARPHRD_LOOPBACK {
+        if ![ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&kind) {
             return Err(EtherError::NotEthernet {
                 interface: name.to_owned(),
-                kind: address.sa_family,
+                kind,
             });
         }
         let interface = Interface {
             name: name.to_owned(),
             index,
-            mac: std::array::from_fn(|byte| address.sa_data[byte] as u8),
+            mac,
             mtu: usize::try_from(mtu).unwrap_or(0),
         };
         match interface.is_up(fd) {
@@ -64,14 +61,15 @@ impl Interface {
 
     /// Whether it is up. One that cannot be asked is not.
     pub(super) fn is_up(&self, fd: &OwnedFd) -> bool {
-        let up = libc::IFF_UP as libc::c_short;
-        // SAFETY: the request filled this member of the union.
-        ask(fd, &self.name, libc::SIOCGIFFLAGS as _).is_ok_and(|flags| unsafe { flags.ifr_ifru.ifru_flags } & up != 0)
+        let up = |[a, b, ..]: [u8; 8]| i32::from(i16::from_ne_bytes([a, b])) & IFF_UP != 0;
+        ask(fd, &self.name, Ask::Flags).is_ok_and(up)
     }
 
     /// What became of an interface that the kernel calls down or unknown.
     pub(super) fn lost(&self) -> EtherError {
-        if interface_exists(self.index.cast_unsigned()) {
+        // Not if_indextoname, which nix 0.31.3 takes for found when it is not.
+        let index = self.index.cast_unsigned();
+        if if_nameindex().iter().flatten().any(|there| there.index() == index) {
             return self.down();
         }
         EtherError::InterfaceGone {
@@ -90,13 +88,6 @@ impl Interface {
     }
 }
 
-fn ask(fd: &OwnedFd, name: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
-    let mut request = interface_request(name)?;
-    // SAFETY: the codes given here fill members of the ifreq itself.
-    unsafe { interface_ioctl(fd, code, &mut request) }?;
-    Ok(request)
-}
-
 fn system(call: &'static str, name: &str, seen: io::Error) -> EtherError {
     EtherError::System {
         call,
@@ -107,18 +98,9 @@ fn system(call: &'static str, name: &str, seen: io::Error) -> EtherError {
 
 /// Names of the interfaces of this network namespace.
 fn existing() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: the array that comes back ends in an entry of index 0, has NUL-terminated names, and is given back.
-    unsafe {
-        let first = libc::if_nameindex();
-        let mut next = first;
-        while let Some(entry) = next.as_ref().filter(|entry| entry.if_index != 0) {
-            names.push(std::ffi::CStr::from_ptr(entry.if_name).to_string_lossy().into_owned());
-            next = next.add(1);
-        }
-        if !first.is_null() {
-            libc::if_freenameindex(first);
-        }
-    }
+    let interfaces = if_nameindex();
+    let names = interfaces.iter().flatten();
     names
+        .map(|interface| interface.name().to_string_lossy().into_owned())
+        .collect()
 }

@@ -41,6 +41,7 @@ mod datagram;
 mod error;
 mod hardware;
 mod interface;
+mod message;
 mod packet;
 mod stamp;
 mod sys;

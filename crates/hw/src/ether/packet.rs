@@ -1,11 +1,19 @@
 //! Raw frames through a network interface.
 
 use std::{
-    ffi::c_int,
-    fmt, io,
-    os::fd::{AsRawFd, OwnedFd},
+    fmt,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::PollFlags,
+    sys::socket::{
+        AddressFamily, MsgFlags, SockFlag, SockType, TimestampingFlag, getsockopt, send, setsockopt, socket, sockopt,
+    },
+    time::ClockId,
 };
 
 use crate::wait::wait;
@@ -15,8 +23,9 @@ use super::{
     error::EtherError,
     hardware::{DRIFT, HardwareClock},
     interface::{HEADER, Interface, TAG},
+    message::{Message, receive, receive_error},
     stamp::{Reading, Stamp, StampSource, now},
-    sys::{self, Message},
+    sys,
 };
 
 /// How long a send waits for its stamp.
@@ -28,7 +37,7 @@ const SEND_BOUND: Duration = Duration::from_millis(100);
 /// Between two tries when the interface's queue is full, which nothing announces.
 const PAUSE: Duration = Duration::from_micros(100);
 /// Receive buffer asked of the kernel, in bytes.
-const RECEIVE_BUFFER: c_int = 8 << 20;
+const RECEIVE_BUFFER: usize = 8 << 20;
 /// The longest frame that is received whole: four times what a merged receive has.
 const LONGEST: usize = 256 << 10;
 
@@ -86,15 +95,15 @@ impl PacketSocket {
     /// [`EtherError`]: the right CAP_NET_RAW is missing, or the interface is absent, down, or not Ethernet.
     pub fn open(interface: &str) -> Result<PacketSocket, EtherError> {
         let socket = || {
-            sys::packet_socket().map_err(|seen| match seen.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => EtherError::NotPermitted {
+            packet_socket().map_err(|errno| match errno {
+                Errno::EPERM | Errno::EACCES => EtherError::NotPermitted {
                     interface: interface.to_owned(),
-                    seen,
+                    seen: errno.into(),
                 },
                 _ => EtherError::System {
                     call: "opening a packet socket",
                     place: format!("interface {interface}"),
-                    seen,
+                    seen: errno.into(),
                 },
             })
         };
@@ -173,23 +182,23 @@ impl PacketSocket {
         let start = Instant::now();
         loop {
             let before = now();
-            let Err(seen) = sys::send(&sender.fd, frame) else {
+            let Err(errno) = send(sender.fd.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT) else {
                 return Ok(self.sent(&mut sender, before));
             };
-            let fd = sender.fd.as_raw_fd();
-            let room = match seen.raw_os_error() {
+            let fd = sender.fd.as_fd();
+            let room = match errno {
                 _ if start.elapsed() >= SEND_BOUND => {
                     let waited = SEND_BOUND;
                     let place = self.place();
                     return Err(EtherError::Full { place, waited });
                 }
-                Some(libc::EAGAIN) => wait(fd, libc::POLLOUT, SEND_BOUND),
-                Some(libc::ENOBUFS) => wait(fd, 0, PAUSE),
-                Some(libc::EINTR) => Ok(0),
+                Errno::EAGAIN => wait(fd, PollFlags::POLLOUT, SEND_BOUND),
+                Errno::ENOBUFS => wait(fd, PollFlags::empty(), PAUSE),
+                Errno::EINTR => continue,
                 // The MTU was lowered since the open.
-                Some(libc::EMSGSIZE) => return Err(too_long()),
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => return Err(self.interface.lost()),
-                _ => return Err(self.interface.system("sending", seen)),
+                Errno::EMSGSIZE => return Err(too_long()),
+                Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV => return Err(self.interface.lost()),
+                _ => return Err(self.interface.system("sending", errno.into())),
             };
             room.map_err(|seen| self.interface.system("waiting for room", seen))?;
         }
@@ -204,7 +213,7 @@ impl PacketSocket {
         };
         let start = Instant::now();
         loop {
-            match sys::receive(&sender.fd, &mut [], libc::MSG_ERRQUEUE) {
+            match receive_error(&sender.fd) {
                 Ok(Message {
                     key: Some(key),
                     software,
@@ -223,9 +232,9 @@ impl PacketSocket {
                         .map_or(known, |(bounds, source)| known.narrowed(bounds, source));
                 }
                 Ok(_) => {}
-                Err(seen) if seen.kind() == io::ErrorKind::WouldBlock => {
+                Err(Errno::EAGAIN) => {
                     let left = bound.saturating_sub(start.elapsed());
-                    if left.is_zero() || wait(sender.fd.as_raw_fd(), 0, left).is_err() {
+                    if left.is_zero() || wait(sender.fd.as_fd(), PollFlags::empty(), left).is_err() {
                         break;
                     }
                 }
@@ -248,31 +257,29 @@ impl PacketSocket {
         loop {
             let began = now();
             let Receiver { fd, buffer, .. } = &mut *receiver;
-            match sys::receive(fd, buffer, 0) {
+            match receive(fd, buffer) {
                 Ok(message) if message.length > LONGEST => receiver.dropped += 1,
-                Ok(message) if message.kind == libc::PACKET_OUTGOING => {}
+                Ok(message) if message.kind == sys::PACKET_OUTGOING => {}
                 Ok(message) => {
                     let bytes = with_tag(&receiver.buffer[..message.length], message.vlan);
                     let stamp = self.received(receiver.empty, began, &message);
                     return Ok(Some(Frame { bytes, stamp }));
                 }
-                Err(seen) => match seen.raw_os_error() {
-                    Some(libc::EAGAIN) => {
-                        receiver.empty = began;
-                        let left = timeout.saturating_sub(start.elapsed());
-                        if left.is_zero() {
-                            return self.nothing(&mut receiver);
-                        }
-                        wait(receiver.fd.as_raw_fd(), libc::POLLIN, left)
-                            .map_err(|seen| self.interface.system("waiting for a frame", seen))?;
+                Err(Errno::EAGAIN) => {
+                    receiver.empty = began;
+                    let left = timeout.saturating_sub(start.elapsed());
+                    if left.is_zero() {
+                        return self.nothing(&mut receiver);
                     }
-                    Some(libc::EINTR) => {}
-                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                        receiver.down = true;
-                        return Err(self.interface.lost());
-                    }
-                    _ => return Err(self.interface.system("receiving", seen)),
-                },
+                    wait(receiver.fd.as_fd(), PollFlags::POLLIN, left)
+                        .map_err(|seen| self.interface.system("waiting for a frame", seen))?;
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV) => {
+                    receiver.down = true;
+                    return Err(self.interface.lost());
+                }
+                Err(errno) => return Err(self.interface.system("receiving", errno.into())),
             }
         }
     }
@@ -281,8 +288,10 @@ impl PacketSocket {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let mut receiver = lock(&self.receiver);
-        let more = sys::drops(&receiver.fd).unwrap_or(0);
-        receiver.dropped += u64::from(more);
+        // The kernel counts since it was asked last.
+        if let Ok(more) = getsockopt(&receiver.fd, sys::Statistics) {
+            receiver.dropped += u64::from(more.tp_drops);
+        }
         receiver.dropped
     }
 
@@ -316,7 +325,7 @@ impl PacketSocket {
             return Some((reading.convert(stamp, DRIFT), StampSource::Hardware));
         }
         // Both clocks are steered alike, so they do not drift apart.
-        let reading = Reading::take(libc::CLOCK_REALTIME)?;
+        let reading = Reading::take(ClockId::CLOCK_REALTIME)?;
         Some((reading.convert(software?, 0), StampSource::KernelSoftware))
     }
 
@@ -330,40 +339,40 @@ pub(super) fn is_before(key: u32, other: u32) -> bool {
     key.wrapping_sub(other).cast_signed() < 0
 }
 
+/// A packet socket that is bound to nothing and receives nothing.
+pub(super) fn packet_socket() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Packet, SockType::Raw, flags, None)
+}
+
 /// Sets both sockets up; the receiving one begins to receive with the last step.
 fn configure(sending: &OwnedFd, receiving: &OwnedFd, interface: &Interface, hardware: bool) -> Result<(), EtherError> {
-    let system = |call| move |seen| interface.system(call, seen);
-    let mut transmit = libc::SOF_TIMESTAMPING_TX_SOFTWARE
-        | libc::SOF_TIMESTAMPING_SOFTWARE
-        | libc::SOF_TIMESTAMPING_OPT_ID
-        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-    let mut receive = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    let system = |call| move |errno: Errno| interface.system(call, errno.into());
+    let mut transmit = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+    let mut receive = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
     if hardware {
-        transmit |= libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-        receive |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+        let raw = TimestampingFlag::SOF_TIMESTAMPING_RAW_HARDWARE;
+        transmit |= TimestampingFlag::SOF_TIMESTAMPING_TX_HARDWARE | raw;
+        receive |= TimestampingFlag::SOF_TIMESTAMPING_RX_HARDWARE | raw;
     }
     for (fd, flags) in [(sending, transmit), (receiving, receive)] {
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags).map_err(system("asking for stamps"))?;
+        setsockopt(fd, sockopt::Timestamping, &flags).map_err(system("asking for stamps"))?;
     }
     sys::bind_packet(sending, interface.index, 0).map_err(system("binding"))?;
 
-    let on: c_int = 1;
     // Kernels before 4.20 do not know it; there such frames are told by their kind.
-    let _ = sys::set_option(receiving, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on);
-    sys::set_option(receiving, libc::SOL_PACKET, libc::PACKET_AUXDATA, &on).map_err(system("asking for VLAN tags"))?;
+    let _ = setsockopt(receiving, sys::IgnoreOutgoing, &true);
+    setsockopt(receiving, sys::Auxdata, &true).map_err(system("asking for VLAN tags"))?;
     // Beyond the system's limit with CAP_NET_ADMIN, up to it without.
-    if sys::set_option(receiving, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER).is_err() {
-        let _ = sys::set_option(receiving, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER);
+    if setsockopt(receiving, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+        let _ = setsockopt(receiving, sockopt::RcvBuf, &RECEIVE_BUFFER);
     }
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: interface.index,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(receiving, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-        .map_err(system("making it promiscuous"))?;
-    sys::bind_packet(receiving, interface.index, libc::ETH_P_ALL as u16).map_err(system("binding"))
+    let promiscuous = sys::promiscuous(interface.index);
+    setsockopt(receiving, sys::AddMembership, &promiscuous).map_err(system("making it promiscuous"))?;
+    sys::bind_packet(receiving, interface.index, sys::ETH_P_ALL as u16).map_err(system("binding"))
 }
 
 /// The frame as it was on the wire: the kernel takes a VLAN tag out and hands it over beside the frame.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::sys::read_clock;
+use nix::time::{ClockId, clock_gettime};
+
+use super::message::duration;
 
 /// How often a pair of clocks is read; the narrowest bracket counts.
 const READINGS: usize = 3;
@@ -36,8 +38,13 @@ pub enum StampSource {
 /// CLOCK_MONOTONIC: the clock of every [`Stamp`], and of `std::time::Instant` on Linux.
 #[must_use]
 pub fn now() -> Duration {
-    // Reading this clock cannot fail: it exists on every Linux, and the place is ours.
-    read_clock(libc::CLOCK_MONOTONIC).unwrap_or_default()
+    // Reading this clock cannot fail: it exists on every Linux.
+    read_clock(ClockId::CLOCK_MONOTONIC).unwrap_or_default()
+}
+
+/// Reads a clock, as the time since its zero; `None` if it cannot be read.
+fn read_clock(clock: ClockId) -> Option<Duration> {
+    duration(clock_gettime(clock).ok()?)
 }
 
 impl Stamp {
@@ -91,10 +98,10 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Reads `clock`; the narrowest of a few readings. `None` if it cannot be read.
-    pub(super) fn take(clock: libc::clockid_t) -> Option<Reading> {
+    pub(super) fn take(clock: ClockId) -> Option<Reading> {
         let read = || {
             let before = now();
-            let other = read_clock(clock).ok()?;
+            let other = read_clock(clock)?;
             let after = now();
             Some(Reading { before, other, after })
         };

@@ -135,7 +135,7 @@ macro_rules! symbols {
             /// Opens the library file `path` (a file name is searched like any shared library) and resolves all.
             pub(super) fn load(path: &OsStr) -> Result<Symbols, Unavailable> {
                 // SAFETY: loading runs the library's constructors; libibumad has none, and a path that names another
-                // library is the operator's choice (`Library::open_at` says so).
+                // library is for tests alone.
                 let library = unsafe { libloading::Library::new(path) }
                     .map_err(|source| Unavailable::library(path, &source))?;
                 $(
@@ -162,7 +162,6 @@ symbols! {
     umad_get_issm_path: fn(*const c_char, c_int, *mut c_char, c_int) -> c_int;
     umad_open_port: fn(*const c_char, c_int) -> c_int;
     umad_close_port: fn(c_int) -> c_int;
-    umad_get_fd: fn(c_int) -> c_int;
     umad_register: fn(c_int, c_int, c_int, u8, *mut c_long) -> c_int;
     umad_unregister: fn(c_int, c_int) -> c_int;
     umad_size: fn() -> usize;

@@ -3,7 +3,6 @@
 use std::{
     ffi::{CStr, CString, OsStr, c_char},
     mem::MaybeUninit,
-    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -35,18 +34,7 @@ impl Library {
         Self::load(OsStr::new(LIBRARY))
     }
 
-    /// Loads libibumad from the file `path`, for a build that is not installed.
-    ///
-    /// The file must be libibumad: its functions are called by the prototypes of `infiniband/umad.h`.
-    ///
-    /// # Errors
-    ///
-    /// [`Unavailable`] when the file cannot be loaded or lacks a function.
-    pub fn open_at(path: &Path) -> Result<Library, Unavailable> {
-        Self::load(path.as_os_str())
-    }
-
-    fn load(path: &OsStr) -> Result<Library, Unavailable> {
+    pub(super) fn load(path: &OsStr) -> Result<Library, Unavailable> {
         Ok(Library {
             symbols: Arc::new(Symbols::load(path)?),
         })
@@ -101,8 +89,6 @@ pub struct DevicePort {
     pub lmc: u8,
     /// LID of the master subnet manager, 0 when there is none.
     pub sm_lid: u16,
-    /// Service level towards the subnet manager.
-    pub sm_sl: u8,
     /// Rate in Gb/s as the driver rounds it.
     pub rate_gbps: u32,
     /// Capability mask.
@@ -177,7 +163,6 @@ fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
         lid: u16::try_from(port.base_lid).unwrap_or(u16::MAX),
         lmc: u8::try_from(port.lmc).unwrap_or(u8::MAX),
         sm_lid: u16::try_from(port.sm_lid).unwrap_or(u16::MAX),
-        sm_sl: u8::try_from(port.sm_sl).unwrap_or(u8::MAX),
         rate_gbps: port.rate,
         capability_mask: u32::from_be(port.capmask),
         guid: u64::from_be(port.port_guid),

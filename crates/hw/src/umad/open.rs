@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::errno::Errno;
+
 use super::{
     error::OpenError,
     ffi::{MASK_WORDS, Symbols},
@@ -119,44 +121,34 @@ impl Drop for Opened {
 /// The agent of each management class.
 #[derive(Debug)]
 pub(super) struct Agents {
-    /// Agent id, [`Agents::NEVER_ASKED`], or the negated error number of the refusal.
-    by_class: [i32; 256],
+    /// Agent id, or why the class was refused; nothing where it was never asked for.
+    by_class: [Option<Result<i32, Errno>>; 256],
     /// Whether traps of subnet management arrive here.
     pub(super) traps: bool,
 }
 
 impl Agents {
-    const NEVER_ASKED: i32 = i32::MIN;
-
     fn none() -> Self {
         Self {
-            by_class: [Self::NEVER_ASKED; 256],
+            by_class: [None; 256],
             traps: false,
         }
     }
 
     fn registered(&self) -> impl Iterator<Item = i32> + '_ {
-        self.by_class.iter().copied().filter(|agent| *agent >= 0)
+        self.by_class.iter().flatten().filter_map(|agent| agent.ok())
     }
 
     /// The agent to send `class` with; registers the class when it was never asked for.
-    pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, io::Error> {
-        let slot = &mut self.by_class[usize::from(class)];
-        if *slot == Self::NEVER_ASKED {
-            *slot = register(symbols, id, class, false).unwrap_or_else(|errno| -errno);
-        }
-        if *slot >= 0 {
-            Ok(*slot)
-        } else {
-            Err(io::Error::from_raw_os_error(-*slot))
-        }
+    pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, Errno> {
+        *self.by_class[usize::from(class)].get_or_insert_with(|| register(symbols, id, class, false))
     }
 }
 
 /// Registers one class; `traps` also asks for unsolicited Trap datagrams. The error number on refusal.
-fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, i32> {
+fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, Errno> {
     if (0x30..=0x4f).contains(&class) {
-        return Err(libc::EOPNOTSUPP); // These need an OUI.
+        return Err(Errno::EOPNOTSUPP); // These need an OUI.
     }
     let version = if class == 0x03 { 2 } else { 1 }; // SubnAdm is at class version 2.
     let mut mask: [c_long; MASK_WORDS] = [0; MASK_WORDS];
@@ -168,8 +160,10 @@ fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, i
     if agent >= 0 {
         return Ok(agent);
     }
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    Err(if errno > 0 { errno } else { libc::EPERM })
+    Err(match Errno::last() {
+        Errno::UnknownErrno => Errno::EPERM,
+        errno => errno,
+    })
 }
 
 /// Opens and registers; runs on the helper thread.
@@ -189,7 +183,7 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
     }
     // SAFETY: takes nothing; does nothing but prepare the library's own state.
     unsafe { (symbols.umad_init)() };
-    set_errno(0);
+    Errno::clear();
     // SAFETY: the name is NUL-terminated.
     let id = unsafe { (symbols.umad_open_port)(c_device.as_ptr(), port.into()) };
     if id < 0 {
@@ -200,7 +194,7 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
         id,
         agents: Agents::none(),
     };
-    let mut refusal = libc::EPERM;
+    let mut refusal = Errno::EPERM;
     for class in CLASSES {
         let symbols = &opened.symbols;
         let agent = if class == 0x04 {
@@ -215,13 +209,13 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
                 Err(_) => register(symbols, id, class, false),
             }
         };
-        opened.agents.by_class[usize::from(class)] = agent.unwrap_or_else(|errno| {
+        if let Err(errno) = agent {
             refusal = errno;
-            -errno
-        });
+        }
+        opened.agents.by_class[usize::from(class)] = Some(agent);
     }
     if opened.agents.registered().next().is_none() {
-        let seen = io::Error::from_raw_os_error(refusal);
+        let seen = refusal.into();
         return Err(OpenError::ClassesRefused {
             device: device.to_owned(),
             port,
@@ -255,8 +249,8 @@ fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Erro
     let Some(path) = device_file(symbols, device, port) else {
         return OpenError::NoKernelModule { device: name, port };
     };
-    match seen.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
+    match seen.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EACCES | Errno::EPERM) => {
             let seen = match std::fs::metadata(&path) {
                 Ok(file) => {
                     format!(
@@ -275,7 +269,7 @@ fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Erro
                 seen,
             }
         }
-        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => OpenError::NoDeviceFile {
+        Some(Errno::ENOENT | Errno::ENXIO | Errno::ENODEV) => OpenError::NoDeviceFile {
             device: name,
             port,
             path,
@@ -301,10 +295,4 @@ fn device_file(symbols: &Symbols, device: &CStr, port: u8) -> Option<PathBuf> {
     let sibling = PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&bytes));
     let number = sibling.file_name()?.to_str()?.strip_prefix("issm")?.to_owned();
     Some(sibling.with_file_name(format!("umad{number}")))
-}
-
-/// Sets this thread's error number, for calls that may leave it as it was.
-pub(super) fn set_errno(value: i32) {
-    // SAFETY: points to this thread's own errno.
-    unsafe { *libc::__errno_location() = value };
 }

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::errno::Errno;
+
 use super::{
     destination::Destination,
     error::{OpenError, PortGone, SendError},
@@ -129,26 +131,10 @@ impl Port {
         })
     }
 
-    /// The device's name.
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// The port number that was asked for.
-    pub fn number(&self) -> u8 {
-        self.number
-    }
-
     /// Whether traps of subnet management arrive here. They do not when another program, a subnet manager, has
     /// registered for them.
     pub fn receives_traps(&self) -> bool {
         self.opened.agents.traps
-    }
-
-    /// The descriptor behind this port, for messages. It is the library's: never poll it, wrap it or close it.
-    pub fn descriptor(&self) -> i32 {
-        // SAFETY: the port is open.
-        unsafe { (self.opened.symbols.umad_get_fd)(self.opened.id) }
     }
 
     /// Sends one MAD, as it is, but for the high 32 bits of the transaction id, which the kernel overwrites. The
@@ -218,16 +204,20 @@ impl Port {
         if code >= 0 {
             return Ok(());
         }
-        let seen = io::Error::last_os_error();
-        let errno = seen.raw_os_error().unwrap_or(libc::EIO);
-        if matches!(
-            errno,
-            libc::EINVAL | libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EACCES
-        ) {
+        let errno = Errno::last_raw();
+        let lives = [
+            Errno::EINVAL,
+            Errno::ENOMEM,
+            Errno::EAGAIN,
+            Errno::EINTR,
+            Errno::ENOBUFS,
+            Errno::EACCES,
+        ];
+        if lives.contains(&Errno::from_raw(errno)) {
             return Err(SendError::Refused {
                 device: self.device.clone(),
                 port: self.number,
-                seen,
+                seen: io::Error::from_raw_os_error(errno),
             });
         }
         Err(self.lost("sending", errno).into())
@@ -263,12 +253,13 @@ impl Port {
     fn wait(&mut self, timeout: Duration) -> Result<(), PortGone> {
         // SAFETY: the port is open.
         let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(timeout)) };
-        if code >= 0 || code == -libc::ETIMEDOUT {
+        if code >= 0 || code == -(Errno::ETIMEDOUT as i32) {
             return Ok(());
         }
-        match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
-            libc::EINTR | libc::EAGAIN => Ok(()),
-            errno => Err(self.lost("receiving", errno)),
+        let errno = Errno::last_raw();
+        match Errno::from_raw(errno) {
+            Errno::EINTR | Errno::EAGAIN => Ok(()),
+            _ => Err(self.lost("receiving", errno)),
         }
     }
 
@@ -281,10 +272,10 @@ impl Port {
         let code = unsafe { (self.opened.symbols.umad_recv)(self.opened.id, umad, &raw mut length, 0) };
         if code < 0 {
             // The library returns the error number itself, or leaves it in errno; EAGAIN is how it says "nothing".
-            if code == -libc::EAGAIN || code == -libc::ETIMEDOUT || code == -libc::EINTR {
+            if let Errno::EAGAIN | Errno::ETIMEDOUT | Errno::EINTR = Errno::from_raw(code.saturating_neg()) {
                 return Ok(None);
             }
-            return Err(self.lost("receiving", -code));
+            return Err(self.lost("receiving", code.saturating_neg()));
         }
         // SAFETY: the same buffer, filled by umad_recv.
         let status = unsafe { (self.opened.symbols.umad_status)(umad) };

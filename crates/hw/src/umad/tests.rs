@@ -3,12 +3,14 @@
 mod fake;
 
 use std::{
-    path::Path,
+    ffi::OsStr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, slow, symbols, world};
+
+use nix::errno::Errno;
 
 use super::{Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
 
@@ -34,7 +36,7 @@ fn get(class: u8) -> [u8; MAD_LENGTH] {
 
 #[test]
 fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
-    let error = Library::open_at(Path::new("/nonexistent/libibumad.so.3")).unwrap_err();
+    let error = Library::load(OsStr::new("/nonexistent/libibumad.so.3")).unwrap_err();
     assert!(matches!(error, Unavailable::Library { .. }));
     let text = error.to_string();
     assert!(
@@ -46,7 +48,7 @@ fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
 
 #[test]
 fn another_library_is_unavailable_and_says_which_function_is_missing() {
-    let error = Library::open_at(Path::new("libc.so.6")).unwrap_err();
+    let error = Library::load(OsStr::new("libc.so.6")).unwrap_err();
     assert!(
         matches!(
             error,
@@ -320,8 +322,8 @@ fn waking_for_nothing_is_not_the_end() {
     let mut port = opened();
     world(|world| {
         world.polls = [
-            Poll::Errno(libc::EAGAIN),
-            Poll::Errno(libc::EINTR),
+            Poll::Errno(Errno::EAGAIN as i32),
+            Poll::Errno(Errno::EINTR as i32),
             Poll::Data,
             Poll::Data,
         ]
@@ -329,7 +331,7 @@ fn waking_for_nothing_is_not_the_end() {
     });
     assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
     world(|world| {
-        world.polls = [Poll::Errno(libc::EINTR), Poll::Data].into();
+        world.polls = [Poll::Errno(Errno::EINTR as i32), Poll::Data].into();
         world.arrivals = [(0, 0, get(0x81))].into();
     });
     assert!(port.recv(BOUND).unwrap().is_some());
@@ -348,12 +350,12 @@ fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
 #[test]
 fn a_port_that_went_away_stays_away() {
     let mut port = opened();
-    world(|world| world.send_errno = Some(libc::ECONNREFUSED));
+    world(|world| world.send_errno = Some(Errno::ECONNREFUSED as i32));
     let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
     let SendError::PortGone(gone) = error else {
         panic!("{error:?}")
     };
-    assert_eq!((gone.during, gone.errno), ("sending", libc::ECONNREFUSED));
+    assert_eq!((gone.during, gone.errno), ("sending", Errno::ECONNREFUSED as i32));
     assert!(
         gone.to_string()
             .contains("umad port sound/1 went away while sending (Connection refused"),
@@ -372,18 +374,18 @@ fn a_port_that_goes_away_while_receiving_says_so() {
     let mut port = opened();
     world(|world| {
         world.polls = [Poll::Data].into();
-        world.recv_errno = Some(libc::EIO);
+        world.recv_errno = Some(Errno::EIO as i32);
     });
-    assert_eq!(port.recv(BOUND).unwrap_err().errno, libc::EIO);
+    assert_eq!(port.recv(BOUND).unwrap_err().errno, Errno::EIO as i32);
     let mut port = opened();
-    world(|world| world.polls = [Poll::Errno(libc::EBADF)].into());
-    assert_eq!(port.recv(BOUND).unwrap_err().errno, libc::EBADF);
+    world(|world| world.polls = [Poll::Errno(Errno::EBADF as i32)].into());
+    assert_eq!(port.recv(BOUND).unwrap_err().errno, Errno::EBADF as i32);
 }
 
 #[test]
 fn a_refused_mad_leaves_the_port_alive() {
     let mut port = opened();
-    world(|world| world.send_errno = Some(libc::EINVAL));
+    world(|world| world.send_errno = Some(Errno::EINVAL as i32));
     let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
     assert!(matches!(error, SendError::Refused { .. }), "{error:?}");
     world(|world| world.send_errno = None);

@@ -3,20 +3,22 @@
 use std::{
     ffi::c_int,
     fmt, io,
+    os::fd::BorrowedFd,
     ptr::{self, NonNull},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
-use crate::wait::{set_nonblocking, wait};
+use nix::errno::Errno;
+use verbatim_wire::{Qpn, verbs::EventKind};
+
+use crate::wait::set_nonblocking;
 
 use super::{
-    attributes::{AsyncEvent, DeviceAttributes, EventSubject, GidEntry, PortAttributes},
+    attributes::{AsyncEvent, DeviceAttributes, GidEntry, PortAttributes, is_about_a_queue_pair},
     error::VerbsError,
     ffi::{Symbols, Zeroed, failure},
     generated as c,
     library::Library,
-    types::{Concern, EventKind},
 };
 
 /// An open device.
@@ -104,8 +106,8 @@ impl Context {
         let name = name.to_owned();
         // From here on, an error closes the context.
         let inner = Inner { pointer, name, library };
-        // SAFETY: the context is open.
-        let events = unsafe { (*pointer.as_ptr()).async_fd };
+        // SAFETY: the context is open, and with it the descriptor of its events.
+        let events = unsafe { BorrowedFd::borrow_raw((*pointer.as_ptr()).async_fd) };
         set_nonblocking(events).map_err(|seen| inner.failed("fcntl", "its events", seen))?;
         let inner = Arc::new(inner);
         Ok(Context { inner })
@@ -137,8 +139,9 @@ impl Context {
     /// [`VerbsError::Call`], with EINVAL when there is no such port.
     pub fn query_port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
         let mut attributes = c::ibv_port_attr::zeroed();
-        // SAFETY: the context is open.
-        let code = unsafe { self.inner.symbols().query_port(self.pointer(), port, &mut attributes) };
+        // The function knows a shorter structure than the header of today: what came after `link_layer` stays 0.
+        // SAFETY: the context is open, the structure ours and longer than what is filled.
+        let code = unsafe { (self.inner.symbols().ibv_query_port)(self.pointer(), port, (&raw mut attributes).cast()) };
         self.inner.check("ibv_query_port", format_args!("port {port}"), code)?;
         Ok(PortAttributes::from(&attributes))
     }
@@ -164,7 +167,7 @@ impl Context {
                     size_of::<c::ibv_gid_entry>(),
                 )
             };
-            if code == libc::ENODATA {
+            if code == Errno::ENODATA as c_int {
                 continue; // Nothing at this index.
             }
             let what = format_args!("port {port}, index {index}");
@@ -174,55 +177,28 @@ impl Context {
         Ok(table)
     }
 
-    /// The partition key at `index` of a port's table.
-    ///
-    /// # Errors
-    ///
-    /// [`VerbsError::Call`].
-    pub fn pkey(&self, port: u8, index: u16) -> Result<u16, VerbsError> {
-        let mut pkey = 0;
-        // SAFETY: the context is open, the number ours.
-        let code = unsafe { (self.inner.symbols().ibv_query_pkey)(self.pointer(), port, index.into(), &raw mut pkey) };
-        self.inner
-            .check("ibv_query_pkey", format_args!("port {port}, index {index}"), code)?;
-        Ok(u16::from_be(pkey))
-    }
-
-    /// The next thing that happened to the device or to one of its objects, acknowledged; `None` when nothing did
-    /// within `timeout`.
+    /// The next thing that happened to the device or to one of its objects, acknowledged; `None` when nothing did. It
+    /// does not wait.
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`], when the device went away.
-    pub fn next_event(&self, timeout: Duration) -> Result<Option<AsyncEvent>, VerbsError> {
-        let start = Instant::now();
-        // SAFETY: the context is open.
-        let fd = unsafe { (*self.pointer()).async_fd };
-        loop {
-            let left = timeout.saturating_sub(start.elapsed());
-            let ready = wait(fd, libc::POLLIN, left).map_err(|seen| self.inner.failed("poll", "its events", seen))?;
-            if ready == 0 {
-                return Ok(None);
-            }
-            let mut event = c::ibv_async_event::zeroed();
-            // SAFETY: the context is open, the event ours.
-            if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), &raw mut event) } == 0 {
-                // SAFETY: the event was just taken and is not acknowledged, so what it names still exists.
-                let seen = unsafe { describe(&event) };
-                // SAFETY: acknowledged once, and not used afterwards.
-                unsafe { (self.inner.symbols().ibv_ack_async_event)(&raw mut event) };
-                return Ok(Some(seen));
-            }
-            let seen = io::Error::last_os_error();
-            // Another thread may have been faster. A descriptor that is ready for something else is broken.
-            let vanished = matches!(seen.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
-            if !vanished || ready & libc::POLLIN == 0 {
-                return Err(self.inner.failed("ibv_get_async_event", "", seen));
-            }
-            if start.elapsed() >= timeout {
-                return Ok(None);
-            }
+    pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
+        let mut event = c::ibv_async_event::zeroed();
+        // SAFETY: the context is open, the event ours.
+        if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), &raw mut event) } != 0 {
+            return match Errno::last() {
+                Errno::EAGAIN | Errno::EINTR => Ok(None),
+                errno => Err(self.inner.failed("ibv_get_async_event", "", errno.into())),
+            };
         }
+        let kind = EventKind(event.event_type.0);
+        // SAFETY: the kind tells which member of the union is set; the queue pair exists until the event is
+        // acknowledged.
+        let qpn = is_about_a_queue_pair(kind).then(|| Qpn(unsafe { (*event.element.qp).qp_num }));
+        // SAFETY: acknowledged once, and not used afterwards.
+        unsafe { (self.inner.symbols().ibv_ack_async_event)(&raw mut event) };
+        Ok(Some(AsyncEvent { kind, qpn }))
     }
 
     pub(super) fn pointer(&self) -> *mut c::ibv_context {
@@ -233,21 +209,4 @@ impl Context {
     pub(super) fn is(&self, other: &Context) -> bool {
         ptr::eq(self.pointer(), other.pointer())
     }
-}
-
-/// # Safety
-///
-/// The event is as the library filled it, and not acknowledged.
-unsafe fn describe(event: &c::ibv_async_event) -> AsyncEvent {
-    let kind = EventKind(event.event_type.0);
-    // SAFETY: the kind tells which member of the union is set; what it points to exists until the acknowledgement.
-    let subject = unsafe {
-        match kind.concerns() {
-            Concern::Cq => EventSubject::CompletionQueue(super::completion::id_of(event.element.cq)),
-            Concern::Qp => EventSubject::QueuePair((*event.element.qp).qp_num),
-            Concern::Port => EventSubject::Port(u8::try_from(event.element.port_num).unwrap_or(u8::MAX)),
-            Concern::Device => EventSubject::Device,
-        }
-    };
-    AsyncEvent { kind, subject }
 }

@@ -2,7 +2,8 @@
 
 use std::{ffi::OsStr, io};
 
-use super::{modify::Diagnosis, types::QpState};
+use nix::errno::Errno;
+use verbatim_wire::verbs::QpState;
 
 /// A verbs call failed, or was not made.
 #[derive(Debug, thiserror::Error)]
@@ -79,20 +80,25 @@ pub enum VerbsError {
         device: String,
     },
     /// A queue pair was not modified.
-    #[error("ibv_modify_qp of QP {qpn:#x} on {device} from {from} to {to} failed ({seen}): {diagnosis}")]
+    #[error(
+        "ibv_modify_qp of QP {qpn:#x} on {device} from {} to {to} with {} failed ({seen}){}",
+        from.map_or("a state that could not be read".into(), |from| from.to_string()),
+        if given.is_empty() { "no attributes".into() } else { given.join(", ") },
+        remedy("ibv_modify_qp", seen)
+    )]
     Modify {
         /// The device.
         device: String,
         /// Queue pair number.
         qpn: u32,
-        /// The state that it was in.
-        from: QpState,
+        /// The state that it was in, if that could be read.
+        from: Option<QpState>,
         /// The state that was asked for.
         to: QpState,
+        /// The attributes that were given.
+        given: Vec<&'static str>,
         /// The error number.
         seen: io::Error,
-        /// What the attributes lack, or have too many, for this transition.
-        diagnosis: Box<Diagnosis>,
     },
     /// Not inside the memory region; nothing was done.
     #[error(
@@ -159,26 +165,31 @@ fn no_device(existing: &[String]) -> String {
 
 /// What helps against the usual failures.
 fn remedy(call: &str, seen: &io::Error) -> &'static str {
-    match (call, seen.raw_os_error()) {
-        ("ibv_reg_mr", Some(libc::ENOMEM)) => {
+    match (call, seen.raw_os_error().map(Errno::from_raw)) {
+        ("ibv_reg_mr", Some(Errno::ENOMEM)) => {
             "; registered memory is locked: raise `ulimit -l` (LimitMEMLOCK=infinity in a unit), or register less"
         }
-        ("ibv_reg_mr", Some(libc::EINVAL)) => "; remote write and remote atomic access need local write access too",
-        ("ibv_create_ah", Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH)) => {
+        ("ibv_reg_mr", Some(Errno::EINVAL)) => "; remote write and remote atomic access need local write access too",
+        ("ibv_create_ah" | "ibv_modify_qp", Some(Errno::ETIMEDOUT | Errno::EHOSTUNREACH | Errno::ENETUNREACH)) => {
             "; the destination GID was not resolved to a MAC address: is the other side up and on this network?"
         }
-        ("ibv_create_cq" | "ibv_create_qp", Some(libc::EINVAL | libc::ENOMEM)) => {
-            "; compare the sizes asked for with max_cqe, max_qp_wr and max_sge of the device"
+        ("ibv_create_cq" | "ibv_create_qp", Some(Errno::EINVAL | Errno::ENOMEM)) => {
+            "; compare the sizes asked for with max_cqe and max_qp_wr of the device"
         }
-        ("ibv_post_send" | "ibv_post_recv", Some(libc::ENOMEM)) => {
+        ("ibv_post_send" | "ibv_post_recv", Some(Errno::ENOMEM)) => {
             "; the queue is full: poll its completion queue first, or create the queue pair with more"
         }
-        ("ibv_post_send" | "ibv_post_recv", Some(libc::EINVAL)) => {
+        ("ibv_post_send" | "ibv_post_recv", Some(Errno::EINVAL)) => {
             "; the state of the queue pair does not allow it (receiving needs INIT, sending RTS), or the request has \
-             more segments or inline bytes than the queue pair was created with, or an atomic is not 8 aligned bytes"
+             a segment that the device does not take, or an atomic is not 8 aligned bytes"
         }
-        ("ibv_query_port" | "ibv_query_pkey", Some(libc::EINVAL)) => "; no such port, or no such index of its table",
-        (_, Some(libc::EIO | libc::ENODEV)) => "; the device went away: see `dmesg`, then open it again",
+        ("ibv_query_port" | "ibv_query_pkey", Some(Errno::EINVAL)) => "; no such port, or no such index of its table",
+        ("ibv_modify_qp", Some(Errno::EINVAL)) => {
+            "; expected a change of state that there is, with the attributes that it needs and no others (see the manual \
+             of ibv_modify_qp), and values that suit the device: compare port, pkey_index, path_mtu, max_rd_atomic, \
+             max_dest_rd_atomic, sgid_index and GID (on Ethernet the address needs one) with `ibv_devinfo -v`"
+        }
+        (_, Some(Errno::EIO | Errno::ENODEV)) => "; the device went away: see `dmesg`, then open it again",
         _ => "",
     }
 }

@@ -1,6 +1,6 @@
 // Written by bindgen.sh from infiniband/verbs.h of rdma-core. Do not edit: run bindgen.sh again.
 
-use libc::{pthread_cond_t, pthread_mutex_t};
+use nix::libc::{pthread_cond_t, pthread_mutex_t};
 
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -34,20 +34,10 @@ const _: () = {
     ["Offset of field: __atomic_wide_counter::__value32"]
         [::std::mem::offset_of!(__atomic_wide_counter, __value32) - 0usize];
 };
-pub type __u16 = std::ffi::c_ushort;
 pub type __u32 = std::ffi::c_uint;
 pub type __u64 = std::ffi::c_ulonglong;
-pub type __be16 = __u16;
 pub type __be32 = __u32;
 pub type __be64 = __u64;
-impl ib_uverbs_advise_mr_advice {
-    pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH: ib_uverbs_advise_mr_advice = ib_uverbs_advise_mr_advice(0);
-    pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE: ib_uverbs_advise_mr_advice = ib_uverbs_advise_mr_advice(1);
-    pub const IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: ib_uverbs_advise_mr_advice = ib_uverbs_advise_mr_advice(2);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ib_uverbs_advise_mr_advice(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub union ibv_gid {
@@ -135,28 +125,6 @@ impl ibv_atomic_cap {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ibv_atomic_cap(pub std::ffi::c_uint);
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_alloc_dm_attr {
-    pub _bindgen_opaque_blob: [u64; 2usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_alloc_dm_attr"][::std::mem::size_of::<ibv_alloc_dm_attr>() - 16usize];
-    ["Alignment of ibv_alloc_dm_attr"][::std::mem::align_of::<ibv_alloc_dm_attr>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_dm {
-    pub _bindgen_opaque_blob: [u64; 4usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_dm"][::std::mem::size_of::<ibv_dm>() - 32usize];
-    ["Alignment of ibv_dm"][::std::mem::align_of::<ibv_dm>() - 8usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_device_attr {
@@ -262,28 +230,6 @@ const _: () = {
         [::std::mem::offset_of!(ibv_device_attr, local_ca_ack_delay) - 226usize];
     ["Offset of field: ibv_device_attr::phys_port_cnt"]
         [::std::mem::offset_of!(ibv_device_attr, phys_port_cnt) - 227usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_query_device_ex_input {
-    pub(crate) comp_mask: u32,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_query_device_ex_input"][::std::mem::size_of::<ibv_query_device_ex_input>() - 4usize];
-    ["Alignment of ibv_query_device_ex_input"][::std::mem::align_of::<ibv_query_device_ex_input>() - 4usize];
-    ["Offset of field: ibv_query_device_ex_input::comp_mask"]
-        [::std::mem::offset_of!(ibv_query_device_ex_input, comp_mask) - 0usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-pub struct ibv_device_attr_ex {
-    pub _bindgen_opaque_blob: [u64; 50usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_device_attr_ex"][::std::mem::size_of::<ibv_device_attr_ex>() - 400usize];
-    ["Alignment of ibv_device_attr_ex"][::std::mem::align_of::<ibv_device_attr_ex>() - 8usize];
 };
 impl ibv_mtu {
     pub const IBV_MTU_256: ibv_mtu = ibv_mtu(1);
@@ -552,22 +498,15 @@ impl ibv_access_flags {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ibv_access_flags(pub std::ffi::c_uint);
 #[repr(C)]
+#[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_mw_bind_info {
-    pub(crate) mr: *mut ibv_mr,
-    pub(crate) addr: u64,
-    pub(crate) length: u64,
-    pub(crate) mw_access_flags: std::ffi::c_uint,
+    pub _bindgen_opaque_blob: [u64; 4usize],
 }
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     ["Size of ibv_mw_bind_info"][::std::mem::size_of::<ibv_mw_bind_info>() - 32usize];
     ["Alignment of ibv_mw_bind_info"][::std::mem::align_of::<ibv_mw_bind_info>() - 8usize];
-    ["Offset of field: ibv_mw_bind_info::mr"][::std::mem::offset_of!(ibv_mw_bind_info, mr) - 0usize];
-    ["Offset of field: ibv_mw_bind_info::addr"][::std::mem::offset_of!(ibv_mw_bind_info, addr) - 8usize];
-    ["Offset of field: ibv_mw_bind_info::length"][::std::mem::offset_of!(ibv_mw_bind_info, length) - 16usize];
-    ["Offset of field: ibv_mw_bind_info::mw_access_flags"]
-        [::std::mem::offset_of!(ibv_mw_bind_info, mw_access_flags) - 24usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -581,50 +520,6 @@ const _: () = {
     ["Alignment of ibv_pd"][::std::mem::align_of::<ibv_pd>() - 8usize];
     ["Offset of field: ibv_pd::context"][::std::mem::offset_of!(ibv_pd, context) - 0usize];
     ["Offset of field: ibv_pd::handle"][::std::mem::offset_of!(ibv_pd, handle) - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_td_init_attr {
-    pub _bindgen_opaque_blob: u32,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_td_init_attr"][::std::mem::size_of::<ibv_td_init_attr>() - 4usize];
-    ["Alignment of ibv_td_init_attr"][::std::mem::align_of::<ibv_td_init_attr>() - 4usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_td {
-    pub _bindgen_opaque_blob: u64,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_td"][::std::mem::size_of::<ibv_td>() - 8usize];
-    ["Alignment of ibv_td"][::std::mem::align_of::<ibv_td>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_xrcd_init_attr {
-    pub _bindgen_opaque_blob: [u32; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_xrcd_init_attr"][::std::mem::size_of::<ibv_xrcd_init_attr>() - 12usize];
-    ["Alignment of ibv_xrcd_init_attr"][::std::mem::align_of::<ibv_xrcd_init_attr>() - 4usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_xrcd {
-    pub _bindgen_opaque_blob: u64,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_xrcd"][::std::mem::size_of::<ibv_xrcd>() - 8usize];
-    ["Alignment of ibv_xrcd"][::std::mem::align_of::<ibv_xrcd>() - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -710,61 +605,6 @@ const _: () = {
     ["Offset of field: ibv_ah_attr::is_global"][::std::mem::offset_of!(ibv_ah_attr, is_global) - 29usize];
     ["Offset of field: ibv_ah_attr::port_num"][::std::mem::offset_of!(ibv_ah_attr, port_num) - 30usize];
 };
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_srq_init_attr_ex {
-    pub _bindgen_opaque_blob: [u64; 8usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_srq_init_attr_ex"][::std::mem::size_of::<ibv_srq_init_attr_ex>() - 64usize];
-    ["Alignment of ibv_srq_init_attr_ex"][::std::mem::align_of::<ibv_srq_init_attr_ex>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_wq_init_attr {
-    pub _bindgen_opaque_blob: [u64; 6usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_wq_init_attr"][::std::mem::size_of::<ibv_wq_init_attr>() - 48usize];
-    ["Alignment of ibv_wq_init_attr"][::std::mem::align_of::<ibv_wq_init_attr>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_wq_attr {
-    pub _bindgen_opaque_blob: [u32; 5usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_wq_attr"][::std::mem::size_of::<ibv_wq_attr>() - 20usize];
-    ["Alignment of ibv_wq_attr"][::std::mem::align_of::<ibv_wq_attr>() - 4usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_rwq_ind_table {
-    pub _bindgen_opaque_blob: [u64; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_rwq_ind_table"][::std::mem::size_of::<ibv_rwq_ind_table>() - 24usize];
-    ["Alignment of ibv_rwq_ind_table"][::std::mem::align_of::<ibv_rwq_ind_table>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_rwq_ind_table_init_attr {
-    pub _bindgen_opaque_blob: [u64; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_rwq_ind_table_init_attr"][::std::mem::size_of::<ibv_rwq_ind_table_init_attr>() - 24usize];
-    ["Alignment of ibv_rwq_ind_table_init_attr"][::std::mem::align_of::<ibv_rwq_ind_table_init_attr>() - 8usize];
-};
 impl ibv_qp_type {
     pub const IBV_QPT_RC: ibv_qp_type = ibv_qp_type(2);
     pub const IBV_QPT_UC: ibv_qp_type = ibv_qp_type(3);
@@ -818,36 +658,6 @@ const _: () = {
     ["Offset of field: ibv_qp_init_attr::cap"][::std::mem::offset_of!(ibv_qp_init_attr, cap) - 32usize];
     ["Offset of field: ibv_qp_init_attr::qp_type"][::std::mem::offset_of!(ibv_qp_init_attr, qp_type) - 52usize];
     ["Offset of field: ibv_qp_init_attr::sq_sig_all"][::std::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) - 56usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_init_attr_ex {
-    pub _bindgen_opaque_blob: [u64; 17usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_qp_init_attr_ex"][::std::mem::size_of::<ibv_qp_init_attr_ex>() - 136usize];
-    ["Alignment of ibv_qp_init_attr_ex"][::std::mem::align_of::<ibv_qp_init_attr_ex>() - 8usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_open_attr {
-    pub(crate) comp_mask: u32,
-    pub(crate) qp_num: u32,
-    pub(crate) xrcd: *mut ibv_xrcd,
-    pub(crate) qp_context: *mut std::ffi::c_void,
-    pub(crate) qp_type: ibv_qp_type,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_qp_open_attr"][::std::mem::size_of::<ibv_qp_open_attr>() - 32usize];
-    ["Alignment of ibv_qp_open_attr"][::std::mem::align_of::<ibv_qp_open_attr>() - 8usize];
-    ["Offset of field: ibv_qp_open_attr::comp_mask"][::std::mem::offset_of!(ibv_qp_open_attr, comp_mask) - 0usize];
-    ["Offset of field: ibv_qp_open_attr::qp_num"][::std::mem::offset_of!(ibv_qp_open_attr, qp_num) - 4usize];
-    ["Offset of field: ibv_qp_open_attr::xrcd"][::std::mem::offset_of!(ibv_qp_open_attr, xrcd) - 8usize];
-    ["Offset of field: ibv_qp_open_attr::qp_context"][::std::mem::offset_of!(ibv_qp_open_attr, qp_context) - 16usize];
-    ["Offset of field: ibv_qp_open_attr::qp_type"][::std::mem::offset_of!(ibv_qp_open_attr, qp_type) - 24usize];
 };
 impl ibv_qp_attr_mask {
     pub const IBV_QP_STATE: ibv_qp_attr_mask = ibv_qp_attr_mask(1);
@@ -959,17 +769,6 @@ const _: () = {
     ["Offset of field: ibv_qp_attr::alt_port_num"][::std::mem::offset_of!(ibv_qp_attr, alt_port_num) - 133usize];
     ["Offset of field: ibv_qp_attr::alt_timeout"][::std::mem::offset_of!(ibv_qp_attr, alt_timeout) - 134usize];
     ["Offset of field: ibv_qp_attr::rate_limit"][::std::mem::offset_of!(ibv_qp_attr, rate_limit) - 136usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_qp_rate_limit_attr {
-    pub _bindgen_opaque_blob: [u32; 4usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_qp_rate_limit_attr"][::std::mem::size_of::<ibv_qp_rate_limit_attr>() - 16usize];
-    ["Alignment of ibv_qp_rate_limit_attr"][::std::mem::align_of::<ibv_qp_rate_limit_attr>() - 4usize];
 };
 impl ibv_wr_opcode {
     pub const IBV_WR_RDMA_WRITE: ibv_wr_opcode = ibv_wr_opcode(0);
@@ -1234,60 +1033,6 @@ const _: () = {
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr {
-    pub _bindgen_opaque_blob: [u64; 9usize],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr__bindgen_ty_1 {
-    pub(crate) unexpected_cnt: u32,
-    pub(crate) handle: u32,
-    pub(crate) add: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_ops_wr__bindgen_ty_1__bindgen_ty_1 {
-    pub(crate) recv_wr_id: u64,
-    pub(crate) sg_list: *mut ibv_sge,
-    pub(crate) num_sge: std::ffi::c_int,
-    pub(crate) tag: u64,
-    pub(crate) mask: u64,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_ops_wr__bindgen_ty_1__bindgen_ty_1"]
-        [::std::mem::size_of::<ibv_ops_wr__bindgen_ty_1__bindgen_ty_1>() - 40usize];
-    ["Alignment of ibv_ops_wr__bindgen_ty_1__bindgen_ty_1"]
-        [::std::mem::align_of::<ibv_ops_wr__bindgen_ty_1__bindgen_ty_1>() - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::recv_wr_id"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, recv_wr_id) - 0usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::sg_list"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, sg_list) - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::num_sge"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, num_sge) - 16usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::tag"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, tag) - 24usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1__bindgen_ty_1::mask"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1__bindgen_ty_1, mask) - 32usize];
-};
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_ops_wr__bindgen_ty_1"][::std::mem::size_of::<ibv_ops_wr__bindgen_ty_1>() - 48usize];
-    ["Alignment of ibv_ops_wr__bindgen_ty_1"][::std::mem::align_of::<ibv_ops_wr__bindgen_ty_1>() - 8usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::unexpected_cnt"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, unexpected_cnt) - 0usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::handle"]
-        [::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, handle) - 4usize];
-    ["Offset of field: ibv_ops_wr__bindgen_ty_1::add"][::std::mem::offset_of!(ibv_ops_wr__bindgen_ty_1, add) - 8usize];
-};
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_ops_wr"][::std::mem::size_of::<ibv_ops_wr>() - 72usize];
-    ["Alignment of ibv_ops_wr"][::std::mem::align_of::<ibv_ops_wr>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
 pub struct ibv_mw_bind {
     pub _bindgen_opaque_blob: [u64; 6usize],
 }
@@ -1353,19 +1098,15 @@ const _: () = {
     ["Offset of field: ibv_qp::events_completed"][::std::mem::offset_of!(ibv_qp, events_completed) - 152usize];
 };
 #[repr(C)]
+#[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_comp_channel {
-    pub(crate) context: *mut ibv_context,
-    pub(crate) fd: std::ffi::c_int,
-    pub(crate) refcnt: std::ffi::c_int,
+    pub _bindgen_opaque_blob: [u64; 2usize],
 }
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     ["Size of ibv_comp_channel"][::std::mem::size_of::<ibv_comp_channel>() - 16usize];
     ["Alignment of ibv_comp_channel"][::std::mem::align_of::<ibv_comp_channel>() - 8usize];
-    ["Offset of field: ibv_comp_channel::context"][::std::mem::offset_of!(ibv_comp_channel, context) - 0usize];
-    ["Offset of field: ibv_comp_channel::fd"][::std::mem::offset_of!(ibv_comp_channel, fd) - 8usize];
-    ["Offset of field: ibv_comp_channel::refcnt"][::std::mem::offset_of!(ibv_comp_channel, refcnt) - 12usize];
 };
 #[repr(C)]
 pub struct ibv_cq {
@@ -1396,27 +1137,6 @@ const _: () = {
         [::std::mem::offset_of!(ibv_cq, async_events_completed) - 124usize];
 };
 #[repr(C)]
-#[repr(align(8))]
-pub struct ibv_cq_ex {
-    pub _bindgen_opaque_blob: [u64; 36usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_cq_ex"][::std::mem::size_of::<ibv_cq_ex>() - 288usize];
-    ["Alignment of ibv_cq_ex"][::std::mem::align_of::<ibv_cq_ex>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_modify_cq_attr {
-    pub _bindgen_opaque_blob: [u32; 2usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_modify_cq_attr"][::std::mem::size_of::<ibv_modify_cq_attr>() - 8usize];
-    ["Alignment of ibv_modify_cq_attr"][::std::mem::align_of::<ibv_modify_cq_attr>() - 4usize];
-};
-#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_ah {
     pub(crate) context: *mut ibv_context,
@@ -1432,63 +1152,15 @@ const _: () = {
     ["Offset of field: ibv_ah::handle"][::std::mem::offset_of!(ibv_ah, handle) - 16usize];
 };
 #[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_attr {
-    pub _bindgen_opaque_blob: [u32; 5usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_flow_attr"][::std::mem::size_of::<ibv_flow_attr>() - 20usize];
-    ["Alignment of ibv_flow_attr"][::std::mem::align_of::<ibv_flow_attr>() - 4usize];
-};
-#[repr(C)]
 #[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow {
-    pub _bindgen_opaque_blob: [u64; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_flow"][::std::mem::size_of::<ibv_flow>() - 24usize];
-    ["Alignment of ibv_flow"][::std::mem::align_of::<ibv_flow>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_action {
-    pub _bindgen_opaque_blob: u64,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_flow_action"][::std::mem::size_of::<ibv_flow_action>() - 8usize];
-    ["Alignment of ibv_flow_action"][::std::mem::align_of::<ibv_flow_action>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_flow_action_esp_attr {
-    pub _bindgen_opaque_blob: [u64; 7usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_flow_action_esp_attr"][::std::mem::size_of::<ibv_flow_action_esp_attr>() - 56usize];
-    ["Alignment of ibv_flow_action_esp_attr"][::std::mem::align_of::<ibv_flow_action_esp_attr>() - 8usize];
-};
-#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct _ibv_device_ops {
-    pub(crate) _dummy1: ::std::option::Option<
-        unsafe extern "C" fn(device: *mut ibv_device, cmd_fd: std::ffi::c_int) -> *mut ibv_context,
-    >,
-    pub(crate) _dummy2: ::std::option::Option<unsafe extern "C" fn(context: *mut ibv_context)>,
+    pub _bindgen_opaque_blob: [u64; 2usize],
 }
 #[cfg(target_arch = "x86_64")]
 const _: () = {
     ["Size of _ibv_device_ops"][::std::mem::size_of::<_ibv_device_ops>() - 16usize];
     ["Alignment of _ibv_device_ops"][::std::mem::align_of::<_ibv_device_ops>() - 8usize];
-    ["Offset of field: _ibv_device_ops::_dummy1"][::std::mem::offset_of!(_ibv_device_ops, _dummy1) - 0usize];
-    ["Offset of field: _ibv_device_ops::_dummy2"][::std::mem::offset_of!(_ibv_device_ops, _dummy2) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1665,274 +1337,10 @@ const _: () = {
     ["Offset of field: ibv_context::mutex"][::std::mem::offset_of!(ibv_context, mutex) - 280usize];
     ["Offset of field: ibv_context::abi_compat"][::std::mem::offset_of!(ibv_context, abi_compat) - 320usize];
 };
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_cq_init_attr_ex {
-    pub _bindgen_opaque_blob: [u64; 7usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_cq_init_attr_ex"][::std::mem::size_of::<ibv_cq_init_attr_ex>() - 56usize];
-    ["Alignment of ibv_cq_init_attr_ex"][::std::mem::align_of::<ibv_cq_init_attr_ex>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_parent_domain_init_attr {
-    pub _bindgen_opaque_blob: [u64; 6usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_parent_domain_init_attr"][::std::mem::size_of::<ibv_parent_domain_init_attr>() - 48usize];
-    ["Alignment of ibv_parent_domain_init_attr"][::std::mem::align_of::<ibv_parent_domain_init_attr>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counters_init_attr {
-    pub _bindgen_opaque_blob: u32,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_counters_init_attr"][::std::mem::size_of::<ibv_counters_init_attr>() - 4usize];
-    ["Alignment of ibv_counters_init_attr"][::std::mem::align_of::<ibv_counters_init_attr>() - 4usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counters {
-    pub _bindgen_opaque_blob: u64,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_counters"][::std::mem::size_of::<ibv_counters>() - 8usize];
-    ["Alignment of ibv_counters"][::std::mem::align_of::<ibv_counters>() - 8usize];
-};
-#[repr(C)]
-#[repr(align(4))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_counter_attach_attr {
-    pub _bindgen_opaque_blob: [u32; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_counter_attach_attr"][::std::mem::size_of::<ibv_counter_attach_attr>() - 12usize];
-    ["Alignment of ibv_counter_attach_attr"][::std::mem::align_of::<ibv_counter_attach_attr>() - 4usize];
-};
-#[repr(C)]
-#[repr(align(8))]
-#[derive(Debug, Copy, Clone)]
-pub struct ibv_values_ex {
-    pub _bindgen_opaque_blob: [u64; 3usize],
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of ibv_values_ex"][::std::mem::size_of::<ibv_values_ex>() - 24usize];
-    ["Alignment of ibv_values_ex"][::std::mem::align_of::<ibv_values_ex>() - 8usize];
-};
-#[repr(C)]
-pub struct verbs_context {
-    pub(crate) query_port: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            port_num: u8,
-            port_attr: *mut ibv_port_attr,
-            port_attr_len: usize,
-        ) -> std::ffi::c_int,
-    >,
-    pub(crate) advise_mr: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            advice: ib_uverbs_advise_mr_advice,
-            flags: u32,
-            sg_list: *mut ibv_sge,
-            num_sges: u32,
-        ) -> std::ffi::c_int,
-    >,
-    pub(crate) alloc_null_mr: ::std::option::Option<unsafe extern "C" fn(pd: *mut ibv_pd) -> *mut ibv_mr>,
-    pub(crate) read_counters: ::std::option::Option<
-        unsafe extern "C" fn(
-            counters: *mut ibv_counters,
-            counters_value: *mut u64,
-            ncounters: u32,
-            flags: u32,
-        ) -> std::ffi::c_int,
-    >,
-    pub(crate) attach_counters_point_flow: ::std::option::Option<
-        unsafe extern "C" fn(
-            counters: *mut ibv_counters,
-            attr: *mut ibv_counter_attach_attr,
-            flow: *mut ibv_flow,
-        ) -> std::ffi::c_int,
-    >,
-    pub(crate) create_counters: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, init_attr: *mut ibv_counters_init_attr) -> *mut ibv_counters,
-    >,
-    pub(crate) destroy_counters:
-        ::std::option::Option<unsafe extern "C" fn(counters: *mut ibv_counters) -> std::ffi::c_int>,
-    pub(crate) reg_dm_mr: ::std::option::Option<
-        unsafe extern "C" fn(
-            pd: *mut ibv_pd,
-            dm: *mut ibv_dm,
-            dm_offset: u64,
-            length: usize,
-            access: std::ffi::c_uint,
-        ) -> *mut ibv_mr,
-    >,
-    pub(crate) alloc_dm: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm,
-    >,
-    pub(crate) free_dm: ::std::option::Option<unsafe extern "C" fn(dm: *mut ibv_dm) -> std::ffi::c_int>,
-    pub(crate) modify_flow_action_esp: ::std::option::Option<
-        unsafe extern "C" fn(action: *mut ibv_flow_action, attr: *mut ibv_flow_action_esp_attr) -> std::ffi::c_int,
-    >,
-    pub(crate) destroy_flow_action:
-        ::std::option::Option<unsafe extern "C" fn(action: *mut ibv_flow_action) -> std::ffi::c_int>,
-    pub(crate) create_flow_action_esp: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_flow_action_esp_attr) -> *mut ibv_flow_action,
-    >,
-    pub(crate) modify_qp_rate_limit: ::std::option::Option<
-        unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> std::ffi::c_int,
-    >,
-    pub(crate) alloc_parent_domain: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,
-    >,
-    pub(crate) dealloc_td: ::std::option::Option<unsafe extern "C" fn(td: *mut ibv_td) -> std::ffi::c_int>,
-    pub(crate) alloc_td: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, init_attr: *mut ibv_td_init_attr) -> *mut ibv_td,
-    >,
-    pub(crate) modify_cq:
-        ::std::option::Option<unsafe extern "C" fn(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> std::ffi::c_int>,
-    pub(crate) post_srq_ops: ::std::option::Option<
-        unsafe extern "C" fn(srq: *mut ibv_srq, op: *mut ibv_ops_wr, bad_op: *mut *mut ibv_ops_wr) -> std::ffi::c_int,
-    >,
-    pub(crate) destroy_rwq_ind_table:
-        ::std::option::Option<unsafe extern "C" fn(rwq_ind_table: *mut ibv_rwq_ind_table) -> std::ffi::c_int>,
-    pub(crate) create_rwq_ind_table: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            init_attr: *mut ibv_rwq_ind_table_init_attr,
-        ) -> *mut ibv_rwq_ind_table,
-    >,
-    pub(crate) destroy_wq: ::std::option::Option<unsafe extern "C" fn(wq: *mut ibv_wq) -> std::ffi::c_int>,
-    pub(crate) modify_wq:
-        ::std::option::Option<unsafe extern "C" fn(wq: *mut ibv_wq, wq_attr: *mut ibv_wq_attr) -> std::ffi::c_int>,
-    pub(crate) create_wq: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, wq_init_attr: *mut ibv_wq_init_attr) -> *mut ibv_wq,
-    >,
-    pub(crate) query_rt_values: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, values: *mut ibv_values_ex) -> std::ffi::c_int,
-    >,
-    pub(crate) create_cq_ex: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, init_attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex,
-    >,
-    pub(crate) priv_: *mut verbs_ex_private,
-    pub(crate) query_device_ex: ::std::option::Option<
-        unsafe extern "C" fn(
-            context: *mut ibv_context,
-            input: *const ibv_query_device_ex_input,
-            attr: *mut ibv_device_attr_ex,
-            attr_size: usize,
-        ) -> std::ffi::c_int,
-    >,
-    pub(crate) ibv_destroy_flow: ::std::option::Option<unsafe extern "C" fn(flow: *mut ibv_flow) -> std::ffi::c_int>,
-    pub(crate) ABI_placeholder2: ::std::option::Option<unsafe extern "C" fn()>,
-    pub(crate) ibv_create_flow:
-        ::std::option::Option<unsafe extern "C" fn(qp: *mut ibv_qp, flow_attr: *mut ibv_flow_attr) -> *mut ibv_flow>,
-    pub(crate) ABI_placeholder1: ::std::option::Option<unsafe extern "C" fn()>,
-    pub(crate) open_qp: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp,
-    >,
-    pub(crate) create_qp_ex: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, qp_init_attr_ex: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
-    >,
-    pub(crate) get_srq_num:
-        ::std::option::Option<unsafe extern "C" fn(srq: *mut ibv_srq, srq_num: *mut u32) -> std::ffi::c_int>,
-    pub(crate) create_srq_ex: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, srq_init_attr_ex: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
-    >,
-    pub(crate) open_xrcd: ::std::option::Option<
-        unsafe extern "C" fn(context: *mut ibv_context, xrcd_init_attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd,
-    >,
-    pub(crate) close_xrcd: ::std::option::Option<unsafe extern "C" fn(xrcd: *mut ibv_xrcd) -> std::ffi::c_int>,
-    pub(crate) _ABI_placeholder3: u64,
-    pub(crate) sz: usize,
-    pub(crate) context: ibv_context,
-}
-#[cfg(target_arch = "x86_64")]
-const _: () = {
-    ["Size of verbs_context"][::std::mem::size_of::<verbs_context>() - 648usize];
-    ["Alignment of verbs_context"][::std::mem::align_of::<verbs_context>() - 8usize];
-    ["Offset of field: verbs_context::query_port"][::std::mem::offset_of!(verbs_context, query_port) - 0usize];
-    ["Offset of field: verbs_context::advise_mr"][::std::mem::offset_of!(verbs_context, advise_mr) - 8usize];
-    ["Offset of field: verbs_context::alloc_null_mr"][::std::mem::offset_of!(verbs_context, alloc_null_mr) - 16usize];
-    ["Offset of field: verbs_context::read_counters"][::std::mem::offset_of!(verbs_context, read_counters) - 24usize];
-    ["Offset of field: verbs_context::attach_counters_point_flow"]
-        [::std::mem::offset_of!(verbs_context, attach_counters_point_flow) - 32usize];
-    ["Offset of field: verbs_context::create_counters"]
-        [::std::mem::offset_of!(verbs_context, create_counters) - 40usize];
-    ["Offset of field: verbs_context::destroy_counters"]
-        [::std::mem::offset_of!(verbs_context, destroy_counters) - 48usize];
-    ["Offset of field: verbs_context::reg_dm_mr"][::std::mem::offset_of!(verbs_context, reg_dm_mr) - 56usize];
-    ["Offset of field: verbs_context::alloc_dm"][::std::mem::offset_of!(verbs_context, alloc_dm) - 64usize];
-    ["Offset of field: verbs_context::free_dm"][::std::mem::offset_of!(verbs_context, free_dm) - 72usize];
-    ["Offset of field: verbs_context::modify_flow_action_esp"]
-        [::std::mem::offset_of!(verbs_context, modify_flow_action_esp) - 80usize];
-    ["Offset of field: verbs_context::destroy_flow_action"]
-        [::std::mem::offset_of!(verbs_context, destroy_flow_action) - 88usize];
-    ["Offset of field: verbs_context::create_flow_action_esp"]
-        [::std::mem::offset_of!(verbs_context, create_flow_action_esp) - 96usize];
-    ["Offset of field: verbs_context::modify_qp_rate_limit"]
-        [::std::mem::offset_of!(verbs_context, modify_qp_rate_limit) - 104usize];
-    ["Offset of field: verbs_context::alloc_parent_domain"]
-        [::std::mem::offset_of!(verbs_context, alloc_parent_domain) - 112usize];
-    ["Offset of field: verbs_context::dealloc_td"][::std::mem::offset_of!(verbs_context, dealloc_td) - 120usize];
-    ["Offset of field: verbs_context::alloc_td"][::std::mem::offset_of!(verbs_context, alloc_td) - 128usize];
-    ["Offset of field: verbs_context::modify_cq"][::std::mem::offset_of!(verbs_context, modify_cq) - 136usize];
-    ["Offset of field: verbs_context::post_srq_ops"][::std::mem::offset_of!(verbs_context, post_srq_ops) - 144usize];
-    ["Offset of field: verbs_context::destroy_rwq_ind_table"]
-        [::std::mem::offset_of!(verbs_context, destroy_rwq_ind_table) - 152usize];
-    ["Offset of field: verbs_context::create_rwq_ind_table"]
-        [::std::mem::offset_of!(verbs_context, create_rwq_ind_table) - 160usize];
-    ["Offset of field: verbs_context::destroy_wq"][::std::mem::offset_of!(verbs_context, destroy_wq) - 168usize];
-    ["Offset of field: verbs_context::modify_wq"][::std::mem::offset_of!(verbs_context, modify_wq) - 176usize];
-    ["Offset of field: verbs_context::create_wq"][::std::mem::offset_of!(verbs_context, create_wq) - 184usize];
-    ["Offset of field: verbs_context::query_rt_values"]
-        [::std::mem::offset_of!(verbs_context, query_rt_values) - 192usize];
-    ["Offset of field: verbs_context::create_cq_ex"][::std::mem::offset_of!(verbs_context, create_cq_ex) - 200usize];
-    ["Offset of field: verbs_context::priv_"][::std::mem::offset_of!(verbs_context, priv_) - 208usize];
-    ["Offset of field: verbs_context::query_device_ex"]
-        [::std::mem::offset_of!(verbs_context, query_device_ex) - 216usize];
-    ["Offset of field: verbs_context::ibv_destroy_flow"]
-        [::std::mem::offset_of!(verbs_context, ibv_destroy_flow) - 224usize];
-    ["Offset of field: verbs_context::ABI_placeholder2"]
-        [::std::mem::offset_of!(verbs_context, ABI_placeholder2) - 232usize];
-    ["Offset of field: verbs_context::ibv_create_flow"]
-        [::std::mem::offset_of!(verbs_context, ibv_create_flow) - 240usize];
-    ["Offset of field: verbs_context::ABI_placeholder1"]
-        [::std::mem::offset_of!(verbs_context, ABI_placeholder1) - 248usize];
-    ["Offset of field: verbs_context::open_qp"][::std::mem::offset_of!(verbs_context, open_qp) - 256usize];
-    ["Offset of field: verbs_context::create_qp_ex"][::std::mem::offset_of!(verbs_context, create_qp_ex) - 264usize];
-    ["Offset of field: verbs_context::get_srq_num"][::std::mem::offset_of!(verbs_context, get_srq_num) - 272usize];
-    ["Offset of field: verbs_context::create_srq_ex"][::std::mem::offset_of!(verbs_context, create_srq_ex) - 280usize];
-    ["Offset of field: verbs_context::open_xrcd"][::std::mem::offset_of!(verbs_context, open_xrcd) - 288usize];
-    ["Offset of field: verbs_context::close_xrcd"][::std::mem::offset_of!(verbs_context, close_xrcd) - 296usize];
-    ["Offset of field: verbs_context::_ABI_placeholder3"]
-        [::std::mem::offset_of!(verbs_context, _ABI_placeholder3) - 304usize];
-    ["Offset of field: verbs_context::sz"][::std::mem::offset_of!(verbs_context, sz) - 312usize];
-    ["Offset of field: verbs_context::context"][::std::mem::offset_of!(verbs_context, context) - 320usize];
-};
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct verbs_ex_private {
-    pub _address: u8,
-}
 unsafe extern "C" {
     pub fn ibv_get_device_list(num_devices: *mut std::ffi::c_int) -> *mut *mut ibv_device;
     pub fn ibv_free_device_list(list: *mut *mut ibv_device);
     pub fn ibv_get_device_name(device: *mut ibv_device) -> *const std::ffi::c_char;
-    pub fn ibv_get_device_guid(device: *mut ibv_device) -> __be64;
     pub fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context;
     pub fn ibv_close_device(context: *mut ibv_context) -> std::ffi::c_int;
     pub fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> std::ffi::c_int;
@@ -1951,12 +1359,6 @@ unsafe extern "C" {
         flags: u32,
         entry_size: usize,
     ) -> std::ffi::c_int;
-    pub fn ibv_query_pkey(
-        context: *mut ibv_context,
-        port_num: u8,
-        index: std::ffi::c_int,
-        pkey: *mut __be16,
-    ) -> std::ffi::c_int;
     pub fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
     pub fn ibv_dealloc_pd(pd: *mut ibv_pd) -> std::ffi::c_int;
     pub fn ibv_reg_mr(
@@ -1966,8 +1368,6 @@ unsafe extern "C" {
         access: std::ffi::c_int,
     ) -> *mut ibv_mr;
     pub fn ibv_dereg_mr(mr: *mut ibv_mr) -> std::ffi::c_int;
-    pub fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
-    pub fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> std::ffi::c_int;
     pub fn ibv_create_cq(
         context: *mut ibv_context,
         cqe: std::ffi::c_int,
@@ -1976,12 +1376,6 @@ unsafe extern "C" {
         comp_vector: std::ffi::c_int,
     ) -> *mut ibv_cq;
     pub fn ibv_destroy_cq(cq: *mut ibv_cq) -> std::ffi::c_int;
-    pub fn ibv_get_cq_event(
-        channel: *mut ibv_comp_channel,
-        cq: *mut *mut ibv_cq,
-        cq_context: *mut *mut std::ffi::c_void,
-    ) -> std::ffi::c_int;
-    pub fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: std::ffi::c_uint);
     pub fn ibv_create_qp(pd: *mut ibv_pd, qp_init_attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     pub fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, attr_mask: std::ffi::c_int) -> std::ffi::c_int;
     pub fn ibv_query_qp(

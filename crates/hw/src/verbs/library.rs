@@ -3,7 +3,6 @@
 use std::{
     ffi::{CStr, OsStr, c_int},
     io,
-    path::Path,
     ptr::NonNull,
     sync::Arc,
 };
@@ -22,17 +21,6 @@ pub struct Library {
     pub(super) symbols: Symbols,
 }
 
-/// One device, as listed. None of it needs the device to be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Name, for example `mlx5_0` or `rxe0`.
-    pub name: String,
-    /// Node GUID; 0 where the driver did not say.
-    pub node_guid: u64,
-    /// Kind of node: 1 channel adapter, 2 switch, 3 router, 4 RDMA NIC.
-    pub node_type: i32,
-}
-
 impl Library {
     /// Loads `libibverbs.so.1` from where the system keeps shared libraries.
     ///
@@ -43,30 +31,19 @@ impl Library {
         Self::load(OsStr::new(LIBRARY))
     }
 
-    /// Loads libibverbs from the file `path`, for a build that is not installed.
-    ///
-    /// The file must be libibverbs: its functions are called by the prototypes of `infiniband/verbs.h`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Library::open`].
-    pub fn open_at(path: &Path) -> Result<Arc<Library>, VerbsError> {
-        Self::load(path.as_os_str())
-    }
-
-    fn load(path: &OsStr) -> Result<Arc<Library>, VerbsError> {
+    pub(super) fn load(path: &OsStr) -> Result<Arc<Library>, VerbsError> {
         let symbols = Symbols::load(path)?;
         Ok(Arc::new(Library { symbols }))
     }
 
-    /// The devices of this machine, in the library's order.
+    /// The names of this machine's devices, in the library's order.
     ///
     /// # Errors
     ///
     /// [`VerbsError::List`], when the kernel has no RDMA or hides it from this process.
-    pub fn devices(&self) -> Result<Vec<Device>, VerbsError> {
+    pub fn devices(&self) -> Result<Vec<String>, VerbsError> {
         let list = DeviceList::get(self)?;
-        Ok(list.pointers().map(|device| list.describe(device)).collect())
+        Ok(list.pointers().map(|device| list.name(device)).collect())
     }
 
     /// Opens the device `name`.
@@ -122,16 +99,6 @@ impl DeviceList<'_> {
         // SAFETY: an entry of the list; the name is inside it, and NUL-terminated.
         let name = unsafe { CStr::from_ptr((self.library.symbols.ibv_get_device_name)(device)) };
         name.to_string_lossy().into_owned()
-    }
-
-    fn describe(&self, device: *mut c::ibv_device) -> Device {
-        Device {
-            name: self.name(device),
-            // SAFETY: an entry of the list.
-            node_guid: u64::from_be(unsafe { (self.library.symbols.ibv_get_device_guid)(device) }),
-            // SAFETY: an entry of the list, whose public fields are those of `ibv_device`.
-            node_type: unsafe { (*device).node_type.0 },
-        }
     }
 }
 

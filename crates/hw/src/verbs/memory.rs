@@ -4,21 +4,17 @@
 //! nobody gets a slice of it: [`MemoryRegion::read`] and [`MemoryRegion::write`] copy.
 
 use std::{
-    ffi::{c_int, c_void},
-    io,
-    ptr::{self, NonNull},
+    io, ptr,
+    ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use memmap2::{Advice, MmapMut, MmapRaw};
+use verbatim_wire::verbs::{Access, AddressVector, Service};
+
 use super::{
-    context::Context,
-    error::VerbsError,
-    ffi::Symbols,
-    generated as c,
-    modify::AddressVector,
-    queue_pair::{QueuePair, QueuePairSetup},
-    types::AccessFlags,
-    work::Segment,
+    completion::CompletionQueue, context::Context, error::VerbsError, ffi::Symbols, generated as c,
+    modify::address_to_c, queue_pair::QueuePair, types::access_flags, work::Segment,
 };
 
 /// A protection domain: memory and queue pairs work together only within one.
@@ -69,17 +65,16 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// [`VerbsError::Argument`] for no bytes at all, [`VerbsError::Call`] where memory is short or may not be locked.
-    pub fn register(&self, length: usize, access: AccessFlags) -> Result<MemoryRegion, VerbsError> {
+    pub fn register(&self, length: usize, access: Access) -> Result<MemoryRegion, VerbsError> {
         let device = &self.context().inner;
         if length == 0 {
             return Err(device.argument("ibv_reg_mr", "a memory region of 0 bytes: expected at least 1"));
         }
-        let memory = Pages::map(length).map_err(|seen| device.failed("mmap", &format!("{length} bytes"), seen))?;
-        // The flags fit: they come from 32 bits, and the top one means nothing.
-        let flags = access.0.cast_signed();
+        let memory = map(length).map_err(|seen| device.failed("mmap", &format!("{length} bytes"), seen))?;
+        let flags = access_flags(access).cast_signed();
         // SAFETY: the domain exists; the memory is ours and stays mapped until the region is gone, see `Region::drop`.
         let pointer =
-            unsafe { (device.symbols().ibv_reg_mr)(self.pointer(), memory.base.as_ptr().cast(), length, flags) };
+            unsafe { (device.symbols().ibv_reg_mr)(self.pointer(), memory.as_mut_ptr().cast(), length, flags) };
         let seen = io::Error::last_os_error();
         let Some(pointer) = NonNull::new(pointer) else {
             return Err(device.failed("ibv_reg_mr", &format!("{length} bytes"), seen));
@@ -88,19 +83,18 @@ impl ProtectionDomain {
             pointer,
             memory: Some(memory),
             copying: Mutex::new(()),
-            access,
             domain: self.clone(),
         });
         Ok(MemoryRegion { inner })
     }
 
-    /// Makes an address handle: where datagrams of an unreliable queue pair go.
+    /// Makes an address handle: where datagrams of an unreliable queue pair go, through this port of ours.
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`]; on Ethernet also when the GID is not resolved to a MAC address.
-    pub fn create_address_handle(&self, address: &AddressVector) -> Result<AddressHandle, VerbsError> {
-        let mut attributes = address.to_c();
+    pub fn create_address_handle(&self, address: &AddressVector, port: u8) -> Result<AddressHandle, VerbsError> {
+        let mut attributes = address_to_c(address, port);
         let device = &self.context().inner;
         // SAFETY: the domain exists; the attributes are read before the call returns.
         let pointer = unsafe { (device.symbols().ibv_create_ah)(self.pointer(), &raw mut attributes) };
@@ -110,18 +104,24 @@ impl ProtectionDomain {
         Ok(AddressHandle { inner })
     }
 
-    /// Makes a queue pair, in state RESET.
+    /// Makes a queue pair, in state RESET, whose completions go into `queue`: for so many requests on their way each
+    /// way, of one segment each. Addresses that it is given are reached through `port`.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Call`], and [`VerbsError::Argument`] for completion queues of another context.
-    pub fn create_queue_pair(&self, setup: &QueuePairSetup) -> Result<QueuePair, VerbsError> {
-        QueuePair::new(self, setup)
+    /// [`VerbsError::Call`], and [`VerbsError::Argument`] for a completion queue of another context.
+    pub fn create_queue_pair(
+        &self,
+        service: Service,
+        port: u8,
+        queue: &CompletionQueue,
+        (send_depth, receive_depth): (u32, u32),
+    ) -> Result<QueuePair, VerbsError> {
+        QueuePair::new(self, (service, port), queue, (send_depth, receive_depth))
     }
 
     /// The device that it belongs to.
-    #[must_use]
-    pub fn context(&self) -> &Context {
+    pub(super) fn context(&self) -> &Context {
         &self.inner.context
     }
 
@@ -147,10 +147,9 @@ pub struct MemoryRegion {
 struct Region {
     pointer: NonNull<c::ibv_mr>,
     /// Always there until `drop`.
-    memory: Option<Pages>,
+    memory: Option<MmapRaw>,
     /// Held while one of our threads copies. What the device does meanwhile is not our race: copies are volatile.
     copying: Mutex<()>,
-    access: AccessFlags,
     domain: ProtectionDomain,
 }
 
@@ -235,13 +234,6 @@ impl MemoryRegion {
         self.base().addr() as u64
     }
 
-    /// Length in bytes, never 0.
-    #[must_use]
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.inner.memory.as_ref().map_or(0, |memory| memory.length)
-    }
-
     /// Local key.
     #[must_use]
     pub fn lkey(&self) -> u32 {
@@ -256,12 +248,6 @@ impl MemoryRegion {
         unsafe { self.inner.pointer.as_ref().rkey }
     }
 
-    /// What may be done to it.
-    #[must_use]
-    pub fn access(&self) -> AccessFlags {
-        self.inner.access
-    }
-
     /// A piece of it for a work request. Whether it lies inside is checked when it is posted.
     #[must_use]
     pub fn segment(&self, offset: usize, length: u32) -> Segment {
@@ -274,7 +260,7 @@ impl MemoryRegion {
 
     /// Where `offset` is, after checking that `length` bytes from there are inside.
     pub(super) fn place(&self, offset: usize, length: usize) -> Result<*mut u8, VerbsError> {
-        let size = self.len();
+        let size = self.inner.memory.as_ref().map_or(0, MmapRaw::len);
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(VerbsError::OutOfRegion { offset, length, size });
         }
@@ -282,43 +268,17 @@ impl MemoryRegion {
     }
 
     fn base(&self) -> *mut u8 {
-        self.inner
-            .memory
-            .as_ref()
-            .map_or(ptr::null_mut(), |memory| memory.base.as_ptr())
+        self.inner.memory.as_ref().map_or(ptr::null_mut(), MmapRaw::as_mut_ptr)
     }
 }
 
 /// Pages of zeroes from the system.
-#[derive(Debug)]
-struct Pages {
-    base: NonNull<u8>,
-    length: usize,
-}
-
-impl Pages {
-    fn map(length: usize) -> io::Result<Pages> {
-        let protection: c_int = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at a place of the kernel's choice.
-        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // A child process must not share these pages: copy-on-write could give the device's pages to the child. A
-        // kernel that does not know the advice copies them right at the fork, so a refusal does no harm.
-        // SAFETY: our own mapping.
-        unsafe { libc::madvise(base, length, libc::MADV_DONTFORK) };
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Pages { base, length })
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping; nobody refers to it any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), self.length) };
-    }
+fn map(length: usize) -> io::Result<MmapRaw> {
+    let memory = MmapRaw::from(MmapMut::map_anon(length)?);
+    // A child process must not share these pages: copy-on-write could give the device's pages to the child. A kernel
+    // that does not know the advice copies them right at the fork, so a refusal does no harm.
+    let _ = memory.advise(Advice::DontFork);
+    Ok(memory)
 }
 
 /// An address handle: where datagrams of an unreliable queue pair go.

@@ -3,30 +3,44 @@
 //! Source: `infiniband/verbs.h` of rdma-core (libibverbs.so.1) and its manual pages.
 //!
 //! A [`Library`] is libibverbs with its functions resolved. From it comes a [`Context`], an open device; from that a
-//! [`ProtectionDomain`], [`CompletionChannel`]s and [`CompletionQueue`]s; and from the domain [`MemoryRegion`]s,
-//! [`AddressHandle`]s and [`QueuePair`]s. Each handle owns what it was made from, so they can be dropped in any order:
-//! the library is told in the right one.
+//! [`ProtectionDomain`] and [`CompletionQueue`]s; and from the domain [`MemoryRegion`]s, [`AddressHandle`]s and
+//! [`QueuePair`]s. Each handle owns what it was made from, so they can be dropped in any order: the library is told in
+//! the right one. What is asked and told are the values of `verbatim_wire::verbs`.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//! use verbatim_hw::verbs::{AccessFlags, Capacity, Library, QpType, QueuePairSetup, SendOperation, SendRequest};
+//! use verbatim_hw::verbs::{Library, SendRequest};
+//! use verbatim_wire::verbs::{Access, Operation, QpAttributes, QpState, Service, Work};
+//! use verbatim_wire::RKey;
 //!
 //! let context = Library::open()?.open_device("rxe0")?;
 //! let pd = context.create_protection_domain()?;
-//! let channel = context.create_completion_channel()?;
-//! let cq = context.create_completion_queue(16, Some(&channel))?;
-//! let qp = pd.create_queue_pair(&QueuePairSetup {
-//!     kind: QpType::RC,
-//!     send_cq: cq.clone(),
-//!     receive_cq: cq.clone(),
-//!     capacity: Capacity::default(),
-//!     signal_all: false,
+//! let cq = context.create_completion_queue(16)?;
+//! let qp = pd.create_queue_pair(Service::Rc, 1, &cq, (8, 8))?;
+//! let to_init = QpAttributes {
+//!     pkey_index: Some(0),
+//!     port: Some(1),
+//!     access: Some(Access::ALL),
+//!     ..QpAttributes::default()
+//! };
+//! qp.modify(QpState::Init, &to_init)?;
+//! // ... to RTR and RTS, then:
+//! let region = pd.register(4096, Access::LOCAL)?;
+//! qp.post_send(SendRequest {
+//!     wr_id: 1,
+//!     work: Work {
+//!         operation: Operation::Send,
+//!         remote_address: 0,
+//!         r_key: RKey(0),
+//!         compare: 0,
+//!         swap_add: 0,
+//!         imm: 0,
+//!     },
+//!     data: Some(region.segment(0, 64)),
+//!     signaled: true,
+//!     solicited: false,
+//!     fence: false,
+//!     destination: None,
 //! })?;
-//! // ... `qp.modify` to INIT, RTR and RTS, then:
-//! let region = pd.register(4096, AccessFlags::LOCAL_WRITE)?;
-//! cq.request_notify(false)?;
-//! qp.post_send(SendRequest::new(1, SendOperation::Send).with_data([region.segment(0, 64)]))?;
-//! channel.wait(Duration::from_secs(1))?;
 //! let mut completions = Vec::new();
 //! cq.poll(&mut completions)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,20 +48,21 @@
 //!
 //! # What a tester needs and an application does not
 //!
-//! - [`Modify`] has each attribute by itself and sets nothing else. Impossible values go out too. A refusal says which
-//!   attributes the transition lacks, or has too many ([`Diagnosis`]).
+//! - [`QueuePair::modify`] names each attribute by itself and sets nothing else. Impossible values go out too; what
+//!   suits whom is for the driver, and for judges, to say.
 //! - Remote addresses and keys of a request go out as they are.
 //! - A remote side that misbehaves can write into registered memory at any time, so [`MemoryRegion`] copies and never
 //!   lends a slice.
-//! - What a device writes ([`WcStatus`], [`EventKind`], ...) is a number with a name, so an unknown value is shown.
+//! - What a device writes (the status of a completion, the kind of an event) is a number with a name, so an unknown
+//!   value is shown.
 //!
 //! # Threads
 //!
-//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread.
-//! [`Context::next_event`] and [`CompletionChannel::wait`] wait with a bound, [`CompletionQueue::poll`] never waits.
+//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread, and
+//! nothing waits.
 //!
-//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events; both waits acknowledge
-//! before they return, so nothing can hang.
+//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events; [`Context::next_event`]
+//! acknowledges before it returns, so nothing can hang.
 
 mod attributes;
 mod completion;
@@ -72,20 +87,15 @@ mod modify;
 mod queue_pair;
 #[cfg(test)]
 mod tests;
-mod transitions;
 mod types;
 mod work;
 
-pub use attributes::{AsyncEvent, DeviceAttributes, EventSubject, GidEntry, PortAttributes};
-pub use completion::{Completion, CompletionChannel, CompletionQueue, CqId, Polled};
+pub use attributes::{AsyncEvent, DeviceAttributes, GidEntry, PortAttributes};
+pub use completion::{Completion, CompletionQueue, Polled};
 pub use context::Context;
 pub use error::VerbsError;
-pub use library::{Device, Library};
+pub use library::Library;
 pub use memory::{AddressHandle, MemoryRegion, ProtectionDomain};
-pub use modify::{AddressVector, AlternatePath, Capacity, Diagnosis, GlobalRoute, Modify, QpAttributes};
-pub use queue_pair::{QueuePair, QueuePairSetup};
-pub use types::{
-    AccessFlags, AtomicCapability, EventKind, GidType, LinkLayer, MigrationState, Mtu, PortState, QpState, QpType,
-    WcOpcode, WcStatus,
-};
-pub use work::{Destination, ReceiveRequest, Segment, SendOperation, SendRequest};
+pub use queue_pair::QueuePair;
+pub use types::GidType;
+pub use work::{Destination, ReceiveRequest, Segment, SendRequest};

@@ -1,8 +1,13 @@
 //! Queue pairs: made, modified, queried, posted to.
 
-use std::{ffi::c_int, ptr::NonNull, sync::Arc, time::Duration};
+use std::{ffi::c_int, io, ptr, ptr::NonNull, sync::Arc, time::Duration};
 
 use crate::ether::now;
+
+use verbatim_wire::{
+    Psn,
+    verbs::{Operation, QpAttributes, QpState, QpStatus, Service},
+};
 
 use super::{
     completion::CompletionQueue,
@@ -11,46 +16,12 @@ use super::{
     ffi::{self, Zeroed, failure},
     generated::{self as c, ibv_qp_attr_mask as mask},
     memory::ProtectionDomain,
-    modify::{Capacity, Diagnosis, Modify, QpAttributes},
-    types::{QpState, QpType},
-    work::{InFlight, ReceiveRequest, SendOperation, SendRequest, gather},
+    modify::{state_from_c, to_c},
+    work::{InFlight, ReceiveRequest, Segment, SendRequest},
 };
 
-/// What [`QueuePair::query`] asks for: everything that it shows.
-const QUERIED: u32 = mask::IBV_QP_STATE.0
-    | mask::IBV_QP_CUR_STATE.0
-    | mask::IBV_QP_ACCESS_FLAGS.0
-    | mask::IBV_QP_PKEY_INDEX.0
-    | mask::IBV_QP_PORT.0
-    | mask::IBV_QP_QKEY.0
-    | mask::IBV_QP_AV.0
-    | mask::IBV_QP_PATH_MTU.0
-    | mask::IBV_QP_TIMEOUT.0
-    | mask::IBV_QP_RETRY_CNT.0
-    | mask::IBV_QP_RNR_RETRY.0
-    | mask::IBV_QP_RQ_PSN.0
-    | mask::IBV_QP_MAX_QP_RD_ATOMIC.0
-    | mask::IBV_QP_MIN_RNR_TIMER.0
-    | mask::IBV_QP_SQ_PSN.0
-    | mask::IBV_QP_MAX_DEST_RD_ATOMIC.0
-    | mask::IBV_QP_PATH_MIG_STATE.0
-    | mask::IBV_QP_CAP.0
-    | mask::IBV_QP_DEST_QPN.0;
-
-/// What a queue pair is made with.
-#[derive(Clone, Debug)]
-pub struct QueuePairSetup {
-    /// Service: [`QpType::RC`], [`QpType::UC`] or [`QpType::UD`].
-    pub kind: QpType,
-    /// Where completions of sends go.
-    pub send_cq: CompletionQueue,
-    /// Where completions of receives go.
-    pub receive_cq: CompletionQueue,
-    /// Sizes asked for; the driver may give more.
-    pub capacity: Capacity,
-    /// Treat every send as signalled.
-    pub signal_all: bool,
-}
+/// What [`QueuePair::query`] asks for.
+const QUERIED: u32 = mask::IBV_QP_STATE.0 | mask::IBV_QP_RQ_PSN.0 | mask::IBV_QP_SQ_PSN.0;
 
 /// A queue pair. It is destroyed when dropped.
 ///
@@ -61,11 +32,10 @@ pub struct QueuePairSetup {
 pub struct QueuePair {
     pointer: NonNull<c::ibv_qp>,
     qpn: u32,
-    kind: QpType,
-    capacity: Capacity,
+    service: Service,
+    port: u8,
     in_flight: Arc<InFlight>,
-    send_cq: CompletionQueue,
-    receive_cq: CompletionQueue,
+    queue: CompletionQueue,
     domain: ProtectionDomain,
 }
 
@@ -78,51 +48,54 @@ unsafe impl Sync for QueuePair {}
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // Before the number is free for another queue pair.
-        self.send_cq.leave(self.qpn);
-        self.receive_cq.leave(self.qpn);
-        // SAFETY: nobody else holds it; queues and domain are still there.
+        self.queue.leave(self.qpn);
+        // SAFETY: nobody else holds it; queue and domain are still there.
         unsafe { (self.domain.symbols().ibv_destroy_qp)(self.pointer.as_ptr()) };
-        // What was in flight, the queues and the domain follow in this order.
+        // What was in flight, the queue and the domain follow in this order.
     }
 }
 
 impl QueuePair {
-    pub(super) fn new(domain: &ProtectionDomain, setup: &QueuePairSetup) -> Result<QueuePair, VerbsError> {
+    pub(super) fn new(
+        domain: &ProtectionDomain,
+        (service, port): (Service, u8),
+        queue: &CompletionQueue,
+        (send_depth, receive_depth): (u32, u32),
+    ) -> Result<QueuePair, VerbsError> {
         const CALL: &str = "ibv_create_qp";
         let context = domain.context();
-        for (name, cq) in [("send_cq", &setup.send_cq), ("receive_cq", &setup.receive_cq)] {
-            if !cq.context().is(context) {
-                let what = format!("{name} belongs to another context than the protection domain");
-                return Err(context.inner.argument(CALL, what));
-            }
-        }
-        if setup.kind.name().is_none() {
-            let what = format!("service {}: expected RC, UC or UD", setup.kind);
+        if !queue.context().is(context) {
+            let what = "the completion queue belongs to another context than the protection domain";
             return Err(context.inner.argument(CALL, what));
         }
         let mut attributes = c::ibv_qp_init_attr::zeroed();
-        attributes.send_cq = setup.send_cq.pointer();
-        attributes.recv_cq = setup.receive_cq.pointer();
-        attributes.cap = setup.capacity.to_c();
-        attributes.qp_type = c::ibv_qp_type(setup.kind.0);
-        attributes.sq_sig_all = setup.signal_all.into();
-        // SAFETY: domain and queues exist and belong to one context.
+        attributes.send_cq = queue.pointer();
+        attributes.recv_cq = queue.pointer();
+        attributes.cap = c::ibv_qp_cap {
+            max_send_wr: send_depth,
+            max_recv_wr: receive_depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        attributes.qp_type = match service {
+            Service::Rc => c::ibv_qp_type::IBV_QPT_RC,
+            Service::Ud => c::ibv_qp_type::IBV_QPT_UD,
+        };
+        // SAFETY: domain and queue exist and belong to one context.
         let pointer = unsafe { (domain.symbols().ibv_create_qp)(domain.pointer(), &raw mut attributes) };
         let pointer = context.inner.object(CALL, pointer)?;
         // SAFETY: the queue pair exists.
         let qpn = unsafe { pointer.as_ref().qp_num };
-        let capacity = Capacity::from_c(&attributes.cap);
-        let in_flight = Arc::new(InFlight::new(capacity.max_send_wr, capacity.max_recv_wr));
-        setup.send_cq.enter(qpn, &in_flight);
-        setup.receive_cq.enter(qpn, &in_flight);
+        let in_flight = Arc::new(InFlight::new(attributes.cap.max_send_wr, attributes.cap.max_recv_wr));
+        queue.enter(qpn, &in_flight);
         Ok(QueuePair {
             pointer,
             qpn,
-            kind: setup.kind,
-            capacity,
+            service,
+            port,
             in_flight,
-            send_cq: setup.send_cq.clone(),
-            receive_cq: setup.receive_cq.clone(),
+            queue: queue.clone(),
             domain: domain.clone(),
         })
     }
@@ -133,74 +106,59 @@ impl QueuePair {
         self.qpn
     }
 
-    /// Service.
-    #[must_use]
-    pub fn kind(&self) -> QpType {
-        self.kind
-    }
-
-    /// Sizes of the queues, as the driver made them.
-    #[must_use]
-    pub fn capacity(&self) -> Capacity {
-        self.capacity
-    }
-
-    /// Changes state and attributes: exactly those that `modify` has.
+    /// Changes state and attributes: exactly those that are given.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Modify`], with the attributes that are missing or too many for this transition.
-    pub fn modify(&self, modify: &Modify) -> Result<(), VerbsError> {
-        let (mut attributes, set) = modify.to_c();
+    /// [`VerbsError::Modify`], which names them.
+    pub fn modify(&self, to: QpState, given: &QpAttributes) -> Result<(), VerbsError> {
+        let (mut attributes, set, names) = to_c(to, given, self.port);
         // SAFETY: the queue pair exists; the attributes are read before the call returns.
         let code = unsafe {
             (self.domain.symbols().ibv_modify_qp)(self.pointer.as_ptr(), &raw mut attributes, set.cast_signed())
         };
         if code == 0 {
-            if modify.state == QpState::RESET {
+            if to == QpState::Reset {
                 self.in_flight.clear();
             }
             return Ok(());
         }
         let seen = failure(code);
-        // The refused call left the state as it was.
-        let from = self
-            .query_masked(mask::IBV_QP_STATE.0)
-            .map_or(QpState(u32::MAX), |found| found.state);
         Err(VerbsError::Modify {
             device: self.context().name().to_owned(),
             qpn: self.qpn,
-            from,
-            to: modify.state,
-            diagnosis: Box::new(Diagnosis::of_refusal(self.kind, from, modify, seen.raw_os_error())),
+            // The refused call left the state as it was.
+            from: self.query().ok().map(|found| found.state),
+            to,
+            given: names,
             seen,
         })
     }
 
-    /// State and attributes, as the driver says they are.
+    /// State and PSNs, as the driver says they are (drivers differ in whether PSNs move on).
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`].
-    pub fn query(&self) -> Result<QpAttributes, VerbsError> {
-        self.query_masked(QUERIED)
-    }
-
-    fn query_masked(&self, asked: u32) -> Result<QpAttributes, VerbsError> {
+    pub fn query(&self) -> Result<QpStatus, VerbsError> {
+        const CALL: &str = "ibv_query_qp";
         let mut attributes = c::ibv_qp_attr::zeroed();
         let mut setup = c::ibv_qp_init_attr::zeroed();
         let query = self.domain.symbols().ibv_query_qp;
+        let (place, asked) = (self.pointer.as_ptr(), QUERIED.cast_signed());
         // SAFETY: the queue pair exists; both structures are ours.
-        let code = unsafe {
-            query(
-                self.pointer.as_ptr(),
-                &raw mut attributes,
-                asked.cast_signed(),
-                &raw mut setup,
-            )
-        };
-        self.check("ibv_query_qp", code)?;
-        Ok(QpAttributes::from_c(&attributes, self.kind))
+        let code = unsafe { query(place, &raw mut attributes, asked, &raw mut setup) };
+        self.check(CALL, code)?;
+        let state = state_from_c(attributes.qp_state).ok_or_else(|| {
+            let seen = format!("expected a state of 0 to 6, seen {}", attributes.qp_state.0);
+            let what = format!("QP {:#x}", self.qpn);
+            self.context().inner.failed(CALL, &what, io::Error::other(seen))
+        })?;
+        Ok(QpStatus {
+            state,
+            sq_psn: Psn(attributes.sq_psn),
+            rq_psn: Psn(attributes.rq_psn),
+        })
     }
 
     /// Puts a request into the send queue; gives when the driver was called, on CLOCK_MONOTONIC.
@@ -211,13 +169,12 @@ impl QueuePair {
     /// driver refused, with ENOMEM when the queue is full.
     pub fn post_send(&self, request: SendRequest) -> Result<Duration, VerbsError> {
         self.check_destination(&request)?;
-        let (mut list, count) = self.list("ibv_post_send", &request.data)?;
+        let mut segment = request.data.as_ref().map(Segment::to_c).transpose()?;
         let mut wanted = request.to_c();
-        wanted.sg_list = list.as_mut_ptr();
-        wanted.num_sge = count;
+        (wanted.sg_list, wanted.num_sge) = list(&mut segment);
         self.in_flight.send(request, || {
             let called_at = now();
-            // SAFETY: the queue pair exists; the list outlives the call; memory and address handle are held by `in_flight`
+            // SAFETY: the queue pair exists; the segment outlives the call; memory and address handle are held by `in_flight`
             // during it and after it. A datagram has an address handle of this context, the rest none.
             let code = unsafe { ffi::post_send(self.pointer.as_ptr(), &mut wanted) };
             self.posted("ibv_post_send", code).map(|()| called_at)
@@ -230,11 +187,10 @@ impl QueuePair {
     ///
     /// As [`QueuePair::post_send`].
     pub fn post_receive(&self, request: ReceiveRequest) -> Result<Duration, VerbsError> {
-        let (mut list, count) = self.list("ibv_post_recv", &request.data)?;
+        let mut segment = request.data.as_ref().map(Segment::to_c).transpose()?;
         let mut wanted = c::ibv_recv_wr::zeroed();
         wanted.wr_id = request.wr_id;
-        wanted.sg_list = list.as_mut_ptr();
-        wanted.num_sge = count;
+        (wanted.sg_list, wanted.num_sge) = list(&mut segment);
         self.in_flight.receive(request, || {
             let called_at = now();
             // SAFETY: as in post_send.
@@ -245,7 +201,7 @@ impl QueuePair {
 
     /// Drivers follow the address handle of a datagram without looking: it must be there, and one of theirs.
     fn check_destination(&self, request: &SendRequest) -> Result<(), VerbsError> {
-        let what = match (self.kind == QpType::UD, &request.destination) {
+        let what = match (self.service == Service::Ud, &request.destination) {
             (true, None) => "a UD queue pair needs a destination with each send",
             (false, Some(_)) => {
                 "only a UD queue pair takes a destination: this one sends where `modify` connected it to"
@@ -253,22 +209,12 @@ impl QueuePair {
             (true, Some(to)) if !to.address.context().is(self.context()) => {
                 "the address handle belongs to another context than the queue pair"
             }
-            (true, Some(_)) if !matches!(request.operation, SendOperation::Send | SendOperation::SendImm(_)) => {
+            (true, Some(_)) if !matches!(request.work.operation, Operation::Send | Operation::SendImm) => {
                 "a UD queue pair can send, with or without immediate data, and nothing else"
             }
             _ => return Ok(()),
         };
         Err(self.context().inner.argument("ibv_post_send", what))
-    }
-
-    fn list(&self, call: &'static str, data: &[super::Segment]) -> Result<(Vec<c::ibv_sge>, c_int), VerbsError> {
-        let list = gather(data)?;
-        let count = c_int::try_from(list.len()).map_err(|_| {
-            self.context()
-                .inner
-                .argument(call, "more segments than any device takes")
-        })?;
-        Ok((list, count))
     }
 
     fn posted(&self, call: &'static str, code: Option<c_int>) -> Result<(), VerbsError> {
@@ -288,5 +234,13 @@ impl QueuePair {
     #[cfg(test)]
     pub(super) fn in_flight(&self) -> (usize, usize) {
         self.in_flight.counts()
+    }
+}
+
+/// A scatter/gather list of at most one segment, and its length.
+fn list(segment: &mut Option<c::ibv_sge>) -> (*mut c::ibv_sge, c_int) {
+    match segment {
+        Some(segment) => (ptr::from_mut(segment), 1),
+        None => (ptr::null_mut(), 0),
     }
 }

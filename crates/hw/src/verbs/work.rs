@@ -5,13 +5,17 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use verbatim_wire::{
+    QKey, Qpn,
+    verbs::{Operation, WcStatus, Work},
+};
+
 use super::{
     completion::Completion,
     error::VerbsError,
     ffi::Zeroed,
     generated as c,
     memory::{AddressHandle, MemoryRegion},
-    types::{WcOpcode, WcStatus},
 };
 
 /// A piece of registered memory.
@@ -25,105 +29,23 @@ pub struct Segment {
     pub length: u32,
 }
 
-/// What a send work request does. Remote addresses and keys go out as they are: a wrong one is the other side's to
-/// refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SendOperation {
-    /// A message into a buffer of the other side's receive queue.
-    Send,
-    /// The same with immediate data.
-    SendImm(u32),
-    /// The same, and the other side's memory key of this number becomes invalid.
-    SendInvalidate(u32),
-    /// RDMA WRITE.
-    Write {
-        /// Address at the other side.
-        remote_address: u64,
-        /// Its remote key.
-        rkey: u32,
-    },
-    /// RDMA WRITE that also consumes a receive and brings it immediate data.
-    WriteImm {
-        /// Address at the other side.
-        remote_address: u64,
-        /// Its remote key.
-        rkey: u32,
-        /// Immediate data.
-        immediate: u32,
-    },
-    /// RDMA READ into our segments.
-    Read {
-        /// Address at the other side.
-        remote_address: u64,
-        /// Its remote key.
-        rkey: u32,
-    },
-    /// CmpSwap of eight aligned bytes; what was there before comes into our segment of eight bytes.
-    CompareSwap {
-        /// Address at the other side.
-        remote_address: u64,
-        /// Its remote key.
-        rkey: u32,
-        /// Swap if this is there.
-        compare: u64,
-        /// What to put there.
-        swap: u64,
-    },
-    /// FetchAdd of eight aligned bytes; what was there before comes into our segment of eight bytes.
-    FetchAdd {
-        /// Address at the other side.
-        remote_address: u64,
-        /// Its remote key.
-        rkey: u32,
-        /// What to add, modulo 2^64.
-        add: u64,
-    },
-}
-
 /// One request for the send queue.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
     /// What its completion is called.
     pub wr_id: u64,
-    /// What to do.
-    pub operation: SendOperation,
+    /// What to do. Remote addresses and keys go out as they are: a wrong one is the other side's to refuse.
+    pub work: Work,
     /// Our side of it: where data comes from, or for reads and atomics where it goes.
-    pub data: Vec<Segment>,
+    pub data: Option<Segment>,
     /// Make a completion on success too.
-    pub signalled: bool,
+    pub signaled: bool,
     /// Wake the other side, if it waits for solicited completions only.
     pub solicited: bool,
     /// Wait for the reads and atomics before it.
     pub fence: bool,
-    /// Take the data at once: it may change as soon as the post came back. Not for reads and atomics.
-    pub inline: bool,
     /// Where a datagram goes: for UD queue pairs, and for no others.
     pub destination: Option<Destination>,
-}
-
-impl SendRequest {
-    /// A signalled request without data.
-    #[must_use]
-    pub fn new(wr_id: u64, operation: SendOperation) -> Self {
-        Self {
-            wr_id,
-            operation,
-            data: Vec::new(),
-            signalled: true,
-            solicited: false,
-            fence: false,
-            inline: false,
-            destination: None,
-        }
-    }
-
-    /// The same with this data.
-    #[must_use]
-    pub fn with_data(self, data: impl IntoIterator<Item = Segment>) -> Self {
-        let data = data.into_iter().collect();
-        Self { data, ..self }
-    }
 }
 
 /// Where a datagram goes.
@@ -132,9 +54,9 @@ pub struct Destination {
     /// The port and its address.
     pub address: AddressHandle,
     /// The queue pair there.
-    pub qpn: u32,
+    pub qpn: Qpn,
     /// Its Q_Key. With the top bit set, that of our own queue pair goes out instead.
-    pub qkey: u32,
+    pub qkey: QKey,
 }
 
 /// One request for the receive queue.
@@ -143,22 +65,20 @@ pub struct ReceiveRequest {
     /// What its completion is called.
     pub wr_id: u64,
     /// Where the message goes. On a UD queue pair 40 bytes more than the payload are needed: the GRH comes first.
-    pub data: Vec<Segment>,
+    pub data: Option<Segment>,
 }
 
-/// A scatter/gather list, checked.
-pub(super) fn gather(data: &[Segment]) -> Result<Vec<c::ibv_sge>, VerbsError> {
-    data.iter()
-        .map(|segment| {
-            let length = usize::try_from(segment.length).unwrap_or(usize::MAX);
-            let place = segment.region.place(segment.offset, length)?;
-            Ok(c::ibv_sge {
-                addr: place.addr() as u64,
-                length: segment.length,
-                lkey: segment.region.lkey(),
-            })
+impl Segment {
+    /// As C has it, checked.
+    pub(super) fn to_c(&self) -> Result<c::ibv_sge, VerbsError> {
+        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
+        let place = self.region.place(self.offset, length)?;
+        Ok(c::ibv_sge {
+            addr: place.addr() as u64,
+            length: self.length,
+            lkey: self.region.lkey(),
         })
-        .collect()
+    }
 }
 
 impl SendRequest {
@@ -169,76 +89,56 @@ impl SendRequest {
         let mut request = c::ibv_send_wr::zeroed();
         request.wr_id = self.wr_id;
         let flags = [
-            (self.signalled, c::ibv_send_flags::IBV_SEND_SIGNALED),
+            (self.signaled, c::ibv_send_flags::IBV_SEND_SIGNALED),
             (self.solicited, c::ibv_send_flags::IBV_SEND_SOLICITED),
             (self.fence, c::ibv_send_flags::IBV_SEND_FENCE),
-            (self.inline, c::ibv_send_flags::IBV_SEND_INLINE),
         ];
         request.send_flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag.0).sum();
         if let Some(destination) = &self.destination {
             request.wr.ud.ah = destination.address.pointer();
-            request.wr.ud.remote_qpn = destination.qpn;
-            request.wr.ud.remote_qkey = destination.qkey;
+            request.wr.ud.remote_qpn = destination.qpn.0;
+            request.wr.ud.remote_qkey = destination.qkey.0;
         }
-        request.opcode = match self.operation {
-            SendOperation::Send => opcode::IBV_WR_SEND,
-            SendOperation::SendImm(immediate) => {
-                request.__bindgen_anon_1.imm_data = immediate.to_be();
-                opcode::IBV_WR_SEND_WITH_IMM
+        let Work {
+            operation,
+            remote_address: remote_addr,
+            r_key,
+            compare,
+            swap_add,
+            imm,
+        } = self.work;
+        let rkey = r_key.0;
+        match operation {
+            Operation::SendImm | Operation::WriteImm => request.__bindgen_anon_1.imm_data = imm.to_be(),
+            Operation::SendInvalidate => request.__bindgen_anon_1.invalidate_rkey = rkey,
+            _ => {}
+        }
+        match operation {
+            Operation::Write | Operation::WriteImm | Operation::Read => {
+                request.wr.rdma = c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
             }
-            SendOperation::SendInvalidate(rkey) => {
-                request.__bindgen_anon_1.invalidate_rkey = rkey;
-                opcode::IBV_WR_SEND_WITH_INV
+            Operation::CompareSwap | Operation::FetchAdd => {
+                let swaps = operation == Operation::CompareSwap;
+                request.wr.atomic = c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
+                    remote_addr,
+                    compare_add: if swaps { compare } else { swap_add },
+                    swap: if swaps { swap_add } else { 0 },
+                    rkey,
+                };
             }
-            SendOperation::Write { remote_address, rkey } => {
-                request.wr.rdma = rdma(remote_address, rkey);
-                opcode::IBV_WR_RDMA_WRITE
-            }
-            SendOperation::WriteImm {
-                remote_address,
-                rkey,
-                immediate,
-            } => {
-                request.wr.rdma = rdma(remote_address, rkey);
-                request.__bindgen_anon_1.imm_data = immediate.to_be();
-                opcode::IBV_WR_RDMA_WRITE_WITH_IMM
-            }
-            SendOperation::Read { remote_address, rkey } => {
-                request.wr.rdma = rdma(remote_address, rkey);
-                opcode::IBV_WR_RDMA_READ
-            }
-            SendOperation::CompareSwap {
-                remote_address,
-                rkey,
-                compare,
-                swap,
-            } => {
-                request.wr.atomic = atomic(remote_address, rkey, compare, swap);
-                opcode::IBV_WR_ATOMIC_CMP_AND_SWP
-            }
-            SendOperation::FetchAdd {
-                remote_address,
-                rkey,
-                add,
-            } => {
-                request.wr.atomic = atomic(remote_address, rkey, add, 0);
-                opcode::IBV_WR_ATOMIC_FETCH_AND_ADD
-            }
+            _ => {}
+        }
+        request.opcode = match operation {
+            Operation::Send => opcode::IBV_WR_SEND,
+            Operation::SendImm => opcode::IBV_WR_SEND_WITH_IMM,
+            Operation::SendInvalidate => opcode::IBV_WR_SEND_WITH_INV,
+            Operation::Write => opcode::IBV_WR_RDMA_WRITE,
+            Operation::WriteImm => opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
+            Operation::Read => opcode::IBV_WR_RDMA_READ,
+            Operation::CompareSwap => opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
+            Operation::FetchAdd => opcode::IBV_WR_ATOMIC_FETCH_AND_ADD,
         };
         request
-    }
-}
-
-fn rdma(remote_addr: u64, rkey: u32) -> c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
-    c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey }
-}
-
-fn atomic(remote_addr: u64, rkey: u32, compare_add: u64, swap: u64) -> c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-    c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-        remote_addr,
-        compare_add,
-        swap,
-        rkey,
     }
 }
 
@@ -267,7 +167,7 @@ struct Queue {
 #[derive(Debug)]
 struct Posted {
     wr_id: u64,
-    _data: Vec<Segment>,
+    _data: Option<Segment>,
     _destination: Option<Destination>,
 }
 
@@ -336,7 +236,7 @@ impl InFlight {
         let mut queues = self.lock();
         let Queues { send, receive } = &mut *queues;
         let (at_send, at_receive) = (send.position(completion.wr_id), receive.position(completion.wr_id));
-        let received = completion.opcode.0 & WcOpcode::RECV.0 != 0;
+        let received = completion.opcode.is_receive();
         let (queue, position) = match (completion.status == WcStatus::SUCCESS, at_send, at_receive) {
             (true, _, Some(at)) if received => (receive, at),
             (true, Some(at), _) if !received => (send, at),

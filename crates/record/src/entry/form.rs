@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use prost::Message;
 use verbatim_record_proto as pb;
-use verbatim_wire::{Lid, MKey, Mad, RespTime, SubnetTimeout};
+use verbatim_wire::{Delimiter, Lid, MKey, Mad, RespTime, SubnetTimeout};
 
-use super::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, pb as verbs};
+use super::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, pb as verbs};
 use super::{Arrived, Begin, Entry, Match, Note, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time};
 
@@ -66,7 +66,6 @@ both_ways!(
 );
 
 both_ways!(Side = Side { Dut, Tester });
-both_ways!(Delimiter = Delimiter { Egp, Ebp, Other });
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -142,10 +141,23 @@ fn lid_in(lid: u32) -> Result<Lid, EntryError> {
 }
 
 fn delimiter_in(number: i32) -> Result<Option<Delimiter>, EntryError> {
-    match number {
-        0 => Ok(None),
-        some => some.try_into().map(Some),
-    }
+    Ok(match pb::Delimiter::try_from(number) {
+        Ok(pb::Delimiter::Unspecified) => None,
+        Ok(pb::Delimiter::Egp) => Some(Delimiter::Egp),
+        Ok(pb::Delimiter::Ebp) => Some(Delimiter::Ebp),
+        Ok(pb::Delimiter::Other) => Some(Delimiter::Other),
+        Err(_) => return Err(EntryError::Unusable("Delimiter")),
+    })
+}
+
+fn delimiter_out(delimiter: Option<Delimiter>) -> i32 {
+    let delimiter = match delimiter {
+        None => pb::Delimiter::Unspecified,
+        Some(Delimiter::Egp) => pb::Delimiter::Egp,
+        Some(Delimiter::Ebp) => pb::Delimiter::Ebp,
+        Some(Delimiter::Other) => pb::Delimiter::Other,
+    };
+    delimiter.into()
 }
 
 impl Entry {
@@ -241,7 +253,7 @@ impl Entry {
                 received: frame.received,
                 at: span_out(frame.at),
                 bytes: frame.bytes,
-                delimiter: frame.delimiter.map_or(pb::Delimiter::Unspecified, Into::into).into(),
+                delimiter: delimiter_out(frame.delimiter),
             }),
             Self::VerbsAsked(asked) => Kind::VerbsAsked(pb::VerbsAsked {
                 number: asked.number,

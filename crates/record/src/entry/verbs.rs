@@ -8,6 +8,9 @@ pub use verbatim_record_proto::agent::v1 as pb;
 pub use verbatim_record_proto::agent::v1::command::Kind as Command;
 pub use verbatim_record_proto::agent::v1::event::Kind as Event;
 pub use verbatim_record_proto::agent::v1::reply::Kind as Reply;
+pub use verbatim_record_proto::agent::{OutOfRange, qp_state, service};
+use verbatim_wire::Delimiter;
+use verbatim_wire::verbs::WcStatus;
 
 use crate::time::{Span, Time, words};
 
@@ -29,27 +32,6 @@ pub struct Frame {
     pub bytes: Bytes,
     /// What ended a native InfiniBand packet; `None` for an Ethernet frame.
     pub delimiter: Option<Delimiter>,
-}
-
-/// What ends a packet on a native InfiniBand link (architecture 7.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delimiter {
-    /// End of good packet.
-    Egp,
-    /// End of bad packet: somebody on the way has marked it.
-    Ebp,
-    /// Anything else.
-    Other,
-}
-
-impl fmt::Display for Delimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Egp => "EGP",
-            Self::Ebp => "EBP",
-            Self::Other => "neither EGP nor EBP",
-        })
-    }
 }
 
 /// Whose device.
@@ -135,67 +117,6 @@ pub struct RoundTrips {
     pub longest: Duration,
     /// What was exchanged.
     pub of: String,
-}
-
-/// Status of a completion: the numbers of `enum ibv_wc_status` (`verbs.h` of rdma-core).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct WcStatus(pub u32);
-
-impl WcStatus {
-    /// Success.
-    pub const SUCCESS: Self = Self(0);
-    /// A message was longer than the memory that was to take it.
-    pub const LOC_LEN_ERR: Self = Self(1);
-    /// A response that was not expected.
-    pub const BAD_RESP_ERR: Self = Self(7);
-    /// Flushed: the queue pair went into the error state before.
-    pub const WR_FLUSH_ERR: Self = Self(5);
-    /// The other side refused the request as invalid.
-    pub const REM_INV_REQ_ERR: Self = Self(9);
-    /// The other side refused access to its memory.
-    pub const REM_ACCESS_ERR: Self = Self(10);
-    /// The other side could not do it.
-    pub const REM_OP_ERR: Self = Self(11);
-    /// Retries after time-outs or sequence errors are spent.
-    pub const RETRY_EXC_ERR: Self = Self(12);
-    /// Retries after RNR NAKs are spent.
-    pub const RNR_RETRY_EXC_ERR: Self = Self(13);
-
-    const NAMES: [&'static str; 24] = [
-        "SUCCESS",
-        "LOC_LEN_ERR",
-        "LOC_QP_OP_ERR",
-        "LOC_EEC_OP_ERR",
-        "LOC_PROT_ERR",
-        "WR_FLUSH_ERR",
-        "MW_BIND_ERR",
-        "BAD_RESP_ERR",
-        "LOC_ACCESS_ERR",
-        "REM_INV_REQ_ERR",
-        "REM_ACCESS_ERR",
-        "REM_OP_ERR",
-        "RETRY_EXC_ERR",
-        "RNR_RETRY_EXC_ERR",
-        "LOC_RDD_VIOL_ERR",
-        "REM_INV_RD_REQ_ERR",
-        "REM_ABORT_ERR",
-        "INV_EECN_ERR",
-        "INV_EEC_STATE_ERR",
-        "FATAL_ERR",
-        "RESP_TIMEOUT_ERR",
-        "GENERAL_ERR",
-        "TM_ERR",
-        "TM_RNDV_INCOMPLETE",
-    ];
-}
-
-impl fmt::Display for WcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.get(self.0 as usize) {
-            Some(name) => write!(f, "IBV_WC_{name}"),
-            None => write!(f, "completion status {} (unknown)", self.0),
-        }
-    }
 }
 
 impl fmt::Display for RoundTrips {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -12,9 +12,9 @@ use verbatim_hw::ether::DatagramPair;
 use verbatim_record::Verdict;
 use verbatim_verbs::Limits;
 use verbatim_verbs::device::{Device, Failure, Report};
-use verbatim_verbs::values::{Access, Service};
 use verbatim_verbs_fake::{FakeDevice, FakeMemory, FakePair, Strings};
 use verbatim_wire::ether::MacAddress;
+use verbatim_wire::verbs::{Access, Service};
 
 use super::*;
 use verbatim_rig::{OpenRig, RigConfig, RigError, RigFile};

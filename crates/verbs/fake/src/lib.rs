@@ -5,10 +5,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use verbatim_proto::agent::{Gid, Opened, QpState, QpStatus};
+use verbatim_proto::agent::{Gid, Opened};
 use verbatim_verbs::clock::now_ns;
 use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
-use verbatim_verbs::values::{Access, Modify, Post, SendPost, Service};
+use verbatim_verbs::values::{Post, SendPost};
+use verbatim_wire::Psn;
+use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 /// What a test sees of the fakes, and what it tells them to do. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -243,24 +245,24 @@ impl Pair for FakePair {
         self.qpn
     }
 
-    fn modify(&mut self, modify: &Modify) -> Result<(), Failure> {
-        self.strings.call(format!("modify to {:?}", modify.state))?;
-        self.state = modify.state;
+    fn modify(&mut self, to: QpState, _: &QpAttributes) -> Result<(), Failure> {
+        self.strings.call(format!("modify to {to:?}"))?;
+        self.state = to;
         Ok(())
     }
 
     fn query(&self) -> Result<QpStatus, Failure> {
         Ok(QpStatus {
-            state: self.state.into(),
-            sq_psn: 0,
-            rq_psn: 0,
+            state: self.state,
+            sq_psn: Psn(0),
+            rq_psn: Psn(0),
         })
     }
 
     fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
         let called = now_ns();
         let (wr_id, piece, what) = match post {
-            Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{work:?}")),
+            Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
             Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
         };
         let bytes = piece.as_ref().map_or(0, |piece| piece.length);

@@ -176,8 +176,8 @@ mod tests {
 
     /// Whether the descriptor is readable now.
     fn readable(inbox: &Inbox) -> bool {
-        let mut fds = [rustix::event::PollFd::new(inbox, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        let mut fds = [nix::poll::PollFd::new(inbox.as_fd(), nix::poll::PollFlags::POLLIN)];
+        nix::poll::poll(&mut fds, 0_u8).unwrap() == 1
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use verbatim_proto::agent as proto;
-use verbatim_proto::agent::{Command, Reply, command, reply};
+use verbatim_proto::agent::{Command, Reply, command, qp_state, reply, service};
+use verbatim_wire::verbs::{QpAttributes, QpState, Work};
 
 use super::limits::counted;
 use super::{Done, Held, MAX_TRANSFER, Region, Session, refused};
 use crate::clock::now_ns;
 use crate::device::{Device, Failure, Memory, Pair};
-use crate::values::{self, Datagram, Modify, Piece, Post, SendPost, Work};
+use crate::values::{Datagram, Piece, Post, SendPost};
 
 type Answer = Result<reply::Kind, Failure>;
 
@@ -54,17 +55,18 @@ impl<D: Device> Session<D> {
             Some(command::Kind::RegisterMemory(asked)) => self.register(asked),
             Some(command::Kind::CreateQp(asked)) => self.create_qp(asked),
             Some(command::Kind::ModifyQp(asked)) => {
-                let modify = Modify::of(asked.state, asked.attributes.as_ref())?;
+                let to = qp_state(asked.state)?;
+                let given = asked.attributes.as_ref().map(QpAttributes::try_from).transpose()?;
                 let held = self.pair(asked.qp)?;
-                held.pair.modify(&modify)?;
-                if modify.state == values::QpState::Reset {
+                held.pair.modify(to, &given.unwrap_or_default())?;
+                if to == QpState::Reset {
                     // What was posted is forgotten, without a completion.
                     held.posted = 0;
                     held.names.clear();
                 }
                 Ok(DONE)
             }
-            Some(command::Kind::QueryQp(asked)) => Ok(reply::Kind::Status(self.pair(asked.qp)?.pair.query()?)),
+            Some(command::Kind::QueryQp(asked)) => Ok(reply::Kind::Status(self.pair(asked.qp)?.pair.query()?.into())),
             Some(command::Kind::PostSend(asked)) => self.post_send(asked),
             Some(command::Kind::PostReceive(asked)) => self.post_receive(asked),
             Some(command::Kind::ReadMemory(asked)) => self.read(asked.from),
@@ -93,7 +95,7 @@ impl<D: Device> Session<D> {
         let handle = self.new_handle()?;
         let memory = self
             .device
-            .register(size(asked.length), asked.access.unwrap_or_default())?;
+            .register(size(asked.length), asked.access.unwrap_or_default().into())?;
         let made = proto::Memory {
             memory: handle,
             address: memory.address(),
@@ -119,7 +121,7 @@ impl<D: Device> Session<D> {
     }
 
     fn create_qp(&mut self, asked: &proto::CreateQp) -> Answer {
-        let service = values::service(asked.service)?;
+        let service = service(asked.service)?;
         self.limits.check_queue_pairs(self.pairs.len())?;
         self.limits.check_depths(asked.send_depth, asked.receive_depth)?;
         let qp = self.new_handle()?;
@@ -140,7 +142,7 @@ impl<D: Device> Session<D> {
     }
 
     fn post_send(&mut self, asked: &proto::PostSend) -> Answer {
-        let work = Work::of(asked)?;
+        let work = Work::try_from(asked)?;
         let held = find_pair(&mut self.pairs, asked.qp)?;
         let post = Post::Send(SendPost {
             wr_id: asked.wr_id,

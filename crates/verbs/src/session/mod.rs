@@ -18,7 +18,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use verbatim_proto::agent::{AsyncEvent, Completion, Event, Instant, Refused, Reply, Service, event, reply};
+use verbatim_proto::agent::{AsyncEvent, Completion, Event, Instant, Refused, Reply, event, reply};
+use verbatim_wire::verbs::Service;
 
 pub use limits::Limits;
 

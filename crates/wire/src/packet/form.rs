@@ -6,6 +6,27 @@ use super::{Grh, Lrh};
 use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::layout::Layout;
 
+/// What ends a packet on a native InfiniBand link (architecture 7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delimiter {
+    /// End of good packet.
+    Egp,
+    /// End of bad packet: somebody on the way has marked it.
+    Ebp,
+    /// Anything else: the start of another packet, a code group without a meaning, silence.
+    Other,
+}
+
+impl fmt::Display for Delimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Egp => "EGP",
+            Self::Ebp => "EBP",
+            Self::Other => "neither EGP nor EBP",
+        })
+    }
+}
+
 /// What a packet's bytes begin and end with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Medium {

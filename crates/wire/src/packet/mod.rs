@@ -18,7 +18,7 @@ mod times;
 pub use build::{Link, Network, Station, Transport, packet};
 pub use codes::{Lnh, QKey, Qpn};
 pub use extended::{Aeth, AtomicAckEth, AtomicEth, Feth, Ieth, ImmDt, RKey, Rdeth, Reth, Xrceth};
-pub use form::{Form, Medium};
+pub use form::{Delimiter, Form, Medium};
 pub use mend::{Offsets, edit, mend_icrc, mend_ip_checksum, mend_lengths, mend_vcrc};
 pub use opcode::{Headers, Opcode, Service};
 pub use parse::Packet;

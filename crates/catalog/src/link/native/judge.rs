@@ -8,7 +8,7 @@ use verbatim_wire::{
 };
 
 use super::wire::{asks, is_marked, mad_in};
-use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, delimiter, is_answer};
+use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
 use crate::link::{Action, Certainty, Check, Counter, Judgement, Kind, Port, Received, check, explain};
 
 /// Why a test does not apply that sent nothing, though SMPs can always be sent.
@@ -94,7 +94,7 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
     let received = Received {
         medium: Medium::InfiniBand,
         bytes: &frame.bytes,
-        delimiter: frame.delimiter.map(delimiter),
+        delimiter: frame.delimiter,
         is_whole: true,
     };
     let judgement = check(&port, &received);

@@ -7,7 +7,7 @@ mod wire;
 pub(crate) use judge::{NOTHING_SENT, judge, strays, took};
 pub(crate) use wire::{MULTICAST, Wire};
 
-use verbatim_record::{Delimiter, Frames, Label, Wait};
+use verbatim_record::{Frames, Label, Wait};
 use verbatim_tester::peer::Native;
 use verbatim_tester::{Step, Tester};
 use verbatim_wire::{
@@ -209,13 +209,4 @@ fn is_answer(request: &Mad, bytes: &[u8]) -> bool {
     mad_in(bytes).is_some_and(|mad| {
         mad.method().is_response() && mad.transaction_id() == request.transaction_id() && mad.class() == request.class()
     })
-}
-
-/// The delimiter as the judge's checker knows it.
-fn delimiter(of: Delimiter) -> crate::link::Delimiter {
-    match of {
-        Delimiter::Egp => crate::link::Delimiter::Egp,
-        Delimiter::Ebp => crate::link::Delimiter::Ebp,
-        Delimiter::Other => crate::link::Delimiter::Other,
-    }
 }

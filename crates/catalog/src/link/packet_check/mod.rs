@@ -20,6 +20,7 @@ pub use check::{Certainty, Check, Checks, Counter};
 pub use explain::{Explanation, explain};
 pub use judgement::{Absent, Action, Failed, Judgement, UNSETTLED_SHORT, UNSETTLED_VL15_GRH};
 
+pub use verbatim_wire::Delimiter;
 use verbatim_wire::{Lid, Medium, Mtu, PKey, PortState};
 
 /// What a port belongs to.
@@ -90,17 +91,6 @@ impl Port {
             |own: &PKey| own.0 & 0x7FFF == p_key.0 & 0x7FFF && own.0 & 0x7FFF != 0 && (own.0 | p_key.0) & 0x8000 != 0;
         self.p_keys.iter().flatten().any(takes)
     }
-}
-
-/// What ends a packet on the link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delimiter {
-    /// End of good packet.
-    Egp,
-    /// End of bad packet: a port further up spoilt it on purpose.
-    Ebp,
-    /// Anything else: another packet's start, or no code at all.
-    Other,
 }
 
 /// A packet as it was received.

@@ -1,5 +1,7 @@
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
+
 use crate::ether::{
     Stamp, StampSource, now,
     packet::{is_before, with_tag},
@@ -51,10 +53,10 @@ fn a_drifting_clock_widens_the_bounds_with_the_age_of_the_stamp() {
 
 #[test]
 fn a_reading_of_the_same_clock_changes_nothing_but_the_width() {
-    let reading = Reading::take(libc::CLOCK_MONOTONIC).unwrap();
+    let reading = Reading::take(ClockId::CLOCK_MONOTONIC).unwrap();
     let (earliest, latest) = reading.convert(reading.other, 0);
     assert!(earliest <= reading.other && reading.other <= latest);
-    assert!(Reading::take(4711).is_none(), "no such clock");
+    assert!(Reading::take(ClockId::from_raw(4711)).is_none(), "no such clock");
 }
 
 #[test]

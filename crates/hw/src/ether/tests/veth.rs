@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sched::{CloneFlags, unshare};
+
 use crate::ether::{EtherError, Frame, PacketSocket, StampSource, now};
 
 use super::{OURS, frame};
@@ -17,9 +19,8 @@ const BOUND: Duration = Duration::from_secs(5);
 /// the test says so and passes, unless CI is set.
 fn with_pair(body: impl FnOnce() + Send + 'static) {
     let inside = move || {
-        // SAFETY: moves this thread alone into a namespace of its own.
-        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-            let seen = std::io::Error::last_os_error();
+        // Moves this thread alone into a namespace of its own.
+        if let Err(seen) = unshare(CloneFlags::CLONE_NEWNET) {
             assert!(
                 std::env::var_os("CI").is_none(),
                 "a network namespace is needed: {seen}"
@@ -369,9 +370,9 @@ fn an_interface_without_ethernet_headers_is_refused() {
 #[test]
 fn a_process_without_the_right_is_told_which_one() {
     with_pair(|| {
-        // SAFETY: the system call changes this thread alone, which ends with the test.
-        let code = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) };
-        assert_eq!(code, 0);
+        // nix has this call for all threads at once only; here it is this one alone, which ends with the test.
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(None, nobody, None).unwrap();
         let error = PacketSocket::open("va").unwrap_err();
         assert!(error.to_string().contains("need CAP_NET_RAW"), "{error}");
     });

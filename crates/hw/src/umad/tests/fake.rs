@@ -12,10 +12,11 @@ use std::{
     time::Duration,
 };
 
+use nix::errno::Errno;
+
 use crate::umad::{
     Library, MAD_LENGTH,
     ffi::{Ca, CaPort, Header, NAME_LENGTH, Symbols},
-    open::set_errno,
 };
 
 /// What the next call of a stand-in does.
@@ -106,7 +107,7 @@ unsafe extern "C" fn get_issm_path(name: *const c_char, _port: c_int, path: *mut
     // SAFETY: as the contract has it.
     let (name, path) = unsafe { (CStr::from_ptr(name), std::slice::from_raw_parts_mut(path, max as usize)) };
     if name == c"no_module" {
-        return -libc::EINVAL;
+        return -(Errno::EINVAL as i32);
     }
     write_name(path, "/dev/infiniband/issm3");
     0
@@ -121,12 +122,12 @@ unsafe extern "C" fn open_port(name: *const c_char, port: c_int) -> c_int {
             1024
         }
         "refused" => {
-            set_errno(libc::EACCES);
-            -libc::EIO
+            Errno::EACCES.set();
+            -(Errno::EIO as i32)
         }
         _ => {
-            set_errno(libc::ENOENT);
-            -libc::EINVAL
+            Errno::ENOENT.set();
+            -(Errno::EINVAL as i32)
         }
     }
 }
@@ -135,18 +136,14 @@ unsafe extern "C" fn close_port(_id: c_int) -> c_int {
     0
 }
 
-unsafe extern "C" fn get_fd(id: c_int) -> c_int {
-    id
-}
-
 /// Classes of a port with everything; traps go to class 0x81 only, as if a subnet manager had those of 0x01.
 unsafe extern "C" fn register(_id: c_int, class: c_int, version: c_int, rmpp: u8, mask: *mut c_long) -> c_int {
     // SAFETY: 128 bits, as the contract has it.
     let traps = unsafe { *mask } & (1 << 5) != 0;
     assert_eq!((version, rmpp), (if class == 3 { 2 } else { 1 }, 0));
     if class == 0x0a || (class == 0x01 && traps) {
-        set_errno(libc::EINVAL);
-        return -libc::EPERM;
+        Errno::EINVAL.set();
+        return -(Errno::EPERM as i32);
     }
     class
 }
@@ -159,16 +156,16 @@ pub(super) unsafe extern "C" fn register_general_only(
     mask: *mut c_long,
 ) -> c_int {
     if class == 0x01 || class == 0x81 {
-        set_errno(libc::EINVAL);
-        return -libc::EPERM;
+        Errno::EINVAL.set();
+        return -(Errno::EPERM as i32);
     }
     // SAFETY: the caller's own arguments.
     unsafe { register(id, class, version, rmpp, mask) }
 }
 
 pub(super) unsafe extern "C" fn register_none(_: c_int, _: c_int, _: c_int, _: u8, _: *mut c_long) -> c_int {
-    set_errno(libc::EINVAL);
-    -libc::EPERM
+    Errno::EINVAL.set();
+    -(Errno::EPERM as i32)
 }
 
 unsafe extern "C" fn unregister(_id: c_int, _agent: c_int) -> c_int {
@@ -214,8 +211,8 @@ unsafe extern "C" fn send(
 ) -> c_int {
     assert_eq!((length, retries), (256, 0));
     if let Some(errno) = world(|world| world.send_errno) {
-        set_errno(errno);
-        return -libc::EIO;
+        Errno::set_raw(errno);
+        return -(Errno::EIO as i32);
     }
     // SAFETY: header and MAD, as the contract has it.
     let (header, mad) = unsafe { (*umad.cast(), *umad.byte_add(64).cast()) };
@@ -229,7 +226,7 @@ unsafe extern "C" fn recv(_id: c_int, umad: *mut c_void, length: *mut c_int, tim
         return -errno;
     }
     let Some((status, lid, mad)) = world(|world| world.arrivals.pop_front()) else {
-        return -libc::EAGAIN;
+        return -(Errno::EAGAIN as i32);
     };
     // SAFETY: header and MAD, as the contract has it.
     unsafe {
@@ -257,11 +254,11 @@ unsafe extern "C" fn poll(_id: c_int, timeout: c_int) -> c_int {
         Poll::Data => 0,
         Poll::Nothing => {
             std::thread::sleep(Duration::from_millis(timeout as u64));
-            -libc::ETIMEDOUT
+            -(Errno::ETIMEDOUT as i32)
         }
         Poll::Errno(errno) => {
-            set_errno(errno);
-            -libc::EIO
+            Errno::set_raw(errno);
+            -(Errno::EIO as i32)
         }
     }
 }
@@ -275,7 +272,6 @@ pub(super) fn symbols() -> Symbols {
         umad_get_issm_path: get_issm_path,
         umad_open_port: open_port,
         umad_close_port: close_port,
-        umad_get_fd: get_fd,
         umad_register: register,
         umad_unregister: unregister,
         umad_size: size,

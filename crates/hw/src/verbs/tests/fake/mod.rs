@@ -10,11 +10,12 @@ use std::{
     collections::VecDeque,
     ffi::{c_int, c_uint},
     io::Write,
-    os::fd::{IntoRawFd, RawFd},
     os::unix::net::UnixStream,
     ptr,
     sync::Arc,
 };
+
+use nix::errno::Errno;
 
 use crate::verbs::{
     Context, Library,
@@ -28,7 +29,7 @@ pub(super) struct World {
     /// Every object made and destroyed: `+pd`, `-pd`, ...
     pub(super) log: Vec<&'static str>,
     /// Calls that fail, with their error number.
-    pub(super) fails: Vec<(&'static str, c_int)>,
+    pub(super) fails: Vec<(&'static str, Errno)>,
     /// Attributes and mask of each modify.
     pub(super) modified: Vec<(c::ibv_qp_attr, c_int)>,
     /// State that a query shows.
@@ -38,21 +39,14 @@ pub(super) struct World {
     pub(super) receives: Vec<(u64, Vec<c::ibv_sge>)>,
     /// What polling takes.
     pub(super) completions: VecDeque<c::ibv_wc>,
-    /// Solicited-only flags of requests for an announcement.
-    pub(super) notifications: Vec<c_int>,
     /// Events to be taken, and how many were acknowledged.
     pub(super) async_events: VecDeque<c::ibv_async_event>,
-    pub(super) cq_events: VecDeque<usize>,
     pub(super) acknowledged: usize,
-    /// That many readable events turn out to be gone: another thread took them.
-    pub(super) async_vanishes: usize,
     /// Whether a device can be seen.
     pub(super) no_device: bool,
-    /// The other ends of the descriptors of context and channel.
+    /// The other end of the context's descriptor.
     pub(super) async_end: Option<UnixStream>,
-    pub(super) channel_end: Option<UnixStream>,
     /// All ever made, so that a test can put them into events.
-    pub(super) cqs: Vec<*mut c::ibv_cq>,
     pub(super) qps: Vec<*mut c::ibv_qp>,
     /// Address of the memory registered last.
     pub(super) registered: usize,
@@ -73,19 +67,14 @@ fn fails(call: &str) -> Option<c_int> {
             .fails
             .iter()
             .find(|(name, _)| *name == call)
-            .map(|(_, errno)| *errno)
+            .map(|(_, errno)| *errno as c_int)
     })
-}
-
-fn set_errno(value: c_int) {
-    // SAFETY: this thread's own errno.
-    unsafe { *libc::__errno_location() = value };
 }
 
 /// Null with errno where `call` is to fail, else a new zeroed object, logged.
 fn make<T: Zeroed>(call: &'static str) -> *mut T {
     if let Some(errno) = fails(call) {
-        set_errno(errno);
+        Errno::set_raw(errno);
         return ptr::null_mut();
     }
     world(|world| world.log.push(call));
@@ -107,21 +96,8 @@ unsafe fn destroy<T>(call: &'static str, object: *mut T) -> c_int {
     0
 }
 
-/// A descriptor that can be made readable, and its other end.
-fn descriptor() -> (RawFd, UnixStream) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    (ours.into_raw_fd(), theirs)
-}
-
 pub(super) fn make_readable(end: &mut Option<UnixStream>) {
     end.as_mut().unwrap().write_all(b"x").unwrap();
-}
-
-/// Takes one byte, as reading one event does; EAGAIN where there is none.
-fn take(fd: RawFd) -> bool {
-    let mut byte = 0_u8;
-    // SAFETY: one byte of ours.
-    unsafe { libc::read(fd, (&raw mut byte).cast(), 1) == 1 }
 }
 
 fn symbols() -> Symbols {
@@ -129,12 +105,10 @@ fn symbols() -> Symbols {
         ibv_get_device_list: device::get_device_list,
         ibv_free_device_list: device::free_device_list,
         ibv_get_device_name: device::get_device_name,
-        ibv_get_device_guid: device::get_device_guid,
         ibv_open_device: device::open_device,
         ibv_close_device: device::close_device,
         ibv_query_device: device::query_device,
         ibv_query_port: device::query_port,
-        ibv_query_pkey: device::query_pkey,
         _ibv_query_gid_ex: device::query_gid_ex,
         ibv_get_async_event: device::get_async_event,
         ibv_ack_async_event: device::ack_async_event,
@@ -144,10 +118,6 @@ fn symbols() -> Symbols {
         ibv_dereg_mr: objects::dereg_mr,
         ibv_create_ah: objects::create_ah,
         ibv_destroy_ah: objects::destroy_ah,
-        ibv_create_comp_channel: objects::create_comp_channel,
-        ibv_destroy_comp_channel: objects::destroy_comp_channel,
-        ibv_get_cq_event: objects::get_cq_event,
-        ibv_ack_cq_events: objects::ack_cq_events,
         ibv_create_cq: objects::create_cq,
         ibv_destroy_cq: objects::destroy_cq,
         ibv_create_qp: objects::create_qp,

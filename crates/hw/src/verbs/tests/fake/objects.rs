@@ -1,8 +1,8 @@
 //! The functions that make, use and destroy what belongs to a device.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 
-use super::{descriptor, destroy, fails, make, set_errno, take, world};
+use super::{destroy, fails, make, world};
 use crate::verbs::generated as c;
 
 pub(super) unsafe extern "C" fn alloc_pd(context: *mut c::ibv_context) -> *mut c::ibv_pd {
@@ -53,51 +53,6 @@ pub(super) unsafe extern "C" fn destroy_ah(ah: *mut c::ibv_ah) -> c_int {
     unsafe { destroy("-ah", ah) }
 }
 
-pub(super) unsafe extern "C" fn create_comp_channel(_context: *mut c::ibv_context) -> *mut c::ibv_comp_channel {
-    let channel: *mut c::ibv_comp_channel = make("+channel");
-    if !channel.is_null() {
-        let (fd, end) = descriptor();
-        world(|world| world.channel_end = Some(end));
-        // SAFETY: just made.
-        unsafe { (*channel).fd = fd };
-    }
-    channel
-}
-
-pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut c::ibv_comp_channel) -> c_int {
-    // SAFETY: made above.
-    unsafe {
-        libc::close((*channel).fd);
-        destroy("-channel", channel)
-    }
-}
-
-pub(super) unsafe extern "C" fn get_cq_event(
-    channel: *mut c::ibv_comp_channel,
-    cq: *mut *mut c::ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: a channel of ours.
-    if !take(unsafe { (*channel).fd }) {
-        return -1;
-    }
-    let which = world(|world| world.cq_events.pop_front().map(|index| world.cqs[index]));
-    let Some(which) = which else {
-        set_errno(libc::EIO);
-        return -1;
-    };
-    // SAFETY: a queue of ours; the caller's places.
-    unsafe {
-        *cq = which;
-        *cq_context = (*which).cq_context;
-    }
-    0
-}
-
-pub(super) unsafe extern "C" fn ack_cq_events(_cq: *mut c::ibv_cq, count: c_uint) {
-    world(|world| world.acknowledged += count as usize);
-}
-
 pub(super) unsafe extern "C" fn create_cq(
     context: *mut c::ibv_context,
     entries: c_int,
@@ -105,15 +60,12 @@ pub(super) unsafe extern "C" fn create_cq(
     channel: *mut c::ibv_comp_channel,
     vector: c_int,
 ) -> *mut c::ibv_cq {
-    assert_eq!(vector, 0);
+    assert!(vector == 0 && channel.is_null() && cq_context.is_null());
     let cq: *mut c::ibv_cq = make("+cq");
     if !cq.is_null() {
-        world(|world| world.cqs.push(cq));
         // SAFETY: just made.
         unsafe {
             (*cq).context = context;
-            (*cq).channel = channel;
-            (*cq).cq_context = cq_context;
             (*cq).cqe = entries;
         }
     }
@@ -139,11 +91,6 @@ pub(super) unsafe extern "C" fn poll_cq(_cq: *mut c::ibv_cq, most: c_int, room: 
         count += 1;
     }
     count
-}
-
-pub(super) unsafe extern "C" fn req_notify_cq(_cq: *mut c::ibv_cq, solicited_only: c_int) -> c_int {
-    world(|world| world.notifications.push(solicited_only));
-    fails("notify").unwrap_or(0)
 }
 
 pub(super) unsafe extern "C" fn create_qp(pd: *mut c::ibv_pd, attributes: *mut c::ibv_qp_init_attr) -> *mut c::ibv_qp {
