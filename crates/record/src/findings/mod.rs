@@ -1,7 +1,7 @@
 //! Checks: what a judge states, each with statement, expected, seen and evidence.
 
 mod claim;
-mod row;
+mod legal;
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::evidence::Evidence;
 use crate::trace::{Exchange, Gap, Trace};
 
 pub use claim::{Claim, Seen};
-pub use row::{FieldName, Row, field};
+pub use legal::Legal;
 
 /// What a check came to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
