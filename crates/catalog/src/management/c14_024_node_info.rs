@@ -15,7 +15,6 @@ const FOUND: Label<NodeInfo> = Label::new("as found");
 const SET: Label<NodeInfo> = Label::new("set every component to another value");
 const AFTER: Label<NodeInfo> = Label::new("after the Set");
 
-/// NodeInfo is legal, consistent and read-only.
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-info",
     aliases: &["C14_024_03"],
