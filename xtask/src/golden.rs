@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use verbatim_lab::workspace::{cargo, root, run, shown, target_directory};
@@ -21,6 +21,8 @@ pub(crate) struct Golden<'a> {
     pub(crate) test: &'a str,
     /// The defect of the device; none for a sound one.
     pub(crate) defect: Option<&'a str>,
+    /// The device model's profile.
+    pub(crate) profile: &'a str,
     /// The seed.
     pub(crate) seed: u64,
     /// Whether a record that is there may be replaced.
@@ -59,8 +61,8 @@ impl Golden<'_> {
     /// Where the record of one run is.
     fn record(&self, program: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
         let listed = answer(Command::new(program).args(["tests", "--json", self.test]))?;
-        let [test] = listed.as_array().map_or(&[] as &[_], Vec::as_slice) else {
-            bail!("\"{}\" names several tests; a golden record is of one", self.test);
+        let [test] = listed["tests"].as_array().map_or(&[] as &[_], Vec::as_slice) else {
+            bail!("\"{}\" names more than one test; a golden record is of one", self.test);
         };
         if test["id"] != self.test {
             bail!("give the test by its id, {}", test["id"]);
@@ -70,12 +72,15 @@ impl Golden<'_> {
 
         let rig = scratch.join("rigs.toml");
         let defects: Vec<&str> = self.defect.into_iter().collect();
-        fs::write(
-            &rig,
-            format!(
-                "config_version = 1\n[[rig]]\nname = \"golden\"\nkind = \"virtual\"\nprofile = \"full\"\ndefects = {defects:?}\n"
-            ),
-        )?;
+        let lines = [
+            "config_version = 1".to_string(),
+            "[[rig]]".into(),
+            "name = \"golden\"".into(),
+            "kind = \"virtual\"".into(),
+            format!("profile = {:?}", self.profile),
+            format!("defects = {defects:?}"),
+        ];
+        fs::write(&rig, lines.join("\n"))?;
         let bundle = scratch.join("bundle");
         let mut command = Command::new(program);
         command.args(["run", self.test, "--json", "--rig", "golden"]);
@@ -86,7 +91,8 @@ impl Golden<'_> {
         }
         let report = answer(&mut command)?;
         let verdict = &report["verdicts"][0];
-        let (outcome, reason) = (&verdict["outcome"], &verdict["reason"]);
+        let words = |key: &str| verdict[key].as_str().unwrap_or_default();
+        let (outcome, reason) = (words("outcome"), words("reason"));
         match self.defect {
             None if outcome != "PASS" => bail!("on a sound device it came to {outcome}: {reason}"),
             Some(defect) if outcome == "PASS" => bail!(
@@ -145,11 +151,8 @@ fn answer(command: &mut Command) -> anyhow::Result<Value> {
     let output = command
         .output()
         .with_context(|| format!("could not be started: {}", shown(command)))?;
-    serde_json::from_slice(&output.stdout).with_context(|| {
-        format!(
-            "{} printed no JSON document: {}",
-            shown(command),
-            String::from_utf8_lossy(&output.stderr).trim()
-        )
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow!("{} printed no JSON document: {}", shown(command), said.trim())
     })
 }

@@ -42,7 +42,10 @@ enum Task {
         /// The defect of the device; without it a sound one, which the test must pass.
         #[arg(long, requires = "test")]
         defect: Option<String>,
-        /// The seed: which device, and which random choices.
+        /// The device model's profile: full, minimal or one-data-vl.
+        #[arg(long, default_value = "full")]
+        profile: String,
+        /// The seed: which device of that profile, and which random choices.
         #[arg(long, default_value_t = 7)]
         seed: u64,
         /// Replace the record that is there, whose test has another revision now.
@@ -123,12 +126,14 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Golden {
             test: Some(test),
             defect,
+            profile,
             seed,
             replace,
         } => {
             let golden = Golden {
                 test: &test,
                 defect: defect.as_deref(),
+                profile: &profile,
                 seed,
                 replace,
             };

@@ -26,7 +26,7 @@ pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, Verbs
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
-pub use findings::{Check, Claim, FieldName, Findings, Observation, Passed, Row, Seen, TRIES, field};
+pub use findings::{Check, Claim, Findings, Legal, Observation, Passed, Seen, TRIES};
 pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, words as duration_words};
 pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};

@@ -15,7 +15,6 @@ const PORT: Label<PortInfo> = Label::new("the port");
 const AT: Label<NodeInfo> = Label::new("NodeInfo by LID");
 const LATER: Label<PortInfo> = Label::new("the port, afterwards");
 
-/// All LIDs of the port, and the two beside them.
 pub(super) static TEST: Test = Test {
     id: "c04-dlid-lmc",
     aliases: &[],

@@ -12,7 +12,6 @@ const VCRC: Rule = Rule::new("7.8.2 VCRC");
 const ICRC: Rule = Rule::new("7.8.1 ICRC");
 const SENT_ON: &str = "7.4 discard or corrupt";
 
-/// Both CRCs.
 pub(super) static TEST: Test = Test {
     id: "c07-link-crcs",
     aliases: &[],

@@ -10,7 +10,6 @@ use crate::link::native::{self, Link, Rule};
 
 const DELIMITER: Rule = Rule::new("7.3 delimiters");
 
-/// EGP, EBP and neither.
 pub(super) static TEST: Test = Test {
     id: "c07-link-delimiter",
     aliases: &[],

@@ -15,7 +15,6 @@ const SET: Label<PortInfo> = Label::new("set LID and LMC");
 const DLID: Rule = Rule::new("7.11 DLID");
 const GROUP: Rule = Rule::new("7.10 multicast");
 
-/// LMC 0 to 7.
 pub(super) static TEST: Test = Test {
     id: "c07-link-dlid",
     aliases: &[],

@@ -11,7 +11,6 @@ const PKT_LEN: Rule = Rule::new("7.7 PktLen");
 const SHORTEST: Rule = Rule::new("7.4 shortest packet");
 const MTU: Rule = Rule::new("7.4 MTU");
 
-/// All lengths.
 pub(super) static TEST: Test = Test {
     id: "c07-link-length",
     aliases: &[],

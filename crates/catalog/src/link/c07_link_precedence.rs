@@ -11,7 +11,6 @@ use crate::link::native::{self, Link, Rule, Wire};
 
 const RANKS: Rule = Rule::new("7.4 precedence");
 
-/// Pairs of faults.
 pub(super) static TEST: Test = Test {
     id: "c07-link-precedence",
     aliases: &[],

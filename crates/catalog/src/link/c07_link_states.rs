@@ -13,7 +13,6 @@ const FOUND: Label<PortInfo> = Label::new("port as found");
 const SET: Label<PortInfo> = Label::new("set the state");
 const STATES: Rule = Rule::new("7.2 link states");
 
-/// Initialize, Armed and Active.
 pub(super) static TEST: Test = Test {
     id: "c07-link-states",
     aliases: &[],

@@ -8,7 +8,6 @@ use crate::link::native::{self, Link, Rule};
 
 const LVER: Rule = Rule::new("7.7 LVer");
 
-/// LVer 0 to 15.
 pub(super) static TEST: Test = Test {
     id: "c07-link-version",
     aliases: &[],

@@ -12,7 +12,6 @@ use crate::link::native::{self, Link, Rule};
 const VL: Rule = Rule::new("7.6 VL");
 const VL15: Rule = Rule::new("14.2 QP0 and VL15");
 
-/// VL 0 to 15.
 pub(super) static TEST: Test = Test {
     id: "c07-link-vl",
     aliases: &[],

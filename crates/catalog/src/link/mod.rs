@@ -1,6 +1,6 @@
 //! Chapter 7, the link layer: which packets a port takes, which it discards, and what it counts then.
 //!
-//! [`packet_check`] is what a port that conforms does with a packet, a pure function that other programs use too;
+//! `packet_check` is what a port that conforms does with a packet, a pure function that other programs use too;
 //! `native` sends packets, reads counters and judges by it, for the tests of every chapter that look at single packets.
 
 pub(crate) mod native;

@@ -11,7 +11,6 @@ use verbatim_wire::{PortInfo, RespTime, Status};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 
-/// RespTimeValue is legal, and the default limit holds.
 pub(super) static TEST: Test = Test {
     id: "c13-013-resp-time-value",
     aliases: &["C13_013"],

@@ -17,7 +17,6 @@ const NODE: Label<NodeInfo> = Label::new("NodeInfo");
 const DESCRIPTION: Label<NodeDescription> = Label::new("NodeDescription");
 const SET: Label<PortInfo> = Label::new("Set that changes nothing");
 
-/// The port's own RespTimeValue holds.
 pub(super) static TEST: Test = Test {
     id: "c13-014-response-time",
     aliases: &["C13_014_01"],

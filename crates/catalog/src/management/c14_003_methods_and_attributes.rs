@@ -30,7 +30,6 @@ const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable")
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
 const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
 
-/// Unknown methods, attributes and versions are refused with the status that names the reason.
 pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],

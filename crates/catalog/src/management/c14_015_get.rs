@@ -37,7 +37,6 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// While the M_Key is 0, no Get is checked.
 pub(super) static TEST: Test = Test {
     id: "c14-015-get",
     aliases: &["C14_015"],

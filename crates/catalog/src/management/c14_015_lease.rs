@@ -22,7 +22,6 @@ const AFTER: Label<PortInfo> = Label::new("after the lease period");
 /// Seconds of lease: the shortest that leaves room for two exchanges.
 const LEASE_S: u16 = 2;
 
-/// While the M_Key is 0, no lease timer starts.
 pub(super) static TEST: Test = Test {
     id: "c14-015-lease",
     aliases: &["C14_015"],

@@ -16,7 +16,6 @@ const UNLOCK: Unlock = Unlock {
 const REPRESS: Label<Notice> = Label::new("TrapRepress with another key");
 const AFTER: Label<PortInfo> = Label::new("after");
 
-/// While the M_Key is 0, no TrapRepress is checked.
 pub(super) static TEST: Test = Test {
     id: "c14-015-trap-repress",
     aliases: &["C14_015"],

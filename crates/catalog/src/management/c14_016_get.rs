@@ -38,28 +38,24 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
     }
 }
 
-/// Level 0.
 pub(super) static PROTECT_0: Test = test(
     "c14-016-get-protect-0",
     "At protect level 0 a Get with another M_Key is answered, the key shown.",
     |t| procedure(t, 0),
     |t, f| judge(t, f, 0),
 );
-/// Level 1.
 pub(super) static PROTECT_1: Test = test(
     "c14-016-get-protect-1",
     "At protect level 1 a Get with another M_Key is answered, the key hidden.",
     |t| procedure(t, 1),
     |t, f| judge(t, f, 1),
 );
-/// Level 2.
 pub(super) static PROTECT_2: Test = test(
     "c14-016-get-protect-2",
     "At protect level 2 a Get with another M_Key is dropped and counted.",
     |t| procedure(t, 2),
     |t, f| judge(t, f, 2),
 );
-/// Level 3.
 pub(super) static PROTECT_3: Test = test(
     "c14-016-get-protect-3",
     "At protect level 3 a Get with another M_Key is dropped and counted.",

@@ -36,25 +36,21 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Te
     }
 }
 
-/// Level 0.
 pub(super) static PROTECT_0: Test = test(
     "c14-016-set-protect-0",
     "At protect level 0 a Set needs the right M_Key.",
     |t| procedure(t, 0),
 );
-/// Level 1.
 pub(super) static PROTECT_1: Test = test(
     "c14-016-set-protect-1",
     "At protect level 1 a Set needs the right M_Key.",
     |t| procedure(t, 1),
 );
-/// Level 2.
 pub(super) static PROTECT_2: Test = test(
     "c14-016-set-protect-2",
     "At protect level 2 a Set needs the right M_Key.",
     |t| procedure(t, 2),
 );
-/// Level 3.
 pub(super) static PROTECT_3: Test = test(
     "c14-016-set-protect-3",
     "At protect level 3 a Set needs the right M_Key.",

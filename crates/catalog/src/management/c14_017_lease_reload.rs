@@ -18,7 +18,6 @@ const FIRST: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const RIGHT: Label<NodeInfo> = Label::new("right key, stops and reloads the timer");
 const SECOND: Label<NodeInfo> = Label::new("wrong key, starts the timer anew");
 
-/// A right key reloads the timer.
 pub(super) static TEST: Test = Test {
     id: "c14-017-lease-reload",
     aliases: &["C14_017_03"],

@@ -16,7 +16,6 @@ use crate::management::keys::{self, BEFORE};
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const RESET: Label<NodeInfo> = Label::new("right key, stops the timer");
 
-/// A right key stops the timer.
 pub(super) static TEST: Test = Test {
     id: "c14-017-lease-reset",
     aliases: &["C14_017_03"],

@@ -14,7 +14,6 @@ use crate::management::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key");
 
-/// Lease period 0 never expires.
 pub(super) static TEST: Test = Test {
     id: "c14-017-lease-zero",
     aliases: &["C14_017_05"],

@@ -31,7 +31,6 @@ const BLOCKS: u32 = 32;
 /// Blocks that no table has.
 const NONE: [u32; 2] = [BLOCKS, 0xFFFF];
 
-/// GUIDs are kept, and the port's own is read-only.
 pub(super) static TEST: Test = Test {
     id: "c14-024-guid-info",
     aliases: &["C14_024_05"],

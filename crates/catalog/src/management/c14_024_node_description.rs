@@ -14,7 +14,6 @@ const FOUND: Label<NodeDescription> = Label::new("as found");
 const SET: Label<NodeDescription> = Label::new("set another description");
 const AFTER: Label<NodeDescription> = Label::new("after the Set");
 
-/// NodeDescription is read-only unless the device says otherwise.
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-description",
     aliases: &["C14_024_02"],

@@ -4,7 +4,7 @@
 //! PortInfo and GUIDInfo. A Set is refused with 0x000C and changes nothing; all components are altered in one Set.
 //! False alarm: none known.
 
-use verbatim_record::{Findings, Gap, Label, Trace, field};
+use verbatim_record::{Findings, Gap, Label, Legal, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::{Hex16, Hex32, NodeType};
 use verbatim_wire::{Guid, GuidInfo, Layout, NodeInfo, PortInfo, Status};
@@ -15,7 +15,6 @@ const FOUND: Label<NodeInfo> = Label::new("as found");
 const SET: Label<NodeInfo> = Label::new("set every component to another value");
 const AFTER: Label<NodeInfo> = Label::new("after the Set");
 
-/// NodeInfo is legal, consistent and read-only.
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-info",
     aliases: &["C14_024_03"],
@@ -56,10 +55,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: NodeInfo = t.answer(FOUND)?;
     let exchange = t.exchange(FOUND)?;
     let versions_and_kind = [
-        field("BaseVersion").is(1),
-        field("ClassVersion").is(1),
-        field("NodeType").within(1, 3),
-        field("NumPorts").at_least(1),
+        ("BaseVersion", Legal::Is(1)),
+        ("ClassVersion", Legal::Is(1)),
+        ("NodeType", Legal::Within(1, 3)),
+        ("NumPorts", Legal::AtLeast(1)),
     ];
     f.legal("C14-24", exchange, &found, &versions_and_kind);
     let (local, ports) = (found.local_port_num(), found.num_ports());
@@ -73,9 +72,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         local == port.local_port_num(),
     );
     let partitions_and_names = [
-        field("PartitionCap").at_least(1),
-        field("NodeGUID").not_zero(),
-        field("PortGUID").not_zero(),
+        ("PartitionCap", Legal::AtLeast(1)),
+        ("NodeGUID", Legal::NotZero),
+        ("PortGUID", Legal::NotZero),
     ];
     f.legal("C14-24", exchange, &found, &partitions_and_names);
     let reserved = found.is_zero_in("Reserved320");

@@ -14,7 +14,6 @@ use crate::management::adapter::{self, NODE};
 
 const SECOND: Label<NodeInfo> = Label::new("NodeInfo, through the second port");
 
-/// NodeInfo is the same at both ports but for PortGUID and LocalPortNum.
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-info-ports",
     aliases: &["C14_024_03"],

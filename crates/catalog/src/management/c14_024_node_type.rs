@@ -13,7 +13,6 @@ use crate::management::adapter::NODE;
 
 const SWITCH: Label<SwitchInfo> = Label::new("SwitchInfo");
 
-/// Only a switch has a SwitchInfo, and every switch has one.
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-type",
     aliases: &[],

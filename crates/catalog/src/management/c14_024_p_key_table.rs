@@ -30,7 +30,6 @@ const NONE: [u32; 2] = [BLOCKS, 0xFFFF];
 /// What makes a member a full one.
 const FULL: u16 = 0x8000;
 
-/// P_Keys are kept.
 pub(super) static TEST: Test = Test {
     id: "c14-024-p-key-table",
     aliases: &["C14_024_07"],

@@ -56,7 +56,6 @@ fn with_another_width(supported: LinkWidths) -> LinkWidths {
     LinkWidths(supported.0 | missing.unwrap_or(0))
 }
 
-/// Illegal values are refused.
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],

@@ -25,7 +25,6 @@ const BEYOND: Label<PortInfo> = Label::new("ports that do not exist");
 const SET_BEYOND: Label<PortInfo> = Label::new("set LocalPhyErrors of a port that does not exist");
 const AFTER_BEYOND: Label<PortInfo> = Label::new("after the Set of a port that does not exist");
 
-/// The AttributeModifier names the port.
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-modifier",
     aliases: &["C14_024_06_CA_01", "C14_024_06_CA_05"],

@@ -20,7 +20,6 @@ const SET: Label<PortInfo> = Label::new("set read-only components");
 const AFTER: Label<PortInfo> = Label::new("after setting read-only components");
 const BACK: Label<PortInfo> = Label::new("set the values found");
 
-/// Read-only components are not written.
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-ro",
     aliases: &["C14_024_06_CA_02"],

@@ -22,7 +22,6 @@ const AFTER: Label<PortInfo> = Label::new("after setting other values");
 const BACK: Label<PortInfo> = Label::new("set the values found");
 const LAST: Label<PortInfo> = Label::new("after setting the values found");
 
-/// Read-write components are kept.
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-rw",
     aliases: &["C14_024_06_CA_02"],

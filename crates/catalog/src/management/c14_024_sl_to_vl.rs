@@ -30,7 +30,6 @@ const SLS: usize = 16;
 /// The VL that drops what is mapped to it.
 const DROP: u8 = 15;
 
-/// The mapping is kept, or refused where there is none.
 pub(super) static TEST: Test = Test {
     id: "c14-024-sl-to-vl",
     aliases: &["C14_024_08_01", "C14_024_08_02"],

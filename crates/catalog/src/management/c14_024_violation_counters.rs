@@ -21,7 +21,6 @@ const CLEAR: Label<PortInfo> = Label::new("right key, set the counters to 0");
 /// What a Set adds to a counter when it tries to write it: more than anybody else makes it count meanwhile.
 const FAR: u16 = 0x1000;
 
-/// The violation counters are zeroed by 0 and by nothing else.
 pub(super) static TEST: Test = Test {
     id: "c14-024-violation-counters",
     aliases: &["C14_024_06_CA_02"],

@@ -38,7 +38,6 @@ const TELLING: [u16; 24] = [
     0x8004, 0xFF01, 0xFFFF,
 ];
 
-/// Legal parts are kept, illegal ones refused.
 pub(super) static TEST: Test = Test {
     id: "c14-024-vl-arbitration-ca",
     aliases: &["C14_024_09_CA"],

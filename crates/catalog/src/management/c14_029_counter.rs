@@ -21,7 +21,6 @@ const MORE: [Label<PortInfo>; 3] = [
 ];
 const LAST: Label<PortInfo> = Label::new("right key, after one more violation");
 
-/// The counter counts, stays when read, and saturates.
 pub(super) static TEST: Test = Test {
     id: "c14-029-counter",
     aliases: &[],

@@ -11,7 +11,6 @@ use crate::management::keys::{self, AFTER, BEFORE};
 
 const REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 
-/// A wrong-key TrapRepress is counted.
 pub(super) static TEST: Test = Test {
     id: "c14-029-trap-repress",
     aliases: &[],

@@ -11,7 +11,6 @@ use crate::link::native::{self, Link, Rule};
 const GRH: Rule = Rule::new("8.3 GRH");
 const NO_DATA: &str = "the port takes no packets on data VLs: it has no LID, or is neither Armed nor Active";
 
-/// The GRH's own fields.
 pub(super) static TEST: Test = Test {
     id: "c08-link-grh",
     aliases: &[],

@@ -17,7 +17,6 @@ const MANY: Rule = Rule {
     statement: STATEMENT,
 };
 
-/// One by one, and many.
 pub(super) static TEST: Test = Test {
     id: "c16-link-counters",
     aliases: &[],

@@ -111,7 +111,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .collect();
     let _ = case.frames(t, PART);
     for wait in [SECOND_OPEN, PART_OPEN] {
-        let _ = t.waited(wait);
+        t.not_judged(wait);
     }
     for (at, (label, again, wr_ids, about)) in groups.iter().enumerate() {
         let again = case.frames(t, *again);

@@ -205,7 +205,7 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
         byte_len: LENGTH,
         imm: None,
     };
-    let _ = t.commands(RECEIVE).count();
+    t.not_judged(RECEIVE);
     let places = (dialogue, dialogue.places.0, dialogue.places.1);
     effect::received(t, f, (DUPLICATES, "receive completions"), places, &[delivered]);
     let words = (

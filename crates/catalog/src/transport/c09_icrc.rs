@@ -205,7 +205,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     effect::put(&mut memory, place(0), &turn.payload());
     let taken = answer::acknowledged(t, f, (rc::ICRC, SOUND.name), (dialogue, &turn), (turn.last_sent(), 1));
     let masked: Vec<rc::Seen<'_>> = {
-        let _ = t.frames(MASKED).count();
+        t.not_judged(MASKED);
         let is_masked = |seen: &&rc::Seen<'_>| !seen.frame.received && seen.frame.label == MASKED.name;
         dialogue.packets.iter().filter(is_masked).copied().collect()
     };

@@ -15,7 +15,6 @@ const P_KEY: Rule = Rule::new("9.6.1 P_Key");
 /// Bit 15: a full member.
 const FULL: u16 = 0x8000;
 
-/// Members and strangers.
 pub(super) static TEST: Test = Test {
     id: "c09-link-p-key",
     aliases: &[],

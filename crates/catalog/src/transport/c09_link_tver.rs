@@ -8,7 +8,6 @@ use crate::link::native::{self, Link, Rule};
 
 const TVER: Rule = Rule::new("9.6.1 TVer");
 
-/// TVer 0 to 15.
 pub(super) static TEST: Test = Test {
     id: "c09-link-tver",
     aliases: &[],

@@ -91,7 +91,7 @@ fn case(t: &mut Tester<'_>, rnr_retry: u8, retries: &[usize], fails: bool) -> St
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let _ = t.waited(AFTER);
+    t.not_judged(AFTER);
     for (case, (rnr_retry, retries, fails)) in rc::cases(t)?.iter().zip(CASES) {
         rc::sound_packets(f, &case.dialogue);
         judge_case(t, f, case, (*rnr_retry, retries, *fails))?;

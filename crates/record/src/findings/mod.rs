@@ -1,7 +1,7 @@
 //! Checks: what a judge states, each with statement, expected, seen and evidence.
 
 mod claim;
-mod row;
+mod legal;
 
 pub use verbatim_record_proto::v1::{Check, CheckResult as Passed, Observation};
 use verbatim_wire::{Attribute, Field, Status};
@@ -10,7 +10,7 @@ use crate::evidence::Evidence;
 use crate::trace::{Exchange, Gap, Trace};
 
 pub use claim::{Claim, Seen};
-pub use row::{FieldName, Row, field};
+pub use legal::Legal;
 
 /// What a check comes to that the record decides.
 fn of(is_so: bool) -> Passed {
