@@ -18,10 +18,26 @@ pub fn root() -> &'static Path {
 }
 
 /// The cargo that runs us, or the one on the PATH, to be run in the workspace's root.
+///
+/// What `cargo run` and `cargo test` tell of the package that they run is taken away: ring's build script looks at it, so
+/// that ring, and the daemon with it, would be built anew for each package that such a build is started from.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root());
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_of_a_package) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// Whether a variable says something of the package that cargo runs.
+fn is_of_a_package(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || name == "OUT_DIR"
 }
 
 /// Where cargo builds to: `CARGO_TARGET_DIR`, cargo's configuration, or `target`.
@@ -85,4 +101,19 @@ pub fn shown(command: &Command) -> String {
         line.push_str(&argument.to_string_lossy());
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_told_nothing_of_the_package_that_it_is_called_from() {
+        assert!(env::var_os("CARGO_PKG_NAME").is_some(), "cargo runs this test");
+        let command = cargo();
+        let kept = command.get_envs().filter(|(_, value)| value.is_some()).count();
+        let removed = |name: &str| command.get_envs().any(|(key, value)| key == name && value.is_none());
+        assert!(kept == 0 && removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO_TARGET_DIR") && !removed("PATH"));
+    }
 }

@@ -10,3 +10,10 @@ mod guest;
 mod model;
 mod umad;
 mod verdicts;
+
+#[test]
+fn every_command_of_the_documentation_on_rxe_prints_what_its_page_shows() {
+    if guest::image().is_some() {
+        verbatim_tests::pages::check(Some("rxe"));
+    }
+}
