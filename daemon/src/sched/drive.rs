@@ -15,7 +15,7 @@ use super::plan::{Action, Left};
 use super::{Scheduler, now_ns, outlives_us, quarantine};
 use crate::store::{RunId, StoredRun};
 use crate::worker::{Job, WorkerEnd, WorkerEvent};
-use verbatim_rig::{RigConfig, RigKind};
+use verbatim_rig::RigConfig;
 
 /// Events written at once.
 const BATCH: usize = 64;
