@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use verbatim_daemon::model::Model;
-use verbatim_daemon::rig::file::defect;
-use verbatim_daemon::rig::{ProfileName, RigFile, VirtualConfig};
 use verbatim_daemon::serve::{self, Options, Served};
 use verbatim_daemon::worker::{self, WorkerArguments};
 use verbatim_device::Defect;
+use verbatim_rig::file::defect;
+use verbatim_rig::model::Model;
+use verbatim_rig::{ProfileName, RigFile, VirtualConfig};
 use verbatim_wire::MKey;
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 

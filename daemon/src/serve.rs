@@ -30,12 +30,12 @@ use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
 use crate::api::{Catalog, Rigs, Runs};
-use crate::rig::RigFile;
 use crate::sched::{Scheduler, Workers};
-use crate::state::StateDirectory;
 use crate::store::FileStore;
 use place::{Socket, StateLock};
 use services::Services;
+use verbatim_rig::RigFile;
+use verbatim_run::state::StateDirectory;
 
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -122,10 +122,9 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         .with(CatalogServiceServer::new(Catalog))
         .with(RigServiceServer::new(Rigs::new(Arc::clone(&scheduler))))
         .with(RunServiceServer::new(Runs::new(Arc::clone(&scheduler))));
-    let server =
-        Server::builder().serve_with_incoming_shutdown(services, UnixListenerStream::new(listener), async {
-            let _ = left.await;
-        });
+    let server = Server::builder().serve_with_incoming_shutdown(services, UnixListenerStream::new(listener), async {
+        let _ = left.await;
+    });
     let mut server = tokio::spawn(server);
     tracing::info!(
         socket = %socket.path().display(),

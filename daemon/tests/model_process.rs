@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use verbatim_daemon::rig::{self, RigFile, Session};
+use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
@@ -37,7 +37,10 @@ fn open(socket: &Path) -> Box<dyn Rig + Send> {
         socket.display()
     );
     let file = RigFile::parse(text.as_bytes(), Path::new("/f")).unwrap();
-    match rig::open(file.find("m").unwrap(), Arc::default()).unwrap().session {
+    match verbatim_rig::open(file.find("m").unwrap(), Arc::default())
+        .unwrap()
+        .session
+    {
         Session::Real(rig) => rig,
         Session::Virtual(_) => panic!("not a real rig"),
     }

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 pub mod oracle;
+pub mod pages;
 pub mod product;
 pub mod schema;

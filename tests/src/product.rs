@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use xtask::workspace::{cargo, target_directory};
+use verbatim_lab::workspace::{cargo, target_directory};
 
 /// No command of these tests takes longer, unless the test says so.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Where the programs are, built for release once in each test process.
 static RELEASE: LazyLock<PathBuf> =
-    LazyLock::new(|| xtask::lab::build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
+    LazyLock::new(|| verbatim_lab::build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
 
 /// The same `verbatim`, with debug assertions and overflow checks.
 static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -2,17 +2,16 @@
 
 use std::env;
 
-use crate::{
-    deps, setup,
-    workspace::{cargo, run},
-};
+use verbatim_lab::workspace::{cargo, run};
+
+use crate::{deps, setup};
 
 /// Formatting, lints, dependency directions, documentation and tests. Stops at the first that fails.
 ///
 /// # Errors
 ///
 /// Names the step that failed, with its command line.
-pub fn check() -> anyhow::Result<()> {
+pub(crate) fn check() -> anyhow::Result<()> {
     run(
         "formatting (`cargo fmt --all` repairs it)",
         cargo().args(["fmt", "--all", "--check"]),
@@ -34,7 +33,7 @@ pub fn check() -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When a test fails, or a package is missing on CI.
-pub fn test(arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
     if let Err(error) = setup::setup() {
         if env::var_os("CI").is_some_and(|value| !value.is_empty()) {
             return Err(error);

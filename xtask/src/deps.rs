@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::workspace;
+use verbatim_lab::workspace;
 
 /// What a crate may depend on, directly.
 #[derive(Clone, Copy, Debug)]
@@ -44,29 +44,70 @@ const RULES: &[(&str, Rule)] = &[
         "verbatim-sim",
         Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
     ),
+    ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
+    ("verbatim-verbs", Rule::Only(&["verbatim-proto", "verbatim-hw"])),
+    ("verbatim-verbs-fake", Rule::Only(&["verbatim-verbs", "verbatim-proto"])),
     (
         "verbatim-agent",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-agent-fake"]),
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-verbs", "verbatim-verbs-fake"]),
     ),
-    ("verbatim-agent-fake", Rule::Only(&["verbatim-agent", "verbatim-proto"])),
+    (
+        "verbatim-rig",
+        Rule::Only(&[
+            "verbatim-device",
+            "verbatim-hw",
+            "verbatim-proto",
+            "verbatim-record",
+            "verbatim-sim",
+            "verbatim-tester",
+            "verbatim-verbs",
+            "verbatim-verbs-fake",
+            "verbatim-wire",
+        ]),
+    ),
+    (
+        "verbatim-run",
+        Rule::AllBut(&[
+            "verbatim-client",
+            "verbatim-daemon",
+            "verbatim",
+            "verbatim-machine",
+            "verbatim-lab",
+            "verbatim-tests",
+            "xtask",
+        ]),
+    ),
     ("verbatim-client", Rule::Only(&["verbatim-proto"])),
     (
         "verbatim-daemon",
         Rule::AllBut(&[
+            "verbatim-agent",
             "verbatim-client",
+            "verbatim-hw",
+            "verbatim-verbs",
             "verbatim",
             "verbatim-machine",
+            "verbatim-lab",
             "verbatim-tests",
             "xtask",
         ]),
     ),
     (
         "verbatim",
-        Rule::AllBut(&["verbatim-agent", "verbatim-machine", "verbatim-tests", "xtask"]),
+        Rule::AllBut(&[
+            "verbatim-agent",
+            "verbatim-daemon",
+            "verbatim-machine",
+            "verbatim-lab",
+            "verbatim-tests",
+            "xtask",
+        ]),
     ),
     ("verbatim-machine", Rule::Only(&[])),
-    ("verbatim-tests", Rule::AllBut(&[])),
-    ("xtask", Rule::AllBut(&["verbatim-tests"])),
+    ("verbatim-lab", Rule::Only(&["verbatim-machine"])),
+    ("verbatim-tests", Rule::AllBut(&["xtask"])),
+    // Built before each of its commands: nothing of the product.
+    ("xtask", Rule::Only(&["verbatim-lab", "verbatim-machine"])),
 ];
 
 /// The two crates that may meet in one crate only.
@@ -77,7 +118,7 @@ const MEETING_POINT: &str = "verbatim-wire";
 /// One breach of the directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Breach {
+pub(crate) enum Breach {
     /// A crate depends on another that its rule does not name.
     Edge {
         /// The crate.
@@ -142,7 +183,7 @@ impl fmt::Display for Breach {
 /// # Errors
 ///
 /// Lists every breach, or says why cargo could not tell.
-pub fn check_workspace() -> anyhow::Result<()> {
+pub(crate) fn check_workspace() -> anyhow::Result<()> {
     let metadata = workspace::metadata(&workspace::root().join("Cargo.toml"))?;
     let breaches = breaches(&metadata)?;
     if breaches.is_empty() {
@@ -160,7 +201,7 @@ pub fn check_workspace() -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When the value is not what cargo prints.
-pub fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
+pub(crate) fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
     let edges = edges(metadata)?;
     let mut breaches = Vec::new();
     for (package, dependencies) in &edges {
@@ -310,16 +351,18 @@ mod tests {
         ("verbatim-device", &[("verbatim-wire", None)]),
         ("verbatim-sim", &[("verbatim-tester", None), ("verbatim-device", None)]),
         (
-            "verbatim-daemon",
+            "verbatim-run",
             &[
                 ("verbatim-hw", None),
                 ("verbatim-sim", None),
                 ("verbatim-catalog", None),
             ],
         ),
-        ("verbatim", &[("verbatim-daemon", None)]),
-        ("verbatim-tests", &[("xtask", Some("dev")), ("verbatim", Some("dev"))]),
-        ("xtask", &[]),
+        ("verbatim-daemon", &[("verbatim-run", None)]),
+        ("verbatim", &[("verbatim-run", None)]),
+        ("verbatim-lab", &[]),
+        ("verbatim-tests", &[("verbatim-lab", None), ("verbatim", Some("dev"))]),
+        ("xtask", &[("verbatim-lab", None)]),
     ];
 
     fn with(package: &str, extra: &[To]) -> Vec<Breach> {
@@ -399,8 +442,9 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_does_not_reach_into_the_agent_nor_the_daemon_into_the_client() {
+    fn the_program_and_the_daemon_do_not_reach_into_each_other() {
         assert_eq!(with("verbatim-daemon", &[("verbatim", None)]).len(), 1);
+        assert_eq!(with("verbatim", &[("verbatim-daemon", None)]).len(), 1);
         assert_eq!(with("xtask", &[("verbatim-tests", None)]).len(), 1);
     }
 

@@ -1,12 +1,15 @@
 //! `cargo xtask`: development tasks. See `cargo xtask --help`.
 
+mod campaign;
+mod check;
+mod deps;
+mod setup;
+
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use xtask::{
-    campaign::{self, Options},
-    check, deps, lab, setup,
-};
+
+use crate::campaign::Options;
 
 /// Development tasks of Verbatim.
 #[derive(Debug, Parser)]
@@ -100,16 +103,16 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Test { arguments } => check::test(&arguments)?,
         Task::Check => check::check()?,
         Task::Deps => deps::check_workspace()?,
-        Task::CPrograms => println!("{}", xtask::build_c_programs()?.display()),
+        Task::CPrograms => println!("{}", verbatim_lab::build_c_programs()?.display()),
         Task::Lab {
             device: Device::Ibsim { command },
-        } => return lab::run_in_ibsim(&command),
+        } => return verbatim_lab::run_in_ibsim(&command),
         Task::Lab {
             device: Device::Rxe { bare, command },
-        } => return lab::run_in_rxe(&command, bare),
+        } => return verbatim_lab::run_in_rxe(&command, bare),
         Task::Lab {
             device: Device::RxeVerbs { bare, command },
-        } => return lab::run_in_rxe_verbs(&command, bare),
+        } => return verbatim_lab::run_in_rxe_verbs(&command, bare),
         Task::Campaign { name: None, .. } => print!("{}", campaign::list()),
         Task::Campaign {
             name: Some(name),

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::bail;
 
-use crate::workspace::{program, run};
+use verbatim_lab::workspace::{apt_line, program, run};
 
 /// A Debian package, and how to see without dpkg that it, or another distribution's equal, is there.
 struct Package {
@@ -134,7 +134,7 @@ const PACKAGES: &[Package] = &[
 /// # Errors
 ///
 /// When something is missing and could not be, or may not be, installed from here. The error has the command line.
-pub fn setup() -> anyhow::Result<()> {
+pub(crate) fn setup() -> anyhow::Result<()> {
     let debian = program("apt-get").is_some() && program("dpkg-query").is_some();
     let missing = missing(debian);
     if missing.is_empty() {
@@ -164,11 +164,6 @@ pub fn setup() -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// The command line that installs `packages`.
-pub fn apt_line(packages: &[&str]) -> String {
-    format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
 }
 
 fn missing(debian: bool) -> Vec<&'static str> {
@@ -241,14 +236,6 @@ fn install(packages: &[&str]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_apt_line_can_be_copied() {
-        assert_eq!(
-            apt_line(&["ibsim-utils", "jq"]),
-            "sudo apt-get install -y --no-install-recommends ibsim-utils jq"
-        );
-    }
 
     #[test]
     fn every_package_that_the_machine_is_made_of_is_installed() {

@@ -11,12 +11,12 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use verbatim_agent::device::Device;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
-use verbatim_agent::tls::ServerFiles;
-use verbatim_agent::{Limits, VerbsDevice};
 use verbatim_hw::verbs::Library;
+use verbatim_verbs::device::Device;
+use verbatim_verbs::tls::ServerFiles;
+use verbatim_verbs::{Limits, VerbsDevice};
 
 /// Exit code when something is wrong that is not the command line's form.
 const ERROR: u8 = 3;

@@ -12,15 +12,12 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use verbatim_proto::agent::agent_service_server::AgentServiceServer;
 
-use crate::device::{Device, Failure};
 use crate::listen::{Listen, ListenError, Listener};
 use crate::service::Agent;
-use crate::session::Limits;
-use crate::tls::{self, ServerFiles, TlsError};
-
-/// The largest message that is taken in. Larger than what a command may write, so that one which asks for too much is
-/// answered and does not break the stream.
-pub const LARGEST_MESSAGE: usize = 32 << 20;
+use verbatim_verbs::LARGEST_MESSAGE;
+use verbatim_verbs::device::{Device, Failure};
+use verbatim_verbs::session::Limits;
+use verbatim_verbs::tls::{self, ServerFiles, TlsError};
 
 /// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

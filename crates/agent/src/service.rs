@@ -14,12 +14,12 @@ use tonic::{Request, Response, Status, Streaming};
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_server::AgentService;
 
-use crate::clock::{now_ns, since};
-use crate::device::{Device, Failure};
-use crate::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
 use crate::log;
-use crate::session::{Limits, Session, refused};
-use crate::tls;
+use verbatim_verbs::clock::{now_ns, since};
+use verbatim_verbs::device::{Device, Failure};
+use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
+use verbatim_verbs::session::{Limits, Session, refused};
+use verbatim_verbs::tls;
 
 /// Bytes of answers and events that may wait for a client.
 const ROOM: u32 = 32 << 20;
@@ -127,7 +127,7 @@ impl<D: Device> AgentService for Agent<D> {
             devices: vec![self.device.clone()],
             sessions: self.max_sessions.saturating_sub(free),
             max_sessions: self.max_sessions,
-            host: crate::host(),
+            host: verbatim_verbs::host(),
         }))
     }
 }

@@ -19,14 +19,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use verbatim_agent::Limits;
-use verbatim_agent_fake::Strings;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server, ServerError};
-use verbatim_agent::tls::ServerFiles;
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_client::AgentServiceClient;
 use verbatim_proto::agent::{SessionRequest, command};
+use verbatim_verbs::Limits;
+use verbatim_verbs::tls::ServerFiles;
+use verbatim_verbs_fake::Strings;
 
 /// Long enough for any machine; nothing waits so long when all is well.
 const LONG: Duration = Duration::from_secs(20);

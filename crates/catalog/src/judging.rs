@@ -220,8 +220,11 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
                 _ if exchange.answer().is_some() => "an answer after the deadline of the rule of silence".into(),
                 _ => "no answer, though the device answered others later".into(),
             };
-            let words = ("an answer with status 0x0000 (success)".to_string(), seen);
-            findings.check(test.statements[0], &[exchange], "answer", words, Passed::Fail);
+            findings
+                .claim(test.statements[0], "answer")
+                .by(exchange)
+                .saw(seen)
+                .comes_to("an answer with status 0x0000 (success)", Passed::Fail);
             (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail))
         }
     }

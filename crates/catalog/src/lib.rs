@@ -1,22 +1,26 @@
 //! The tests: each a procedure that stimulates and records, and a judge, a pure function of the record.
 //!
-//! To add one: a file under `tests/`, one line in [`TESTS`], a defect of the device model that it catches.
+//! A folder is a chapter of the specification, and its `mod.rs` the chapter's table of contents. A file is a test or a
+//! family: it says what a correct device does, how unclear steps are read, and where a false alarm could come from.
+//!
+//! To add one: a file in its chapter, its lines in the chapter's `mod.rs`, a defect of the device model that it catches.
 
-mod adapter;
+mod addressing;
+mod chapters;
 mod judging;
-mod keys;
-mod native;
-mod rc;
+mod management;
+mod network;
 mod select;
+mod services;
 mod statements;
-mod tests;
+mod transport;
 
 pub mod link;
 
+pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements};
-pub use tests::TESTS;
 
 /// Version of the catalogue, kept in every record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,5 @@
 //! What a run leaves: entries with labels and time spans, the file that holds them, the trace that
-//! judges read, their checks and verdicts, and the capture derived from it all.
+//! judges read, their checks and verdicts.
 //!
 //! A *procedure* writes [`Entry`]s through a [`Sink`]; a *judge* reads them as a [`Trace`] and states
 //! [`Check`]s through [`Findings`]. Nothing here knows a rule of the architecture, but for how long
@@ -16,9 +16,6 @@ mod timeline;
 mod trace;
 mod verdict;
 
-pub mod capture;
-pub mod capture_read;
-pub mod pcapng;
 pub mod silence;
 
 /// The bytes of a frame, shared by all who look at it.
@@ -30,7 +27,7 @@ pub use entry::verbs::{Delimiter, Frame, RoundTrips, Side, VerbsAnswered, VerbsA
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Restored, Role, Sent, Sink, StopReason, Stopped};
 pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
-pub use findings::{Check, Findings, Observation, Passed, TRIES};
+pub use findings::{Check, Claim, FieldName, Findings, Observation, Passed, Row, Seen, TRIES, field};
 pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, words as duration_words};
 pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};

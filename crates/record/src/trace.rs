@@ -302,6 +302,11 @@ impl Trace {
             .flat_map(|(_, exchanges)| exchanges.iter().map(|&at| &self.exchanges[at]))
     }
 
+    /// Declares that a judge does not go by what was recorded under a label, if anything was.
+    pub fn not_judged<A>(&self, label: Label<A>) {
+        self.looked_at(label.name);
+    }
+
     /// Whether anything was sent under a label.
     #[must_use]
     pub fn has<A>(&self, label: Label<A>) -> bool {

@@ -10,7 +10,7 @@ use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
 
 use super::errors;
-use crate::embedded;
+use verbatim_run as run;
 
 /// Bytes of a chunk.
 const CHUNK: usize = 64 << 10;
@@ -69,7 +69,7 @@ fn capture(directory: &Path) -> Result<File, Status> {
         .tempdir_in(beside)
         .map_err(|error| unreadable(beside, &error))?;
     let path = place.path().join(CAPTURE);
-    embedded::export_pcapng(directory, &path).map_err(|error| {
+    run::export_pcapng(directory, &path).map_err(|error| {
         let message = format!("the capture cannot be made: {error}");
         errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
     })?;

@@ -9,8 +9,8 @@ use verbatim_proto::v1::{
 };
 
 use super::{blocking, errors, names, uid, view};
-use crate::rig::RigConfig;
 use crate::sched::{Scheduler, convert};
+use verbatim_rig::RigConfig;
 
 /// Where tests run.
 #[derive(Clone, Debug)]

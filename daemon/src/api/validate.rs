@@ -5,9 +5,9 @@ use verbatim_proto::v1::CreateRunRequest;
 use verbatim_tester::Test;
 
 use super::errors::Violation;
-use crate::rig::RigFile;
 use crate::sched::NewRun;
 use crate::store::StoredRun;
+use verbatim_rig::RigFile;
 
 /// Characters of a request id.
 const LONGEST_ID: usize = 64;

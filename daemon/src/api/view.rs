@@ -2,9 +2,9 @@
 
 use verbatim_proto::v1::{self, Rig, RigState, Run, Verdict};
 
-use crate::rig::RigConfig;
 use crate::sched::{Journal, Lane, Phase, convert};
 use crate::store::StoredRun;
+use verbatim_rig::RigConfig;
 
 /// A run. `place` is its place in the queue, 0 when it does not wait.
 pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>, report: Option<String>) -> Run {

@@ -13,9 +13,9 @@ use super::journal::{self, Journal};
 use super::live::Live;
 use super::plan::{Action, Left};
 use super::{Scheduler, now_ns, outlives_us, quarantine};
-use crate::rig::{RigConfig, RigKind};
 use crate::store::{RunId, StoredRun};
 use crate::worker::{Job, WorkerEnd, WorkerEvent};
+use verbatim_rig::{RigConfig, RigKind};
 
 /// Events written at once.
 const BATCH: usize = 64;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use tokio::sync::{mpsc, watch};
 use verbatim_record::Restored;
 
-use crate::rig::RigConfig;
-use crate::state::StateDirectory;
 use crate::worker::{self, Job, WorkerEnd, WorkerEvent};
+use verbatim_rig::RigConfig;
+use verbatim_run::state::StateDirectory;
 
 /// Runs jobs and restores rigs. The scheduler's tests have one of their own.
 #[tonic::async_trait]

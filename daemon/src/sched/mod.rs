@@ -26,11 +26,11 @@ pub use journal::Journal;
 pub use live::{Live, Since, changed, is_last};
 pub use plan::{Lane, Phase, Refusal};
 
-use crate::rig::{RigConfig, RigFile, RigKind};
-use crate::state::StateDirectory;
 use crate::store::{Filter, RunId, RunState, RunStore, StoreError, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Left, Plan};
+use verbatim_rig::{RigConfig, RigFile, RigKind};
+use verbatim_run::state::StateDirectory;
 
 /// A run that somebody asks for; everything in it was checked.
 #[derive(Clone, Debug)]

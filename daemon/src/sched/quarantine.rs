@@ -6,7 +6,7 @@ use verbatim_tester::Route;
 use verbatim_wire::{AttributeId, Layout, PortInfo};
 
 use super::journal::Journal;
-use crate::rig::{RigConfig, RigKind};
+use verbatim_rig::{RigConfig, RigKind};
 
 /// Why a rig is quarantined and how it gets out, a line for each thing to know.
 #[must_use]
@@ -88,8 +88,8 @@ fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::RigFile;
     use std::path::Path;
+    use verbatim_rig::RigFile;
     use verbatim_tester::{Area, Part, Pending};
     use verbatim_wire::MKey;
 

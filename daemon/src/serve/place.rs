@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use crate::state::StateDirectory;
+use verbatim_run::state::StateDirectory;
 
 /// Where the socket is when no service manager says.
 const USUAL_DIRECTORY: &str = "/run/verbatim";

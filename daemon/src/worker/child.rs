@@ -20,9 +20,9 @@ use verbatim_record::Cause;
 use super::BUILD_ID;
 use super::frame::{self, Frames};
 use super::hung::Pulse;
-use crate::embedded::{self, Event, Request, RunError};
-use crate::rig::{self, RigConfig, RigFile};
-use crate::state::StateDirectory;
+use verbatim_rig::{RigConfig, RigFile};
+use verbatim_run::state::StateDirectory;
+use verbatim_run::{self as run, Event, Request, RunError};
 
 /// After so long a daemon that reads nothing is taken to be gone.
 const READS_WITHIN: Duration = Duration::from_secs(10);
@@ -243,7 +243,7 @@ impl Worker<'_> {
         }));
     }
 
-    fn start(&self, start: Start) -> Result<embedded::Report, Refusal> {
+    fn start(&self, start: Start) -> Result<run::Report, Refusal> {
         let rig = self.rig(&start.rig_file, &start.rig)?;
         let find = |id: &String| TESTS.iter().copied().find(|test| test.id == id);
         let tests = start
@@ -264,14 +264,14 @@ impl Worker<'_> {
             cancel: Arc::clone(&self.cancel),
         };
         let state = StateDirectory::at(&self.arguments.state);
-        embedded::execute_in(&request, Some(&state), &mut |event| self.out.event(&event))
+        run::execute_in(&request, Some(&state), &mut |event| self.out.event(&event))
             .map_err(|error| self.failure(&request.rig, &state, &error))
     }
 
     fn restore(&self, restore: &Restore) -> Result<(), Refusal> {
         let rig = self.rig(&restore.rig_file, &restore.rig)?;
         let state = StateDirectory::at(&self.arguments.state);
-        let done = embedded::recover_only(&rig, &state, Arc::clone(&self.cancel), &mut |event| {
+        let done = run::recover_only(&rig, &state, Arc::clone(&self.cancel), &mut |event| {
             self.out.event(&event);
         });
         done.map(|_| ()).map_err(|error| self.failure(&rig, &state, &error))
@@ -280,7 +280,7 @@ impl Worker<'_> {
     fn failure(&self, rig: &RigConfig, state: &StateDirectory, error: &RunError) -> Refusal {
         let left_changed = match error {
             RunError::Journal(_) | RunError::NotRestored { .. } => error.left_changed(),
-            _ => embedded::is_left_changed(rig, state),
+            _ => run::is_left_changed(rig, state),
         };
         self.refusal(error.to_string(), error.cause(), left_changed)
     }
@@ -307,7 +307,7 @@ impl Worker<'_> {
                  daemon, then run again"
             )));
         }
-        rig::env::enter(&rig).map_err(|error| operator(error.to_string()))?;
+        verbatim_rig::env::enter(&rig).map_err(|error| operator(error.to_string()))?;
         Ok(rig)
     }
 }

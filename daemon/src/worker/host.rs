@@ -12,9 +12,9 @@ use verbatim_record::{Cause, Restored};
 use super::process::Failure;
 use super::session::Session;
 use super::{Job, WorkerEnd, WorkerEvent};
-use crate::embedded::{self, Event, Report, Request};
-use crate::rig::{RigConfig, RigKind};
-use crate::state::StateDirectory;
+use verbatim_rig::{RigConfig, RigKind};
+use verbatim_run::state::StateDirectory;
+use verbatim_run::{self as run, Event, Report, Request};
 
 /// How workers are started and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -197,7 +197,7 @@ fn cause_of(finished: &Finished) -> Cause {
 /// Looks into the journal, which is a matter of files.
 async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     let (rig, state) = (rig.clone(), state.clone());
-    let look = tokio::task::spawn_blocking(move || embedded::is_left_changed(&rig, &state));
+    let look = tokio::task::spawn_blocking(move || run::is_left_changed(&rig, &state));
     look.await.unwrap_or(true)
 }
 
@@ -218,7 +218,7 @@ async fn on_a_thread(
         cancel: Arc::clone(&stop.0),
     };
     let mut run = tokio::task::spawn_blocking(move || {
-        embedded::execute(&request, &mut |event| {
+        run::execute(&request, &mut |event| {
             // Nobody may be listening.
             let _ = events.send(told(&event));
         })

@@ -22,9 +22,9 @@ use verbatim_tester::Test;
 pub use child::{WorkerArguments, digest, work};
 pub use host::Supervision;
 
-use crate::embedded::Report;
-use crate::rig::RigConfig;
-use crate::state::StateDirectory;
+use verbatim_rig::RigConfig;
+use verbatim_run::Report;
+use verbatim_run::state::StateDirectory;
 
 /// Names this build: a worker serves only a daemon that was built from the same sources in the same way.
 pub const BUILD_ID: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("VERBATIM_BUILD"));

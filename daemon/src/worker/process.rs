@@ -16,13 +16,11 @@ use verbatim_record::Cause;
 
 use super::output::Output;
 use super::{Supervision, WorkerEvent, child};
-use crate::rig::{RigConfig, env};
-use crate::state::StateDirectory;
+use verbatim_rig::{RigConfig, env};
+use verbatim_run::state::StateDirectory;
 
 /// How long output may still come after the end of a process: somebody else may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The library that stands in for the kernel when ibsim is the device, and how it ends a process that it refuses.
-const IBSIM: (&str, i32) = ("umad2sim", 255);
 
 /// Why a worker came to no report.
 #[derive(Debug)]
@@ -108,7 +106,7 @@ pub(super) async fn start(
         },
         status = process.child.wait() => {
             process.last_words().await;
-            process.ended(rig, status, &format!("{who} did not connect"))
+            process.ended(status, &format!("{who} did not connect"))
         }
         never = process.output.tell() => match never {},
         () = sleep(supervision.start_within) => Failure::tester(format!(
@@ -161,30 +159,16 @@ impl Process {
     }
 
     /// The failure of a worker that ended by itself. `before` tells what it was at.
-    pub(super) fn ended(&self, rig: &RigConfig, status: io::Result<ExitStatus>, before: &str) -> Failure {
-        let (how, code) = match &status {
-            Ok(status) => (words(*status), status.code()),
-            Err(error) => (format!("its end could not be seen ({error})"), None),
+    pub(super) fn ended(&self, status: io::Result<ExitStatus>, before: &str) -> Failure {
+        let how = match status {
+            Ok(status) => words(status),
+            Err(error) => format!("its end could not be seen ({error})"),
         };
-        let preloads = rig.env.get("LD_PRELOAD").is_some_and(|list| list.contains(IBSIM.0));
-        let (cause, hint) = if preloads && code == Some(IBSIM.1) {
-            (
-                Cause::Rig,
-                "ibsim's library ends a process so when SIM_HOST names no node of the simulated subnet, or when all ten \
-                 places for clients are taken (one that was killed keeps its place): correct SIM_HOST in the rig's `env`, \
-                 or start the simulator again",
-            )
-        } else {
-            (
-                Cause::Tester,
-                "nothing is known about the device from this run; if it happens again, look for a crash in a library that \
-                 the worker loads (a core dump, the system's log)",
-            )
-        };
-        Failure {
-            cause,
-            reason: format!("{before}: {how}; {}; {hint}", self.output.quote()),
-        }
+        Failure::tester(format!(
+            "{before}: {how}; {}; nothing is known about the device from this run; if it happens again, look for a crash in \
+             a library that the worker loads (a core dump, the system's log)",
+            self.output.quote()
+        ))
     }
 }
 
@@ -203,32 +187,18 @@ fn words(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::RigFile;
-
-    fn rig(preload: &str) -> RigConfig {
-        let text = format!(
-            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n\
-             env = {{ LD_PRELOAD = \"{preload}\" }}\n"
-        );
-        RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0)
-    }
 
     #[tokio::test]
-    async fn code_255_under_ibsims_library_is_the_rigs_fault_and_anything_else_is_ours() {
+    async fn a_worker_that_ends_by_itself_is_ours_and_how_it_ended_is_told() {
         let process = Process {
             child: Command::new("true").spawn().unwrap(),
             pid: 1,
             output: Output::follow(tokio::io::empty(), tokio::io::empty(), mpsc::unbounded_channel().0),
         };
-        let end = |rig: &RigConfig, raw: i32| process.ended(rig, Ok(ExitStatus::from_raw(raw)), "it worked");
-        let ibsim = rig("/x/libumad2sim.so");
-        let refused = end(&ibsim, 255 << 8);
-        assert_eq!(refused.cause, Cause::Rig);
-        assert!(refused.reason.contains("SIM_HOST"), "{}", refused.reason);
-        assert_eq!(end(&ibsim, 1 << 8).cause, Cause::Tester);
-        assert_eq!(end(&rig("/x/other.so"), 255 << 8).cause, Cause::Tester);
-        let aborted = end(&ibsim, 6);
-        assert_eq!(aborted.cause, Cause::Tester);
-        assert!(aborted.reason.contains("it was ended by SIGABRT"), "{}", aborted.reason);
+        for (raw, how) in [(255 << 8, "it ended with code 255"), (6, "it was ended by SIGABRT")] {
+            let end = process.ended(Ok(ExitStatus::from_raw(raw)), "it worked");
+            assert_eq!(end.cause, Cause::Tester);
+            assert!(end.reason.contains(how), "{}", end.reason);
+        }
     }
 }

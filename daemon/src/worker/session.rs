@@ -11,8 +11,8 @@ use super::frame::{self, Frames, Junk};
 use super::host::cancelled;
 use super::process::{self, Failure, Process};
 use super::{BUILD_ID, Supervision, WorkerEvent};
-use crate::rig::RigConfig;
-use crate::state::StateDirectory;
+use verbatim_rig::RigConfig;
+use verbatim_run::state::StateDirectory;
 
 /// A worker, as the daemon sees it.
 pub(super) struct Session<'a> {
@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
         if matches!(trouble, Trouble::Closed)
             && let Some(status) = self.process.end_within(grace).await
         {
-            return self.process.ended(self.rig, status, &format!("{who} broke off"));
+            return self.process.ended(status, &format!("{who} broke off"));
         }
         let killed = self.process.kill(grace).await;
         let what = match trouble {

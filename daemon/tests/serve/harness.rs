@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
-use verbatim_daemon::rig::{self, RigFile, Session};
 use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
 use verbatim_proto::v1::rig_service_client::RigServiceClient;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
@@ -19,6 +18,7 @@ use verbatim_proto::v1::watch_run_response::Event;
 use verbatim_proto::v1::{
     CreateRunRequest, GetRigRequest, GetRunRequest, Rig, RigState, Run, RunState, WatchRunRequest, WatchRunResponse,
 };
+use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Stimulus};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
@@ -101,7 +101,7 @@ impl Bench {
     /// The M_Key and protect bits that the device has; none when it does not answer without a key.
     pub(crate) fn key_of_device(&self) -> Option<(MKey, u8)> {
         let file = RigFile::read(&self.path("rigs.toml")).unwrap();
-        let open = rig::open(file.find("model").unwrap(), Arc::default()).unwrap();
+        let open = verbatim_rig::open(file.find("model").unwrap(), Arc::default()).unwrap();
         let Session::Real(mut rig) = open.session else {
             panic!("not a real rig");
         };

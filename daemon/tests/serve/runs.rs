@@ -78,7 +78,7 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
     let judged: Vec<_> = run.verdicts.iter().map(|verdict| verdict.test.clone()).collect();
     assert_eq!(judged, run.tests);
     assert!(run.create_time.is_some() && run.start_time.is_some() && run.end_time.is_some());
-    let report: verbatim_daemon::embedded::Report = serde_json::from_str(&run.report_json).unwrap();
+    let report: verbatim_run::Report = serde_json::from_str(&run.report_json).unwrap();
     assert_eq!(report.verdicts.len(), run.tests.len());
     let line = daemon.says("run ended");
     for field in ["run=", "rig=\"virtual\"", "uid=", "outcome=PASS"] {

@@ -8,9 +8,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::StreamExt;
 use tonic::Request;
 use verbatim_daemon::api::Runs;
-use verbatim_daemon::rig::{RigConfig, RigFile};
 use verbatim_daemon::sched::{Execute, Scheduler};
-use verbatim_daemon::state::StateDirectory;
 use verbatim_daemon::store::{EventReader, FileStore, Filter, RunId, RunStore, StoreError, StoredRun};
 use verbatim_daemon::worker::{Job, WorkerEnd, WorkerEvent};
 use verbatim_proto::v1::run_service_server::RunService;
@@ -18,6 +16,8 @@ use verbatim_proto::v1::{
     CreateRunRequest, GetRunRequest, Outcome, Run, RunState, Verdict, WatchRunRequest, WatchRunResponse,
 };
 use verbatim_record::{Cause, Restored};
+use verbatim_rig::{RigConfig, RigFile};
+use verbatim_run::state::StateDirectory;
 
 use crate::harness::{request, within};
 

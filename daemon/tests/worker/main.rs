@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 
 use place::{LONG_TEST, Place, Running, WAITS_AT, restore, supervision};
 use rustix::process::Signal;
-use verbatim_daemon::embedded::{self, Report, Request};
-use verbatim_daemon::rig::RigFile;
 use verbatim_daemon::worker::{Job, WorkerEnd, WorkerEvent};
 use verbatim_record::{Cause, Outcome};
+use verbatim_rig::RigFile;
+use verbatim_run::{self as run, Report, Request};
 
 /// The place of a test that this program is started for again, as its daemon.
 const DAEMON_OF: &str = "VERBATIM_TEST_DAEMON_OF";
@@ -30,7 +30,7 @@ fn in_this_process(place: &Place, job: &Job, record: &str) -> Report {
         record: Some(place.path(record)),
         cancel: Arc::default(),
     };
-    embedded::execute_in(&request, Some(&place.state), &mut |_| ()).unwrap()
+    run::execute_in(&request, Some(&place.state), &mut |_| ()).unwrap()
 }
 
 /// Test, outcome, cause, statements that failed or are open, and how many checks passed.
@@ -91,7 +91,7 @@ async fn a_run_in_a_worker_comes_to_the_verdicts_of_a_run_in_this_process() {
     assert!(ended.eq(&report.verdicts));
     assert!(events.iter().any(|event| matches!(event, WorkerEvent::Step(_))));
 
-    let (judged, drift) = embedded::judge_bundle(&job.record).unwrap();
+    let (judged, drift) = run::judge_bundle(&job.record).unwrap();
     assert_eq!((judged.verdicts, drift), (report.verdicts, Vec::new()));
 }
 
@@ -129,12 +129,12 @@ fn a_cancel_between_two_tests_is_no_success() {
         record: Some(job.record.clone()),
         cancel: Arc::default(),
     };
-    let mut cancel_after_the_first = |event: embedded::Event<'_>| {
-        if matches!(event, embedded::Event::Ended(_)) {
+    let mut cancel_after_the_first = |event: run::Event<'_>| {
+        if matches!(event, run::Event::Ended(_)) {
             request.cancel.store(true, Ordering::Relaxed);
         }
     };
-    let report = embedded::execute_in(&request, Some(&place.state), &mut cancel_after_the_first).unwrap();
+    let report = run::execute_in(&request, Some(&place.state), &mut cancel_after_the_first).unwrap();
     let ends: Vec<_> = report
         .verdicts
         .iter()
@@ -147,7 +147,7 @@ fn a_cancel_between_two_tests_is_no_success() {
     ];
     assert_eq!(ends, expected);
     assert_eq!(report.run.outcome, Outcome::Error);
-    let (judged, drift) = embedded::judge_bundle(&job.record).unwrap();
+    let (judged, drift) = run::judge_bundle(&job.record).unwrap();
     assert_eq!((judged.verdicts, drift), (report.verdicts, Vec::new()));
 }
 
@@ -171,7 +171,7 @@ async fn a_cancel_stops_the_test_restores_the_device_and_leaves_a_whole_record()
     assert_eq!(causes[0].1, Some(Cause::Operator), "{causes:?}");
     assert_eq!(causes[1].0, Outcome::Skipped, "{causes:?}");
     assert!(!place.journal().exists() && place.is_as_found());
-    assert_eq!(embedded::judge_bundle(&place.path("record")).unwrap().1, [""; 0]);
+    assert_eq!(run::judge_bundle(&place.path("record")).unwrap().1, [""; 0]);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_worker_whose_daemon_dies_restores_the_device_keeps_its_record_and_end
     daemon.wait().unwrap();
     tokio::task::spawn_blocking(end).await.unwrap();
     assert!(!place.journal().exists() && place.is_as_found());
-    let (report, drift) = embedded::judge_bundle(&place.path("record")).unwrap();
+    let (report, drift) = run::judge_bundle(&place.path("record")).unwrap();
     assert_eq!((report.verdicts.len(), drift.len()), (1, 0));
 }
 

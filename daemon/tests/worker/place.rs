@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use verbatim_daemon::rig::{self, RigConfig, RigFile, Session};
-use verbatim_daemon::state::StateDirectory;
 use verbatim_daemon::worker::{Job, Supervision, WorkerEnd, WorkerEvent};
+use verbatim_rig::{RigConfig, RigFile, Session};
+use verbatim_run::state::StateDirectory;
 use verbatim_tester::{Arrival, Stimulus};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
@@ -121,7 +121,7 @@ impl Place {
 
     /// The M_Key that the device has, seen without a key: it does not answer or shows 0 when it is protected.
     pub(crate) fn is_as_found(&self) -> bool {
-        let Session::Real(mut rig) = rig::open(&self.rig, Arc::default()).unwrap().session else {
+        let Session::Real(mut rig) = verbatim_rig::open(&self.rig, Arc::default()).unwrap().session else {
             panic!("not a real rig");
         };
         let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_transaction_id(0x7E57_0001);

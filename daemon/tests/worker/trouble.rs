@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use verbatim_daemon::embedded::{self, RunError};
 use verbatim_daemon::worker::{Supervision, WorkerEnd, WorkerEvent};
 use verbatim_record::{BundleError, Cause};
+use verbatim_run::{self as run, RunError};
 use verbatim_tester::FileJournal;
 
 use crate::place::{LONG_TEST, Place, Running, WAITS_AT, never_written, restore, supervision};
@@ -13,7 +13,7 @@ use crate::place::{LONG_TEST, Place, Running, WAITS_AT, never_written, restore, 
 /// The device is changed; the journal says so; the record says that the run did not end. Restoring mends it.
 async fn is_restored_after_a_crash(place: &Place) {
     assert!(place.journal().exists() && !place.is_as_found());
-    let judged = embedded::judge_bundle(&place.path("record")).unwrap_err();
+    let judged = run::judge_bundle(&place.path("record")).unwrap_err();
     assert!(
         matches!(&judged, RunError::Bundle(BundleError::NoManifest { .. })),
         "{judged}"

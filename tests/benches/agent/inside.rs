@@ -5,11 +5,11 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use verbatim_agent::Limits;
-use verbatim_agent::clock::now_ns;
-use verbatim_daemon::rig::agent::{AgentAddress, AgentClient, FromAgent, LocalVerbs, Place, VerbsLink};
 use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Event, Reply};
+use verbatim_verbs::Limits;
+use verbatim_verbs::clock::now_ns;
+use verbatim_verbs::{AgentAddress, AgentClient, LocalVerbs, Place, Said, VerbsLink};
 
 use super::ratio::quantile;
 
@@ -268,18 +268,18 @@ impl<L: VerbsLink> End<L> {
         let (mut posted, mut completed, mut held) = ([None; AT_ONCE], [None; AT_ONCE], 0);
         while posted.iter().chain(&completed).any(Option::is_none) {
             match self.link.recv(BOUND)?.context("no answer, and no completion")? {
-                FromAgent::Answer(number, _, reply) if number == before => {
+                Said::Answer(number, _, reply) if number == before => {
                     let Some(Reply::Memory(memory)) = reply.kind else {
                         bail!("no memory: {reply:?}")
                     };
                     held = memory.memory;
                 }
-                FromAgent::Answer(number, at, reply) => {
+                Said::Answer(number, at, reply) => {
                     ensure!(reply.kind == Some(Reply::Done(pb::Done {})), "posting: {reply:?}");
                     let place = posted.get_mut(number.wrapping_sub(before + 1) as usize);
                     *place.context("an answer to nothing")? = Some(at);
                 }
-                FromAgent::Event(at, event) => match event.kind {
+                Said::Event(at, event) => match event.kind {
                     Some(Event::Completion(done)) => {
                         ensure!(done.status == 0, "a WRITE completed with status {}", done.status);
                         let place = completed.get_mut(done.wr_id.wrapping_sub(first) as usize);
@@ -314,7 +314,7 @@ impl<L: VerbsLink> End<L> {
         self.put(command)?;
         loop {
             let said = self.link.recv(BOUND)?.context("no answer")?;
-            if let FromAgent::Answer(number, _, reply) = said
+            if let Said::Answer(number, _, reply) = said
                 && number == self.last
             {
                 return match reply.kind.context("an empty answer")? {

@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use verbatim_lab::{build_binaries, build_c_programs};
 use verbatim_machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
-use xtask::{build_c_programs, lab};
 
 /// A measurement takes at most this, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -46,8 +46,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<bool> {
     let (pairs, rounds) = (ratio::option("--pairs", 11)?, ratio::option("--rounds", 60)?);
     let c = build_c_programs()?.join("verbs_loop");
-    lab::build_agent()?;
-    let agent = lab::build_binaries()?.join("verbatim-agent");
+    let agent = build_binaries()?.join("verbatim-agent");
     let ours = std::env::current_exe().context("this program")?;
 
     let share = Share::new()?;

@@ -8,7 +8,7 @@ mod measured;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
-use xtask::{IbsimLab, build_c_programs};
+use verbatim_lab::{IbsimLab, build_c_programs};
 
 /// Set in the process that was started under the simulator's preload: what to measure.
 pub(crate) const MODE: &str = "VERBATIM_BENCH_MODE";

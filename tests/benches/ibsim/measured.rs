@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use verbatim_catalog::{TESTS, VERSION, judge};
-use verbatim_daemon::rig::{self, OpenRig, RigConfig, RigFile, Session};
 use verbatim_record::{BundleWriter, Time, read_file};
+use verbatim_rig::{OpenRig, RigConfig, RigFile, Session};
 use verbatim_tester::{Arrival, Case, MemoryJournal, Rig, Stimulus, run as run_test};
 use verbatim_wire::{AttributeId, Mad, Method};
 
 pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let mut open = rig::open(&config(directory.path())?, Arc::new(AtomicBool::new(false)))?;
+    let mut open = verbatim_rig::open(&config(directory.path())?, Arc::new(AtomicBool::new(false)))?;
     match mode {
         "window 1" => round_trips(&mut open, 1),
         "window 16" => round_trips(&mut open, 16),
@@ -39,16 +39,12 @@ pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The lab's rig; its environment is this process's already.
+/// The lab's rig, without an environment: this process has it already.
 fn config(directory: &Path) -> anyhow::Result<RigConfig> {
     let file = directory.join("rigs.toml");
     let text = "config_version = 1\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
-        route = \"0,1\"\nsubnet_timeout = 18\n[rig.env]\n";
-    let variables: String = ["LD_PRELOAD", "SIM_HOST", "IBSIM_SOCKNAME"]
-        .iter()
-        .filter_map(|name| Some(format!("{name} = {:?}\n", std::env::var(name).ok()?)))
-        .collect();
-    std::fs::write(&file, format!("{text}{variables}"))?;
+        route = \"0,1\"\nsubnet_timeout = 18\n";
+    std::fs::write(&file, text)?;
     Ok(RigFile::load(Some(&file))?.find("ibsim")?.clone())
 }
 

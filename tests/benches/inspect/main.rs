@@ -115,7 +115,7 @@ fn run() -> anyhow::Result<bool> {
 
 /// The environment that the tests of scapy have made.
 fn scapy() -> Option<PathBuf> {
-    let oracles = xtask::workspace::target_directory().ok()?.join("oracles");
+    let oracles = verbatim_lab::workspace::target_directory().ok()?.join("oracles");
     let mut made: Vec<PathBuf> = std::fs::read_dir(oracles)
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().join("bin/python")))

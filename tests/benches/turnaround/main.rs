@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use verbatim_hw::ether::PacketSocket;
+use verbatim_lab::build_c_programs;
 use verbatim_wire::packet::packet;
 use verbatim_wire::{
     Bth, EtherType, Ethernet, Layout, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport,
 };
-use xtask::build_c_programs;
 
 /// Set in the processes that this one starts: `inside` the namespace, or the `peer`.
 const MODE: &str = "VERBATIM_BENCH_MODE";

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use verbatim_agent::Limits;
-use verbatim_agent_fake::Strings;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
-use verbatim_daemon::rig::{self, RigFile, Session};
+use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
+use verbatim_verbs::Limits;
+use verbatim_verbs_fake::Strings;
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Aeth, CreditCode, Medium, Network, Opcode, Packet, Syndrome, Transport};
 
@@ -33,7 +33,7 @@ pub(crate) fn serve(interface: &str) -> anyhow::Result<()> {
     let file = directory.path().join("rigs.toml");
     let config = RigFile::parse(text.as_bytes(), &file)?.find("p")?.clone();
     let cancel = Arc::new(AtomicBool::new(false));
-    let open = rig::open(&config, Arc::clone(&cancel))?;
+    let open = verbatim_rig::open(&config, Arc::clone(&cancel))?;
     let Session::Real(mut rig) = open.session else {
         bail!("the rig must be real");
     };

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use verbatim_daemon::rig::{self, RigFile, Session};
+use verbatim_lab::IbsimLab;
 use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Case, MemoryJournal, Need, Step, Test, Tester, run};
 use verbatim_wire::{AnyAttribute, Layout, PortInfo, VlArbitrationTable};
-use xtask::IbsimLab;
 
 /// Every field of every attribute that the tests touch, by name.
 pub(crate) type Fields = BTreeMap<String, String>;
@@ -56,7 +56,7 @@ fn judge(_: &Trace, _: &mut Findings<'_>) -> Result<(), Gap> {
 /// Reads the device model through its socket, with a connection of its own.
 pub(crate) fn of_model(rig_file: &Path, rig: &str) -> anyhow::Result<Fields> {
     let config = RigFile::load(Some(rig_file))?.find(rig)?.clone();
-    let mut open = rig::open(&config, Arc::new(AtomicBool::new(false)))?;
+    let mut open = verbatim_rig::open(&config, Arc::new(AtomicBool::new(false)))?;
     let Session::Real(port) = &mut open.session else {
         bail!("rig {rig} must be a model")
     };

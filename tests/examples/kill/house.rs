@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use xtask::IbsimLab;
+use verbatim_lab::IbsimLab;
 
 use crate::device::{self, Fields};
 

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use verbatim_catalog::link::{Port, Received, check};
-use verbatim_record::capture_read::{Content, Reader};
+use verbatim_capture::read::{Content, Reader};
 use verbatim_wire::Medium;
 
 fuzz_target!(|input: (u8, &[u8])| {

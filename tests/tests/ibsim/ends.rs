@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use verbatim_tests::product::{Running, run};
 
-use crate::lab::{AFTER, LONG, PLAIN, SILENCE, Sim, came_to};
+use crate::lab::{AFTER, LONG, PLAIN, SOON, Sim, came_to};
 
 /// A run after a bad end: restores what was left, says so, and passes.
 fn next_run_restores_first(sim: &Sim, area: &str) {
@@ -42,7 +42,7 @@ fn a_simulator_that_is_killed_in_mid_run_is_an_error_of_the_rig_and_the_record_s
     let running = sim.long_run(AFTER);
     sim.lab.kill();
     let start = Instant::now();
-    let output = running.end(SILENCE);
+    let output = running.end(SOON);
     eprintln!("ended {:?} after the simulator", start.elapsed());
     assert_eq!(
         (output.code(), came_to(&output)),
@@ -70,7 +70,7 @@ fn an_interrupt_in_mid_run_restores_the_device_and_is_an_error_of_the_operator()
         let before = sim.tables();
         let running = sim.long_run(AFTER);
         running.signal(signal);
-        let output = running.end(SILENCE);
+        let output = running.end(SOON);
         assert_eq!(
             (output.code(), came_to(&output)),
             (3, ("ERROR".into(), "OPERATOR".into())),

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use verbatim_lab::workspace::{apt_line, program};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::run;
-use xtask::setup::apt_line;
-use xtask::workspace::program;
 
 use crate::lab::{Sim, came_to};
 

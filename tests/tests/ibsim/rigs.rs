@@ -4,7 +4,7 @@ use std::fs;
 
 use verbatim_tests::product::{Running, run};
 
-use crate::lab::{LONG, PLAIN, SILENCE, Sim};
+use crate::lab::{LONG, PLAIN, SOON, Sim};
 
 /// Runs on a rig file that differs from the lab's in one place; what stderr says.
 fn unavailable(sim: &Sim, from: &str, to: &str) -> String {
@@ -12,7 +12,7 @@ fn unavailable(sim: &Sim, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{text}");
     sim.place.write("rigs.toml", text.replace(from, to));
     let mut command = sim.verbatim(&format!("run --rig ibsim {PLAIN} --json --rig-file rigs.toml"));
-    let output = Running::start(&mut command).end(SILENCE);
+    let output = Running::start(&mut command).end(SOON);
     assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
     assert!(output.stderr.contains("rig \"ibsim\" is unavailable: "), "{output}");
     assert!(!output.stderr.contains("panicked"), "{output}");

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use verbatim_record::pcapng::LinkType;
+use verbatim_capture::pcapng::LinkType;
 use verbatim_tests::product::{Output, Place, run};
 
 use crate::kinds::roce;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use verbatim_record::pcapng::{LinkType, Packet, Section, Writer};
+use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_wire::{AttributeId, Form, Lid, Mad, MadHeaders, Method, mad_packet};
 
 use crate::damage::{failing, port, sound};
@@ -10,7 +10,7 @@ use crate::kinds::roce;
 use crate::link::{Check, Kind};
 
 pub(crate) fn root() -> PathBuf {
-    xtask::workspace::root().to_owned()
+    verbatim_lab::workspace::root().to_owned()
 }
 
 /// RoCE on one interface, native InfiniBand on the other; some of it broken.

@@ -1,7 +1,7 @@
 //! Link types, options, and what is left out.
 
 use serde_json::json;
-use verbatim_record::pcapng::LinkType;
+use verbatim_capture::pcapng::LinkType;
 use verbatim_tests::product::{Place, run};
 use verbatim_wire::{Bth, Form, MacAddress, Network, Opcode, PKey, Qpn, Station, Transport, packet::packet};
 

@@ -1,20 +1,19 @@
 //! `verbatim inspect` on captures made here: every check alone and in pairs, every link type, and captures that are none.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-#[path = "../../../crates/catalog/src/link/tests/damage.rs"]
+#[path = "../../../crates/catalog/src/link/packet_check/tests/damage.rs"]
 mod damage;
 
 mod ends;
 mod example;
 mod kinds;
 mod large;
-mod page;
 mod pairs;
 mod pipe;
 
 use serde_json::Value;
+use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_catalog::link;
-use verbatim_record::pcapng::{LinkType, Packet, Section, Writer};
 use verbatim_tests::product::Output;
 
 /// The options that describe the port of `damage::port`.

@@ -1,7 +1,7 @@
 //! Each check alone and each pair, against the table that stands beside the checker.
 
 use serde_json::{Value, json};
-use verbatim_record::pcapng::LinkType;
+use verbatim_capture::pcapng::LinkType;
 use verbatim_tests::product::{Place, run};
 
 use crate::damage::{failing, port, sound};
@@ -9,7 +9,7 @@ use crate::link::{Action, Check, Kind, check};
 use crate::{PORT, documents, pcap_header, pcap_packet, pcapng};
 
 /// `first second certainty counter switch`, a line each.
-const TABLE: &str = include_str!("../../../crates/catalog/src/link/tests/pairs.txt");
+const TABLE: &str = include_str!("../../../crates/catalog/src/link/packet_check/tests/pairs.txt");
 
 /// What is expected of a packet: its failures, the first, the certainty, the counter, and what a switch on the way does.
 struct Expected {

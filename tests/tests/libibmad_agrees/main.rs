@@ -11,9 +11,9 @@ mod names;
 use std::process::{Command, Stdio};
 
 use names::{Ours, SUBJECTS, Subject, THEIRS_ALONE};
+use verbatim_lab::c_programs::{CProgramError, build_c_programs};
 use verbatim_tests::oracle::{Random, hex, skipped};
 use verbatim_wire::{Field, get_bits, set_bits};
-use xtask::c_programs::{CProgramError, build_c_programs};
 
 const ROUNDS: usize = 64;
 

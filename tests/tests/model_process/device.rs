@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use verbatim_daemon::model::datagram::{Message, decode, encode};
+use verbatim_rig::model::datagram::{Message, decode, encode};
 use verbatim_tests::product::{Place, Running, program};
 use verbatim_wire::{AttributeId, Layout, MKey, Mad, Method, PortInfo};
 

@@ -135,7 +135,7 @@ fn interrupted_while_it_waits_it_restores_the_device_at_once() {
     let before = device.port_info().unwrap();
     let (running, _proxy) = waiting(&device, "c14-029-counter");
     running.signal(Signal::INT);
-    let output = running.end(Duration::from_secs(8));
+    let output = running.end(LIMIT);
     assert_eq!(
         (output.code(), came_to(&output, 0)),
         (3, ("ERROR".into(), "OPERATOR".into())),
@@ -158,7 +158,7 @@ fn a_model_that_is_killed_is_an_error_of_the_rig_within_the_deadline_and_its_suc
         std::thread::sleep(Duration::from_millis(1));
     }
     device.restart_model(|| {
-        let output = running.end(Duration::from_secs(9));
+        let output = running.end(LIMIT);
         assert_eq!(
             (output.code(), came_to(&output, 0)),
             (3, ("ERROR".into(), "RIG".into())),

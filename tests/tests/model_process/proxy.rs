@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use verbatim_daemon::model::datagram::{Message, decode};
+use verbatim_rig::model::datagram::{Message, decode};
 
 /// How soon the threads see that they shall end.
 const TURN: Duration = Duration::from_millis(20);

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use verbatim_lab::{RxeLab, RxeVerbsLab, build_binaries};
 use verbatim_machine::Machine;
 use verbatim_tests::product::{Place, Running};
-use xtask::lab::{RxeLab, RxeVerbsLab, build_agent, build_binaries};
 
 use crate::guest::{LIMIT, image, run};
 
@@ -20,10 +20,8 @@ const PACKET_TEST: &str = "c09-130-rnr-interval --set rnr_code=0 --set rnr_retry
 const SHORT_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=1 --set rnr_retry=1";
 
 /// The agent, the daemon and the command line, built once for release.
-pub(crate) static BINARIES: LazyLock<PathBuf> = LazyLock::new(|| {
-    build_agent().unwrap_or_else(|error| panic!("{error:#}"));
-    build_binaries().unwrap_or_else(|error| panic!("{error:#}"))
-});
+pub(crate) static BINARIES: LazyLock<PathBuf> =
+    LazyLock::new(|| build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
 
 /// A machine with agent and daemon in it, if there can be one.
 fn verbs_lab() -> Option<RxeVerbsLab> {
@@ -109,7 +107,12 @@ fn an_agent_that_is_killed_in_mid_run_leaves_nothing_and_no_verdict_on_the_devic
     let before = ["rxe0", "rxe1"].map(|device| resources(lab.machine(), device));
     let (code, json) = interrupted(&lab, &lab.environment(), "kill -9 $(pidof verbatim-agent)");
     let reason = no_verdict_on_the_device(code, &json);
-    assert!(reason.contains("agent"), "{reason}");
+    assert!(
+        reason.starts_with("agent at unix:/run/agent.sock: ")
+            && reason.contains("killed")
+            && reason.contains("start it again"),
+        "{reason}"
+    );
     for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
         counts_back(lab.machine(), device, before);
     }
@@ -163,7 +166,10 @@ fn a_machine_that_is_killed_in_mid_run_is_an_error_of_the_rig() {
     lab.machine_mut().kill();
     let output = running.end(LIMIT);
     let reason = no_verdict_on_the_device(u32::try_from(output.code()).unwrap(), &output.stdout);
-    assert!(reason.contains("gone") || reason.contains("agent"), "{reason}");
+    assert!(
+        reason.contains("its host went down") || reason.contains(" is gone"),
+        "{reason}"
+    );
     assert_eq!(output.json()["verdicts"][0]["cause"], "RIG", "{output}");
     // What was recorded until then is judged to the same again.
     let judged = verbatim_tests::product::run(&mut place.verbatim("judge record --json"));

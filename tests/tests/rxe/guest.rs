@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use verbatim_lab::workspace::{cargo, target_directory};
 use verbatim_machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
-use xtask::workspace::{cargo, target_directory};
 
 /// A command in a machine takes at most this, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
+use verbatim_lab::RxeLab;
 use verbatim_tests::product::{Place, Running};
-use xtask::lab::RxeLab;
 
 use crate::deaths::BINARIES;
 use crate::guest::image;

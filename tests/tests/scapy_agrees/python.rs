@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use verbatim_lab::workspace::{root, target_directory};
 use verbatim_tests::oracle::skipped;
-use xtask::workspace::{root, target_directory};
 
 const INSTALL: &str = "apt-get install python3-venv; the first run then fetches scapy from pypi.org by pip";
 

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use cases::{Case, Object, cases};
 use pdml::Dissection;
-use verbatim_record::pcapng::{Direction, LinkType, Packet, Section, Writer};
+use verbatim_capture::pcapng::{Direction, LinkType, Packet, Section, Writer};
 use verbatim_tests::oracle::{available, elements};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{AttributeId, Bth, Deth, Layout, Lid, Lrh, Mad, MadHeaders, Method, PortInfo, Style, mad_packet};

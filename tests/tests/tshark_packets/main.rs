@@ -15,7 +15,7 @@ use std::process::Command;
 
 use cases::{Case, Object, cases};
 use pdml::Dissection;
-use verbatim_record::pcapng::{LinkType, Packet as Captured, Section, Writer};
+use verbatim_capture::pcapng::{LinkType, Packet as Captured, Section, Writer};
 use verbatim_tests::oracle::{available, elements};
 use verbatim_wire::{Field, Medium, Opcode, Packet, Style};
 

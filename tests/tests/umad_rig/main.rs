@@ -12,14 +12,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use verbatim_lab::{IbsimLab, LabError};
 use verbatim_tests::oracle::skipped;
-use xtask::IbsimLab;
-use xtask::lab::LabError;
 
 /// The environment variable that says what a process of this program is to do.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
-/// Silence with the default RespTimeValue and the SubnetTimeOut 18 of a fresh port, with room for a busy host.
-const SILENCE: Duration = Duration::from_secs(9);
+/// Well below the pause of ten minutes that is cut short, with room for a busy host.
+const SOON: Duration = Duration::from_secs(120);
 
 fn lab() -> Option<IbsimLab> {
     match IbsimLab::start() {
@@ -102,10 +101,13 @@ fn a_test_of_the_catalogue_runs_and_nothing_is_left_behind() {
     let device = actor.says("device");
     assert!(device.contains("NodeGUID"), "{device}");
     assert_eq!(actor.says("stopped"), "None");
-    let private = actor.says("place");
     assert_eq!(actor.ends_well(), "", "nothing complains");
     assert!(is_empty(place.path()), "the working directory is as it was");
-    assert!(!Path::new(&private).exists(), "{private} is still there");
+    let mut left = std::fs::read_dir(lab.directory()).unwrap();
+    assert!(
+        !left.any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("sys-")),
+        "the preload's files are still there"
+    );
 }
 
 #[test]
@@ -128,7 +130,6 @@ fn killed(role: &str) {
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, role, place.path());
     actor.says("running");
-    std::thread::sleep(Duration::from_millis(100));
     lab.kill();
     let start = Instant::now();
     let stopped = actor.says("stopped");
@@ -137,7 +138,7 @@ fn killed(role: &str) {
         stopped.contains("RigGone") && stopped.contains("went away"),
         "{stopped}"
     );
-    assert!(took < SILENCE, "it took {took:?}");
+    assert!(took < SOON, "it took {took:?}");
     actor.ends_well();
     assert!(is_empty(place.path()));
 }
@@ -148,8 +149,6 @@ fn a_cancel_ends_a_long_pause_and_the_device_is_restored() {
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, "cancel", place.path());
     assert_eq!(actor.says("restored"), "complete");
-    let took: f64 = actor.says("cancel seen after").parse().unwrap();
-    assert!(took < 4.0, "seen, and restored, after {took} s");
     let stopped = actor.says("stopped");
     assert!(stopped.contains("Cancelled"), "{stopped}");
     actor.ends_well();

@@ -1,12 +1,12 @@
 //! What the processes do.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use verbatim_daemon::rig::{self, OpenRig, RigFile, Session};
 use verbatim_record::{Entry, Label};
+use verbatim_rig::{OpenRig, RigFile, Session};
 use verbatim_tester::{Arrival, Case, MemoryJournal, Need, Rig, Stimulus, Test, run};
 use verbatim_wire::{AttributeId, Mad, Method, PortInfo};
 
@@ -59,6 +59,9 @@ const PAUSING: Test = Test {
     ..BLANK
 };
 
+/// Where the role that changes something and the one that cancels it meet.
+static CHANGED: Barrier = Barrier::new(2);
+
 /// Changes something, then waits.
 const CHANGING: Test = Test {
     procedure: |tester| {
@@ -69,7 +72,7 @@ const CHANGING: Test = Test {
             info.with_local_phy_errors(other)
         });
         tester.set(CHANGE, &guard, changed)?;
-        say("running", "pausing");
+        CHANGED.wait();
         tester.pause(Duration::from_secs(600))
     },
     ..BLANK
@@ -84,10 +87,10 @@ fn say(key: &str, what: impl std::fmt::Display) {
 fn open(cancel: Arc<AtomicBool>) -> OpenRig {
     let file = RigFile::load(None).unwrap();
     let config = file.find("ibsim").unwrap();
-    if let Err(error) = rig::env::enter(config) {
+    if let Err(error) = verbatim_rig::env::enter(config) {
         panic!("{error}");
     }
-    rig::open(config, cancel).unwrap_or_else(|error| panic!("{error}"))
+    verbatim_rig::open(config, cancel).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn play(role: &str) {
@@ -135,9 +138,8 @@ fn catalogue() {
     let mut open = open(Arc::default());
     say("fingerprint", &open.fingerprint);
     assert!(open.info.host_bound >= Duration::from_millis(10));
-    let device = rig::device_fingerprint(real(&mut open.session), &open.info).unwrap();
+    let device = verbatim_rig::device_fingerprint(real(&mut open.session), &open.info).unwrap();
     say("device", device);
-    let place = std::env::current_dir().unwrap();
     let (mut entries, mut journal): (Vec<Entry>, _) = (Vec::new(), MemoryJournal::default());
     let case = Case {
         test: &BLANK,
@@ -156,22 +158,17 @@ fn catalogue() {
         .count();
     assert_eq!(returned, silent, "what ibsim cannot deliver it gives back at once");
     say("stopped", format!("{:?}", ran.stopped));
-    drop(open);
-    say("place", place.display());
 }
 
 fn cancel() {
     let cancel: Arc<AtomicBool> = Arc::default();
     let other = Arc::clone(&cancel);
     let canceller = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(1));
+        CHANGED.wait();
         other.store(true, Ordering::Release);
-        Instant::now()
     });
-    let stopped = perform(&CHANGING, cancel);
-    let at = canceller.join().unwrap();
-    say("cancel seen after", at.elapsed().as_secs_f64());
-    say("stopped", stopped);
+    say("stopped", perform(&CHANGING, cancel));
+    canceller.join().unwrap();
 }
 
 /// Bare round trips through the rig.

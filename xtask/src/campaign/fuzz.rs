@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 
 use super::Options;
-use crate::workspace::{cargo, metadata, root, run as run_command};
+use verbatim_lab::workspace::{cargo, metadata, root, run as run_command};
 
 /// What makes the compiler count edges and comparisons for libFuzzer.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

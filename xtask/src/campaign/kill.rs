@@ -2,8 +2,8 @@
 //! be as it was found. The program that does it is an example of the end-to-end tests; this builds and starts it.
 
 use super::Options;
-use crate::lab::build_binaries;
-use crate::workspace::{cargo, root, run as run_command};
+use verbatim_lab::build_binaries;
+use verbatim_lab::workspace::{cargo, root, run as run_command};
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let binaries = build_binaries()?;

@@ -3,7 +3,7 @@
 //! this builds and starts it.
 
 use super::Options;
-use crate::workspace::{cargo, root, run as run_command};
+use verbatim_lab::workspace::{cargo, root, run as run_command};
 
 /// Packets, unless the options say otherwise.
 const USUAL: u64 = 10_000_000;

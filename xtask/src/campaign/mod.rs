@@ -8,15 +8,15 @@ use anyhow::bail;
 
 /// How large a campaign shall be, and what only one campaign understands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub(crate) struct Options {
     /// How often to do the one thing that is done often; the campaign's own choice when absent.
-    pub times: Option<u64>,
+    pub(crate) times: Option<u64>,
     /// How large, 1.0 being the campaign's own choice.
-    pub scale: f64,
+    pub(crate) scale: f64,
     /// Seconds for each part of a campaign that is limited by time.
-    pub seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
     /// Arguments that only the campaign understands.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
 }
 
 impl Default for Options {
@@ -32,13 +32,13 @@ impl Default for Options {
 
 impl Options {
     /// How often, when the campaign's own choice is `usual`: `--times`, else `--scale` of it, at least once.
-    pub fn times_or(&self, usual: u64) -> u64 {
+    pub(crate) fn times_or(&self, usual: u64) -> u64 {
         // Precision is lost beyond 2^53 times, which nobody lives to see.
         self.times.unwrap_or((usual as f64 * self.scale).round() as u64).max(1)
     }
 
     /// How many seconds, when the campaign's own choice is `usual`.
-    pub fn seconds_or(&self, usual: u64) -> u64 {
+    pub(crate) fn seconds_or(&self, usual: u64) -> u64 {
         self.seconds
             .unwrap_or((usual as f64 * self.scale).round() as u64)
             .max(1)
@@ -47,17 +47,17 @@ impl Options {
 
 /// One campaign.
 #[derive(Clone, Copy, Debug)]
-pub struct Campaign {
+pub(crate) struct Campaign {
     /// What people type.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// One line for the list.
-    pub summary: &'static str,
+    pub(crate) summary: &'static str,
     /// Does it; fails when it found something.
-    pub run: fn(&Options) -> anyhow::Result<()>,
+    pub(crate) run: fn(&Options) -> anyhow::Result<()>,
 }
 
 /// All campaigns.
-pub const CAMPAIGNS: &[Campaign] = &[
+pub(crate) const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
@@ -80,7 +80,7 @@ pub const CAMPAIGNS: &[Campaign] = &[
 /// # Errors
 ///
 /// When there is none of that name, the options make no sense, or the campaign found something.
-pub fn run(name: &str, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
     if !options.scale.is_finite() || options.scale <= 0.0 {
         bail!("--scale must be a number above 0, not {}", options.scale);
     }
@@ -91,7 +91,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<()> {
 }
 
 /// The campaigns, one a line.
-pub fn list() -> String {
+pub(crate) fn list() -> String {
     CAMPAIGNS
         .iter()
         .map(|campaign| format!("  {:<12} {}\n", campaign.name, campaign.summary))

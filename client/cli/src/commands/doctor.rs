@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use verbatim_daemon::rig::{self, RigConfig, RigKind};
-use verbatim_daemon::state::StateDirectory;
 use verbatim_hw::umad::Library;
+use verbatim_rig::{RigConfig, RigKind};
+use verbatim_run::state::StateDirectory;
 
 use crate::commands::rigs;
 use crate::{exit, print};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut wanted: Vec<RigConfig> = file.rigs.clone();
     if let Some(name) = &arguments.rig {
         let config = file.find(name).map_err(|error| exit::Usage(error.to_string()))?.clone();
-        rig::env::enter(&config)?;
+        verbatim_rig::env::enter(&config)?;
         wanted = vec![config];
     } else {
         found.push(match &file.path {
@@ -139,7 +139,7 @@ fn state_directory() -> Found {
 
 /// A rig, part by part where it has parts that can be looked at one by one, then as a whole.
 fn a_rig(config: &RigConfig) -> Vec<Found> {
-    let mut found: Vec<Found> = rig::survey(config)
+    let mut found: Vec<Found> = verbatim_rig::survey(config)
         .into_iter()
         .map(|part| Found {
             what: format!("{}: {}", config.name, part.what),
@@ -157,14 +157,14 @@ fn whole(config: &RigConfig) -> Found {
     let what = format!("rig {}", config.name);
     match &config.kind {
         RigKind::Virtual(_) => good(&what, "simulated: always usable".into()),
-        RigKind::Umad { .. } if !rig::env::in_force(config) => good(
+        RigKind::Umad { .. } if !verbatim_rig::env::in_force(config) => good(
             &what,
             format!(
                 "not looked at: it needs an environment of its own; `verbatim doctor --rig {}` looks",
                 config.name
             ),
         ),
-        _ => match rig::open(config, Default::default()) {
+        _ => match verbatim_rig::open(config, Default::default()) {
             Ok(open) => good(&what, format!("opens; {}", open.fingerprint)),
             Err(error) => bad(&what, error.to_string()),
         },

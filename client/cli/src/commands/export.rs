@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use verbatim_daemon::embedded;
+use verbatim_run as run;
 
 /// Export a record.
 #[derive(clap::Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    embedded::export_pcapng(&arguments.directory, &arguments.pcapng)?;
+    run::export_pcapng(&arguments.directory, &arguments.pcapng)?;
     eprintln!("wrote {}", arguments.pcapng.display());
     Ok(ExitCode::SUCCESS)
 }

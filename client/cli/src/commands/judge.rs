@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use verbatim_daemon::embedded;
+use verbatim_run as run;
 
 use crate::{exit, print};
 
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let (report, drift) = embedded::judge_bundle(&arguments.directory)?;
+    let (report, drift) = run::judge_bundle(&arguments.directory)?;
     for difference in &drift {
         eprintln!("verbatim: judged otherwise than by the run: {difference}");
     }

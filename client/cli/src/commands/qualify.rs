@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use verbatim_daemon::qualify::{Extent, Qualification, qualify};
+use verbatim_run::qualify::{Extent, Qualification, qualify};
 
 use crate::exit::Usage;
 use crate::{exit, print};

@@ -9,9 +9,9 @@ use anyhow::Context;
 use clap::Subcommand;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_client::{Address, RigName, v1};
-use verbatim_daemon::embedded;
-use verbatim_daemon::rig::{self, RigConfig, RigFile, RigFileError};
-use verbatim_daemon::state::StateDirectory;
+use verbatim_rig::{RigConfig, RigFile, RigFileError};
+use verbatim_run as run;
+use verbatim_run::state::StateDirectory;
 
 use crate::exit::Usage;
 use crate::server::{self, Place};
@@ -89,15 +89,15 @@ fn restore_inside(arguments: &Arguments, rig: &str) -> anyhow::Result<ExitCode> 
     let name: RigName = rig.parse()?;
     let file = load(arguments.rig_file.as_ref())?;
     let config = file.find(name.id()).map_err(|error| Usage(error.to_string()))?;
-    rig::env::enter(config).context("cannot start again with the rig's environment")?;
+    verbatim_rig::env::enter(config).context("cannot start again with the rig's environment")?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&cancel))?;
     }
     let mut areas = Vec::new();
     let state = StateDirectory::find().map_err(|error| Usage(error.to_string()))?;
-    let outcome = embedded::recover_only(config, &state, cancel, &mut |event| {
-        if let embedded::Event::Recovered(restored) = event {
+    let outcome = run::recover_only(config, &state, cancel, &mut |event| {
+        if let run::Event::Recovered(restored) = event {
             areas = restored.iter().map(print::document::restored).collect();
         }
     });

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use verbatim_client::v1;
-use verbatim_daemon::embedded::{REPORT_SCHEMA, Report, RunInfo};
 use verbatim_record::{Cause, Check, Outcome, Passed, Restored, Verdict};
+use verbatim_run::{REPORT_SCHEMA, Report, RunInfo};
 
 /// An outcome; none when there is none yet. One that this version does not know is no pass.
 pub(crate) fn outcome(of: v1::Outcome) -> Option<Outcome> {

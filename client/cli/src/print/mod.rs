@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use serde::Serialize;
-use verbatim_daemon::embedded::Report;
 use verbatim_record::{Check, Outcome, Verdict};
+use verbatim_run::Report;
 
 /// Prints one JSON document on stdout.
 pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {

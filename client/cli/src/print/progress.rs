@@ -6,8 +6,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use verbatim_client::v1;
 use verbatim_client::v1::watch_run_response::Event as ServerEvent;
-use verbatim_daemon::embedded::Event;
 use verbatim_record::Verdict;
+use verbatim_run::Event;
 
 use crate::print;
 

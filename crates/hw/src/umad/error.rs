@@ -54,7 +54,7 @@ impl Unavailable {
 #[non_exhaustive]
 pub enum ListError {
     /// The library did not come back within the bound.
-    #[error("listing the umad devices did not end within {bound:?}; {}", simulator_hint())]
+    #[error("listing the umad devices did not end within {bound:?}; the driver does not answer: look at `dmesg`")]
     TimedOut {
         /// How long we waited.
         bound: Duration,
@@ -64,12 +64,6 @@ pub enum ListError {
     StillOpening {
         /// How long we waited for it.
         bound: Duration,
-    },
-    /// See [`OpenError::WorkingDirectory`].
-    #[error("{}", working_directory(.seen))]
-    WorkingDirectory {
-        /// What the system said.
-        seen: String,
     },
     /// No helper thread could be started.
     #[error("listing the umad devices needs a helper thread, and the system refused one ({0}); see `ulimit -u`")]
@@ -82,8 +76,8 @@ pub enum ListError {
 pub enum OpenError {
     /// The library did not come back within the bound.
     #[error(
-        "opening port {port} of umad device {device:?} did not end within {bound:?}; {}",
-        simulator_hint()
+        "opening port {port} of umad device {device:?} did not end within {bound:?}; the driver does not answer: look at \
+         `dmesg`"
     )]
     TimedOut {
         /// The device asked for.
@@ -93,8 +87,8 @@ pub enum OpenError {
         /// How long we waited.
         bound: Duration,
     },
-    /// An earlier call of this process is still stuck inside the library. A second attempt could end the process
-    /// (under ibsim), so none is made.
+    /// An earlier call of this process is still stuck inside the library, which is not thread-safe: no second attempt is
+    /// made.
     #[error("{}", still_opening(.bound))]
     StillOpening {
         /// How long we waited for it.
@@ -174,12 +168,6 @@ pub enum OpenError {
         port: u8,
         /// What the kernel said to the last attempt.
         seen: io::Error,
-    },
-    /// Under ibsim's preload the working directory must be writable, or the preload ends the process.
-    #[error("{}", working_directory(.seen))]
-    WorkingDirectory {
-        /// What the system said.
-        seen: String,
     },
     /// The library refused for a reason that is none of the above.
     #[error(
@@ -261,28 +249,10 @@ fn errno_text(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
-fn simulator_hint() -> String {
-    match std::env::var("IBSIM_SOCKNAME") {
-        Ok(name) => format!(
-            "with ibsim this means that no simulator answers at IBSIM_SOCKNAME={name}: start it, or correct the \
-             name in the rig's `env`"
-        ),
-        Err(_) => "the driver does not answer: look at `dmesg`, and under ibsim start the simulator first".to_owned(),
-    }
-}
-
 fn still_opening(bound: &Duration) -> String {
     format!(
         "an earlier open in this process is still stuck inside libibumad (waited {bound:?} for it); a second one \
-         beside it is not safe: end this process and start again. {}",
-        simulator_hint()
-    )
-}
-
-fn working_directory(seen: &str) -> String {
-    format!(
-        "ibsim's preload writes its files below the working directory, which must be writable and is not ({seen}); \
-         start the worker in a directory of its own"
+         beside it is not safe: end this process and start again. The driver does not answer: look at `dmesg`"
     )
 }
 

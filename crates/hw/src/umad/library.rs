@@ -62,7 +62,6 @@ impl Library {
         bounded(bound, move || list(&symbols)).map_err(|failure| match failure {
             Helper::TimedOut => ListError::TimedOut { bound },
             Helper::Busy => ListError::StillOpening { bound },
-            Helper::WorkingDirectory(seen) => ListError::WorkingDirectory { seen },
             Helper::Thread(source) => ListError::Thread(source),
         })
     }

@@ -23,8 +23,8 @@ const DRIVER_DEVICES: &str = "/sys/class/infiniband";
 /// Method Trap.
 const TRAP: u32 = 0x05;
 
-/// Only one call into the library's opening half at a time, in the whole process: neither the library's list of
-/// devices nor ibsim's preload is thread-safe, and a second open beside a stuck one ends the process under ibsim.
+/// Only one call into the library's opening half at a time, in the whole process: the library's list of devices is not
+/// thread-safe.
 static OPENING: Gate = Gate {
     busy: Mutex::new(false),
     free: Condvar::new(),
@@ -71,8 +71,6 @@ pub(super) enum Helper {
     TimedOut,
     /// An earlier call is still inside.
     Busy,
-    /// The preload would end the process.
-    WorkingDirectory(String),
     /// No thread.
     Thread(io::Error),
 }
@@ -82,7 +80,6 @@ pub(super) fn bounded<T: Send + 'static>(
     bound: Duration,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Helper> {
-    check_working_directory()?;
     let start = Instant::now();
     let inside = OPENING.enter(bound).ok_or(Helper::Busy)?;
     let (sender, receiver) = mpsc::sync_channel(1);
@@ -98,26 +95,6 @@ pub(super) fn bounded<T: Send + 'static>(
     receiver
         .recv_timeout(bound.saturating_sub(start.elapsed()))
         .map_err(|_| Helper::TimedOut)
-}
-
-/// ibsim's preload ends the process when it cannot write below the working directory.
-fn check_working_directory() -> Result<(), Helper> {
-    let preload = std::env::var_os("LD_PRELOAD");
-    if !preload.is_some_and(|libraries| libraries.to_string_lossy().contains("umad2sim")) {
-        return Ok(());
-    }
-    // Its own directory, made and removed: asking for permissions would say yes to root on a read-only file system.
-    let directory = PathBuf::from(format!("sys-{}", std::process::id()));
-    let error = match std::fs::create_dir(&directory) {
-        Ok(()) => {
-            let _ = std::fs::remove_dir(&directory);
-            return Ok(());
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) => error,
-    };
-    let place = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    Err(Helper::WorkingDirectory(format!("{}: {error}", place.display())))
 }
 
 /// An open port id and its agents. Closes on drop.

@@ -13,33 +13,25 @@ use super::{
     error::{OpenError, PortGone, SendError},
     ffi::Header,
     library::Library,
-    open::{Helper, Opened, bounded, open, set_errno},
+    open::{Helper, Opened, bounded, open},
 };
 
 /// Length of a management datagram.
 pub const MAD_LENGTH: usize = 256;
-
-/// The longest single wait inside the library. Longer waits are made of several: under ibsim a wait counts
-/// microseconds in 32 bits, and follows the wall clock when that is set.
-const SLICE: Duration = Duration::from_secs(10);
-
-/// How long closing waits for answers that are still on their way.
-const DRAIN: Duration = Duration::from_millis(50);
 
 /// A datagram that came in, or one of ours that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The datagram; zero beyond `length`.
     pub mad: [u8; MAD_LENGTH],
-    /// How many bytes were delivered. Of a send that failed, the kernel hands back the 24 bytes of the header only,
-    /// ibsim all.
+    /// How many bytes were delivered. Of a send that failed, the kernel hands back the 24 bytes of the header only.
     pub length: usize,
     /// 0 for a datagram that arrived; else an error number, and `mad` is one of ours that came back: 110 (ETIMEDOUT)
     /// when no answer came within the timeout of its send, 5 (EIO) when it could not be sent.
     pub status: i32,
     /// LID of the sender, 0 or 0xFFFF for a directed route.
     pub slid: u16,
-    /// Service level it came with; always 0 under ibsim.
+    /// Service level it came with.
     pub sl: u8,
     /// GID of the sender, if the datagram came with a global route header, as all do on RoCE. Of a send that came back,
     /// the one that it was addressed to, or `None` where the kernel keeps no address.
@@ -48,9 +40,7 @@ pub struct Received {
 
 /// One open port of a device, with the management classes registered.
 ///
-/// A port belongs to one thread at a time: it can be moved to another, not shared.
-/// Dropping it unregisters and closes; it waits a few milliseconds for answers that are still on their way, because
-/// under ibsim an answer to a closed port ends the process.
+/// A port belongs to one thread at a time: it can be moved to another, not shared. Dropping it unregisters and closes.
 #[derive(Debug)]
 pub struct Port {
     opened: Opened,
@@ -59,8 +49,6 @@ pub struct Port {
     offset: usize,
     device: String,
     number: u8,
-    /// Requests sent whose answer, or whose own return, has not been seen.
-    pub(super) outstanding: usize,
     gone: Option<PortGone>,
 }
 
@@ -107,9 +95,6 @@ impl Port {
                 });
             }
             Err(Helper::Busy) => return Err(OpenError::StillOpening { bound }),
-            Err(Helper::WorkingDirectory(seen)) => {
-                return Err(OpenError::WorkingDirectory { seen });
-            }
             Err(Helper::Thread(source)) => return Err(OpenError::Thread(source)),
         };
         let mut buffer = Box::new(Buffer {
@@ -140,7 +125,6 @@ impl Port {
             offset,
             device: device.to_owned(),
             number: port,
-            outstanding: 0,
             gone: None,
         })
     }
@@ -161,8 +145,7 @@ impl Port {
         self.opened.agents.traps
     }
 
-    /// The descriptor behind this port, for messages. It is not a kernel descriptor under ibsim: never poll it, wrap
-    /// it or close it.
+    /// The descriptor behind this port, for messages. It is the library's: never poll it, wrap it or close it.
     pub fn descriptor(&self) -> i32 {
         // SAFETY: the port is open.
         unsafe { (self.opened.symbols.umad_get_fd)(self.opened.id) }
@@ -233,7 +216,6 @@ impl Port {
             (symbols.umad_send)(*id, agent, umad, 256, timeout_ms, 0)
         };
         if code >= 0 {
-            self.outstanding += usize::from(awaits_answer);
             return Ok(());
         }
         let seen = io::Error::last_os_error();
@@ -256,8 +238,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// [`PortGone`] when the port is no more. Under ibsim the end of the simulator cannot be seen from here: the next
-    /// send tells.
+    /// [`PortGone`] when the port is no more.
     pub fn recv(&mut self, timeout: Duration) -> Result<Option<Received>, PortGone> {
         if let Some(gone) = &self.gone {
             return Err(gone.clone());
@@ -266,7 +247,7 @@ impl Port {
         let mut remaining = timeout;
         loop {
             if !remaining.is_zero() {
-                self.wait(remaining.min(SLICE))?;
+                self.wait(remaining)?;
             }
             if let Some(received) = self.take()? {
                 return Ok(Some(received));
@@ -278,17 +259,15 @@ impl Port {
         }
     }
 
-    /// Returns when something may be there, when `slice` is over, or for nothing.
-    fn wait(&mut self, slice: Duration) -> Result<(), PortGone> {
-        set_errno(0);
+    /// Returns when something may be there, when `timeout` is over, or for nothing.
+    fn wait(&mut self, timeout: Duration) -> Result<(), PortGone> {
         // SAFETY: the port is open.
-        let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(slice)) };
+        let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(timeout)) };
         if code >= 0 || code == -libc::ETIMEDOUT {
             return Ok(());
         }
         match io::Error::last_os_error().raw_os_error().unwrap_or(0) {
-            // 0: ibsim's poll fails without a reason when it was woken for nothing.
-            0 | libc::EINTR | libc::EAGAIN => Ok(()),
+            libc::EINTR | libc::EAGAIN => Ok(()),
             errno => Err(self.lost("receiving", errno)),
         }
     }
@@ -313,9 +292,6 @@ impl Port {
         let address = self.buffer.header.address;
         let mut mad = [0; MAD_LENGTH];
         mad[..length].copy_from_slice(&self.buffer.bytes()[self.offset..self.offset + length]);
-        if status != 0 || mad[3] & 0x80 != 0 || mad[3] == 0x07 {
-            self.outstanding = self.outstanding.saturating_sub(1);
-        }
         Ok(Some(Received {
             mad,
             length,
@@ -335,21 +311,6 @@ impl Port {
         };
         self.gone = Some(gone.clone());
         gone
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        let start = Instant::now();
-        while self.outstanding > 0 && self.gone.is_none() {
-            let Some(remaining) = DRAIN.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
-                break;
-            };
-            if !matches!(self.recv(remaining), Ok(Some(_))) {
-                break;
-            }
-        }
-        // `opened` unregisters and closes.
     }
 }
 

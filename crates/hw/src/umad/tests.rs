@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, symbols, world};
+use fake::{Poll, World, library, one_at_a_time, register_general_only, register_none, slow, symbols, world};
 
 use super::{Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
 
@@ -198,7 +198,6 @@ fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
     let address = world(|world| world.sent.pop().unwrap().2).address;
     assert_eq!((address.grh_present, address.gid), (0, [0; 16]));
-    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
 }
 
 #[test]
@@ -218,13 +217,13 @@ fn the_gid_of_a_sender_is_known_when_there_was_a_global_route() {
 fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
     let _one = one_at_a_time();
     let library = library();
-    let start = Instant::now();
+    let stuck = slow();
     let first = Port::open(&library, "slow", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(first, OpenError::TimedOut { .. }), "{first:?}");
-    assert!(start.elapsed() < Duration::from_secs(2));
     assert!(first.to_string().contains("did not end within 50ms"), "{first}");
     let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");
+    drop(stuck);
     // When the stuck call comes back after all, the next open waits for it and succeeds.
     Port::open(&library, "sound", 1, BOUND).unwrap();
 }
@@ -249,7 +248,6 @@ fn the_agent_is_picked_by_class_and_the_address_by_destination() {
         (agent, timeout, header.address.lid, header.address.sl),
         (0x01, 2, 9_u16.to_be(), 1)
     );
-    port.outstanding = 0; // Nothing will come; do not wait for it on drop.
 }
 
 #[test]
@@ -264,7 +262,6 @@ fn an_answer_is_sent_without_a_timeout() {
         world(|world| world.sent.iter().map(|sent| sent.1).collect::<Vec<_>>()),
         [0, 0]
     );
-    assert_eq!(port.outstanding, 0);
 }
 
 #[test]
@@ -280,7 +277,6 @@ fn other_classes_are_registered_at_their_first_send() {
     port.send(&get(0x03), &to, Duration::ZERO).unwrap();
     let (agent, timeout, ..) = world(|world| world.sent.pop().unwrap());
     assert_eq!((agent, timeout), (3, 1));
-    port.outstanding = 0;
     for class in [0x0a, 0x30] {
         let error = port.send(&get(class), &to, BOUND).unwrap_err();
         assert!(
@@ -317,18 +313,23 @@ fn a_send_that_comes_back_has_its_status_and_only_its_header() {
         (received.length, received.status, received.mad[1], received.mad[255]),
         (24, 110, 0x81, 0)
     );
-    assert_eq!(port.outstanding, 0);
 }
 
 #[test]
 fn waking_for_nothing_is_not_the_end() {
     let mut port = opened();
     world(|world| {
-        world.polls = [Poll::SpuriousFailure, Poll::Errno(libc::EINTR), Poll::Data, Poll::Data].into();
+        world.polls = [
+            Poll::Errno(libc::EAGAIN),
+            Poll::Errno(libc::EINTR),
+            Poll::Data,
+            Poll::Data,
+        ]
+        .into();
     });
     assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
     world(|world| {
-        world.polls = [Poll::SpuriousFailure, Poll::Data].into();
+        world.polls = [Poll::Errno(libc::EINTR), Poll::Data].into();
         world.arrivals = [(0, 0, get(0x81))].into();
     });
     assert!(port.recv(BOUND).unwrap().is_some());
@@ -341,11 +342,7 @@ fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
     assert_eq!(port.recv(Duration::ZERO).unwrap(), None);
     assert_eq!(port.recv(Duration::from_micros(100)).unwrap(), None);
     assert_eq!(port.recv(Duration::from_millis(20)).unwrap(), None);
-    let waited = start.elapsed();
-    assert!(
-        waited >= Duration::from_millis(20) && waited < Duration::from_secs(2),
-        "{waited:?}"
-    );
+    assert!(start.elapsed() >= Duration::from_millis(20));
 }
 
 #[test]
@@ -391,21 +388,6 @@ fn a_refused_mad_leaves_the_port_alive() {
     assert!(matches!(error, SendError::Refused { .. }), "{error:?}");
     world(|world| world.send_errno = None);
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
-    port.outstanding = 0;
-}
-
-#[test]
-fn closing_takes_in_what_is_still_on_its_way() {
-    let mut port = opened();
-    port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
-    world(|world| {
-        let mut answer = get(0x81);
-        answer[3] = 0x81;
-        world.polls = [Poll::Data].into();
-        world.arrivals = [(0, 0, answer)].into();
-    });
-    drop(port);
-    assert!(world(|world| world.arrivals.is_empty()));
 }
 
 #[test]

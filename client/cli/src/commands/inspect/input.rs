@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
-use verbatim_record::capture_read::CaptureError;
+use verbatim_capture::read::CaptureError;
 
 use super::Out;
 use crate::exit::Usage;

@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
+use verbatim_capture::read::{CaptureError, Captured, Content, Reader, Unread};
 use verbatim_catalog::link::{self, Action, Judgement, Port, Received};
-use verbatim_record::capture_read::{CaptureError, Captured, Content, Reader, Unread};
 use verbatim_wire::{Medium, crc::VCRC_LENGTH};
 
 pub(crate) use arguments::Arguments;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
+use verbatim_capture::read::CaptureTime;
 use verbatim_catalog::link::{self, Action, Certainty, Check, Checks, Judgement};
-use verbatim_record::capture_read::CaptureTime;
 
 use super::Judged;
 use super::tally::{NotJudged, Tally};

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use verbatim_capture::read::Unread;
 use verbatim_catalog::link::{Action, Check, Checks};
-use verbatim_record::capture_read::Unread;
 
 use super::Judged;
 

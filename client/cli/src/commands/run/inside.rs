@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use verbatim_daemon::embedded::{self, Request};
-use verbatim_daemon::rig;
+use verbatim_run::{self as run, Request};
+
 use verbatim_tester::Test;
 
 use crate::commands::rigs;
@@ -24,11 +24,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .find(&arguments.rig)
         .map_err(|error| Usage(error.to_string()))?
         .clone();
-    if let rig::RigKind::Virtual(model) = &mut config.kind {
+    if let verbatim_rig::RigKind::Virtual(model) = &mut config.kind {
         model.seed.get_or_insert(arguments.seed);
     }
     // A rig may need variables that count only when the process starts: then this starts it again.
-    rig::env::enter(&config).context("cannot start again with the rig's environment")?;
+    verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let record = arguments
         .record
         .as_ref()
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         cancel: cancel()?,
     };
     let mut progress = Progress::new(arguments.json);
-    let report = embedded::execute(&request, &mut |event| progress.show(&event))?;
+    let report = run::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
     if arguments.json {
         print::json(&report)?;

@@ -23,7 +23,6 @@ use crate::umad::{
 pub(super) enum Poll {
     Data,
     Nothing,
-    SpuriousFailure,
     Errno(i32),
 }
 
@@ -46,6 +45,12 @@ thread_local! {
 
 pub(super) fn world<T>(body: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with(|world| body(&mut world.borrow_mut()))
+}
+
+/// As long as this is held, opening the device `slow` does not end.
+pub(super) fn slow() -> MutexGuard<'static, ()> {
+    static SLOW: Mutex<()> = Mutex::new(());
+    SLOW.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opening is serialised in the whole process, and one test blocks it on purpose.
@@ -112,7 +117,7 @@ unsafe extern "C" fn open_port(name: *const c_char, port: c_int) -> c_int {
     match unsafe { CStr::from_ptr(name) }.to_str().unwrap() {
         "sound" | "roce" | "no_classes" if port == 1 => 1024,
         "slow" => {
-            std::thread::sleep(Duration::from_secs(3));
+            drop(slow());
             1024
         }
         "refused" => {
@@ -254,7 +259,6 @@ unsafe extern "C" fn poll(_id: c_int, timeout: c_int) -> c_int {
             std::thread::sleep(Duration::from_millis(timeout as u64));
             -libc::ETIMEDOUT
         }
-        Poll::SpuriousFailure => -libc::EIO,
         Poll::Errno(errno) => {
             set_errno(errno);
             -libc::EIO

@@ -1,0 +1,95 @@
+//! ERF records of native InfiniBand.
+
+use super::files::LITTLE;
+use super::packets;
+use crate::read::{Content, Unread};
+
+/// A record: type, flags, extension headers, lengths, and what follows.
+fn record(kind: u8, flags: u8, extensions: &[u8], (record_length, wire_length): (u16, u16), rest: &[u8]) -> Vec<u8> {
+    let mut record = vec![0; 8];
+    record.extend([kind, flags]);
+    record.extend(record_length.to_be_bytes());
+    record.extend([0, 0]);
+    record.extend(wire_length.to_be_bytes());
+    record.extend(extensions);
+    record.extend(rest);
+    record
+}
+
+fn read(record: &[u8]) -> (Content, Vec<u8>, bool) {
+    let length = u32::try_from(record.len()).unwrap();
+    let file = [LITTLE.pcap(0xA1B2_C3D4, 197), LITTLE.packet((0, 0), record, length)].concat();
+    let seen = packets(&file).remove(0);
+    (seen.content, seen.bytes, seen.is_whole)
+}
+
+#[test]
+fn a_record_holds_a_packet_and_maybe_padding() {
+    let ib = |bytes: &[u8], is_whole| (Content::InfiniBand, bytes.to_vec(), is_whole);
+    assert_eq!(
+        read(&record(21, 4, &[], (22, 6), &[1, 2, 3, 4, 5, 6])),
+        ib(&[1, 2, 3, 4, 5, 6], true)
+    );
+    assert_eq!(
+        read(&record(21, 0, &[], (24, 6), &[1, 2, 3, 4, 5, 6, 0, 0])),
+        ib(&[1, 2, 3, 4, 5, 6], true)
+    );
+    assert_eq!(
+        read(&record(21, 0, &[], (20, 0), &[1, 2, 3, 4])),
+        ib(&[1, 2, 3, 4], true),
+        "no wire length"
+    );
+}
+
+#[test]
+fn a_packet_of_which_bytes_are_missing_is_no_whole_one() {
+    let cut = read(&record(21, 0, &[], (20, 6), &[1, 2, 3, 4]));
+    assert_eq!(
+        cut,
+        (Content::InfiniBand, vec![1, 2, 3, 4], false),
+        "by the record's length"
+    );
+    assert!(!read(&record(21, 0, &[], (22, 6), &[1, 2, 3])).2, "by the capture's");
+    assert!(
+        !read(&record(21, 8, &[], (22, 6), &[1, 2, 3, 4, 5, 6])).2,
+        "by its flag"
+    );
+}
+
+#[test]
+fn extension_headers_are_passed_over() {
+    let two = [0x80 | 5, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+    let (content, bytes, is_whole) = read(&record(21 | 0x80, 0, &two, (34, 2), &[7, 8]));
+    assert_eq!(
+        (content, &bytes[..], is_whole),
+        (Content::InfiniBand, &[7, 8][..], true)
+    );
+}
+
+#[test]
+fn records_of_other_types_and_headers_cut_short_are_told_apart() {
+    let content = |record: &[u8]| read(record).0;
+    assert_eq!(
+        content(&record(2, 0, &[], (20, 4), &[0; 4])),
+        Content::Unread(Unread::ErfType(2))
+    );
+    let short = Content::Unread(Unread::ErfShort);
+    for length in 0..16 {
+        assert_eq!(content(&record(21, 0, &[], (20, 4), &[])[..length]), short);
+    }
+    assert_eq!(
+        content(&record(21, 0, &[], (9, 4), &[0; 4])),
+        short,
+        "a record shorter than its header"
+    );
+    assert_eq!(
+        content(&record(21 | 0x80, 0, &[0x80; 8], (40, 4), &[])),
+        short,
+        "an extension that is not there"
+    );
+    assert_eq!(
+        content(&record(21 | 0x80, 0, &[0; 3], (40, 4), &[])),
+        short,
+        "half an extension"
+    );
+}

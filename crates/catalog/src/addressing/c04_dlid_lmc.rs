@@ -1,0 +1,87 @@
+//! `c04-dlid-lmc`: a port answers LID-routed SMPs to each of its LIDs, and to none beside them.
+//!
+//! The LIDs are those that the port has: nothing is set. Reading: LIDs beside the range may belong to another port, which
+//! answers for itself: who answers shows in PortGUID. On a fabric, silence at a LID above the base may also be due to a
+//! switch that has no way to it: that is inconclusive. False alarm: none known.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{Lid, NodeInfo, PortInfo};
+
+use crate::management::keys::NODE;
+
+const STATEMENT: &str = "7.11 DLID";
+const PORT: Label<PortInfo> = Label::new("the port");
+const AT: Label<NodeInfo> = Label::new("NodeInfo by LID");
+const LATER: Label<PortInfo> = Label::new("the port, afterwards");
+
+/// All LIDs of the port, and the two beside them.
+pub(super) static TEST: Test = Test {
+    id: "c04-dlid-lmc",
+    aliases: &[],
+    revision: 1,
+    about: "A port answers LID-routed SMPs to each of its LIDs, and to none beside them.",
+    reading: "Who answers shows in PortGUID. On a fabric, silence above the base LID may be due to a switch.",
+    statements: &["7.11 DLID"],
+    needs: &[Need::Mad, Need::AnyLid],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// The LIDs of the port, and the unicast ones beside them.
+fn lids(port: &PortInfo) -> Vec<(Lid, bool)> {
+    let base = u32::from(port.lid().0 & !((1 << port.lmc()) - 1));
+    let own = base..base + (1 << port.lmc());
+    let all = base.saturating_sub(1)..=own.end;
+    let unicast = all.filter(|lid| (1..0xC000).contains(lid));
+    unicast
+        .filter_map(|lid| Some((Lid(u16::try_from(lid).ok()?), own.contains(&lid))))
+        .collect()
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let port = t.get(PORT, key)?;
+    t.get(NODE, key)?;
+    if port.lid() == Lid(0) {
+        return Ok(());
+    }
+    for (lid, _) in lids(&port) {
+        t.ask_lid(lid, AT, key)?;
+    }
+    t.get(LATER, key)?; // the proof that the DUT was there to answer
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let port: PortInfo = t.answer(PORT)?;
+    let node: NodeInfo = t.answer(NODE)?;
+    if port.lid() == Lid(0) {
+        f.not_applicable = Some("the port has no LID".into());
+        return Ok(());
+    }
+    t.answer(LATER)?;
+    for (lid, is_own) in lids(&port) {
+        let tries: Vec<&Exchange> = t.each(AT).filter(|exchange| exchange.dlid == Some(lid)).collect();
+        let last = *tries.last().ok_or(Gap::Missing(AT.name))?;
+        let answer = tries.iter().find_map(|exchange| t.answered::<NodeInfo>(exchange).ok());
+        let is_dut = answer.map(|answer| answer.port_guid() == node.port_guid());
+        let is_proven = tries.iter().all(|exchange| exchange.is_silent(&t.begin));
+        let (result, seen) = match (is_own, is_dut) {
+            (true, Some(true)) => (Passed::Pass, "this port"),
+            (false, Some(true)) => (Passed::Fail, "this port"),
+            (true, Some(false)) => (Passed::Inconclusive, "another port"),
+            (false, Some(false)) => (Passed::Pass, "another port"),
+            (false, None) if is_proven => (Passed::Pass, "nobody"),
+            (true, None) if is_proven && (t.begin.simulated || lid == port.lid()) => (f.silence_of(last), "nobody"),
+            (_, None) => (Passed::Inconclusive, "nobody"),
+        };
+        let about = format!("who answers at LID {lid} (base {}, LMC {})", port.lid(), port.lmc());
+        f.claim(STATEMENT, about)
+            .by_all(tries)
+            .saw(seen)
+            .comes_to(if is_own { "this port" } else { "not this port" }, result);
+    }
+    Ok(())
+}

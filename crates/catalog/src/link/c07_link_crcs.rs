@@ -1,0 +1,63 @@
+//! `c07-link-crcs`: a packet with a wrong VCRC or ICRC is discarded and counted, a sound one is taken.
+//!
+//! Each byte of both CRCs is wrong once. Reading: an SMP goes to the permissive LID while the port has none; packets on
+//! data VLs (with a GRH, raw) are sent only where the port takes them. False alarm: none known.
+
+use verbatim_record::{Findings, Gap, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+
+use crate::link::native::{self, Link, Rule, Wire};
+
+const VCRC: Rule = Rule::new("7.8.2 VCRC");
+const ICRC: Rule = Rule::new("7.8.1 ICRC");
+const SENT_ON: &str = "7.4 discard or corrupt";
+
+/// Both CRCs.
+pub(super) static TEST: Test = Test {
+    id: "c07-link-crcs",
+    aliases: &[],
+    revision: 1,
+    about: "A packet with a wrong VCRC or ICRC is discarded and counted, and not sent on.",
+    reading: "SMPs go to the permissive LID while the port has none. Packets on data VLs are sent where the port takes them.",
+    statements: &["7.8.2 VCRC", "7.8.1 ICRC", "7.4 discard or corrupt"],
+    needs: &[Need::Link, Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// Raw packets of this length in bytes have room for what would be an ICRC.
+const RAW: usize = 64;
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut link = Link::open(t)?;
+    for from_end in 1..=2 {
+        let wire = link.smp().flipped(from_end, 0x21);
+        link.probe(&VCRC, &wire)?;
+    }
+    let sound = link.smp();
+    link.probe(&VCRC, &sound)?;
+    for from_end in 3..=6 {
+        let wire = link.smp().flipped(from_end, 0x48).resealed();
+        link.probe(&ICRC, &wire)?;
+    }
+    let sound = link.smp();
+    link.probe(&ICRC, &sound)?;
+    if link.takes_data() {
+        let local = link.gmp();
+        link.probe(&ICRC, &local)?;
+        let global = link.global();
+        link.probe(&ICRC, &global)?;
+        link.probe(&ICRC, &global.bad_icrc())?;
+        let raw = Wire::raw(link.port.lid(), RAW);
+        link.probe(&ICRC, &raw)?;
+        link.probe(&VCRC, &raw.flipped(1, 0x80))?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    native::judge(t, f, &[VCRC, ICRC], native::NOTHING_SENT)?;
+    native::strays(t, f, SENT_ON);
+    Ok(())
+}

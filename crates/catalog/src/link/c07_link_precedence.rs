@@ -1,0 +1,68 @@
+//! `c07-link-precedence`: of a packet with two faults, the first is counted, and nothing else.
+//!
+//! Reading: that a wrong CRC ranks before all that the link layer checks behind it is certain. That EBP ranks before the
+//! VCRC follows from its counter: whoever marks a packet makes its VCRC wrong, so that else none would be counted as marked.
+//! All other orders are left open. A port without PortRcvErrorDetails shows less. False alarm: none known.
+
+use verbatim_record::{Findings, Gap, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::PKey;
+
+use crate::link::native::{self, Link, Rule, Wire};
+
+const RANKS: Rule = Rule::new("7.4 precedence");
+
+/// Pairs of faults.
+pub(super) static TEST: Test = Test {
+    id: "c07-link-precedence",
+    aliases: &[],
+    revision: 1,
+    about: "Of a packet with two faults the first is counted, and nothing else.",
+    reading: "A wrong CRC ranks before LVer, lengths, VL and P_Key; EBP before the VCRC that it made wrong. All else is left open.",
+    statements: &["7.4 precedence"],
+    needs: &[Need::Link, Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut link = Link::open(t)?;
+    let marked = link.smp().marked();
+    link.probe(&RANKS, &marked)?;
+    let unused = link.port.operational_vls().data_vls().unwrap_or(15);
+    let foreign = foreign(&link);
+    let faults: [fn(Wire) -> Wire; 2] = [
+        |wire| wire.lrh(|lrh| lrh.with_lver(3)).mended(),
+        |wire| wire.lrh(|lrh| lrh.with_pkt_len(lrh.pkt_len() + 2)).mended(),
+    ];
+    for fault in faults {
+        let wire = fault(link.smp());
+        both(&mut link, wire)?;
+    }
+    if unused < 15 {
+        let wire = link.gmp().lrh(|lrh| lrh.with_vl(unused)).mended();
+        both(&mut link, wire)?;
+    }
+    if link.takes_data() {
+        let wire = link.gmp().bth(|bth| bth.with_p_key(foreign)).mended();
+        both(&mut link, wire)?;
+    }
+    Ok(())
+}
+
+/// The packet with a wrong VCRC, and with a wrong ICRC.
+fn both(link: &mut Link<'_, '_>, wire: Wire) -> Step {
+    link.probe(&RANKS, &wire.clone().flipped(1, 0x55))?;
+    link.probe(&RANKS, &wire.bad_icrc())
+}
+
+/// A P_Key of a partition that the port does not have.
+fn foreign(link: &Link<'_, '_>) -> PKey {
+    let has = |base: u16| link.p_keys.iter().any(|key| key.0 & 0x7FFF == base);
+    PKey(0x8000 | (1..0x7FFF).find(|base| !has(*base)).unwrap_or(0x7FFE))
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    native::judge(t, f, &[RANKS], native::NOTHING_SENT)
+}

@@ -1,0 +1,286 @@
+//! What the packets came to, against what a conforming port makes of them.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
+use verbatim_wire::{
+    Attribute, Medium, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, RespTime, Status,
+};
+
+use super::wire::{asks, is_marked, mad_in};
+use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, delimiter, is_answer};
+use crate::link::{Action, Certainty, Check, Counter, Judgement, Kind, Port, Received, check, explain};
+
+/// Why a test does not apply that sent nothing, though SMPs can always be sent.
+pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
+
+/// Judges all packets of a test, each by the rule that it probes; `without` says why the test does not apply where no
+/// packet could be sent.
+pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &str) -> Result<(), Gap> {
+    t.exchange(NODE)?;
+    let mut any = false;
+    for rule in rules {
+        for frame in t.frames(rule.label) {
+            any = true;
+            packet(t, f, rule.statement, frame)?;
+        }
+    }
+    // Labels that a port without data lanes never comes to.
+    t.not_judged(SILENCE);
+    t.not_judged(DETAILS);
+    t.not_judged(COUNTERS);
+    t.not_judged(P_KEYS);
+    if !any {
+        t.not_judged(PORT);
+        f.not_applicable = Some(without.into());
+    }
+    Ok(())
+}
+
+/// Judges that nothing came in but answers: no port sends on what ends there.
+pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
+    let requests: Vec<_> = t.timeline.frames.iter().filter(|frame| !frame.received).collect();
+    let requests: Vec<_> = requests.iter().filter_map(|frame| mad_in(&frame.bytes)).collect();
+    let is_known = |frame: &&FrameSeen| requests.iter().any(|request| is_answer(request, &frame.bytes));
+    let came = t.timeline.frames.iter().filter(|frame| frame.received);
+    let strays: Vec<&FrameSeen> = came.filter(|frame| !is_known(frame)).collect();
+    let count = strays.len();
+    f.claim(statement, "packets that the port sends")
+        .by_all(strays)
+        .saw(format!("{count} other packets"))
+        .must("answers alone", count == 0);
+}
+
+/// Demands that each Set of the port took, as the next read shows it.
+pub(crate) fn took(
+    t: &Trace,
+    label: Label<PortInfo>,
+    what: &str,
+    holds: impl Fn(&PortInfo, &PortInfo) -> bool,
+) -> Result<(), Gap> {
+    for set in t.each(label) {
+        let next = t.each(PORT).find(|read| read.number > set.number && is_success(read));
+        let shown: PortInfo = t.answered(next.ok_or(Gap::Missing(PORT.name))?)?;
+        t.require(label, what, holds(&set.request.attribute(), &shown))?;
+    }
+    Ok(())
+}
+
+/// A packet that was sent, and what a conforming port makes of it.
+struct Probe<'a> {
+    /// The statement that it probes.
+    statement: &'a str,
+    frame: &'a FrameSeen,
+    judgement: Judgement,
+    /// What is wrong with it, in words.
+    why: String,
+}
+
+/// The port and its counters at one time.
+struct Shown {
+    port: PortInfo,
+    counters: PortCounters,
+    details: Option<PortRcvErrorDetails>,
+}
+
+/// Judges one packet.
+fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -> Result<(), Gap> {
+    let before = Shown {
+        port: last(t, PORT, frame)?,
+        counters: last(t, COUNTERS, frame)?,
+        details: last(t, DETAILS, frame).ok(),
+    };
+    let port = port(&before.port, p_keys(t, frame));
+    let received = Received {
+        medium: Medium::InfiniBand,
+        bytes: &frame.bytes,
+        delimiter: frame.delimiter.map(delimiter),
+        is_whole: true,
+    };
+    let judgement = check(&port, &received);
+    let why = match judgement.first {
+        Some((first, _)) => format!("{first}: {}", explain(first, &port, &received)),
+        None => "nothing is wrong with it".into(),
+    };
+    let probe = Probe {
+        statement,
+        frame,
+        judgement,
+        why,
+    };
+    probe.answered(t, f);
+    let next = t
+        .timeline
+        .frames
+        .iter()
+        .skip(frame.number as usize)
+        .find(|next| !next.received);
+    if let (Ok(port), Ok(counters)) = (first(t, PORT, frame, next), first(t, COUNTERS, frame, next)) {
+        let details = first(t, DETAILS, frame, next).ok();
+        let after = Shown {
+            port,
+            counters,
+            details,
+        };
+        probe.counted(f, &before, &after);
+    }
+    Ok(())
+}
+
+/// The last answer under a label before a frame left.
+fn last<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen) -> Result<A, Gap> {
+    let is_before = |exchange: &&Exchange| exchange.sent.latest <= frame.at.earliest && is_success(exchange);
+    let found = t.each(label).filter(is_before).last();
+    t.answered(found.ok_or(Gap::Missing(label.name))?)
+}
+
+/// The first answer under a label after a frame left, and before the next one did.
+fn first<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen, next: Option<&FrameSeen>) -> Result<A, Gap> {
+    let is_after = |exchange: &&Exchange| exchange.sent.earliest > frame.at.latest && is_success(exchange);
+    let found = t.each(label).find(is_after);
+    let in_time = found.filter(|exchange| next.is_none_or(|next| exchange.sent.latest < next.at.earliest));
+    t.answered(in_time.ok_or(Gap::Missing(label.name))?)
+}
+
+fn is_success(exchange: &Exchange) -> bool {
+    exchange
+        .answer()
+        .is_some_and(|answer| answer.mad.status() == Status::OK)
+}
+
+fn p_keys(t: &Trace, frame: &FrameSeen) -> Vec<PKey> {
+    let mut blocks: BTreeMap<u32, PKeyTable> = BTreeMap::new();
+    for exchange in t
+        .each(P_KEYS)
+        .filter(|exchange| exchange.sent.latest <= frame.at.earliest)
+    {
+        if let Ok(table) = t.answered(exchange) {
+            blocks.insert(exchange.request.modifier(), table);
+        }
+    }
+    let entries = blocks
+        .values()
+        .flat_map(|table| (0..BLOCK).map(|entry| table.p_key(entry)));
+    entries.collect()
+}
+
+fn port(info: &PortInfo, p_keys: Vec<PKey>) -> Port {
+    Port {
+        kind: Kind::Ca,
+        is_destination: true,
+        lid: Some(info.lid()),
+        lmc: info.lmc(),
+        mtu_cap: info.mtu_cap(),
+        vls: info.operational_vls().data_vls().unwrap_or(15),
+        state: info.port_state(),
+        p_keys: Some(p_keys),
+    }
+}
+
+impl Probe<'_> {
+    /// A packet that is discarded stays unanswered; a request that is accepted is answered.
+    fn answered(&self, t: &Trace, f: &mut Findings<'_>) {
+        let frame = self.frame;
+        let Some(request) = mad_in(&frame.bytes) else { return };
+        let mut came = t.timeline.frames.iter().skip(frame.number as usize);
+        let answer = came.find(|other| other.received && is_answer(&request, &other.bytes));
+        let seen = if answer.is_some() { "an answer" } else { "no answer" };
+        if !self.judgement.may_accept() {
+            let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
+            let result = match (answer, wait) {
+                (Some(_), _) => Passed::Fail,
+                (None, Some(wait)) if is_waited_out(t, frame, wait) => Passed::Pass,
+                (None, _) => Passed::Inconclusive,
+            };
+            f.claim(self.statement, format!("a packet that is discarded ({})", self.why))
+                .by(frame)
+                .by_all(answer)
+                .by_all(wait.filter(|_| answer.is_none()))
+                .saw(seen)
+                .comes_to("no answer", result);
+        } else if self.judgement.action == Action::Accept && asks(&frame.bytes) {
+            let is_alive = t
+                .exchanges
+                .iter()
+                .any(|later| later.sent.earliest > frame.at.latest && is_success(later));
+            let result = match answer {
+                Some(_) => Passed::Pass,
+                // On a native link of the tester's own nothing is lost.
+                None if is_alive => Passed::Fail,
+                None => Passed::Inconclusive,
+            };
+            f.claim(self.statement, "a sound packet")
+                .by(frame)
+                .by_all(answer)
+                .saw(seen)
+                .comes_to("an answer", result);
+        }
+    }
+
+    /// What a counter that may not have moved, or had to, shows.
+    fn counted(&self, f: &mut Findings<'_>, before: &Shown, after: &Shown) {
+        let Some(counts) = expected(&self.judgement, self.frame) else {
+            return;
+        };
+        for ((name, before), (_, after)) in before.counters(after).into_iter().zip(after.counters(before)) {
+            f.claim(self.statement, format!("{name} ({})", self.why))
+                .by(self.frame)
+                .saw(after)
+                .is(before.saturating_add(u16::from(counts.contains(&name))));
+        }
+    }
+}
+
+impl Shown {
+    /// The counters that both readings have, by name.
+    fn counters(&self, other: &Self) -> Vec<(&'static str, u16)> {
+        let mut counters = vec![
+            (Counter::PortRcvErrors.name(), self.counters.port_rcv_errors()),
+            (
+                Counter::PortRcvRemotePhysicalErrors.name(),
+                self.counters.port_rcv_remote_physical_errors(),
+            ),
+            (Counter::PKeyViolations.name(), self.port.p_key_violations()),
+        ];
+        if let Some(details) = self.details.as_ref().filter(|_| other.details.is_some()) {
+            counters.extend([
+                ("PortLocalPhysicalErrors", details.port_local_physical_errors()),
+                ("PortMalformedPktErrors", details.port_malformed_pkt_errors()),
+            ]);
+        }
+        counters
+    }
+}
+
+/// Whether the wait after a packet was as long as the rule of silence asks.
+fn is_waited_out(t: &Trace, frame: &FrameSeen, wait: &WaitDone) -> bool {
+    let Ok(port) = last(t, PORT, frame) else { return false };
+    let subnet = t.begin.subnet_timeout.unwrap_or(port.subnet_timeout());
+    let needed = silence::lasts(RespTime(port.resp_time_value().0), subnet, t.begin.host_bound);
+    wait.until.since(frame.at.latest) >= needed
+}
+
+/// The counters that count a packet; `None` when that is not laid down, or when it is not certain which check ranks first.
+fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&'static str>> {
+    if judgement.action == Action::Accept {
+        return Some(Vec::new());
+    }
+    let (first, certainty) = judgement.first?;
+    // Whoever marks a packet spoils its VCRC: if that ranked first, no packet would ever be counted as marked.
+    let is_marked = frame
+        .delimiter
+        .is_some_and(|delimiter| is_marked(&frame.bytes, delimiter));
+    let alone = judgement
+        .failed
+        .without(crate::link::Checks::of(&[Check::Delimiter, Check::Vcrc]));
+    let is_settled = certainty == Certainty::Certain || (is_marked && alone.is_empty());
+    let counter = judgement.counter.filter(|_| is_settled)?;
+    let detail = match first {
+        Check::Delimiter if counter == Counter::PortRcvErrors => Some("PortLocalPhysicalErrors"),
+        Check::Delimiter => None,
+        other => other.detail(),
+    };
+    let mut counts = vec![counter.name()];
+    counts.extend(detail.filter(|_| counter == Counter::PortRcvErrors));
+    Some(counts)
+}

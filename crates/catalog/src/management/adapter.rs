@@ -1,0 +1,86 @@
+//! What the tests of attributes share: whether the node is one that they are about, and what may become of a request
+//! that a port need not serve.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
+use verbatim_tester::Settable;
+use verbatim_wire::values::NodeType;
+use verbatim_wire::{Attribute, Layout, NodeInfo, PortInfo, Status};
+
+/// What the node is.
+pub(crate) const NODE: Label<NodeInfo> = Label::new("NodeInfo");
+
+/// Whether the node is a channel adapter or router: on switches the attributes have other rules.
+pub(crate) fn is_adapter(node: &NodeInfo) -> bool {
+    matches!(node.node_type(), NodeType::CHANNEL_ADAPTER | NodeType::ROUTER)
+}
+
+/// NodeInfo of a channel adapter or router; `None`, and the test does not apply, when the node is another.
+pub(crate) fn adapter(t: &Trace, f: &mut Findings<'_>) -> Result<Option<NodeInfo>, Gap> {
+    let node: NodeInfo = t.answer(NODE)?;
+    if is_adapter(&node) {
+        return Ok(Some(node));
+    }
+    f.not_applicable = Some(format!(
+        "the node says that it is no channel adapter or router, but a {}",
+        node.node_type()
+    ));
+    Ok(None)
+}
+
+/// Fields of PortInfo that only a Set of this port changes: neither counters nor what the link or the device moves.
+pub(crate) fn steady_fields() -> Vec<&'static str> {
+    let moves = |name: &&'static str| PortInfo::ITS_OWN.contains(name) || PortInfo::NOT_RESTORABLE.contains(name);
+    let names = PortInfo::FIELDS.iter().map(|field| field.name);
+    names.filter(|name| !moves(name)).collect()
+}
+
+/// The last try under a label for one block or port.
+pub(crate) fn last<A>(t: &Trace, label: Label<A>, modifier: u32) -> Result<&Exchange, Gap> {
+    t.keyed(label, modifier).ok_or(Gap::Missing(label.name))
+}
+
+/// Judges a block that its table does not reach: refused with 0x001C, or read as zeros. Both conform.
+pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchange: &Exchange) -> Result<(), Gap> {
+    if !f.status("C13-24", exchange, &[Status::OK, Status::INVALID_FIELD]) {
+        return Ok(());
+    }
+    let refused = exchange
+        .answer()
+        .is_some_and(|answer| answer.mad.status() != Status::OK);
+    let zeros = refused || t.answered::<A>(exchange)? == A::default();
+    let seen = match (refused, zeros) {
+        (true, _) => "a refusal",
+        (false, true) => "zeros",
+        (false, false) => "entries",
+    };
+    let about = format!("{} {}, beyond the capacity", A::NAME, exchange.request.modifier());
+    f.claim("C14-24", about)
+        .by(exchange)
+        .saw(seen)
+        .must("zeros, or a refusal", zeros);
+    Ok(())
+}
+
+/// Judges a request that a port may discard: if it answers, then with one of these status codes.
+///
+/// The response to a method other than Get and Set may be of the method's own kind.
+pub(crate) fn refused_or_discarded(f: &mut Findings<'_>, exchange: &Exchange, what: &str, allowed: &[Status]) {
+    let response = exchange.arrivals.iter().find(|arrived| {
+        matches!(arrived.how, Match::Answer | Match::Late | Match::Wrong) && arrived.mad.method().is_response()
+    });
+    let Some(response) = response else {
+        return f.observe_ambiguous(
+            format!("{what}: no answer; whether it is discarded or refused is left open"),
+            &[exchange],
+        );
+    };
+    let status = response.mad.status();
+    let wanted: Vec<_> = allowed.iter().map(|status| format!("status {status}")).collect();
+    f.claim("C13-24", what)
+        .by(exchange)
+        .saw(format!("status {status}"))
+        .must(
+            format!("{}, or no answer", wanted.join(" or ")),
+            allowed.contains(&status),
+        );
+}

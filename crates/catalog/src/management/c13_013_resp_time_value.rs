@@ -1,0 +1,108 @@
+//! `c13-013-resp-time-value` (C13_013): RespTimeValue has a legal value, and a Get is answered within the default limit.
+//!
+//! Reading: the largest legal value is 20 (4.3 s). The default limit is 4.096 us * 2^20 and the way there and back.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{PortInfo, RespTime, Status};
+
+const PORT: Label<PortInfo> = Label::new("PortInfo");
+
+/// RespTimeValue is legal, and the default limit holds.
+pub(super) static TEST: Test = Test {
+    id: "c13-013-resp-time-value",
+    aliases: &["C13_013"],
+    revision: 1,
+    about: "RespTimeValue is at most 20, and Get(PortInfo) is answered within the default limit.",
+    reading: "The limit on the answer is 4.096 us * 2^20 plus twice SubnetTimeOut, as the port tells it.",
+    statements: &["C13-13"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure: |t: &mut Tester<'_>| -> Step {
+        let key = t.rig_key();
+        t.get(PORT, key)?;
+        Ok(())
+    },
+    judge,
+};
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let exchange = t.exchange(PORT)?;
+    f.status("C13-13", exchange, &[Status::OK]);
+    let port: PortInfo = t.answer(PORT)?;
+    let value = port.resp_time_value();
+    f.claim("C13-13", "RespTimeValue")
+        .by(exchange)
+        .saw(value)
+        .must("at most 20 = 4.29 s", value.0 <= 20);
+    within(t, f, "C13-13", PORT, RespTime(20).duration())
+}
+
+/// Judges that an exchange was answered within a limit, the way there and back not counted.
+pub(super) fn within(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    statement: &str,
+    label: Label<PortInfo>,
+    limit: Duration,
+) -> Result<(), Gap> {
+    let way = 2 * t.way(&t.answer(label)?);
+    slowest(f, statement, t.each(label), limit, way + t.begin.host_bound);
+    Ok(())
+}
+
+/// The slowest of several answers against a limit: certain only when even its longest reading keeps the limit, or even
+/// its shortest breaks it.
+pub(super) fn slowest<'t>(
+    f: &mut Findings<'_>,
+    statement: &str,
+    exchanges: impl Iterator<Item = &'t Exchange>,
+    limit: Duration,
+    way: Duration,
+) {
+    let (answered, silent): (Vec<_>, Vec<_>) = exchanges.partition(|exchange| exchange.answer().is_some());
+    if let Some(first) = silent.first() {
+        // Asked once each: a lost packet and a port that did not answer look alike.
+        f.claim(statement, "answer")
+            .by(*first)
+            .saw(format!(
+                "{} of {} unanswered",
+                silent.len(),
+                silent.len() + answered.len()
+            ))
+            .comes_to("an answer", Passed::Inconclusive);
+    }
+    let times = answered
+        .into_iter()
+        .filter_map(|exchange| Some((exchange.answer()?.at.since(exchange.sent), exchange)));
+    // The one that is certain to be late, if any is; else the one that may be.
+    let judged = times.map(|((least, most), exchange)| {
+        let result = if most <= limit {
+            Passed::Pass
+        } else if least > limit + way {
+            Passed::Fail
+        } else {
+            Passed::Inconclusive
+        };
+        (result, most, least, exchange)
+    });
+    let mut count = 0;
+    let worst = judged
+        .inspect(|_| count += 1)
+        .max_by_key(|(result, most, ..)| (*result, *most));
+    let Some((result, most, least, exchange)) = worst else {
+        return;
+    };
+    let expected = format!(
+        "at most {}, and {} for the way",
+        duration_words(limit),
+        duration_words(way)
+    );
+    f.claim(statement, format!("time to answer, slowest of {count}"))
+        .by(exchange)
+        .saw(format!("{}..{}", duration_words(least), duration_words(most)))
+        .comes_to(expected, result);
+}

@@ -1,0 +1,59 @@
+//! `c13-014-response-time` (C13_014_01): a port answers within the RespTimeValue that it tells itself.
+//!
+//! Reading: the page's formula multiplies seconds by 4.096 us; we add twice SubnetTimeOut for the way, as it means.
+//! An answer that is later than RespTimeValue but not later than RespTimeValue and the way is inconclusive. Gets of
+//! three attributes and a Set that changes nothing, 20 times each, one at a time. False alarm: a host that holds up
+//! MADs for longer than twice SubnetTimeOut.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{NodeDescription, NodeInfo, PortInfo};
+
+use super::c13_013_resp_time_value::{slowest, within};
+
+const FOUND: Label<PortInfo> = Label::new("port as found");
+const PORT: Label<PortInfo> = Label::new("PortInfo");
+const NODE: Label<NodeInfo> = Label::new("NodeInfo");
+const DESCRIPTION: Label<NodeDescription> = Label::new("NodeDescription");
+const SET: Label<PortInfo> = Label::new("Set that changes nothing");
+
+/// The port's own RespTimeValue holds.
+pub(super) static TEST: Test = Test {
+    id: "c13-014-response-time",
+    aliases: &["C13_014_01"],
+    revision: 1,
+    about: "Every answer comes within the port's own RespTimeValue.",
+    reading: "RespTimeValue bounds the port alone; the way is bounded by twice SubnetTimeOut. Between the two: inconclusive.",
+    statements: &["C13-14"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let port = t.guard(FOUND, key)?;
+    for _ in 0..20 {
+        t.get_once(PORT, key)?;
+        t.get_once(NODE, key)?;
+        t.get_once(DESCRIPTION, key)?;
+        let same = port.quiet();
+        t.set_once(SET, &port, (key, 0), same)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let found: PortInfo = t.answer(FOUND)?;
+    let limit = found.resp_time_value().duration();
+    let way = 2 * t.way(&found);
+    within(t, f, "C13-14", FOUND, limit)?;
+    let exchanges = t
+        .each(PORT)
+        .chain(t.each(NODE))
+        .chain(t.each(DESCRIPTION))
+        .chain(t.each(SET));
+    slowest(f, "C13-14", exchanges, limit, way + t.begin.host_bound);
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `c14-003-methods-and-attributes` (C14_003): what the subnet management class does not have is refused by its name.
+//!
+//! Reading: the public page is not known. Methods that the class does not have are refused with 0x0008, or, a method
+//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C; other class versions with
+//! 0x0004. A port may discard a MAD whose method or class version it does not know: silence is an observation there,
+//! as an error response is optional for what fails the checks in front of the agent. A Get of a known attribute that
+//! the node does not have must be answered. A Set of such an attribute is not tried: what cannot be read cannot be
+//! given back. False alarm: none known.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{LinearForwardingTable, Method, MulticastForwardingTable, NodeInfo, Status};
+
+use crate::management::adapter::{self, NODE};
+
+/// Methods of other classes, and one that no class has.
+const METHODS: [(Label<NodeInfo>, Method); 4] = [
+    (Label::new("GetTable"), Method::GET_TABLE),
+    (Label::new("GetTraceTable"), Method::GET_TRACE_TABLE),
+    (Label::new("GetMulti"), Method::GET_MULTI),
+    (Label::new("method 0x1F"), Method(0x1F)),
+];
+/// Class versions that do not exist.
+const VERSIONS: [(Label<NodeInfo>, u8); 3] = [
+    (Label::new("class version 0"), 0),
+    (Label::new("class version 2"), 2),
+    (Label::new("class version 0x81"), 0x81),
+];
+const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
+const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
+const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
+
+/// Unknown methods, attributes and versions are refused with the status that names the reason.
+pub(super) static TEST: Test = Test {
+    id: "c14-003-methods-and-attributes",
+    aliases: &["C14_003"],
+    revision: 1,
+    about: "Methods, attributes and class versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
+    reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or class version is an \
+        observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",
+    statements: &["C13-24"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    if !adapter::is_adapter(&node) {
+        return Ok(());
+    }
+    for (label, method) in METHODS {
+        t.send_once(label, method, 0, key)?;
+    }
+    for (label, version) in VERSIONS {
+        t.get_as_version(label, version, key)?;
+    }
+    t.ask_at(LINEAR, key, 0)?;
+    t.ask_at(MULTICAST, key, 0)?;
+    t.get(LAST, key)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if adapter::adapter(t, f)?.is_none() {
+        return Ok(());
+    }
+    let unknown = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+    for (label, _) in METHODS {
+        let what = format!("status of {} of NodeInfo", label.name);
+        adapter::refused_or_discarded(f, t.exchange(label)?, &what, &unknown);
+    }
+    for (label, _) in VERSIONS {
+        let what = format!("status of Get(NodeInfo) of {}", label.name);
+        adapter::refused_or_discarded(f, t.exchange(label)?, &what, &[Status::BAD_VERSION]);
+    }
+    f.status("C13-24", t.exchange(LINEAR)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
+    f.status(
+        "C13-24",
+        t.exchange(MULTICAST)?,
+        &[Status::METHOD_ATTRIBUTE_UNSUPPORTED],
+    );
+    f.status("C13-24", t.exchange(LAST)?, &[Status::OK]);
+    Ok(())
+}

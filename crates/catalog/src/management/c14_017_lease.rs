@@ -1,0 +1,227 @@
+//! `c14-017-lease-not-early`, `c14-017-lease-expires`, `c14-017-lease-expires-after-set` (C14_017_01): a failed
+//! check starts the lease timer; when it runs out the protect bits become 0, not before, and the M_Key stays.
+//!
+//! Reading: the lease counts whole seconds and no accuracy is stated, so one run probes a second before its end and
+//! another a second after. The probe is one right-key Get, for it stops the timer; unanswered, it is asked
+//! again. Between the violation and the probe nothing else is sent. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
+//! offer what these tests need.
+
+use core::time::Duration;
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
+use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
+use verbatim_wire::values::ProtectBits;
+use verbatim_wire::{NodeInfo, PortInfo};
+
+use crate::management::keys::{self, BEFORE};
+
+const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
+const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
+/// What the lease tests read at the instant that decides.
+pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
+/// The lease counts whole seconds, and no accuracy is stated: a device may be off by that.
+const ACCURACY: Duration = Duration::from_secs(1);
+
+const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
+    the expiry is inconclusive. The period is chosen so that it outlasts the proof of silence.";
+
+const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge: Judge) -> Test {
+    Test {
+        id,
+        aliases: &["C14_017_01"],
+        revision: 1,
+        about,
+        reading: READING,
+        statements: &["C14-17", "C14-20", "C14-24", "C14-26"],
+        needs: &[Need::Mad, Need::OwnSubnet],
+        parameters: &[],
+        procedure,
+        judge,
+    }
+}
+
+/// A second before the end the port is still protected.
+pub(super) static NOT_EARLY: Test = test(
+    "c14-017-lease-not-early",
+    "A second before the lease period has passed since a failed check, the port is still protected.",
+    |t| procedure(t, Start::Get, Probe::Before),
+    |t, f| judge(t, f, Start::Get, Probe::Before),
+);
+/// A second after the end the protect bits are 0.
+pub(super) static EXPIRES: Test = test(
+    "c14-017-lease-expires",
+    "A second after the lease period has passed since a failed Get, the protect bits are 0 and the key is kept.",
+    |t| procedure(t, Start::Get, Probe::After),
+    |t, f| judge(t, f, Start::Get, Probe::After),
+);
+/// A failed Set starts the timer too, at level 1.
+pub(super) static EXPIRES_AFTER_SET: Test = test(
+    "c14-017-lease-expires-after-set",
+    "A second after the lease period has passed since a failed Set, the protect bits are 0 and the key is kept.",
+    |t| procedure(t, Start::Set, Probe::After),
+    |t, f| judge(t, f, Start::Set, Probe::After),
+);
+
+/// What fails the check.
+#[derive(Clone, Copy, PartialEq)]
+enum Start {
+    /// A Get at level 2.
+    Get,
+    /// A Set at level 1.
+    Set,
+}
+
+/// When the probe is sent.
+#[derive(Clone, Copy, PartialEq)]
+enum Probe {
+    Before,
+    After,
+}
+
+fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
+    let (ours, [other, ..]) = keys::keys(t);
+    let slack = t.way().as_secs() + 1;
+    let lease = u16::try_from(t.silence().as_secs() + slack + 6).unwrap_or(u16::MAX);
+    let level = if start == Start::Get { 2 } else { 1 };
+    let port = keys::lock(t, ours, level, lease, 1)?;
+    let began = t.now();
+    match start {
+        Start::Get => {
+            t.get_once(WRONG, other)?;
+        }
+        Start::Set => {
+            let found = port.found().local_phy_errors();
+            let locked = keys::protected(&port, ours, level, lease);
+            let value = locked.change(|info| info.with_local_phy_errors(found ^ 1));
+            t.set_once(WRONG_SET, &port, (other, 0), value)?;
+        }
+    }
+    // Further from the expiry than a second by what the way may take, so that the probe is a second off for certain.
+    let lease = u64::from(lease);
+    let seconds = if probe == Probe::Before {
+        lease - 1 - slack
+    } else {
+        lease + 1 + slack
+    };
+    t.wait_until(began.after(Duration::from_secs(seconds)))?;
+    t.get(PROBE, ours)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let before: PortInfo = t.answer(BEFORE)?;
+    let violation = if start == Start::Get {
+        t.exchange(WRONG)?
+    } else {
+        t.exchange(WRONG_SET)?
+    };
+    // The test of the check itself is another one: here it must have failed, or no timer runs.
+    keys::require_dropped(t, WRONG, violation)?;
+    let seen: PortInfo = t.answer(PROBE)?;
+    let (least, most) = elapsed(t, violation, t.exchange(PROBE)?)?;
+    let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
+    let timing = timing(&before, &seen, least, most);
+    seen_by_the_device(t, 1)?;
+    match probe {
+        Probe::Before => {
+            let result = not_expired(seen.protect_bits() == before.protect_bits(), most, lease);
+            let expected = format!("{} until the lease period has passed", before.protect_bits());
+            f.claim("C14-20", "M_KeyProtectBits")
+                .by(violation)
+                .on(PROBE)
+                .saw(timing)
+                .comes_to(expected, result);
+        }
+        Probe::After => {
+            let result = if seen.protect_bits() == ProtectBits(0) {
+                if least > lease {
+                    Passed::Pass
+                } else {
+                    Passed::Inconclusive
+                }
+            } else if least >= lease + ACCURACY {
+                Passed::Fail
+            } else {
+                Passed::Inconclusive
+            };
+            // From outside a timer that never started looks like one that never ends: both statements are at stake.
+            for (statement, about) in [
+                ("C14-17", "lease timer started by the failed check"),
+                ("C14-20", "M_KeyProtectBits"),
+            ] {
+                f.claim(statement, about)
+                    .by(violation)
+                    .on(PROBE)
+                    .saw(&timing)
+                    .comes_to("0 once the lease period has passed", result);
+            }
+        }
+    }
+    f.same_fields("C14-20", t.exchange(PROBE)?, &["M_Key"], &before)?;
+    Ok(())
+}
+
+/// What a probe showed, and when.
+pub(super) fn timing(before: &PortInfo, seen: &PortInfo, least: Duration, most: Duration) -> String {
+    format!(
+        "{} after {}..{}, lease period {}",
+        seen.protect_bits(),
+        duration_words(least),
+        duration_words(most),
+        before.m_key_lease_period()
+    )
+}
+
+/// A right-key SMP half a period after a failed check: how the tests of its effect begin. The lease, its half, and what
+/// the way takes.
+pub(super) struct Halves {
+    /// Seconds of lease.
+    pub(super) lease: u16,
+    /// Seconds after which the right key comes.
+    pub(super) half: u64,
+    /// Seconds that the way may take, and one.
+    pub(super) slack: u64,
+}
+
+impl Halves {
+    pub(super) fn of(t: &Tester<'_>) -> Self {
+        let slack = t.way().as_secs() + 1;
+        let half = t.silence().as_secs() + slack + 4;
+        let lease = u16::try_from(2 * half).unwrap_or(u16::MAX);
+        Self { lease, half, slack }
+    }
+}
+
+/// Whether a port that must still be protected is: the longest reading must lie before the expiry, and speaks against the
+/// device only a second before it.
+pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
+    match protected {
+        true if most < lease => Passed::Pass,
+        false if most + ACCURACY <= lease => Passed::Fail,
+        _ => Passed::Inconclusive,
+    }
+}
+
+/// The failed check that starts the timer must have reached the device: its own counter says so. A lost packet would
+/// make every statement about the timer idle.
+pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> {
+    let before: PortInfo = t.answer(BEFORE)?;
+    let seen: PortInfo = t.answer(PROBE)?;
+    let grown = seen.m_key_violations().wrapping_sub(before.m_key_violations());
+    t.require(PROBE, "a failed check that the device counted", grown >= violations)
+}
+
+/// How long after the DUT saw the first exchange it saw the second, at least and at most.
+pub(super) fn elapsed(t: &Trace, first: &Exchange, second: &Exchange) -> Result<(Duration, Duration), Gap> {
+    let answered = second.answer().ok_or(Gap::NoAnswer(second.number))?;
+    let slack = if t.begin.simulated {
+        Duration::ZERO
+    } else {
+        t.way(&t.answer(BEFORE)?) + t.begin.host_bound
+    };
+    let least = second.sent.earliest.since(first.sent.latest.after(slack));
+    Ok((least, answered.at.latest.since(first.sent.earliest)))
+}

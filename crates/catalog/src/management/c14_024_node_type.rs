@@ -1,0 +1,59 @@
+//! `c14-024-node-type`: what NodeInfo says that the node is agrees with the attributes that it has.
+//!
+//! SwitchInfo is what every switch has and no other node: a node that says it is a switch answers it, another refuses
+//! it with 0x000C. Reading: no public page; C14_024_03 and C14_024_04 name the attributes. A router cannot be told
+//! from a channel adapter in this way. False alarm: none known.
+
+use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::values::NodeType;
+use verbatim_wire::{Status, SwitchInfo};
+
+use crate::management::adapter::NODE;
+
+const SWITCH: Label<SwitchInfo> = Label::new("SwitchInfo");
+
+/// Only a switch has a SwitchInfo, and every switch has one.
+pub(super) static TEST: Test = Test {
+    id: "c14-024-node-type",
+    aliases: &[],
+    revision: 1,
+    about: "A node answers SwitchInfo if NodeInfo says that it is a switch; else it refuses it with 0x000C.",
+    reading: "A router cannot be told from a channel adapter in this way.",
+    statements: &["C14-24", "C13-24"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    t.get(NODE, key)?;
+    t.ask_at(SWITCH, key, 0)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let kind = t.answer(NODE)?.node_type();
+    let switch = t.exchange(SWITCH)?;
+    if kind != NodeType::SWITCH {
+        f.status("C13-24", switch, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
+        return Ok(());
+    }
+    let (result, seen) = match switch.answer() {
+        Some(answer) if answer.mad.status() == Status::OK => (Passed::Pass, "SwitchInfo".to_string()),
+        Some(answer) => (Passed::Fail, format!("status {}", answer.mad.status())),
+        None if switch.is_silent(&t.begin) => (f.silence_of(switch), "no answer".into()),
+        None => (
+            Passed::Inconclusive,
+            "no answer, and the wait was too short to prove it".into(),
+        ),
+    };
+    f.claim("C14-24", "NodeType")
+        .on(NODE)
+        .by(switch)
+        .saw(seen)
+        .comes_to("a switch answers SwitchInfo", result);
+    Ok(())
+}

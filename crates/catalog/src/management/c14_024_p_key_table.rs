@@ -1,0 +1,185 @@
+//! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
+//!
+//! In up to four blocks two free entries get a P_Key each, of a full and of a limited member; all other entries are
+//! written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
+//! PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
+//! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
+//! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
+//! that gives out P_Keys meanwhile.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
+use verbatim_tester::{Guarded, Need, Step, Stream, Test, Tester};
+use verbatim_wire::{NodeInfo, PKey, PKeyTable, Status};
+
+use crate::management::adapter::{self, NODE, last};
+
+const FOUND: Label<PKeyTable> = Label::new("blocks as found");
+const SET: Label<PKeyTable> = Label::new("set free entries");
+const GET: Label<PKeyTable> = Label::new("get each block after all Sets");
+const UNUSED: Label<PKeyTable> = Label::new("the first block beyond PartitionCap");
+const BEYOND: Label<PKeyTable> = Label::new("blocks beyond any table");
+const SET_BEYOND: Label<PKeyTable> = Label::new("set a block beyond any table");
+const LAST: Label<PKeyTable> = Label::new("get each block after setting one beyond any table");
+
+/// Entries of a block.
+const ENTRIES: usize = 32;
+/// Blocks that the largest PartitionCap asks for.
+const BLOCKS: u32 = 2048;
+/// Blocks that no table has.
+const NONE: [u32; 2] = [BLOCKS, 0xFFFF];
+/// What makes a member a full one.
+const FULL: u16 = 0x8000;
+
+/// P_Keys are kept.
+pub(super) static TEST: Test = Test {
+    id: "c14-024-p-key-table",
+    aliases: &["C14_024_07"],
+    revision: 1,
+    about: "The P_KeyTable keeps what is set, membership included; blocks from 2048 on are refused with 0x001C.",
+    reading: "Only free entries are Set, in up to four blocks. A block below 2048 that PartitionCap does not reach is \
+        refused with 0x001C or reads as zeros: both conform.",
+    statements: &["C14-24", "C13-24"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// Blocks that the port has.
+fn blocks(node: &NodeInfo) -> u32 {
+    u32::from(node.partition_cap()).div_ceil(32).max(1)
+}
+
+/// The blocks that are looked at: the first three and the last.
+fn chosen(node: &NodeInfo) -> Vec<u32> {
+    let last = blocks(node) - 1;
+    (0..3).filter(|block| *block < last).chain([last]).collect()
+}
+
+/// Entries of a block that the port has.
+fn entries(node: &NodeInfo, block: u32) -> usize {
+    let before = usize::try_from(block).unwrap_or(usize::MAX).saturating_mul(ENTRIES);
+    usize::from(node.partition_cap()).saturating_sub(before).min(ENTRIES)
+}
+
+/// The block with P_Keys that the table does not have yet in its first two free entries; `None` when it has none.
+fn filled(
+    random: &mut Stream,
+    taken: &mut Vec<u16>,
+    block: u32,
+    found: PKeyTable,
+    entries: usize,
+) -> Option<PKeyTable> {
+    let first = usize::from(block == 0);
+    let free = (first..entries).filter(|entry| found.p_key(*entry) == PKey(0));
+    let mut table = found;
+    for (entry, member) in free.zip([FULL, 0]) {
+        let mut base = 0;
+        while base == 0 || taken.contains(&base) {
+            base = u16::try_from(random.between(1, 0x7FFE)).unwrap_or(1);
+        }
+        taken.push(base);
+        table = table.with_p_key(entry, PKey(base | member));
+    }
+    (table != found).then_some(table)
+}
+
+/// The P_Keys that the table has, without their membership.
+fn bases(keys: &Guarded<PKeyTable>, blocks: &[u32]) -> Vec<u16> {
+    let tables = blocks.iter().filter_map(|block| keys.found_at(*block));
+    tables
+        .flat_map(|table| (0..ENTRIES).map(|entry| table.p_key(entry).0 & !FULL))
+        .collect()
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    if !adapter::is_adapter(&node) {
+        return Ok(());
+    }
+    let mut random = t.random("P_Keys");
+    let chosen = chosen(&node);
+    let keys = t.guard_parts(FOUND, key, &chosen)?;
+    let mut taken = bases(&keys, &chosen);
+    for block in &chosen {
+        let Some(found) = keys.found_at(*block) else { continue };
+        if let Some(table) = filled(&mut random, &mut taken, *block, *found, entries(&node, *block)) {
+            t.set_at(SET, &keys, *block, keys.quiet_at(*block).change(|_| table))?;
+        }
+    }
+    for block in &chosen {
+        t.ask_at(GET, key, *block)?;
+    }
+    if blocks(&node) < BLOCKS {
+        t.ask_at(UNUSED, key, blocks(&node))?;
+    }
+    for block in NONE {
+        t.ask_at(BEYOND, key, block)?;
+    }
+    let image = filled(&mut random, &mut taken, 0, *keys.found(), ENTRIES).unwrap_or(*keys.found());
+    t.set_at(SET_BEYOND, &keys, BLOCKS, keys.quiet_at(BLOCKS).change(|_| image))?;
+    for block in &chosen {
+        t.ask_at(LAST, key, *block)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let Some(node) = adapter::adapter(t, f)? else {
+        return Ok(());
+    };
+    for block in chosen(&node) {
+        let found: PKeyTable = t.answered(last(t, FOUND, block)?)?;
+        let wanted = match t.keyed(SET, block) {
+            Some(set) => {
+                f.status("C14-24", set, &[Status::OK]);
+                set.request.attribute()
+            }
+            None => {
+                f.observe(format!("block {block} has no free entry: it was not Set"), &[]);
+                found
+            }
+        };
+        let get = last(t, GET, block)?;
+        same(t, f, "C14-24", get, entries(&node, block), &wanted)?;
+    }
+    if blocks(&node) < BLOCKS {
+        adapter::unused_block::<PKeyTable>(t, f, t.exchange(UNUSED)?)?;
+    }
+    for block in NONE {
+        f.status("C13-24", last(t, BEYOND, block)?, &[Status::INVALID_FIELD]);
+    }
+    f.status("C13-24", t.exchange(SET_BEYOND)?, &[Status::INVALID_FIELD]);
+    for block in chosen(&node) {
+        let before: PKeyTable = t.answered(last(t, GET, block)?)?;
+        let after = last(t, LAST, block)?;
+        same(t, f, "C13-24", after, entries(&node, block), &before)?;
+    }
+    Ok(())
+}
+
+/// The entries that the port has must be these; the first one that is not is named.
+fn same(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    statement: &str,
+    exchange: &Exchange,
+    entries: usize,
+    wanted: &PKeyTable,
+) -> Result<(), Gap> {
+    if !f.status(statement, exchange, &[Status::OK]) {
+        return Ok(());
+    }
+    let seen: PKeyTable = t.answered(exchange)?;
+    let differs = (0..entries).find(|entry| wanted.p_key(*entry) != seen.p_key(*entry));
+    let words = |table: &PKeyTable| match differs {
+        Some(entry) => format!("entry {entry}: {}", table.p_key(entry)),
+        None => format!("{entries} entries as they were written"),
+    };
+    f.claim(statement, format!("block {}", exchange.request.modifier()))
+        .by(exchange)
+        .saw(words(&seen))
+        .must(words(wanted), differs.is_none());
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `c14-024-port-info-illegal` (C14_024_06_CA_03): an illegal value in PortInfo is refused with 0x001C and not stored.
+//!
+//! Four Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap, LinkWidthEnabled
+//! with a width that is not supported beside those that are, and a multicast LID. Each is answered with 0x001C, and the
+//! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
+//! else is changed by it and only the illegal one is judged. The LID is not tried where the device is reached by it.
+//! False alarm: an SM of somebody else that writes PortInfo meanwhile.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{Lid, LinkWidths, Mtu, PortInfo, Status, VlCap};
+
+use crate::management::adapter::{self, NODE};
+
+const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
+
+/// One illegal value.
+struct Case {
+    field: &'static str,
+    set: Label<PortInfo>,
+    after: Label<PortInfo>,
+    illegal: fn(PortInfo) -> PortInfo,
+}
+
+/// The LID comes last: what is restored next begins with it.
+const CASES: [Case; 4] = [
+    Case {
+        field: "OperationalVLs",
+        set: Label::new("set OperationalVLs beyond VLCap"),
+        after: Label::new("after OperationalVLs beyond VLCap"),
+        illegal: |info| info.with_operational_vls(VlCap((info.vl_cap().0 + 1) & 0xF)),
+    },
+    Case {
+        field: "NeighborMTU",
+        set: Label::new("set NeighborMTU beyond MTUCap"),
+        after: Label::new("after NeighborMTU beyond MTUCap"),
+        illegal: |info| info.with_neighbor_mtu(Mtu((info.mtu_cap().0 + 1) & 0xF)),
+    },
+    Case {
+        field: "LinkWidthEnabled",
+        set: Label::new("set LinkWidthEnabled that is not supported"),
+        after: Label::new("after LinkWidthEnabled that is not supported"),
+        illegal: |info| info.with_link_width_enabled(with_another_width(info.link_width_supported())),
+    },
+    Case {
+        field: "LID",
+        set: Label::new("set a multicast LID"),
+        after: Label::new("after a multicast LID"),
+        illegal: |info| info.with_lid(Lid(0xC000)),
+    },
+];
+
+/// The widths that are supported, and one that is not.
+fn with_another_width(supported: LinkWidths) -> LinkWidths {
+    let missing = (0..8).map(|bit| 1 << bit).find(|width| supported.0 & width == 0);
+    LinkWidths(supported.0 | missing.unwrap_or(0))
+}
+
+/// Illegal values are refused.
+pub(super) static TEST: Test = Test {
+    id: "c14-024-port-info-illegal",
+    aliases: &["C14_024_06_CA_03"],
+    revision: 1,
+    about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled or LID is answered with 0x001C and leaves that component alone.",
+    reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
+        LID is not tried on a LID-routed rig.",
+    statements: &["C13-24"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    if !adapter::is_adapter(&node) {
+        return Ok(());
+    }
+    let by_lid = t.is_lid_routed();
+    let port = t.guard(FOUND, key)?;
+    for case in CASES.iter().filter(|case| !by_lid || case.field != "LID") {
+        t.set(case.set, &port, port.quiet().change(case.illegal))?;
+        t.get(case.after, key)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if adapter::adapter(t, f)?.is_none() {
+        return Ok(());
+    }
+    let found: PortInfo = t.answer(FOUND)?;
+    for case in CASES {
+        if case.field == "LID" && !t.has(case.set) {
+            f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
+            continue;
+        }
+        f.status("C13-24", t.exchange(case.set)?, &[Status::INVALID_FIELD]);
+        f.same_fields("C13-24", t.exchange(case.after)?, &[case.field], &found)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo keep what is set, in both directions.
+//!
+//! One Set changes GidPrefix, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and OverrunErrors, most of them in
+//! every bit; a Get shows it; a second Set writes back what was found, and a Get shows that. Components that carry
+//! their no-change value, or the value that they have, stay as they are. Reading: components that could cut the device
+//! off or disturb its link are left alone; VLStallCount, HOQLife, PartitionEnforcement and FilterRaw mean nothing here.
+//! A port without LID or SM may answer 0x001C and apply the rest; reference agents take MasterSMSL together with
+//! MasterSMLID, so without an SM MasterSMSL is an observation then. VLHighLimit means nothing with one data VL.
+//! False alarm: an SM of somebody else that writes PortInfo meanwhile; a link that retrains.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Stream, Test, Tester};
+use verbatim_wire::values::Hex64;
+use verbatim_wire::{PortInfo, Status, SubnetTimeout, VlCap};
+
+use crate::management::adapter::{self, NODE};
+use crate::management::keys;
+
+const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
+const SET: Label<PortInfo> = Label::new("set other values");
+const AFTER: Label<PortInfo> = Label::new("after setting other values");
+const BACK: Label<PortInfo> = Label::new("set the values found");
+const LAST: Label<PortInfo> = Label::new("after setting the values found");
+
+/// Read-write components are kept.
+pub(super) static TEST: Test = Test {
+    id: "c14-024-port-info-rw",
+    aliases: &["C14_024_06_CA_02"],
+    revision: 1,
+    about: "Read-write components of PortInfo keep what is set; no-change values change nothing.",
+    reading: "Components that could cut the device off or disturb the link are left alone. MasterSMSL of a port without \
+        an SM whose Set is answered with 0x001C, and VLHighLimit with one data VL, are observations.",
+    statements: &["C14-24", "C14-26"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// Components that are set to other values and must be kept wherever the port is.
+const KEPT: [&str; 4] = ["GidPrefix", "SubnetTimeOut", "LocalPhyErrors", "OverrunErrors"];
+/// Components that the Sets carry as they are, or with their no-change value.
+const STAY: [&str; 13] = [
+    "M_Key",
+    "LID",
+    "MasterSMLID",
+    "M_KeyLeasePeriod",
+    "M_KeyProtectBits",
+    "LMC",
+    "NeighborMTU",
+    "LinkWidthEnabled",
+    "LinkSpeedEnabled",
+    "LinkSpeedExtEnabled",
+    "LinkSpeedExtEnabled2",
+    "LinkDownDefaultState",
+    "OperationalVLs",
+];
+
+/// Other values: every bit of the thresholds and VLHighLimit, a site-local prefix, and a time-out of 1 ms to 4.3 s.
+fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
+    let threshold = |old: u8| match old ^ 0xF {
+        0 => 5, // whether a threshold of 0 has a meaning is not said
+        new => new,
+    };
+    let prefix = Hex64(0xFEC0_0000_0000_0000 | random.between(1, 0xFFFF));
+    let prefix = if prefix == found.gid_prefix() {
+        Hex64(prefix.0 ^ 0x1_0000)
+    } else {
+        prefix
+    };
+    let time_out = match (found.subnet_timeout().0, random.byte() % 12) {
+        (old @ 8..=20, step) => 8 + (old - 8 + 1 + step) % 13,
+        (_, step) => 8 + step,
+    };
+    found
+        .with_gid_prefix(prefix)
+        .with_master_sm_sl(found.master_sm_sl() ^ 0xF)
+        .with_vl_high_limit(!found.vl_high_limit())
+        .with_subnet_timeout(SubnetTimeout(time_out))
+        .with_local_phy_errors(threshold(found.local_phy_errors()))
+        .with_overrun_errors(threshold(found.overrun_errors()))
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    if !adapter::is_adapter(&node) {
+        return Ok(());
+    }
+    let mut random = t.random("values");
+    let port = t.guard(FOUND, key)?;
+    let changed = port.quiet().change(|info| other(info, &mut random));
+    t.set(SET, &port, changed)?;
+    t.get(AFTER, key)?;
+    t.set(BACK, &port, port.quiet())?;
+    t.get(LAST, key)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if adapter::adapter(t, f)?.is_none() {
+        return Ok(());
+    }
+    let found: PortInfo = t.answer(FOUND)?;
+    for (set, get) in [(SET, AFTER), (BACK, LAST)] {
+        let (_, wanted) = t.asked(set)?;
+        let exchange = t.exchange(set)?;
+        f.status("C14-26", exchange, keys::accepted(&found));
+        let seen: PortInfo = t.answer(get)?;
+        let read = t.exchange(get)?;
+        f.same_fields("C14-24", read, &KEPT, &wanted)?;
+        f.same_fields("C14-24", read, &STAY, &found)?;
+        let refused = exchange
+            .answer()
+            .is_some_and(|answer| answer.mad.status() != Status::OK);
+        if refused && found.master_sm_lid().0 == 0 {
+            let text = format!(
+                "MasterSMSL of a port without an SM, set to {} with status 0x001C: {}",
+                wanted.master_sm_sl(),
+                seen.master_sm_sl()
+            );
+            f.observe_ambiguous(text, &[exchange, read]);
+        } else {
+            f.same_fields("C14-24", read, &["MasterSMSL"], &wanted)?;
+        }
+        if found.vl_cap() == VlCap::VL0 {
+            let text = format!(
+                "VLHighLimit of a port with one data VL, set to {}: {}",
+                wanted.vl_high_limit(),
+                seen.vl_high_limit()
+            );
+            f.observe_ambiguous(text, &[exchange, read]);
+        } else {
+            f.same_fields("C14-24", read, &["VLHighLimit"], &wanted)?;
+        }
+    }
+    let (_, wanted) = t.asked(SET)?;
+    for (about, differs) in [
+        ("another GidPrefix", wanted.gid_prefix() != found.gid_prefix()),
+        (
+            "another SubnetTimeOut",
+            wanted.subnet_timeout() != found.subnet_timeout(),
+        ),
+        (
+            "other LocalPhyErrors",
+            wanted.local_phy_errors() != found.local_phy_errors(),
+        ),
+        ("other OverrunErrors", wanted.overrun_errors() != found.overrun_errors()),
+    ] {
+        t.require(SET, about, differs)?;
+    }
+    Ok(())
+}

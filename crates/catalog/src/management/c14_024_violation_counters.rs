@@ -1,0 +1,128 @@
+//! `c14-024-violation-counters` (C14_024_06_CA_02): a Set of 0 zeroes the violation counters, another value does not
+//! change them.
+//!
+//! A wrong-key Set makes M_KeyViolations count; a Set writes another value than 0 and 0xFFFF into all three counters,
+//! which stay; a Set writes 0, and they are 0. Reading: reference agents take 0 alone and ignore the rest. P_KeyViolations
+//! and Q_KeyViolations are judged as found, since nothing here makes them count; what others make them count meanwhile
+//! is allowed for. False alarm: a device for whose authors other values than 0 are undefined, and which stores them.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::PortInfo;
+
+use crate::management::keys::{self, AFTER, BEFORE, FOUND};
+
+const WRONG: Label<PortInfo> = Label::new("wrong key, set LocalPhyErrors");
+const COUNTED: Label<PortInfo> = Label::new("right key, after a violation");
+const WRITE: Label<PortInfo> = Label::new("right key, set the counters to other values");
+const WRITTEN: Label<PortInfo> = Label::new("right key, after setting other values");
+const CLEAR: Label<PortInfo> = Label::new("right key, set the counters to 0");
+
+/// What a Set adds to a counter when it tries to write it: more than anybody else makes it count meanwhile.
+const FAR: u16 = 0x1000;
+
+/// The violation counters are zeroed by 0 and by nothing else.
+pub(super) static TEST: Test = Test {
+    id: "c14-024-violation-counters",
+    aliases: &["C14_024_06_CA_02"],
+    revision: 1,
+    about: "A Set of 0 zeroes the violation counters of PortInfo; a Set of another value leaves them as they are.",
+    reading: "That values other than 0 are ignored rests on reference agents. P_KeyViolations and Q_KeyViolations are \
+        judged from where they are found.",
+    statements: &["C14-24", "C14-26"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// A value that is neither 0 nor 0xFFFF and far from what the counter shows.
+fn other(counter: u16) -> u16 {
+    if counter < 0x8000 { counter + FAR } else { counter - FAR }
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let (ours, others) = keys::keys(t);
+    let lease = t.longer_than_this_test();
+    let port = keys::lock(t, ours, 0, lease, 1)?;
+    let locked = keys::protected(&port, ours, 0, lease);
+    let threshold = port.found().local_phy_errors();
+    let wrong = locked.change(|info| info.with_local_phy_errors(threshold ^ 1));
+    t.set_once(WRONG, &port, (others[0], 0), wrong)?;
+    let counted = t.get(COUNTED, ours)?;
+    let written = locked.change(|info| {
+        info.with_m_key_violations(other(counted.m_key_violations()))
+            .with_p_key_violations(other(counted.p_key_violations()))
+            .with_q_key_violations(other(counted.q_key_violations()))
+    });
+    t.set(WRITE, &port, written)?;
+    t.get(WRITTEN, ours)?;
+    let cleared = locked.change(|info| {
+        info.with_m_key_violations(0)
+            .with_p_key_violations(0)
+            .with_q_key_violations(0)
+    });
+    t.set(CLEAR, &port, cleared)?;
+    t.get(AFTER, ours)?;
+    Ok(())
+}
+
+/// How a counter is read.
+type Counter = fn(&PortInfo) -> u16;
+
+/// The three counters.
+const COUNTERS: [(&str, Counter); 3] = [
+    ("M_KeyViolations", PortInfo::m_key_violations),
+    ("P_KeyViolations", PortInfo::p_key_violations),
+    ("Q_KeyViolations", PortInfo::q_key_violations),
+];
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let found: PortInfo = t.answer(FOUND)?;
+    let before: PortInfo = t.answer(BEFORE)?;
+    let counted: PortInfo = t.answer(COUNTED)?;
+    let wrong = t.exchange(WRONG)?; // whether it was dropped is what other tests are about
+    if counted.m_key_violations() == before.m_key_violations() {
+        f.observe("the wrong-key Set was not counted, which C14-29 is about", &[wrong]);
+    }
+    f.status("C14-26", t.exchange(WRITE)?, keys::accepted(&found));
+    f.status("C14-26", t.exchange(CLEAR)?, keys::accepted(&found));
+    let written: PortInfo = t.answer(WRITTEN)?;
+    let cleared: PortInfo = t.answer(AFTER)?;
+    let stayed = [t.exchange(COUNTED)?, t.exchange(WRITE)?, t.exchange(WRITTEN)?];
+    let zeroed = [t.exchange(WRITTEN)?, t.exchange(CLEAR)?, t.exchange(AFTER)?];
+    for (name, of) in COUNTERS {
+        stays(f, &stayed, name, of(&counted), of(&written));
+        is_zero(f, &zeroed, name, of(&written), of(&cleared));
+    }
+    Ok(())
+}
+
+/// After a Set of another value: as before, or a little more where others count too.
+fn stays(f: &mut Findings<'_>, evidence: &[&Exchange], name: &str, before: u16, after: u16) {
+    let result = match after.checked_sub(before) {
+        Some(0) => Passed::Pass,
+        Some(more) if more < FAR => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    f.claim("C14-24", format!("{name} after a Set of another value than 0"))
+        .by_all(evidence.iter().copied())
+        .saw(after)
+        .comes_to(before, result);
+}
+
+/// After a Set of 0: 0, or less than before where others count too.
+fn is_zero(f: &mut Findings<'_>, evidence: &[&Exchange], name: &str, before: u16, after: u16) {
+    let result = match after {
+        0 => Passed::Pass,
+        _ if after < before => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    f.claim("C14-24", format!("{name} after a Set of 0"))
+        .by_all(evidence.iter().copied())
+        .saw(after)
+        .comes_to(0, result);
+}

@@ -1,0 +1,104 @@
+//! `c14-029-counter`: M_KeyViolations is not changed by being read, counts many violations, and stops at 0xFFFF.
+//!
+//! Reading: VL 15 may drop packets of a burst, so on hardware fewer than were sent is inconclusive; three more,
+//! each sent alone, must then be counted, or leave 0xFFFF as it is; of these one may be lost. `violations` goes beyond 0xFFFF on a simulated rig
+//! and beyond 255 on hardware, where each window costs the proof of silence. False alarm: an SM of somebody else.
+
+use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_wire::PortInfo;
+
+use crate::management::keys::{self, BEFORE};
+
+const AGAIN: Label<PortInfo> = Label::new("right key, read again");
+const BURST: Label<PortInfo> = Label::new("wrong key, many times");
+const MANY: Label<PortInfo> = Label::new("right key, after many violations");
+/// Several, of which a fabric may lose one.
+const MORE: [Label<PortInfo>; 3] = [
+    Label::new("wrong key, once more"),
+    Label::new("wrong key, twice more"),
+    Label::new("wrong key, three times more"),
+];
+const LAST: Label<PortInfo> = Label::new("right key, after one more violation");
+
+/// The counter counts, stays when read, and saturates.
+pub(super) static TEST: Test = Test {
+    id: "c14-029-counter",
+    aliases: &[],
+    revision: 1,
+    about: "M_KeyViolations stays when it is read, counts beyond 255, and stops at 0xFFFF.",
+    reading: "A burst may lose packets on hardware: what decides there is three more violations, each sent alone.",
+    statements: &["C14-29", "C14-24", "C14-26"],
+    needs: &[Need::Mad],
+    parameters: &[Parameter {
+        name: "violations",
+        about: "wrong-key Gets sent in bursts before the single one",
+        range: (1, 100_000),
+        simulated: 65_540,
+        default: 300,
+    }],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let (ours, [other, ..]) = keys::keys(t);
+    let count = t.parameter("violations");
+    // Each window of the burst costs a silence; the lease must outlast them all, and not by hours.
+    let seconds = (t.silence().as_secs() + 1).saturating_mul(count / 16 + 12);
+    keys::lock(t, ours, 2, u16::try_from(seconds).unwrap_or(u16::MAX), 1)?;
+    t.get(AGAIN, ours)?;
+    t.provoke_many(BURST, other, count)?;
+    t.get(MANY, ours)?;
+    for label in MORE {
+        t.get_once(label, other)?;
+    }
+    t.get(LAST, ours)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let before: PortInfo = t.answer(BEFORE)?;
+    let again: PortInfo = t.answer(AGAIN)?;
+    let (before, again) = (before.m_key_violations(), again.m_key_violations());
+    f.claim("C14-29", "M_KeyViolations read twice")
+        .on(AGAIN)
+        .saw(again)
+        .is(before);
+    let sent = t.each(BURST).count();
+    let many: PortInfo = t.answer(MANY)?;
+    let many = many.m_key_violations();
+    let wanted = (usize::from(again) + sent).min(0xFFFF);
+    let result = match usize::from(many) == wanted {
+        true => Passed::Pass,
+        false if t.begin.simulated => Passed::Fail,
+        false => Passed::Inconclusive,
+    };
+    let expected = format!("{wanted}: {again} and {sent} violations, at most 0xFFFF");
+    f.claim("C14-29", "M_KeyViolations after many violations")
+        .on(MANY)
+        .saw(many)
+        .comes_to(expected, result);
+    for label in MORE {
+        keys::require_dropped(t, label, t.exchange(label)?)?;
+    }
+    let last: PortInfo = t.answer(LAST)?;
+    let last = last.m_key_violations();
+    let wanted = many.saturating_add(3);
+    let result = match wanted.checked_sub(last) {
+        Some(0) => Passed::Pass,
+        Some(1) if !t.begin.simulated => Passed::Inconclusive,
+        None if t.begin.shared_subnet => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    let expected = format!("{wanted}: {many} and 3 violations, at most 0xFFFF");
+    f.claim("C14-29", "M_KeyViolations after three more")
+        .on(MANY)
+        .on(LAST)
+        .saw(last)
+        .comes_to(expected, result);
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! `c14-029-trap-repress`: a TrapRepress with another M_Key is a violation at every level, level 0 too.
+//!
+//! A correct port counts it. No public test has this; a TrapRepress is not answered in any case. Reading: the check
+//! comes before the question whether the port sends traps at all. False alarm: an SM of somebody else.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{Notice, PortInfo};
+
+use crate::management::keys::{self, AFTER, BEFORE};
+
+const REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
+
+/// A wrong-key TrapRepress is counted.
+pub(super) static TEST: Test = Test {
+    id: "c14-029-trap-repress",
+    aliases: &[],
+    revision: 1,
+    about: "A TrapRepress with another M_Key is counted as a violation, at level 0 too.",
+    reading: "Judged at level 0, where a wrong-key Get is none.",
+    statements: &["C14-29", "C14-16", "C14-24", "C14-26"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let (ours, [other, ..]) = keys::keys(t);
+    let lease = t.longer_than_this_test();
+    keys::lock(t, ours, 0, lease, 1)?;
+    t.repress(REPRESS, other, &keys::bad_m_key_notice())?;
+    t.get(AFTER, ours)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let before: PortInfo = t.answer(BEFORE)?;
+    let (key, _) = t.asked(REPRESS)?;
+    t.require(REPRESS, "a key that is not the port's", key != before.m_key())?;
+    f.silent("C14-16", t.exchange(REPRESS)?);
+    keys::violations(t, f, 1)
+}

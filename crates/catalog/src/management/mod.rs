@@ -1,0 +1,92 @@
+//! Chapters 13 and 14: the management model, and subnet management.
+//!
+//! `keys` is what the tests of the M_Key share, `adapter` what those share that apply to some kinds of node only.
+
+mod adapter;
+pub(crate) mod keys;
+
+// 13: how soon a port answers
+mod c13_013_resp_time_value;
+mod c13_014_response_time;
+
+// What the class has: methods, attributes
+mod c14_003_methods_and_attributes;
+
+// M_Key: 0, and nothing is checked
+mod c14_015_get;
+mod c14_015_lease;
+mod c14_015_set;
+mod c14_015_trap_repress;
+
+// M_Key: what each protect level shows and obeys
+mod c14_016_get;
+mod c14_016_set;
+
+// M_Key: the lease
+mod c14_017_lease;
+mod c14_017_lease_reload;
+mod c14_017_lease_reset;
+mod c14_017_lease_zero;
+
+// Attributes: of the node
+mod c14_024_node_description;
+mod c14_024_node_info;
+mod c14_024_node_info_ports;
+mod c14_024_node_type;
+
+// Attributes: of the port
+mod c14_024_guid_info;
+mod c14_024_p_key_table;
+mod c14_024_port_info_illegal;
+mod c14_024_port_info_modifier;
+mod c14_024_port_info_ro;
+mod c14_024_port_info_rw;
+mod c14_024_sl_to_vl;
+mod c14_024_violation_counters;
+mod c14_024_vl_arbitration_ca;
+
+// M_Key: violations
+mod c14_029_counter;
+mod c14_029_trap_repress;
+
+use verbatim_tester::Test;
+
+/// The chapters' tests, in the order of a run.
+pub(crate) const TESTS: &[&Test] = &[
+    &c13_013_resp_time_value::TEST,
+    &c13_014_response_time::TEST,
+    &c14_003_methods_and_attributes::TEST,
+    &c14_015_get::TEST,
+    &c14_015_lease::TEST,
+    &c14_015_set::TEST,
+    &c14_015_trap_repress::TEST,
+    &c14_016_get::PROTECT_0,
+    &c14_016_get::PROTECT_1,
+    &c14_016_get::PROTECT_2,
+    &c14_016_get::PROTECT_3,
+    &c14_016_set::PROTECT_0,
+    &c14_016_set::PROTECT_1,
+    &c14_016_set::PROTECT_2,
+    &c14_016_set::PROTECT_3,
+    &c14_017_lease::NOT_EARLY,
+    &c14_017_lease::EXPIRES,
+    &c14_017_lease::EXPIRES_AFTER_SET,
+    &c14_017_lease_reload::TEST,
+    &c14_017_lease_reset::TEST,
+    &c14_017_lease_zero::TEST,
+    &c14_024_guid_info::TEST,
+    &c14_024_node_description::TEST,
+    &c14_024_node_info::TEST,
+    &c14_024_node_info_ports::TEST,
+    &c14_024_node_type::TEST,
+    &c14_024_p_key_table::TEST,
+    &c14_024_port_info_illegal::TEST,
+    &c14_024_port_info_modifier::TEST,
+    &c14_024_port_info_ro::TEST,
+    &c14_024_port_info_rw::TEST,
+    &c14_024_sl_to_vl::TEST,
+    &c14_024_violation_counters::TEST,
+    &c14_024_vl_arbitration_ca::TEST,
+    &c14_029_counter::TEST,
+    &c14_029_trap_repress::TEST,
+];

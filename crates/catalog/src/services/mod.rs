@@ -1,0 +1,9 @@
+//! Chapter 16, general services: performance management.
+
+// What the counters of a port count
+mod c16_link_counters;
+
+use verbatim_tester::Test;
+
+/// The chapter's tests, in the order of a run.
+pub(crate) const TESTS: &[&Test] = &[&c16_link_counters::TEST];

@@ -1,0 +1,102 @@
+//! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; its own response does.
+//!
+//! One connection for a READ of three responses, one for a FetchAdd. An ACK with the request's last PSN arrives instead of
+//! the response, three times since one may be lost; no request may complete with success. Then the response comes,
+//! completes it, and its data are in memory.
+//! Reading: a DUT may ignore such an ACK, retry the request, or fail it. False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb;
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
+
+use crate::transport::rc::{self, Ask, RESULTS, Requester};
+
+const COMPLETION: &str = "C9-60";
+const DATA: &str = "9.7.6.1.1 response data";
+
+const ACK: Label<Frames> = Label::new("ACK instead of the response");
+const AFTER: Label<Wait> = Label::new("after the ACK");
+const RESPONSE: Label<Frames> = Label::new("response");
+const RESPONSE_AGAIN: Label<Frames> = Label::new("response, again");
+
+/// ACKs of what wants a response with data.
+pub(super) static TEST: Test = Test {
+    id: "c09-060-ack-of-read",
+    aliases: &[],
+    revision: 1,
+    about: "An ACK does not complete an RDMA READ or an atomic.",
+    reading: "After the ACK: no completion, or one with an error; a retry is legal. After the response: success, and its data \
+        where the request says.",
+    statements: &[COMPLETION, DATA, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for is_read in [true, false] {
+        let mut dut = Requester::open(t, &ChannelOptions::default())?;
+        let ask = if is_read {
+            Ask::new(pb::Operation::Read, 2 * dut.mtu + 20)
+        } else {
+            Ask::new(pb::Operation::FetchAdd, 8)
+        };
+        if let Some(sent) = dut.try_post(t, ask)?
+            && dut.see_all(t, &sent)?
+        {
+            rc::ask::insist(t, ACK, &dut.ack(sent.last, sent.msn))?;
+            t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+            if dut.come(t)? == 0 {
+                let responses = dut.answers(t, &sent);
+                dut.answer(t, (RESPONSE, RESPONSE_AGAIN), &responses, 1)?;
+            }
+            dut.read_memory(t)?;
+        }
+        dut.close(t)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for case in &rc::cases(t)? {
+        rc::sound_packets(f, &case.dialogue);
+        case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
+        let (again, responses) = (case.frames(t, RESPONSE_AGAIN), case.frames(t, RESPONSE));
+        let Some(posted) = case.posted.first() else {
+            case.tell_refused(f);
+            continue;
+        };
+        let Some(ack) = case.frames(t, ACK).first().copied() else {
+            rc::not_sent(t, f, case, 0)?;
+            continue;
+        };
+        let _ = case.waited(t, AFTER)?;
+        let about = posted.in_words();
+        let until = responses.first().map_or(case.end(), |response| response.place);
+        let done = case.dialogue.completions_between(case.start(), until);
+        let mut evidence = vec![Evidence::from(ack)];
+        evidence.extend(rc::evidence(&done));
+        let succeeded = done.iter().any(|done| done.status() == WcStatus::SUCCESS);
+        let result = if succeeded { Passed::Fail } else { Passed::Pass };
+        let words = ("no completion, or one with an error", rc::completions_in_words(&done));
+        f.prove(COMPLETION, &evidence, &format!("{about}, after an ACK"), words, result);
+        let (Some(first), true) = (responses.first(), done.is_empty()) else {
+            f.observe_ambiguous(format!("{about}: an ACK ended it; ignoring the ACK conforms too"), &[]);
+            continue;
+        };
+        let about = format!("{about}, after the response");
+        let expected: [(u64, &[WcStatus]); 1] = [(1, &[WcStatus::SUCCESS])];
+        let asked_again = rc::asked_again(&again, responses.len());
+        let window = (first.place, case.end());
+        if case.completes(t, f, (COMPLETION, &about), window, (&expected, asked_again)) {
+            let data = rc::response_bytes(&responses);
+            case.memory_is(f, (DATA, &about), &[(RESULTS as usize, data)])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! `c09-060-fetch-add-responder`, `c09-060-compare-swap-responder` (C09_060_09_01): the DUT executes atomics.
+//!
+//! The peer sends five atomics, each when the one before was answered; numbers and places are chosen so that carries
+//! beyond 32 bits, comparisons of the upper half and the order of the bytes show. Each is answered by one ATOMIC
+//! ACKNOWLEDGE with its PSN, the value that the memory held before, and the MSN of the message; the memory then holds
+//! what the operation makes of it, and nothing else changed.
+//! Reading: the operand of the public page's second CmpSwap is not visible, so both outcomes of a comparison are tried.
+//! On the wire numbers are big-endian, in memory native: the test reads them as little-endian, as on x86 and most Arm
+//! hosts. A device without atomics is NOT_APPLICABLE.
+//! False alarm: a host of the other byte order fails "9.4.5 atomics", and the memory shows why.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::Reply;
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions, labels};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
+
+use crate::transport::rc;
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::effect;
+
+const ATOMICS: &str = "9.4.5 atomics";
+const COMPLETION: &str = "C9-60";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const REQUESTS: [Label<Frames>; 5] = [
+    Label::new("first atomic"),
+    Label::new("second atomic"),
+    Label::new("third atomic"),
+    Label::new("fourth atomic"),
+    Label::new("fifth atomic, on the place of the first"),
+];
+const AFTER: Label<Wait> = Label::new("after all atomics");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// Bytes of the memory that are filled before, and looked at after.
+const LOOKED_AT: u32 = 1024;
+/// Where the numbers lie, with random bytes on both sides.
+const PLACES: [u32; 5] = [64, 128, 192, 256, 64];
+/// What they are before.
+const NUMBERS: [u64; 4] = [
+    0x0123_4567_FFFF_FFFF,
+    0xFFFF_FFFF_FFFF_FFFE,
+    0xFF2D_B500_1E58_B3E7,
+    0x8000_0000_0000_0001,
+];
+/// What FetchAdd adds: a carry into the upper half, a carry out of 64 bits, an upper half alone, all of it.
+const ADDED: [u64; 5] = [1, 5, 0x0102_0304_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x10];
+/// What CmpSwap compares and stores: equal; the upper half differs; the lower half differs; equal; equal to what the first
+/// stored.
+const SWAPPED: [(u64, u64); 5] = [
+    (NUMBERS[0], 0x1122_3344_5566_7788),
+    (NUMBERS[1] & 0xFFFF_FFFF, 1),
+    (NUMBERS[2] ^ 0x10, 2),
+    (NUMBERS[3], 0xAABB_CCDD_EEFF_0011),
+    (0x1122_3344_5566_7788, 0x0807_0605_0403_0201),
+];
+
+const READING: &str = "Five atomics, each sent when the one before was answered: one ATOMIC ACKNOWLEDGE with its PSN, the \
+    value before, and the MSN of the message. Numbers are little-endian in the DUT's memory, which is compared whole. \
+    NOT_APPLICABLE to a device without atomics.";
+
+/// FetchAdd.
+pub(super) static FETCH_ADD: Test = Test {
+    id: "c09-060-fetch-add-responder",
+    aliases: &[],
+    revision: 1,
+    about: "The DUT executes FetchAdds of 64 bits, and returns what the memory held before.",
+    reading: READING,
+    statements: &[COMPLETION, ATOMICS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: |t| procedure(t, Opcode::RC_FETCH_ADD),
+    judge,
+};
+
+/// CmpSwap.
+pub(super) static COMPARE_SWAP: Test = Test {
+    id: "c09-060-compare-swap-responder",
+    aliases: &["C09_060_09_01"],
+    about: "The DUT swaps 64 bits when they compare equal, and returns what the memory held before.",
+    procedure: |t| procedure(t, Opcode::RC_COMPARE_SWAP),
+    ..FETCH_ADD
+};
+
+fn request(channel: &Channel, opcode: Opcode, psn: Psn, n: usize) -> Message {
+    if opcode == Opcode::RC_FETCH_ADD {
+        Message::fetch_add(channel, psn, PLACES[n], ADDED[n])
+    } else {
+        Message::compare_swap(channel, psn, PLACES[n], SWAPPED[n])
+    }
+}
+
+fn procedure(t: &mut Tester<'_>, opcode: Opcode) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let mut bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    for (place, number) in PLACES.into_iter().zip(NUMBERS) {
+        bytes[place as usize..place as usize + 8].copy_from_slice(&number.to_le_bytes());
+    }
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    for (n, label) in REQUESTS.into_iter().enumerate() {
+        let message = request(&channel, opcode, channel.own_psn.plus(n as u32), n);
+        ask::ask(t, &channel, label, &message)?;
+    }
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+/// Whether the device says that it has atomics.
+pub(super) fn has_atomics(t: &Trace) -> bool {
+    t.commands(labels::OPEN)
+        .any(|open| matches!(rc::reply(open), Some(Reply::Opened(facts)) if facts.atomics))
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !has_atomics(t) {
+        f.not_applicable = Some("the device says that it has no atomics".into());
+        return Ok(());
+    }
+    let all = rc::dialogues(t)?;
+    let dialogue = &all[0];
+    let mut memory = effect::written(t.command(FILL)?).to_vec();
+    rc::sound_packets(f, dialogue);
+    for (n, label) in REQUESTS.into_iter().enumerate() {
+        let turn = answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name))?;
+        let atomic = turn.sent[0].packet.atomic().ok_or(Gap::Missing(label.name))?;
+        let place = PLACES[n] as usize;
+        let before = memory.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
+        let original = u64::from_le_bytes(before.ok_or(Gap::Missing(FILL.name))?);
+        let after = match turn.sent[0].packet.opcode() {
+            Opcode::RC_FETCH_ADD => original.wrapping_add(atomic.swap_add().0),
+            _ if original == atomic.compare().0 => atomic.swap_add().0,
+            _ => original,
+        };
+        memory[place..place + 8].copy_from_slice(&after.to_le_bytes());
+        let names = (ACKNOWLEDGEMENT, ATOMICS, label.name);
+        answer::atomic_answered(t, f, names, &turn, (original, n as u32 + 1));
+    }
+    let after = t.waited(AFTER)?;
+    rc::no_completion(
+        f,
+        COMPLETION,
+        "atomics take no receive",
+        dialogue,
+        (dialogue.places.0, after.place),
+    );
+    let words = (
+        "the results of the atomics in their places, the rest unchanged",
+        memory.as_slice(),
+    );
+    effect::memory_is(f, (ATOMICS, "memory of the DUT"), t.command(RESULT)?, words);
+    let _ = t.command(STATE)?;
+    Ok(())
+}

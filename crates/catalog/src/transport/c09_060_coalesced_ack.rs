@@ -1,0 +1,154 @@
+//! `c09-060-coalesced-ack`: an ACK completes every SEND and WRITE up to its PSN, in order, and nothing else.
+//!
+//! On one connection: three requests, and one ACK for all; two requests, and an ACK for the first alone; a SEND of three
+//! packets, whose first two are acknowledged before the last. What is covered completes once, in the order of posting;
+//! what is not, or not whole, does not.
+//! Reading: nothing is unclear. A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE.
+//! False alarm: an ACK that was lost completes nothing, so it is sent again; one that completes a part was not lost.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb;
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
+
+use crate::transport::rc::{self, Ask, Case, Requester};
+
+const COMPLETION: &str = "C9-60";
+
+const ALL: Label<Frames> = Label::new("ACK of three requests");
+const ALL_AGAIN: Label<Frames> = Label::new("ACK of three requests, again");
+const FIRST: Label<Frames> = Label::new("ACK of the first of two");
+const FIRST_AGAIN: Label<Frames> = Label::new("ACK of the first of two, again");
+const SECOND_OPEN: Label<Wait> = Label::new("the second of two is outstanding");
+const SECOND: Label<Frames> = Label::new("ACK of the second of two");
+const SECOND_AGAIN: Label<Frames> = Label::new("ACK of the second of two, again");
+const PART: Label<Frames> = Label::new("ACK of a part of a message");
+const PART_OPEN: Label<Wait> = Label::new("a part of the message is acknowledged");
+const WHOLE: Label<Frames> = Label::new("ACK of the whole message");
+const WHOLE_AGAIN: Label<Frames> = Label::new("ACK of the whole message, again");
+
+const OK: &[WcStatus] = &[WcStatus::SUCCESS];
+
+/// ACKs for several requests, and for parts of one.
+pub(super) static TEST: Test = Test {
+    id: "c09-060-coalesced-ack",
+    aliases: &[],
+    revision: 1,
+    about: "An ACK completes all requests up to its PSN, once and in order, and none that goes beyond it.",
+    reading: "One ACK for three requests completes the three in order; an ACK of the first of two leaves the second; an ACK \
+        of a part of a message completes nothing. No completion is proven by two seconds.",
+    statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let silence = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
+    sequence(t, &mut dut, silence)?;
+    dut.close(t)
+}
+
+/// The three stimuli; those behind one that came to nothing are left out.
+fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step {
+    let mut sent = Vec::new();
+    for ask in [Ask::send(64), Ask::new(pb::Operation::Write, 200), Ask::send(0)] {
+        sent.push(dut.post(t, ask)?);
+    }
+    for sent in &sent {
+        if !dut.see_all(t, sent)? {
+            return Ok(());
+        }
+    }
+    let ack = dut.answers(t, &sent[2]);
+    if !dut.answer(t, (ALL, ALL_AGAIN), &ack, 3)? {
+        return Ok(());
+    }
+    let two = [dut.post(t, Ask::send(64))?, dut.post(t, Ask::send(64))?];
+    if !dut.see_all(t, &two[0])? || !dut.see_all(t, &two[1])? {
+        return Ok(());
+    }
+    let acks = two.map(|sent| dut.answers(t, &sent));
+    if !dut.answer(t, (FIRST, FIRST_AGAIN), &acks[0], 1)? {
+        return Ok(());
+    }
+    t.wait_for(SECOND_OPEN, silence)?;
+    if !dut.answer(t, (SECOND, SECOND_AGAIN), &acks[1], 1)? {
+        return Ok(());
+    }
+    let message = dut.post(t, Ask::send(3 * dut.mtu))?;
+    if !dut.see_all(t, &message)? {
+        return Ok(());
+    }
+    for psn in [message.first, message.first.next()] {
+        rc::ask::insist(t, PART, &dut.ack(psn, message.msn - 1))?;
+    }
+    t.wait_for(PART_OPEN, silence)?;
+    let ack = dut.answers(t, &message);
+    dut.answer(t, (WHOLE, WHOLE_AGAIN), &ack, 1)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let cases = rc::cases(t)?;
+    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    rc::sound_packets(f, &case.dialogue);
+    case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
+    let groups: [(_, _, &[u64], &str); 4] = [
+        (ALL, ALL_AGAIN, &[1, 2, 3], "one ACK for three requests"),
+        (FIRST, FIRST_AGAIN, &[4], "an ACK of the first of two"),
+        (SECOND, SECOND_AGAIN, &[5], "an ACK of the second of two"),
+        (WHOLE, WHOLE_AGAIN, &[6], "an ACK of the whole message"),
+    ];
+    let places: Vec<Option<usize>> = groups
+        .iter()
+        .map(|(label, ..)| case.frames(t, *label).first().map(|ack| ack.place))
+        .collect();
+    let _ = case.frames(t, PART);
+    for wait in [SECOND_OPEN, PART_OPEN] {
+        let _ = t.waited(wait);
+    }
+    for (at, (label, again, wr_ids, about)) in groups.iter().enumerate() {
+        let again = case.frames(t, *again);
+        let (Some(place), Some(posted)) = (places[at], case.posted.get(wr_ids[0] as usize - 1)) else {
+            not_outstanding(f, case, about);
+            return Ok(());
+        };
+        // The second of two is looked at together with the first.
+        if label.name != SECOND.name {
+            let about = format!("before {about}");
+            rc::no_completion(f, COMPLETION, &about, &case.dialogue, (posted.command.place, place));
+        }
+        let until = places.get(at + 1).copied().flatten().unwrap_or(case.end());
+        // An ACK that completed some requests did arrive: the others must not need it again.
+        let first_try = again.first().map_or(until, |again| again.place);
+        let arrived = !case.dialogue.completions_between(place, first_try).is_empty();
+        let until = if arrived { first_try } else { until };
+        let expected: Vec<(u64, &[WcStatus])> = wr_ids.iter().map(|wr_id| (*wr_id, OK)).collect();
+        let asked_again = arrived || rc::asked_again(&again, 1);
+        case.completes(t, f, (COMPLETION, about), (place, until), (&expected, asked_again));
+    }
+    Ok(())
+}
+
+/// Requests that the DUT did not send before the ones in front of them were answered: legal, and nothing is claimed.
+fn not_outstanding(f: &mut Findings<'_>, case: &Case<'_>, about: &str) {
+    let sent = case.sent(case.start(), case.end());
+    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
+    let words = (
+        "all of its requests outstanding",
+        format!("{} packets in all", sent.len()),
+    );
+    f.prove(
+        COMPLETION,
+        &evidence,
+        &format!("{about}: not tried"),
+        words,
+        Passed::Inconclusive,
+    );
+}

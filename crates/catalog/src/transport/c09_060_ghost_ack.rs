@@ -1,0 +1,130 @@
+//! `c09-060-ghost-ack`: an ACK that speaks of nothing outstanding, or whose ICRC is wrong, completes nothing.
+//!
+//! One SEND is acknowledged, a second is outstanding. ACKs with PSNs that were never sent, and with PSNs that were
+//! acknowledged long ago, make the DUT neither complete it nor send it again; nor does its own ACK with a wrong ICRC.
+//! Each is sent three times, since one may be lost. Then its own ACK completes it.
+//! Reading: credits may be taken from such an ACK; that shows nowhere here. False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Psn};
+
+use crate::transport::rc::{self, Ask, Requester};
+
+const COMPLETION: &str = "C9-60";
+
+const EARLIER: Label<Frames> = Label::new("ACK of the first request");
+const EARLIER_AGAIN: Label<Frames> = Label::new("ACK of the first request, again");
+const GHOST: Label<Frames> = Label::new("ghost ACK");
+const HAUNTED: Label<Wait> = Label::new("after the ghost ACKs");
+const SPOILT: Label<Frames> = Label::new("ACK with a wrong ICRC");
+const UNHEARD: Label<Wait> = Label::new("after the ACK with a wrong ICRC");
+const ACK: Label<Frames> = Label::new("ACK of the second request");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK of the second request, again");
+
+const OK: &[WcStatus] = &[WcStatus::SUCCESS];
+
+/// ACKs of what is not outstanding.
+pub(super) static TEST: Test = Test {
+    id: "c09-060-ghost-ack",
+    aliases: &[],
+    revision: 1,
+    about: "An ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing and makes nothing come again.",
+    reading: "PSNs that were never sent, up to half of all ahead, and PSNs that were acknowledged before: neither a \
+        completion nor a packet in two seconds.",
+    statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let silence = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
+    let first = dut.post(t, Ask::send(64))?;
+    let acks = dut.answers(t, &first);
+    if dut.see_all(t, &first)? && dut.answer(t, (EARLIER, EARLIER_AGAIN), &acks, 1)? {
+        let second = dut.post(t, Ask::send(64))?;
+        if dut.see_all(t, &second)? {
+            let psn = second.first;
+            let ahead = [1, 2, 1000, Psn::COUNT / 2 - 1].map(|steps| psn.plus(steps));
+            let behind = [1, 2, 1000, Psn::COUNT / 4].map(|steps| psn.minus(steps));
+            for ghost in ahead.into_iter().chain(behind) {
+                rc::ask::insist(t, GHOST, &dut.ack(ghost, 1))?;
+            }
+            t.wait_for(HAUNTED, silence)?;
+            let acks = dut.answers(t, &second);
+            let mut spoilt = acks[0].clone();
+            if let Some(byte) = spoilt.last_mut() {
+                *byte ^= 0x10;
+            }
+            rc::ask::insist(t, SPOILT, &spoilt)?;
+            t.wait_for(UNHEARD, silence)?;
+            dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
+        }
+    }
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let cases = rc::cases(t)?;
+    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    rc::sound_packets(f, &case.dialogue);
+    case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
+    let (earlier, ghosts) = (case.frames(t, EARLIER), case.frames(t, GHOST));
+    let (spoilt, acks) = (case.frames(t, SPOILT), case.frames(t, ACK));
+    let again = [case.frames(t, EARLIER_AGAIN), case.frames(t, ACK_AGAIN)].concat();
+    let asked_again = rc::asked_again(&again, 1);
+    let until = case.posted.get(1).map_or(case.end(), |second| second.command.place);
+    let Some(earlier) = earlier.first() else {
+        return rc::not_sent(t, f, case, 0);
+    };
+    let about = "after the ACK of the first request";
+    case.completes(
+        t,
+        f,
+        (COMPLETION, about),
+        (earlier.place, until),
+        (&[(1, OK)], asked_again),
+    );
+    let (Some(ghost), Some(spoilt), Some(ack)) = (ghosts.first(), spoilt.first(), acks.first()) else {
+        return rc::not_sent(t, f, case, 1);
+    };
+    let (haunted, unheard) = (case.waited(t, HAUNTED)?, case.waited(t, UNHEARD)?);
+    let about = "after ghost ACKs";
+    rc::no_completion(f, COMPLETION, about, &case.dialogue, (ghost.place, spoilt.place));
+    rc::quiet(
+        t,
+        f,
+        COMPLETION,
+        about,
+        (&case.dialogue, ghost.place, haunted),
+        Duration::ZERO,
+    );
+    let about = "after an ACK with a wrong ICRC";
+    rc::no_completion(f, rc::ICRC, about, &case.dialogue, (spoilt.place, ack.place));
+    rc::quiet(
+        t,
+        f,
+        rc::ICRC,
+        about,
+        (&case.dialogue, spoilt.place, unheard),
+        Duration::ZERO,
+    );
+    // A device that completed it before is not accused twice.
+    if case.dialogue.completions_between(ghost.place, ack.place).is_empty() {
+        let about = "after the ACK of the second request";
+        case.completes(
+            t,
+            f,
+            (COMPLETION, about),
+            (ack.place, case.end()),
+            (&[(2, OK)], asked_again),
+        );
+    }
+    Ok(())
+}

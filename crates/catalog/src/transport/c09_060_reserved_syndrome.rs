@@ -1,0 +1,94 @@
+//! `c09-060-reserved-syndrome`: an acknowledgement whose syndrome has no meaning does not complete a request with success.
+//!
+//! One connection for reserved types of the AETH syndrome, one for reserved NAK codes. A SEND is outstanding when they
+//! arrive, each three times since one may be lost; then it gets its ACK.
+//! Reading: what such a syndrome does is left open: ignoring it and failing the request both conform, success does not.
+//! Syndromes with the reserved top bit set are left out: a receiver that ignores that bit reads an ACK.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Syndrome};
+
+use crate::transport::rc::{self, Ask, Requester};
+
+const COMPLETION: &str = "C9-60";
+
+const RESERVED: Label<Frames> = Label::new("acknowledgement with a reserved syndrome");
+const AFTER: Label<Wait> = Label::new("after the reserved syndromes");
+const ACK: Label<Frames> = Label::new("ACK");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
+
+/// Syndromes without a meaning: the reserved type, and NAK codes that a connection does not have.
+const SYNDROMES: [&[u8]; 2] = [&[0x40, 0x41, 0x5F], &[0x65, 0x70, 0x7F]];
+
+/// Reserved syndromes.
+pub(super) static TEST: Test = Test {
+    id: "c09-060-reserved-syndrome",
+    aliases: &[],
+    revision: 1,
+    about: "A reserved AETH syndrome does not complete a request with success.",
+    reading: "Ignoring it and an error completion both conform, and a retry does; success before the ACK does not.",
+    statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for syndromes in SYNDROMES {
+        let mut dut = Requester::open(t, &ChannelOptions::default())?;
+        let sent = dut.post(t, Ask::send(64))?;
+        if dut.see_all(t, &sent)? {
+            for syndrome in syndromes {
+                let reserved = dut.channel.acknowledge(sent.first, Syndrome(*syndrome), 0);
+                rc::ask::insist(t, RESERVED, &reserved)?;
+            }
+            t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+            if dut.come(t)? == 0 {
+                let ack = dut.answers(t, &sent);
+                dut.answer(t, (ACK, ACK_AGAIN), &ack, 1)?;
+            }
+        }
+        dut.close(t)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for (case, syndromes) in rc::cases(t)?.iter().zip(SYNDROMES) {
+        rc::sound_packets(f, &case.dialogue);
+        case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
+        let again = rc::asked_again(&case.frames(t, ACK_AGAIN), 1);
+        let acks = case.frames(t, ACK);
+        let reserved = case.frames(t, RESERVED);
+        if reserved.is_empty() {
+            rc::not_sent(t, f, case, 0)?;
+            continue;
+        }
+        let _ = case.waited(t, AFTER)?;
+        let about = format!("syndromes {syndromes:#04x?}")
+            .replace(['\n', ' '], "")
+            .replace(",]", "]");
+        let until = acks.first().map_or(case.end(), |ack| ack.place);
+        let done = case.dialogue.completions_between(case.start(), until);
+        let mut evidence: Vec<Evidence<'_>> = reserved.iter().map(|frame| Evidence::from(*frame)).collect();
+        evidence.extend(rc::evidence(&done));
+        let succeeded = done.iter().any(|done| done.status() == WcStatus::SUCCESS);
+        let result = if succeeded { Passed::Fail } else { Passed::Pass };
+        let words = ("no completion, or one with an error", rc::completions_in_words(&done));
+        f.prove(COMPLETION, &evidence, &about, words, result);
+        if let (Some(ack), true) = (acks.first(), done.is_empty()) {
+            let expected: [(u64, &[WcStatus]); 1] = [(1, &[WcStatus::SUCCESS])];
+            let about = format!("{about}: after the ACK");
+            case.completes(t, f, (COMPLETION, &about), (ack.place, case.end()), (&expected, again));
+        } else {
+            f.observe_ambiguous(format!("{about} failed the request; ignoring them conforms too"), &[]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! `c09-130-rnr-codes`: a requester waits at least the interval of every RNR code, each time that it is asked to.
+//!
+//! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither retry
+//! may come before the interval is over. Code 0 is the longest, 655.36 ms; there is no upper bound.
+//! Reading: as in `c09-130-rnr-interval`. Intervals below what the path and the tester can resolve could only be
+//! INCONCLUSIVE, so on hardware the short ones are left out unless they are asked for.
+//! False alarm: a switch that holds back packets for as long as the interval hides an early retry, never makes one.
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, WcStatus, duration_words};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer, SyndromeKind};
+
+use crate::transport::rc::{self, Ask, Case, Requester};
+
+const INTERVAL: &str = "C9-130";
+const RETRY: &str = "9.7.5.2.8 RNR retry";
+
+const NAK: Label<Frames> = Label::new("RNR NAK");
+const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK, again");
+const ACK: Label<Frames> = Label::new("ACK");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
+
+/// RNR NAKs that each request gets.
+const NAKS: usize = 2;
+/// Exchanges by which the path is measured, before and after.
+const ROUND_TRIPS: u32 = 110;
+
+/// Every code.
+pub(super) static TEST: Test = Test {
+    id: "c09-130-rnr-codes",
+    aliases: &[],
+    revision: 1,
+    about: "A requester waits at least the interval of the RNR NAK's code, whichever it is.",
+    reading: "Two RNR NAKs for each code. PASS needs the shortest time that can have passed at the DUT, the largest round \
+        trip taken off; FAIL needs that even the longest is too short. Code 0 is 655.36 ms, 31 is 491.52 ms.",
+    statements: &[INTERVAL, RETRY, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[Parameter {
+        name: "least_interval_us",
+        about: "codes that ask for less than so many microseconds are left out",
+        range: (0, 655_360),
+        simulated: 0,
+        default: 60_000,
+    }],
+    procedure,
+    judge,
+};
+
+fn codes(least_us: u64) -> impl Iterator<Item = RnrTimer> {
+    (0..32)
+        .map(RnrTimer)
+        .filter(move |code| code.duration() >= Duration::from_micros(least_us))
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    t.measure_path(ROUND_TRIPS)?;
+    for code in codes(t.parameter("least_interval_us")) {
+        let patience = t.rc_silence(code.duration(), AckTimeout::OFF, 0);
+        let sent = dut.post(t, Ask::send(64))?;
+        if !dut.see(t, sent.first, patience)? {
+            break;
+        }
+        let nak = dut.rnr_nak(sent.first, code, sent.msn - 1);
+        let mut retried = true;
+        for _ in 0..NAKS {
+            retried = retried && dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent.first, patience))?;
+        }
+        let ack = dut.answers(t, &sent);
+        if !retried || !dut.answer(t, (ACK, ACK_AGAIN), &ack, 1)? {
+            break;
+        }
+    }
+    t.measure_path(ROUND_TRIPS)?;
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let cases = rc::cases(t)?;
+    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    rc::sound_packets(f, &case.dialogue);
+    let path = rc::path(t);
+    let asked = codes(t.parameter("least_interval_us").unwrap_or(0));
+    for (at, (posted, code)) in case.posted.iter().zip(asked).enumerate() {
+        let until = case.posted.get(at + 1).map_or(case.end(), |next| next.command.place);
+        retries(t, f, case, (posted.command.place, until), code, path);
+        let acks: Vec<_> = case
+            .frames(t, ACK)
+            .into_iter()
+            .filter(|ack| ack.place < until)
+            .collect();
+        if let Some(ack) = acks.last().filter(|ack| ack.place > posted.command.place) {
+            let expected: [(u64, &[WcStatus]); 1] = [(at as u64 + 1, &[WcStatus::SUCCESS])];
+            let again = rc::asked_again(&case.frames(t, ACK_AGAIN), 1);
+            let about = format!("{code}: after the ACK");
+            case.completes(t, f, (RETRY, &about), (ack.place, until), (&expected, again));
+        }
+    }
+    let _ = (case.frames(t, ACK), case.frames(t, ACK_AGAIN));
+    Ok(())
+}
+
+/// The retries of one request.
+fn retries(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    case: &Case<'_>,
+    (after, until): (usize, usize),
+    code: RnrTimer,
+    path: Option<Duration>,
+) {
+    let sent = case.sent(after, until);
+    let mut naks = [case.frames(t, NAK), case.frames(t, NAK_AGAIN)].concat();
+    naks.retain(|nak| nak.place > after && nak.place < until);
+    naks.sort_by_key(|nak| nak.place);
+    let transmissions: Vec<_> = sent.iter().map(|seen| seen.frame).collect();
+    for (number, seen) in sent.iter().enumerate() {
+        let statement = if number == 0 { rc::GENERATION } else { RETRY };
+        case.is_posted(f, statement, &code.to_string(), seen);
+        let Some((first, nak)) = rc::answered_by(&naks, &transmissions, number, path) else {
+            continue;
+        };
+        let asked = asked_for(&nak.bytes).unwrap_or(code);
+        let (least, most) = seen.frame.at.since(nak.at);
+        let at_dut = least.saturating_sub(path.unwrap_or_default());
+        let result = if at_dut >= asked.duration() && path.is_some() {
+            Passed::Pass
+        } else if seen.frame.at.since(first.at).1 < asked.duration() && path.is_none_or(|path| path < asked.duration())
+        {
+            // Where a round trip takes as long as the interval, it is not known which NAK brought which retry.
+            Passed::Fail
+        } else {
+            Passed::Inconclusive
+        };
+        let words = (
+            format!("no retry within the interval of {asked}"),
+            format!(
+                "retry {number} {}..{} after it",
+                duration_words(at_dut),
+                duration_words(most)
+            ),
+        );
+        let evidence = [Evidence::from(nak), seen.frame.into()];
+        f.prove(INTERVAL, &evidence, &format!("{code}: RNR NAK to retry"), words, result);
+    }
+    let result = match sent.len().cmp(&(1 + NAKS)) {
+        core::cmp::Ordering::Equal => Passed::Pass,
+        // An RNR NAK that was sent again may have crossed the retry, and is answered too.
+        core::cmp::Ordering::Greater if naks.len() > NAKS => Passed::Inconclusive,
+        core::cmp::Ordering::Greater => Passed::Fail,
+        core::cmp::Ordering::Less => rc::alive(t, case.end(), naks.len() >= 3),
+    };
+    let statement = if sent.is_empty() { rc::GENERATION } else { RETRY };
+    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
+    let words = ((1 + NAKS).to_string(), sent.len().to_string());
+    f.prove(statement, &evidence, &format!("{code}: transmissions"), words, result);
+}
+
+/// What an RNR NAK of ours asks for.
+fn asked_for(frame: &[u8]) -> Option<RnrTimer> {
+    let packet = Packet::parse(Medium::Ethernet, frame).ok()?;
+    match packet.aeth()?.syndrome().kind() {
+        SyndromeKind::RnrNak(timer) => Some(timer),
+        _ => None,
+    }
+}

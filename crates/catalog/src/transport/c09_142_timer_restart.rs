@@ -1,0 +1,186 @@
+//! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout.
+//!
+//! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
+//! progress, so nothing may be sent again earlier than T after the last one before it.
+//! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
+//! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, WcStatus, duration_words};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
+
+use crate::transport::rc::{self, Ask, Requester};
+
+const TIMEOUT: &str = "C9-142";
+
+const ACK: Label<Frames> = Label::new("ACK, half a timeout after the one before");
+const REST: Label<Frames> = Label::new("ACK of all, at the end");
+const REST_AGAIN: Label<Frames> = Label::new("ACK of all, at the end, again");
+
+/// SENDs, each acknowledged half a timeout after the one before.
+const REQUESTS: u32 = 10;
+/// What an adapter may need from the decision to send to the packet on the wire.
+const WITHIN: Duration = Duration::from_millis(1);
+/// Exchanges by which the path is measured, before and after.
+const ROUND_TRIPS: u32 = 110;
+
+/// Progress and the timer.
+pub(super) static TEST: Test = Test {
+    id: "c09-142-timer-restart",
+    aliases: &[],
+    revision: 1,
+    about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
+    reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived.",
+    statements: &[TIMEOUT, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[Parameter {
+        name: "timeout_code",
+        about: "local ACK timeout of the DUT's queue pair: T = 4.096 us times 2 to the power of it",
+        range: (8, 20),
+        simulated: 15,
+        default: 15,
+    }],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let timeout = AckTimeout(t.parameter("timeout_code") as u8);
+    let options = ChannelOptions {
+        timeout,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    t.measure_path(ROUND_TRIPS)?;
+    let mut sent = Vec::new();
+    for at in 0..REQUESTS {
+        sent.push(dut.post(t, Ask::send(64).at(64 * at))?);
+    }
+    let half = timeout.duration().unwrap_or_default() / 2;
+    let (last, before) = sent.split_last().expect("there are ten");
+    for sent in before {
+        t.pause(half)?;
+        t.send_frame(ACK, &dut.ack(sent.last, sent.msn))?;
+    }
+    let came = dut.come(t)?;
+    let ack = dut.answers(t, last);
+    dut.answer(t, (REST, REST_AGAIN), &ack, REQUESTS - came)?;
+    t.measure_path(ROUND_TRIPS)?;
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let code = t
+        .parameter("timeout_code")
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(0);
+    let once = AckTimeout(code).duration().unwrap_or_default();
+    let path = rc::path(t);
+    let cases = rc::cases(t)?;
+    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    rc::sound_packets(f, &case.dialogue);
+    let acks = case.frames(t, ACK);
+    let rest = case.frames(t, REST);
+    let until = rest.first().map_or(case.end(), |rest| rest.place);
+    let sent = case.sent(case.start(), until);
+    let (mut retries, mut unattributed) = (0, Vec::new());
+    for (at, seen) in sent.iter().enumerate() {
+        if !sent[..at].iter().any(|before| before.psn() == seen.psn()) {
+            case.is_posted(f, rc::GENERATION, "first transmission", seen);
+            continue;
+        }
+        // An ACK counts when it surely had arrived: its request was told complete before the next one was sent, and
+        // there was time for what the DUT had sent, or begun to send, before.
+        let surely = |(wr_id, ack): &(usize, &&FrameSeen)| {
+            let next = acks.get(*wr_id).map_or(usize::MAX, |next| next.place);
+            let done = case.dialogue.completions_between(ack.place, next.min(seen.frame.place));
+            let completed = done.iter().any(|done| done.completion.wr_id == *wr_id as u64);
+            completed && path.is_some_and(|path| seen.frame.at.since(ack.at).0 > path + WITHIN)
+        };
+        let (Some((_, ack)), Some(path)) = ((1..).zip(&acks).filter(surely).last(), path) else {
+            unattributed.push(Evidence::from(seen.frame));
+            continue;
+        };
+        retries += 1;
+        let (least, most) = seen.frame.at.since(ack.at);
+        let result = match (least.saturating_sub(path) >= once, most < once) {
+            (true, _) => Passed::Pass,
+            (_, true) => Passed::Fail,
+            _ => Passed::Inconclusive,
+        };
+        let seen_words = format!(
+            "{}..{} after it",
+            duration_words(least.saturating_sub(path)),
+            duration_words(most)
+        );
+        let words = (
+            format!("a retry {} after an ACK or later", duration_words(once)),
+            seen_words,
+        );
+        let evidence = [Evidence::from(*ack), seen.frame.into()];
+        f.prove(TIMEOUT, &evidence, "ACK to retry", words, result);
+    }
+    if retries == 0 && !unattributed.is_empty() {
+        let words = (
+            "none",
+            format!("{}, before which no ACK surely was", unattributed.len()),
+        );
+        f.prove(
+            TIMEOUT,
+            &unattributed,
+            "retries while ACKs keep coming",
+            words,
+            Passed::Inconclusive,
+        );
+    } else if retries == 0 {
+        let lasted = acks
+            .last()
+            .zip(acks.first())
+            .map_or(Duration::ZERO, |(last, first)| last.at.since(first.at).1);
+        let evidence: Vec<Evidence<'_>> = acks.iter().map(|ack| Evidence::from(*ack)).collect();
+        // Without a request outstanding behind an ACK no timer runs on, and an ACK that does not arrive starts none anew.
+        // Nothing follows the last.
+        let before_last = acks.split_last().map_or(&[][..], |(_, before)| before);
+        let counted = (1_usize..).zip(before_last).filter(|(wr_id, ack)| {
+            let next = acks.get(*wr_id).map_or(until, |next| next.place);
+            let done = case.dialogue.completions_between(ack.place, next);
+            let heard = done.iter().any(|done| done.completion.wr_id == *wr_id as u64);
+            let outstanding = sent.iter().filter(|seen| seen.frame.place < ack.place).count() > *wr_id;
+            heard && outstanding
+        });
+        let counted = counted.count();
+        let ran = !before_last.is_empty() && counted == before_last.len();
+        let seen = format!(
+            "none in {}, with {counted} of {} ACKs heard while requests were outstanding",
+            duration_words(lasted),
+            before_last.len()
+        );
+        let result = if ran { Passed::Pass } else { Passed::Inconclusive };
+        f.prove(
+            TIMEOUT,
+            &evidence,
+            "retries while ACKs keep coming",
+            ("none", seen),
+            result,
+        );
+    }
+    let expected: Vec<(u64, &[WcStatus])> = (1..=u64::from(REQUESTS))
+        .map(|wr_id| (wr_id, &[WcStatus::SUCCESS] as &[WcStatus]))
+        .collect();
+    let again = rc::asked_again(&case.frames(t, REST_AGAIN), 1);
+    let about = "all were acknowledged";
+    let window = (case.start(), case.end());
+    let done = case.dialogue.completions_between(window.0, window.1);
+    let spent = done.iter().any(|done| done.status() == WcStatus::RETRY_EXC_ERR);
+    if spent && !t.begin.simulated {
+        // ACKs that were lost let the retries run out by right.
+        let words = ("all with IBV_WC_SUCCESS", rc::completions_in_words(&done));
+        f.prove(TIMEOUT, &rc::evidence(&done), about, words, Passed::Inconclusive);
+    } else {
+        case.completes(t, f, (TIMEOUT, about), window, (&expected, again));
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! `c09-duplicates`: a request that comes again is answered again, and not executed again.
+//!
+//! A SEND comes twice and is delivered once. A WRITE comes again after the host changed its place: the host's bytes stay.
+//! Both are acknowledged with the PSN of the latest request. A READ comes again, whole and from its second packet on, after
+//! the host changed the memory: it is answered with the data of now. A FetchAdd comes again: it is answered with the value
+//! that it found the first time, and the memory stays. Duplicates do not advance the MSN, and are never refused.
+//! Reading: a READ that is repeated in part begins with one of its packets and reaches to its end; other parts are not
+//! tried, since serving and dropping them both conform. The FetchAdd is the latest one, so its result is still kept.
+//! A duplicate with another R_Key may be answered or not, but gets no NAK.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, RKey};
+
+use super::c09_060_atomic_responder::has_atomics;
+use crate::transport::rc::answer::{self, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::effect::{self, Received};
+use crate::transport::rc::{self, Dialogue};
+
+const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const SEND: [Label<Frames>; 3] = [
+    Label::new("SEND"),
+    Label::new("SEND, again"),
+    Label::new("SEND, again, behind other requests"),
+];
+const WRITE: [Label<Frames>; 3] = [
+    Label::new("WRITE"),
+    Label::new("another WRITE"),
+    Label::new("first WRITE, again"),
+];
+const CHANGE: [Label<Verbs>; 2] = [
+    Label::new("change what the WRITE wrote"),
+    Label::new("change what the READ read"),
+];
+const READ: [Label<Frames>; 4] = [
+    Label::new("READ"),
+    Label::new("READ, again"),
+    Label::new("READ, again from its second packet on"),
+    Label::new("READ, again with a wrong R_Key"),
+];
+const LAST: Label<Frames> = Label::new("WRITE behind all of them");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+
+const FILL_ATOMIC: Label<Verbs> = Label::new("fill the memory for atomics");
+const ATOMIC: [Label<Frames>; 2] = [Label::new("FetchAdd"), Label::new("FetchAdd, again")];
+const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomics");
+const AFTER: Label<Wait> = Label::new("after all requests");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+const LENGTH: u32 = 64;
+/// Bytes of the memory that are filled before, and looked at after.
+const LOOKED_AT: u32 = 20 * 1024;
+/// Where the receives and the WRITEs lie.
+const RECEIVES: [u32; 2] = [8, 136];
+const WRITES: [u32; 3] = [264, 392, 520];
+/// Where the READ begins.
+const FROM: u32 = 1024;
+/// Where the number lies, what it is, what is added.
+const PLACE: u32 = 64;
+const NUMBER: u64 = 0x0123_4567_89AB_CDEF;
+const ADDED: u64 = 0x1111_0000_2222_0001;
+
+/// Duplicates.
+pub(super) static TEST: Test = Test {
+    id: "c09-duplicates",
+    aliases: &[],
+    revision: 1,
+    about: "A duplicate is not executed: SEND and WRITE are acknowledged, READ is answered anew, an atomic as before.",
+    reading: "The ACK of a duplicate has the PSN of the latest request, and the MSN does not advance. A READ is repeated \
+        whole, and from its second packet to its end. The repeated FetchAdd is the latest atomic. An error in a duplicate \
+        gets no NAK.",
+    statements: &[DUPLICATES, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    for (wr_id, place) in (1..).zip(RECEIVES) {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (place, LENGTH))?;
+    }
+    let psn = |n: u32| channel.own_psn.plus(n);
+    let payload = |t: &Tester<'_>, label: Label<Frames>| ask::random_bytes(t, label.name, LENGTH);
+    let send = Message::send(&channel, psn(0), &payload(t, SEND[0]));
+    ask::ask(t, &channel, SEND[0], &send)?;
+    ask::ask(t, &channel, SEND[1], &send)?;
+    let writes = [0, 1].map(|n| Message::write(&channel, psn(n as u32 + 1), WRITES[n], &payload(t, WRITE[n])));
+    ask::ask(t, &channel, WRITE[0], &writes[0])?;
+    ask::ask(t, &channel, WRITE[1], &writes[1])?;
+    let bytes = ask::random_bytes(t, CHANGE[0].name, LENGTH);
+    ask::fill(t, &channel, CHANGE[0], WRITES[0], bytes)?;
+    ask::ask(t, &channel, WRITE[2], &writes[0])?;
+    ask::ask(t, &channel, SEND[2], &send)?;
+    let mtu = ask::mtu(&channel);
+    let read = Message::read(&channel, psn(3), FROM, 3 * mtu);
+    ask::ask(t, &channel, READ[0], &read)?;
+    let bytes = ask::random_bytes(t, CHANGE[1].name, 3 * mtu);
+    ask::fill(t, &channel, CHANGE[1], FROM, bytes)?;
+    ask::ask(t, &channel, READ[1], &read)?;
+    let tail = Message::read(&channel, psn(4), FROM + mtu, 2 * mtu);
+    ask::ask(t, &channel, READ[2], &tail)?;
+    let wrong = read.clone().changed(|packets| {
+        packets[0].reth = packets[0]
+            .reth
+            .map(|reth| reth.with_r_key(RKey(reth.r_key().0 ^ 0x0004_0040)));
+    });
+    t.skip_packets();
+    ask::insist(t, READ[3], &wrong.frames(&channel)[0])?;
+    ask::listen(t, &channel)?;
+    // It may be answered in several packets, or not at all.
+    ask::drain(t)?;
+    let last = Message::write(&channel, read.next(), WRITES[2], &payload(t, LAST));
+    ask::ask(t, &channel, LAST, &last)?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let mut bytes = ask::random_bytes(t, "memory", LENGTH * 4);
+    bytes[PLACE as usize..PLACE as usize + 8].copy_from_slice(&NUMBER.to_le_bytes());
+    ask::fill(t, &channel, FILL_ATOMIC, 0, bytes)?;
+    let add = Message::fetch_add(&channel, channel.own_psn, PLACE, ADDED);
+    ask::ask(t, &channel, ATOMIC[0], &add)?;
+    ask::ask(t, &channel, ATOMIC[1], &add)?;
+    ask::read_memory(t, &channel, RESULT_ATOMIC, LENGTH * 4)?;
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let [messages, atomics] = all.as_slice() else {
+        return Err(Gap::Missing(ATOMIC[0].name));
+    };
+    judge_messages(t, f, messages)?;
+    judge_atomics(t, f, atomics)?;
+    let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
+    Ok(())
+}
+
+fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
+    let mut memory = effect::written(t.command(FILL)?).to_vec();
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let first = turn(SEND[0])?.last_sent();
+    // Which request, the PSN that its ACK has counted from the first, and how many messages are done.
+    let until_read = [
+        (SEND[0], 0, 1),
+        (SEND[1], 0, 1),
+        (WRITE[0], 1, 2),
+        (WRITE[1], 2, 3),
+        (WRITE[2], 2, 3),
+        (SEND[2], 2, 3),
+    ];
+    for (label, psn, msn) in until_read {
+        let turn = turn(label)?;
+        answer::acknowledged(
+            t,
+            f,
+            (DUPLICATES, label.name),
+            (dialogue, &turn),
+            (first.plus(psn), msn),
+        );
+    }
+    let mut put = |place: u32, bytes: &[u8]| {
+        effect::put(&mut memory, place, bytes);
+        memory.clone()
+    };
+    put(RECEIVES[0], &turn(SEND[0])?.payload());
+    put(WRITES[1], &turn(WRITE[1])?.payload());
+    let before = put(WRITES[0], effect::written(t.command(CHANGE[0])?));
+    let after = put(FROM, effect::written(t.command(CHANGE[1])?));
+    let mtu = answer::mtu(dialogue) as usize;
+    let range = FROM as usize..FROM as usize + 3 * mtu;
+    let tail = range.start + mtu..range.end;
+    for (label, memory, range) in [
+        (READ[0], &before, range.clone()),
+        (READ[1], &after, range),
+        (READ[2], &after, tail),
+    ] {
+        let turn = turn(label)?;
+        let data = memory.get(range).ok_or(Gap::Missing(FILL.name))?;
+        answer::read_answered(t, f, (DUPLICATES, label.name), (dialogue, &turn), (data, 4));
+    }
+    let wrong = turn(READ[3])?;
+    let nak = wrong.answers.iter().find(|seen| answer::nak_in(seen).is_some());
+    let result = if nak.is_none() { Passed::Pass } else { Passed::Fail };
+    let words = ("no NAK", rc::in_words(&wrong.answers));
+    f.prove(DUPLICATES, &wrong.evidence(&wrong.answers), READ[3].name, words, result);
+    let last = turn(LAST)?;
+    answer::acknowledged(t, f, (DUPLICATES, LAST.name), (dialogue, &last), (last.last_sent(), 5));
+    let expected = put(WRITES[2], &last.payload());
+    let delivered = Received {
+        wr_id: 1,
+        byte_len: LENGTH,
+        imm: None,
+    };
+    let _ = t.commands(RECEIVE).count();
+    let places = (dialogue, dialogue.places.0, dialogue.places.1);
+    effect::received(t, f, (DUPLICATES, "receive completions"), places, &[delivered]);
+    let words = (
+        "each request done once, what the host changed since unchanged",
+        expected.as_slice(),
+    );
+    effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
+    Ok(())
+}
+
+fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    let mut memory = effect::written(t.command(FILL_ATOMIC)?).to_vec();
+    let read = t.command(RESULT_ATOMIC)?;
+    let turns = ATOMIC.map(|label| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name)));
+    if !has_atomics(t) {
+        f.observe("no atomics: nothing is said of their duplicates", &[]);
+        return Ok(());
+    }
+    rc::sound_packets(f, dialogue);
+    for (turn, label) in turns.into_iter().zip(ATOMIC) {
+        let names = (DUPLICATES, DUPLICATES, label.name);
+        answer::atomic_answered(t, f, names, &turn?, (NUMBER, 1));
+    }
+    let sum = NUMBER.wrapping_add(ADDED);
+    effect::put(&mut memory, PLACE, &sum.to_le_bytes());
+    let words = ("the number added to once", memory.as_slice());
+    effect::memory_is(f, (DUPLICATES, "memory after the atomics"), read, words);
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! `c09-header-validation`: packets whose headers are wrong are dropped without a word.
+//!
+//! For each case the peer sends a WRITE with one header that is wrong, and the right ICRC, three times since one may be lost,
+//! then a sound WRITE with the same PSN to the same place: the DUT says nothing to the wrong ones, acknowledges the sound
+//! one, and memory shows the sound one alone.
+//! Then a SEND whose payload is padded fills a receive without its padding, and a WRITE of a limited member is taken by a
+//! full member.
+//! Reading: P_Keys match when their low 15 bits are equal and not 0 and one side at least is a full member. Whether the DUT
+//! is a full member is read from its own packets; where it is a limited one, the WRITE of a limited member is dropped. The
+//! counter of P_Key violations cannot be asked for through verbs, so it is not judged. The source UDP port is free.
+//! False alarm: a switch or host firewall that drops the spoofed address first hides a fault, never makes one.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::PKey;
+use verbatim_wire::packet::{
+    AckTimeout, Bth, Deth, Medium, Opcode, Packet, Psn, QKey, Qpn, Station, Transport, Xrceth,
+};
+
+use crate::transport::rc;
+use crate::transport::rc::answer::{self, MSN, Turn};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::effect::{self, Received};
+
+const HEADERS: &str = "9.6.1 header validation";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const PADDED: Label<Frames> = Label::new("SEND with padding");
+const OTHER_PORT: Label<Frames> = Label::new("WRITE from another UDP port");
+const LIMITED: Label<Frames> = Label::new("WRITE of a limited member");
+const LAST: Label<Frames> = Label::new("WRITE behind all of them");
+const AFTER: Label<Wait> = Label::new("after all packets");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// A header that is wrong.
+struct Case {
+    wrong: Label<Frames>,
+    sound: Label<Frames>,
+    frame: fn(&Channel, Transport) -> Vec<u8>,
+}
+
+macro_rules! cases {
+    ($($name:literal $frame:expr;)*) => {
+        &[$( Case {
+            wrong: Label::new($name),
+            sound: Label::new(concat!("sound WRITE after ", $name)),
+            frame: $frame,
+        }, )*]
+    };
+}
+
+static CASES: &[Case] = cases! {
+    "TVer 1" |c, packet| with_bth(c, packet, |bth| bth.with_tver(1));
+    "TVer 15" |c, packet| with_bth(c, packet, |bth| bth.with_tver(15));
+    "P_Key of another partition" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0xDA5A)));
+    "P_Key that differs in its lowest bit" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0xFFFE)));
+    "P_Key 0x0000" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0)));
+    "P_Key 0x8000" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0x8000)));
+    "opcode of UC" |c, packet| with_bth(c, packet, |bth| bth.with_opcode(Opcode::UC_WRITE_ONLY));
+    "opcode of UD" |c, mut packet| {
+        packet.reth = None;
+        packet.deth = Some(Deth::default().with_q_key(QKey(0x1111_1111)).with_src_qp(c.own_qpn));
+        with_bth(c, packet, |bth| bth.with_opcode(Opcode::UD_SEND_ONLY))
+    };
+    "opcode of XRC" |c, mut packet| {
+        packet.xrceth = Some(Xrceth::default());
+        with_bth(c, packet, |bth| bth.with_opcode(Opcode::XRC_WRITE_ONLY))
+    };
+    "opcode of no service" |c, packet| with_bth(c, packet, |bth| bth.with_opcode(Opcode(0x8A)));
+    "DestQP that does not exist" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(no_qp(c)));
+    "another source address" |c, packet| elsewhere(c).frame(&packet);
+    "frame that ends before its IP length" |c, packet| {
+        let mut frame = c.frame(&packet);
+        frame.truncate(frame.len() - 4);
+        frame
+    };
+};
+
+const LENGTH: u32 = 64;
+/// Bytes of the memory that are filled before, and looked at after.
+const LOOKED_AT: u32 = 4096;
+/// Bytes of the padded SEND, and where its receive lies.
+const ODD: u32 = 5;
+const SLOT: u32 = 3072;
+/// How long an answer to a wrong packet is waited for, so that it is told which one it answers.
+const MOMENT: Duration = Duration::from_millis(20);
+
+const fn place(n: u32) -> u32 {
+    n * 128 + 8
+}
+
+/// Packet headers.
+pub(super) static TEST: Test = Test {
+    id: "c09-header-validation",
+    aliases: &[],
+    revision: 1,
+    about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
+    reading: "A wrong WRITE, three times, then a sound one with the same PSN to the same place: no answer to the \
+        wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
+        not 0, and one full member. Padding is no payload. P_Key violations are not counted through verbs.",
+    statements: &[HEADERS, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -> Bth) -> Vec<u8> {
+    packet.bth = change(packet.bth);
+    channel.frame(&packet)
+}
+
+/// The connection from an address that is not ours.
+fn elsewhere(channel: &Channel) -> Channel {
+    let other = |bits: u8| match channel.own.ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            IpAddr::from([a, b, c, d ^ bits])
+        }
+        IpAddr::V6(ip) => {
+            let mut octets = ip.octets();
+            octets[15] ^= bits;
+            IpAddr::from(octets)
+        }
+    };
+    let ip = if other(0x10) == channel.dut.ip {
+        other(0x20)
+    } else {
+        other(0x10)
+    };
+    Channel {
+        own: Station { ip, ..channel.own },
+        ..*channel
+    }
+}
+
+/// A queue pair number that the DUT is not likely to have.
+fn no_qp(channel: &Channel) -> Qpn {
+    Qpn(channel.dut_qpn.0 ^ 0x0055_5000)
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    ask::post_receive(t, &channel, RECEIVE, 1, (SLOT, LENGTH))?;
+    let mut psn = channel.own_psn;
+    let write = |t: &Tester<'_>, label: Label<Frames>, psn: Psn, n: u32| {
+        Message::write(&channel, psn, place(n), &ask::random_bytes(t, label.name, LENGTH))
+    };
+    for (n, case) in (0u32..).zip(CASES) {
+        let wrong = write(t, case.wrong, psn, n);
+        t.skip_packets();
+        let wrong = (case.frame)(&channel, wrong.packets[0].clone());
+        ask::insist(t, case.wrong, &wrong)?;
+        t.pause(MOMENT)?;
+        let sound = write(t, case.sound, psn, n);
+        ask::ask(t, &channel, case.sound, &sound)?;
+        psn = psn.next();
+    }
+    let payload = ask::random_bytes(t, PADDED.name, ODD);
+    ask::ask(t, &channel, PADDED, &Message::send(&channel, psn, &payload))?;
+    psn = psn.next();
+    let cases = CASES.len() as u32;
+    let moved = Channel {
+        own: Station {
+            udp_port: channel.own.udp_port ^ 0x0155,
+            ..channel.own
+        },
+        ..channel
+    };
+    let message = write(t, OTHER_PORT, psn, cases);
+    ask::ask(t, &moved, OTHER_PORT, &message)?;
+    psn = psn.next();
+    let limited = write(t, LIMITED, psn, cases + 1).changed(|packets| {
+        packets[0].bth = packets[0].bth.with_p_key(PKey(0x7FFF));
+    });
+    if ask::ask(t, &channel, LIMITED, &limited)? {
+        psn = psn.next();
+    }
+    let last = write(t, LAST, psn, cases + 2);
+    ask::ask(t, &channel, LAST, &last)?;
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let dialogue = &all[0];
+    rc::sound_packets(f, dialogue);
+    let mut memory = effect::written(t.command(FILL)?).to_vec();
+    let mut put = |place: u32, turn: &Turn<'_>| effect::put(&mut memory, place, &turn.payload());
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let mut msn = 0;
+    for (n, case) in (0u32..).zip(CASES) {
+        let sound = turn(case.sound)?;
+        dropped(t, f, case, &sound)?;
+        msn += 1;
+        answer::acknowledged(
+            t,
+            f,
+            (HEADERS, case.sound.name),
+            (dialogue, &sound),
+            (sound.last_sent(), msn),
+        );
+        put(place(n), &sound);
+    }
+    let cases = CASES.len() as u32;
+    let (padded, moved, limited, last) = (turn(PADDED)?, turn(OTHER_PORT)?, turn(LIMITED)?, turn(LAST)?);
+    for (label, turn) in [(PADDED, &padded), (OTHER_PORT, &moved)] {
+        msn += 1;
+        answer::acknowledged(t, f, (HEADERS, label.name), (dialogue, turn), (turn.last_sent(), msn));
+    }
+    put(SLOT, &padded);
+    put(place(cases), &moved);
+    let is_full = padded
+        .answers
+        .iter()
+        .all(|seen| seen.packet.bth().p_key().0 & 0x8000 != 0);
+    if is_full {
+        msn += 1;
+        answer::acknowledged(
+            t,
+            f,
+            (HEADERS, LIMITED.name),
+            (dialogue, &limited),
+            (limited.last_sent(), msn),
+        );
+        if limited.answers.is_empty() {
+            // Whether it was executed is not known, so neither are the MSN, the PSN and the memory behind it.
+            let _ = (
+                t.waited(AFTER)?,
+                t.command(RECEIVE)?,
+                t.command(STATE)?,
+                t.command(RESULT)?,
+            );
+            return Ok(());
+        }
+        put(place(cases + 1), &limited);
+    } else {
+        let result = if limited.answers.is_empty() {
+            Passed::Pass
+        } else {
+            Passed::Fail
+        };
+        let words = ("no answer of a limited member", rc::in_words(&limited.answers));
+        f.prove(
+            HEADERS,
+            &limited.evidence(&limited.answers),
+            LIMITED.name,
+            words,
+            result,
+        );
+    }
+    answer::acknowledged(
+        t,
+        f,
+        (HEADERS, LAST.name),
+        (dialogue, &last),
+        (last.last_sent(), msn + 1),
+    );
+    put(place(cases + 2), &last);
+    let after = t.waited(AFTER)?;
+    let delivered = Received {
+        wr_id: 1,
+        byte_len: ODD,
+        imm: None,
+    };
+    let _ = (t.command(RECEIVE)?, t.command(STATE)?);
+    let places = (dialogue, dialogue.places.0, after.place);
+    effect::received(
+        t,
+        f,
+        (HEADERS, "SEND with padding: receive completion"),
+        places,
+        &[delivered],
+    );
+    let words = (
+        "the sound packets in their places, the rest unchanged",
+        memory.as_slice(),
+    );
+    effect::memory_is(f, (HEADERS, "memory of the DUT"), t.command(RESULT)?, words);
+    Ok(())
+}
+
+/// Nothing came back between the wrong packet and the sound one: no RoCE packet to any queue pair of ours.
+fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
+    let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
+    let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;
+    let came = |frame: &&FrameSeen| {
+        let between = frame.received && frame.place > first.place && frame.place < sound.places.0;
+        between && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| packet.opcode() != Opcode::CNP)
+    };
+    let came: Vec<&FrameSeen> = t.timeline.frames.iter().filter(came).collect();
+    let shown = wrong.iter().chain(&came);
+    let evidence: Vec<Evidence<'_>> = shown.map(|frame| Evidence::from(*frame)).collect();
+    let result = if came.is_empty() { Passed::Pass } else { Passed::Fail };
+    let seen = came
+        .first()
+        .map_or_else(|| "no answer".into(), |frame| frame.in_words());
+    f.prove(HEADERS, &evidence, case.wrong.name, ("no answer", seen), result);
+    Ok(())
+}

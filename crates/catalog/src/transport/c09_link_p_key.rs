@@ -1,0 +1,74 @@
+//! `c09-link-p-key`: a packet is taken whose P_Key matches any entry of the table; QP0 asks for none.
+//!
+//! A full and a limited partition are added to the first block of the table. Reading: two limited members do not match, nor
+//! does anything match an entry whose low 15 bits are 0. False alarm: none known.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{PKey, PKeyTable};
+
+use crate::link::native::{self, Link, Rule};
+
+const FOUND: Label<PKeyTable> = Label::new("P_Keys as found");
+const SET: Label<PKeyTable> = Label::new("add two partitions");
+const P_KEY: Rule = Rule::new("9.6.1 P_Key");
+/// Bit 15: a full member.
+const FULL: u16 = 0x8000;
+
+/// Members and strangers.
+pub(super) static TEST: Test = Test {
+    id: "c09-link-p-key",
+    aliases: &[],
+    revision: 1,
+    about: "A packet is taken whose P_Key matches an entry of the table; all others but SMPs are discarded and counted.",
+    reading: "Two limited members do not match; an entry whose low 15 bits are 0 matches nothing.",
+    statements: &["9.6.1 P_Key"],
+    needs: &[Need::Link, Need::Mad, Need::OwnSubnet],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let found = t.guard(FOUND, key)?;
+    let mut link = Link::open(t)?;
+    let has = |base: &u16| link.p_keys.iter().any(|key| key.0 & !FULL == *base);
+    let mut free = (0x1234..0x7FFF).filter(|base| !has(base));
+    let (full, limited, foreign) = (free.next(), free.next(), free.next());
+    let (Some(full), Some(limited), Some(foreign)) = (full, limited, foreign) else {
+        return Ok(());
+    };
+    let table = found
+        .quiet()
+        .change(|table| table.with_p_key(1, PKey(full | FULL)).with_p_key(2, PKey(limited)));
+    link.t.set(SET, &found, table)?;
+    link.read_p_keys()?;
+    for p_key in [foreign, foreign | FULL] {
+        let wire = link.smp().bth(|bth| bth.with_p_key(PKey(p_key))).mended();
+        link.probe(&P_KEY, &wire)?;
+    }
+    if !link.takes_data() {
+        return Ok(());
+    }
+    for p_key in [
+        full | FULL,
+        full,
+        limited | FULL,
+        limited,
+        foreign | FULL,
+        foreign,
+        FULL,
+        0,
+    ] {
+        let wire = link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended();
+        link.probe(&P_KEY, &wire)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    t.exchange(FOUND)?;
+    t.not_judged(SET); // the table as it was read decides what matches
+    native::judge(t, f, &[P_KEY], native::NOTHING_SENT)
+}

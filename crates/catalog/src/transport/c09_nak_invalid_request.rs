@@ -1,0 +1,192 @@
+//! `c09-nak-invalid-request`: what a queue pair cannot accept is refused as an invalid request, and not done.
+//!
+//! Each case has a connection of its own: a sound SEND is acknowledged, then the case must be answered with one NAK 0x61
+//! whose PSN is that of the packet that is wrong, and whose MSN is still 1. Then the queue pair is in error, takes nothing
+//! more, and its memory is as it was.
+//! Reading: a length above 2^31 lies outside every region too: both codes conform. What arrived before the packet that is
+//! wrong may be in memory.
+//! Reserved opcodes are tried by `c09-nak-reserved-opcode`.
+
+use verbatim_record::{Findings, Gap, Trace};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Test};
+use verbatim_wire::packet::{NakCode, Opcode, Psn, Transport};
+
+use super::c09_060_atomic_responder::has_atomics;
+use crate::transport::rc;
+use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{Message, mtu};
+use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
+
+pub(super) const INVALID: &str = "9.7.5.2.4 invalid request";
+
+pub(super) const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
+const EITHER: &[NakCode] = &[NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS];
+/// The longest message that the architecture allows, and one byte.
+const TOO_LONG: u32 = (1 << 31) + 1;
+
+/// Where the last bytes of the DUT's memory are: fewer than any path MTU.
+const LAST_BYTES: u32 = ChannelOptions::MEMORY - 64;
+
+static CASES: &[Refusal] = &[
+    // Rights of the queue pair.
+    Refusal::new("WRITE on a queue pair without that right", CODE, |c, psn| {
+        write(c, psn, 64)
+    })
+    .on(|options| options.qp_access.remote_write = false),
+    Refusal::new("READ on a queue pair without that right", CODE, |c, psn| {
+        Message::read(c, psn, TARGET, 64).packets
+    })
+    .on(|options| options.qp_access.remote_read = false),
+    Refusal::new("FetchAdd on a queue pair without that right", CODE, |c, psn| {
+        Message::fetch_add(c, psn, TARGET, 1).packets
+    })
+    .on(|options| options.qp_access.remote_atomic = false)
+    .atomic(),
+    // Atomics.
+    Refusal::new("FetchAdd on an address that is no multiple of 8", CODE, |c, psn| {
+        Message::fetch_add(c, psn, TARGET + 4, 1).packets
+    })
+    .atomic(),
+    Refusal::new("CmpSwap on an address that is no multiple of 8", CODE, |c, psn| {
+        Message::compare_swap(c, psn, TARGET + 1, (0, 1)).packets
+    })
+    .atomic(),
+    // The order of First, Middle, Last.
+    Refusal::new("SEND Middle without a First", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_MIDDLE, mtu(c))])
+    }),
+    Refusal::new("SEND Last without a First", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_LAST, 64)])
+    }),
+    Refusal::new("WRITE Middle without a First", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_WRITE_MIDDLE, mtu(c))])
+    }),
+    Refusal::new("WRITE Last without a First", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_WRITE_LAST, 64)])
+    }),
+    Refusal::new("SEND First within a SEND", CODE, |c, psn| {
+        data(
+            c,
+            psn,
+            &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_FIRST, mtu(c))],
+        )
+    })
+    .at_second(),
+    Refusal::new("WRITE Last within a SEND", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_WRITE_LAST, 64)])
+    })
+    .at_second(),
+    Refusal::new("SEND Only within a SEND", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_ONLY, 64)])
+    })
+    .at_second(),
+    // Lengths.
+    Refusal::new("SEND longer than the receive", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_ONLY, 128)])
+    })
+    .with_receive(64),
+    Refusal::new("SEND of two packets longer than the receive", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 128)])
+    })
+    .with_receive(64),
+    Refusal::new("SEND First shorter than the path MTU", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c) - 4)])
+    }),
+    Refusal::new("SEND Middle shorter than the path MTU", CODE, |c, psn| {
+        data(
+            c,
+            psn,
+            &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_MIDDLE, mtu(c) - 4)],
+        )
+    })
+    .at_second(),
+    Refusal::new("WRITE First shorter than the path MTU", CODE, |c, psn| {
+        Message::write(c, psn, TARGET, &pattern(2 * mtu(c)))
+            .changed(|packets| {
+                packets.truncate(1);
+                packets[0].payload.truncate(mtu(c) as usize - 4);
+            })
+            .packets
+    }),
+    Refusal::new("SEND Only longer than the path MTU", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_ONLY, mtu(c) + 4)])
+    }),
+    Refusal::new("SEND Last without data", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 0)])
+    })
+    .at_second(),
+    // RETH:DMALen.
+    Refusal::new("WRITE Only with less data than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, 64), 68)
+    }),
+    Refusal::new("WRITE Only with more data than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, 64), 60)
+    }),
+    Refusal::new("WRITE of two packets with less data than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, mtu(c) + 64), mtu(c) + 68)
+    })
+    .at_second(),
+    Refusal::new("WRITE of two packets with more data than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, mtu(c) + 64), mtu(c) + 60)
+    })
+    .at_second(),
+    // From the last bytes of the region, so that not even the first response is within it.
+    Refusal::new("READ of more than 2^31 bytes", EITHER, |c, psn| {
+        of_length(Message::read(c, psn, LAST_BYTES, 64).packets, TOO_LONG)
+    }),
+    Refusal::new("WRITE First of more than 2^31 bytes", EITHER, |c, psn| {
+        of_length(write(c, psn, mtu(c) + 64), TOO_LONG)[..1].to_vec()
+    }),
+];
+
+/// Invalid requests.
+pub(super) static TEST: Test = Test {
+    id: "c09-nak-invalid-request",
+    aliases: &[],
+    revision: 2,
+    about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
+    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
+        MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \
+        three times where no answer comes.",
+    statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: |t| refusal::procedure(t, CASES),
+    judge,
+};
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    refusal::judge(t, f, INVALID, CASES, has_atomics(t))
+}
+
+/// Bytes that are not 0: what was not to be done would show.
+fn pattern(length: u32) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8 + 1).collect()
+}
+
+fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {
+    Message::write(channel, psn, TARGET, &pattern(length)).packets
+}
+
+/// The same with another RETH:DMALen.
+fn of_length(mut packets: Vec<Transport>, length: u32) -> Vec<Transport> {
+    packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(length));
+    packets
+}
+
+/// Packets of these opcodes and lengths, one after the other; the last one asks for an acknowledgement.
+pub(super) fn data(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)]) -> Vec<Transport> {
+    let last = parts.len() as u32 - 1;
+    (0u32..)
+        .zip(parts)
+        .map(|(at, (opcode, length))| {
+            let mut packet = Transport {
+                payload: pattern(*length),
+                ..channel.transport(*opcode, psn.plus(at))
+            };
+            packet.bth = packet.bth.with_ack_request(at == last);
+            packet
+        })
+        .collect()
+}

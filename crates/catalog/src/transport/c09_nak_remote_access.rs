@@ -1,0 +1,151 @@
+//! `c09-nak-remote-access`: what a memory region does not allow is refused as a remote access error, and not done.
+//!
+//! Each case has a connection of its own, as in `c09-nak-invalid-request`: a wrong R_Key, a place outside the region, a
+//! right that the region lacks, each with WRITE, READ and FetchAdd, must be answered with one NAK 0x62.
+//! Reading: the R_Key of a WRITE or READ of no bytes is not looked at, so these are done. Another protection domain cannot
+//! be tried with what the host is asked for.
+//! False alarm: a wrong R_Key that is by chance one of the same protection domain opens other memory; two bits are
+//! changed, so that neighbours in the table of keys are not met.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, NakCode, RKey, Transport};
+use verbatim_wire::values::Hex64;
+
+use super::c09_060_atomic_responder::has_atomics;
+use crate::transport::rc;
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
+
+const ACCESS: &str = "9.7.5.2.5 remote access";
+
+const NO_BYTES_WRITE: Label<Frames> = Label::new("WRITE of no bytes with a wrong R_Key");
+const NO_BYTES_READ: Label<Frames> = Label::new("READ of no bytes with a wrong R_Key");
+const SILENT: Label<Wait> = Label::new("after the requests of no bytes");
+const STATE: Label<Verbs> = Label::new("state of the queue pair after the requests of no bytes");
+
+const CODE: &[NakCode] = &[NakCode::REMOTE_ACCESS];
+/// Bytes of the region.
+const MEMORY: u32 = 64 * 1024;
+/// 64 bytes at this place reach beyond the region.
+const BEYOND: u32 = MEMORY - 32;
+const LENGTH: u32 = 64;
+/// What FetchAdd adds.
+const ADDED: u64 = 0x0101_0101_0101_0101;
+
+fn payload() -> Vec<u8> {
+    (1..=LENGTH as u8).collect()
+}
+
+/// The same with another R_Key.
+fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
+    let wrong = |key: RKey| RKey(key.0 ^ 0x0004_0040);
+    for packet in &mut packets {
+        packet.reth = packet.reth.map(|reth| reth.with_r_key(wrong(reth.r_key())));
+        packet.atomic = packet.atomic.map(|atomic| atomic.with_r_key(wrong(atomic.r_key())));
+    }
+    packets
+}
+
+/// The same, so many bytes before the beginning of the region.
+fn before(channel: &Channel, mut packets: Vec<Transport>, bytes: u64) -> Vec<Transport> {
+    let va = Hex64(channel.memory.address.wrapping_sub(bytes));
+    for packet in &mut packets {
+        packet.reth = packet.reth.map(|reth| reth.with_va(va));
+        packet.atomic = packet.atomic.map(|atomic| atomic.with_va(va));
+    }
+    packets
+}
+
+static CASES: &[Refusal] = &[
+    Refusal::new("WRITE with a wrong R_Key", CODE, |c, psn| {
+        wrong_key(Message::write(c, psn, TARGET, &payload()).packets)
+    }),
+    Refusal::new("READ with a wrong R_Key", CODE, |c, psn| {
+        wrong_key(Message::read(c, psn, TARGET, LENGTH).packets)
+    }),
+    Refusal::new("FetchAdd with a wrong R_Key", CODE, |c, psn| {
+        wrong_key(Message::fetch_add(c, psn, TARGET, ADDED).packets)
+    })
+    .atomic(),
+    Refusal::new("WRITE that reaches beyond the region", CODE, |c, psn| {
+        Message::write(c, psn, BEYOND, &payload()).packets
+    }),
+    Refusal::new("READ that reaches beyond the region", CODE, |c, psn| {
+        Message::read(c, psn, BEYOND, LENGTH).packets
+    }),
+    Refusal::new("FetchAdd behind the region", CODE, |c, psn| {
+        Message::fetch_add(c, psn, MEMORY, ADDED).packets
+    })
+    .atomic(),
+    Refusal::new("WRITE that begins before the region", CODE, |c, psn| {
+        before(c, Message::write(c, psn, TARGET, &payload()).packets, 8)
+    }),
+    Refusal::new("READ that begins before the region", CODE, |c, psn| {
+        before(c, Message::read(c, psn, TARGET, LENGTH).packets, 8)
+    }),
+    Refusal::new("WRITE to a region without that right", CODE, |c, psn| {
+        Message::write(c, psn, TARGET, &payload()).packets
+    })
+    .on(|options| options.memory_access.remote_write = false),
+    Refusal::new("READ of a region without that right", CODE, |c, psn| {
+        Message::read(c, psn, TARGET, LENGTH).packets
+    })
+    .on(|options| options.memory_access.remote_read = false),
+    Refusal::new("FetchAdd on a region without that right", CODE, |c, psn| {
+        Message::fetch_add(c, psn, TARGET, ADDED).packets
+    })
+    .on(|options| options.memory_access.remote_atomic = false)
+    .atomic(),
+];
+
+/// Remote access errors.
+pub(super) static TEST: Test = Test {
+    id: "c09-nak-remote-access",
+    aliases: &[],
+    revision: 1,
+    about: "What a memory region does not allow gets one NAK 0x62, is not done, and puts the queue pair into error.",
+    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and MSN 1; \
+        then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not looked at. Tried three \
+        times where no answer comes.",
+    statements: &[ACCESS, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    refusal::procedure(t, CASES)?;
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let psn = channel.own_psn;
+    let change = |packets: &mut Vec<Transport>| *packets = wrong_key(core::mem::take(packets));
+    let write = Message::write(&channel, psn, TARGET, &[]).changed(change);
+    ask::ask(t, &channel, NO_BYTES_WRITE, &write)?;
+    let read = Message::read(&channel, psn.next(), TARGET, 0).changed(change);
+    ask::ask(t, &channel, NO_BYTES_READ, &read)?;
+    t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    refusal::judge(t, f, ACCESS, CASES, has_atomics(t))?;
+    let all = rc::dialogues(t)?;
+    let found = all
+        .iter()
+        .find_map(|dialogue| Some((dialogue, answer::turn(t, dialogue, NO_BYTES_WRITE)?)));
+    let (dialogue, write) = found.ok_or(Gap::Missing(NO_BYTES_WRITE.name))?;
+    let read = answer::turn(t, dialogue, NO_BYTES_READ).ok_or(Gap::Missing(NO_BYTES_READ.name))?;
+    rc::sound_packets(f, dialogue);
+    let expected = (write.last_sent(), 1);
+    if answer::acknowledged(t, f, (ACCESS, NO_BYTES_WRITE.name), (dialogue, &write), expected) {
+        answer::read_answered(t, f, (ACCESS, NO_BYTES_READ.name), (dialogue, &read), (&[], 2));
+    }
+    let (_, _) = (t.waited(SILENT)?, t.command(STATE)?);
+    Ok(())
+}

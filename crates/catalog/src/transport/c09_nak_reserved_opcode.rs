@@ -1,0 +1,84 @@
+//! `c09-nak-reserved-opcode`: a request with a reserved opcode is refused as an invalid request, and not done.
+//!
+//! As in `c09-nak-invalid-request`: each case has a connection of its own, a sound SEND is acknowledged, then the case must
+//! be answered with one NAK 0x61, and the queue pair is in error. A test of its own, and the last of its chapter: Linux rxe
+//! computes the ICRC over headers of a length that such an opcode does not have, and its kernel panics over that. So rxe is
+//! left alone unless `--set soft_roce=1` says that its host may go down; what runs after it there is skipped.
+//! Reading: a reserved opcode of the RC class is refused; the codes of FLUSH and ATOMIC WRITE are not tried, since a
+//! device may have them.
+//! False alarm: a device that drops reserved opcodes, as some software does, is told so.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_wire::packet::Opcode;
+
+use super::c09_nak_invalid_request::{CODE, INVALID, data};
+use crate::transport::rc;
+use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::refusal::{self, ERRORS, Refusal};
+
+const OPEN: Label<Verbs> = Label::new("what the device is");
+
+/// VendorID of Linux rxe (the kernel's `rxe_param.h`), and of older ones: no vendor's.
+const SOFT_ROCE: [u32; 2] = [0xff_ffff, 0];
+
+static CASES: &[Refusal] = &[
+    Refusal::new("reserved opcode 0x15", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x15), 0)])
+    }),
+    Refusal::new("reserved opcode 0x18", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x18), 0)])
+    }),
+    Refusal::new("reserved opcode 0x1F", CODE, |c, psn| {
+        data(c, psn, &[(Opcode(0x1F), 0)])
+    }),
+];
+
+/// Reserved opcodes.
+pub(super) static TEST: Test = Test {
+    id: "c09-nak-reserved-opcode",
+    aliases: &[],
+    revision: 1,
+    about: "A request with a reserved RC opcode gets one NAK 0x61, is not done, and puts the queue pair into error.",
+    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the packet and MSN 1; \
+        then ERR, silence, and the memory as it was. Refused, not dropped. Tried three times where no answer comes. Linux \
+        rxe, whose kernel panics over it, is left alone without `--set soft_roce=1`.",
+    statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[Parameter {
+        name: "soft_roce",
+        about: "1: try it on Linux rxe too, whose kernel panics over it",
+        range: (0, 1),
+        simulated: 0,
+        default: 0,
+    }],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let opened = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))?;
+    let allowed = t.parameter("soft_roce") == 1;
+    if is_soft_roce(&opened) && !allowed {
+        return Ok(());
+    }
+    refusal::procedure(t, CASES)
+}
+
+fn is_soft_roce(opened: &Reply) -> bool {
+    matches!(opened, Reply::Opened(facts) if SOFT_ROCE.contains(&facts.vendor_id))
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let is_soft_roce = rc::reply(t.command(OPEN)?).is_some_and(is_soft_roce);
+    if is_soft_roce && t.parameter("soft_roce") != Some(1) {
+        f.not_applicable = Some(
+            "the device is Linux rxe by its VendorID (0xffffff or 0), whose kernel panics over a reserved opcode; where its host may go \
+             down, `--set soft_roce=1` tries it"
+                .into(),
+        );
+        return Ok(());
+    }
+    refusal::judge(t, f, INVALID, CASES, false)
+}

@@ -1,0 +1,276 @@
+//! `c09-psn-sequence`: requests are executed in the order of their PSNs, and a gap gets one NAK.
+//!
+//! Behind an acknowledged WRITE two WRITEs come whose predecessor is missing. The DUT answers with one sequence NAK, of the
+//! PSN that is missing and with the MSN of before, and executes neither; a duplicate is acknowledged all the same. When the
+//! missing WRITE comes, and the others come again, all are executed. A second gap gets a NAK of its own. On another
+//! connection a WRITE behind a SEND that got an RNR NAK is passed over in silence.
+//! Reading: after the NAK what is out of sequence is ignored until the missing request comes. What was ignored comes again
+//! with other data, so that memory tells which was executed.
+//! False alarm: none known; a packet that is lost makes the same NAK, but one that is sent again.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Syndrome};
+
+use crate::transport::rc::answer::{self, MSN, Turn};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::effect;
+use crate::transport::rc::{self, Dialogue, Seen};
+
+const SEQUENCE: &str = "9.7.4.1.1 PSN sequence";
+
+const FIRST: Label<Frames> = Label::new("first WRITE");
+const GAP: Label<Frames> = Label::new("two WRITEs behind a gap");
+const DUPLICATE: Label<Frames> = Label::new("first WRITE again, while the gap is open");
+const FAR: Label<Frames> = Label::new("WRITE far behind the gap");
+const IGNORED: Label<Verbs> = Label::new("read the memory while the gap is open");
+const MISSING: Label<Frames> = Label::new("missing WRITE");
+const NEXT: [Label<Frames>; 2] = [Label::new("WRITE behind it"), Label::new("WRITE behind that")];
+const SECOND_GAP: Label<Frames> = Label::new("WRITE behind a second gap");
+const LAST: Label<Frames> = Label::new("WRITE that closes the second gap");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+
+const UNREADY: Label<Frames> = Label::new("SEND without a receive");
+const BEHIND: Label<Frames> = Label::new("WRITE behind an RNR NAK");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const READY: Label<Frames> = Label::new("SEND again, with a receive");
+const BEHIND_AGAIN: Label<Frames> = Label::new("WRITE behind the SEND, again");
+const RESULT_RNR: Label<Verbs> = Label::new("read the memory after the RNR NAK");
+const SILENT: Label<Wait> = Label::new("after all requests");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+const LENGTH: u32 = 64;
+/// Bytes of the memory that are looked at.
+const LOOKED_AT: u32 = 4096;
+/// How far the far PSNs are: well within the half that lies ahead.
+const DISTANCE: u32 = 1 << 22;
+/// Longer than the interval of the RNR NAK, and than the way.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Where the WRITE that is PSN n of the connection goes.
+const fn place(n: u32) -> u32 {
+    n * 128 + 8
+}
+
+/// The PSN sequence.
+pub(super) static TEST: Test = Test {
+    id: "c09-psn-sequence",
+    aliases: &[],
+    revision: 1,
+    about: "A gap in the PSNs gets one NAK of the PSN that is missing, and what lies behind it is not executed.",
+    reading: "Two WRITEs behind a gap: one NAK 0x60 of the missing PSN; nothing more until it comes, but for duplicates, \
+        which are acknowledged. A new gap gets a new NAK. Behind an RNR NAK there is none. Where no NAK comes it is tried \
+        on three connections.",
+    statements: &[SEQUENCE, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for _ in 0..TRIES {
+        if gap(t)? {
+            break;
+        }
+    }
+    let channel = behind_rnr(t)?;
+    t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn write(t: &Tester<'_>, channel: &Channel, label: Label<Frames>, n: u32, psn: Psn) -> Message {
+    let payload = ask::random_bytes(t, &format!("{} {n}", label.name), LENGTH);
+    Message::write(channel, psn, place(n), &payload)
+}
+
+/// The gap. Whether it was answered.
+fn gap(t: &mut Tester<'_>) -> Step<bool> {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let psn = |n: u32| channel.own_psn.plus(n);
+    let first = write(t, &channel, FIRST, 0, psn(0));
+    ask::ask(t, &channel, FIRST, &first)?;
+    t.skip_packets();
+    for n in [2, 3] {
+        let message = write(t, &channel, GAP, n, psn(n));
+        ask::put(t, &channel, GAP, &message)?;
+    }
+    let answered = ask::listen(t, &channel)?;
+    t.pause(MOMENT)?;
+    ask::ask(t, &channel, DUPLICATE, &first)?;
+    let far = write(t, &channel, FAR, 5, psn(3 + DISTANCE));
+    ask::insist(t, FAR, &far.frames(&channel)[0])?;
+    t.pause(MOMENT)?;
+    ask::read_memory(t, &channel, IGNORED, LOOKED_AT)?;
+    for (n, label) in [(1, MISSING), (2, NEXT[0]), (3, NEXT[1])] {
+        let message = write(t, &channel, label, n, psn(n));
+        ask::ask(t, &channel, label, &message)?;
+    }
+    t.skip_packets();
+    let far = write(t, &channel, SECOND_GAP, 5, psn(4 + DISTANCE));
+    ask::put(t, &channel, SECOND_GAP, &far)?;
+    let again = ask::listen(t, &channel)?;
+    t.pause(MOMENT)?;
+    let message = write(t, &channel, LAST, 4, psn(4));
+    ask::ask(t, &channel, LAST, &message)?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+    Ok(answered && again)
+}
+
+fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let payload = ask::random_bytes(t, UNREADY.name, LENGTH);
+    let send = Message::send(&channel, channel.own_psn, &payload);
+    ask::ask_unready(t, &channel, UNREADY, &send)?;
+    let behind = write(t, &channel, BEHIND, 1, send.next());
+    ask::insist(t, BEHIND, &behind.frames(&channel)[0])?;
+    t.pause(MOMENT)?;
+    ask::post_receive(t, &channel, RECEIVE, 1, (place(0), LENGTH))?;
+    ask::ask(t, &channel, READY, &send)?;
+    let behind = write(t, &channel, BEHIND_AGAIN, 1, send.next());
+    ask::ask(t, &channel, BEHIND_AGAIN, &behind)?;
+    ask::read_memory(t, &channel, RESULT_RNR, LOOKED_AT)?;
+    Ok(channel)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let with = |label: Label<Frames>| -> Vec<&Dialogue<'_>> {
+        all.iter()
+            .filter(|dialogue| answer::turn(t, dialogue, label).is_some())
+            .collect()
+    };
+    let tried = with(GAP);
+    let counts = if t.begin.simulated { tried.first() } else { tried.last() };
+    let dialogue = counts.ok_or(Gap::Missing(GAP.name))?;
+    judge_gap(t, f, dialogue, tried.len() >= TRIES as usize)?;
+    let behind = with(BEHIND);
+    judge_behind(t, f, behind.first().ok_or(Gap::Missing(BEHIND.name))?)?;
+    let (_, _) = (t.waited(SILENT)?, t.command(STATE)?);
+    Ok(())
+}
+
+fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_again: bool) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let acknowledged = |f: &mut Findings<'_>, label: Label<Frames>, turn: &Turn<'_>, msn| {
+        answer::acknowledged(t, f, (SEQUENCE, label.name), (dialogue, turn), (turn.last_sent(), msn))
+    };
+    let (first, gap, duplicate, far) = (turn(FIRST)?, turn(GAP)?, turn(DUPLICATE)?, turn(FAR)?);
+    let (missing, next) = (turn(MISSING)?, [turn(NEXT[0])?, turn(NEXT[1])?]);
+    let (second, last) = (turn(SECOND_GAP)?, turn(LAST)?);
+    let sound = acknowledged(f, FIRST, &first, 1)
+        && one_nak(t, f, GAP.name, &gap, (missing.last_sent(), 1), tried_again)
+        && acknowledged(f, DUPLICATE, &duplicate, 1)
+        && nothing(f, FAR.name, &far);
+    let mut memory = vec![0; LOOKED_AT as usize];
+    let mut put = |n: u32, turn: &Turn<'_>| {
+        effect::put(&mut memory, place(n), &turn.payload());
+        memory.clone()
+    };
+    let ignored = put(0, &first);
+    let read = |label: Label<Verbs>| answer::commands_in(t, dialogue, label).first().copied();
+    let (open, closed) = (
+        read(IGNORED).ok_or(Gap::Missing(IGNORED.name))?,
+        read(RESULT).ok_or(Gap::Missing(RESULT.name))?,
+    );
+    let words = ("the first WRITE and nothing else", ignored.as_slice());
+    effect::memory_is(f, (SEQUENCE, "memory while the gap is open"), open, words);
+    if !sound {
+        return Ok(());
+    }
+    acknowledged(f, MISSING, &missing, 2);
+    acknowledged(f, NEXT[0], &next[0], 3);
+    acknowledged(f, NEXT[1], &next[1], 4);
+    one_nak(t, f, SECOND_GAP.name, &second, (last.last_sent(), 4), tried_again);
+    acknowledged(f, LAST, &last, 5);
+    put(1, &missing);
+    put(2, &next[0]);
+    put(3, &next[1]);
+    let all = put(4, &last);
+    effect::memory_is(
+        f,
+        (SEQUENCE, "memory of the DUT"),
+        closed,
+        ("what came in sequence", &all),
+    );
+    Ok(())
+}
+
+/// One sequence NAK of the missing PSN, and nothing else.
+fn one_nak(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    about: &str,
+    turn: &Turn<'_>,
+    (psn, msn): (Psn, u32),
+    tried_again: bool,
+) -> bool {
+    let syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+    let is_right = |seen: &Seen<'_>| answer::nak_in(seen) == Some(syndrome) && seen.psn() == psn;
+    let result = match turn.answers.as_slice() {
+        [] => rc::alive(t, turn.places.0, tried_again),
+        [only] if is_right(only) => Passed::Pass,
+        _ => Passed::Fail,
+    };
+    let words = (format!("one {syndrome} of PSN {psn}"), rc::in_words(&turn.answers));
+    let passed = f.prove(SEQUENCE, &turn.evidence(&turn.answers), about, words, result);
+    if let Some(nak) = turn.answers.iter().find(|seen| answer::nak_in(seen).is_some()) {
+        answer::counts(f, about, nak, &[msn]);
+    }
+    passed
+}
+
+/// No answer.
+fn nothing(f: &mut Findings<'_>, about: &str, turn: &Turn<'_>) -> bool {
+    let result = if turn.answers.is_empty() {
+        Passed::Pass
+    } else {
+        Passed::Fail
+    };
+    let words = ("no packet", rc::in_words(&turn.answers));
+    f.prove(SEQUENCE, &turn.evidence(&turn.answers), about, words, result)
+}
+
+fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let (unready, mut behind, mut ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
+    let (receive, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
+    if !unready.answers.iter().any(answer::is_rnr_nak) {
+        // What follows an RNR NAK is part of the statement, and nothing can be said of it.
+        let words = ("an RNR NAK", rc::in_words(&unready.answers));
+        let result = rc::alive(t, unready.places.0, false);
+        f.prove(
+            SEQUENCE,
+            &unready.evidence(&unready.answers),
+            UNREADY.name,
+            words,
+            result,
+        );
+        return Ok(());
+    }
+    // Once there is a receive, an ACK of what lies before may tell of it.
+    let before = unready.last_sent().minus(1);
+    let tells_of_it =
+        |seen: &Seen<'_>| seen.frame.place > receive.place && answer::is_ack(seen) && seen.psn() == before;
+    for turn in [&mut behind, &mut ready] {
+        turn.answers.retain(|seen| !tells_of_it(seen));
+    }
+    nothing(f, BEHIND.name, &behind);
+    let about = (SEQUENCE, READY.name);
+    if answer::acknowledged(t, f, about, (dialogue, &ready), (ready.last_sent(), 1)) {
+        let about = (SEQUENCE, BEHIND_AGAIN.name);
+        answer::acknowledged(t, f, about, (dialogue, &again), (again.last_sent(), 2));
+        let mut memory = vec![0; LOOKED_AT as usize];
+        for (n, turn) in [(0, &ready), (1, &again)] {
+            effect::put(&mut memory, place(n), &turn.payload());
+        }
+        let words = ("the SEND, and the WRITE as it came again", memory.as_slice());
+        effect::memory_is(f, (SEQUENCE, "memory after the RNR NAK"), read, words);
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! `c09-requests`: every operation, at every kind of size, becomes the packets that the architecture says.
+//!
+//! One after the other the DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate and
+//! RDMA READ of 0 bytes, 1 byte, around the path MTU and over several packets, and both atomics; each is answered. Opcodes,
+//! PSNs, lengths, padding, headers and payload of every packet are compared, the last packet of a SEND or WRITE asks for
+//! an ACK, and at the end the memory holds what the responses carried. The PSNs run through 2^24, 2^16 and 2^23.
+//! Reading: a packet in the middle of a message may ask for an ACK too, and gets it. SE stands in the last packet of a
+//! solicited SEND or WRITE with Immediate. An operation other than SEND, WRITE and READ that the host refuses to
+//! post is left out, and the report says so.
+//! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
+
+use verbatim_record::verbs::pb;
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::Psn;
+
+use crate::transport::rc::{self, Ask, Case, Posted, RESULTS, Requester};
+
+const COMPLETION: &str = "C9-60";
+const DATA: &str = "9.7.6.1.1 response data";
+
+const PART: Label<Frames> = Label::new("ACK within a message");
+const ANSWER: Label<Frames> = Label::new("answer");
+const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
+
+/// First PSNs: one connection runs through the end of all, the others through 2^16 and 2^23.
+const PSNS: [Psn; 3] = [Psn(0xFF_FFFA), Psn(0x00_FFFE), Psn(0x7F_FFFE)];
+/// Operations that are tried at all sizes.
+const OPERATIONS: [pb::Operation; 6] = [
+    pb::Operation::Send,
+    pb::Operation::SendImm,
+    pb::Operation::SendInvalidate,
+    pb::Operation::Write,
+    pb::Operation::WriteImm,
+    pb::Operation::Read,
+];
+/// Where the results of atomics land, behind those of READs.
+const ATOMICS: u32 = RESULTS + 15 * 1024;
+
+/// All requests.
+pub(super) static TEST: Test = Test {
+    id: "c09-requests",
+    aliases: &[],
+    revision: 1,
+    about: "Requests of every operation and size have the opcodes, PSNs, headers, lengths and padding that they must.",
+    reading: "Every packet is compared with the one that its PSN stands for; the last packet of a SEND or WRITE asks for an \
+        ACK, since nothing is sent behind it.",
+    statements: &[rc::GENERATION, COMPLETION, DATA, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// What a connection posts, in order.
+fn asks(mtu: u32, all: bool) -> Vec<Ask> {
+    let long = 3 * mtu + 5;
+    if !all {
+        let operations = [pb::Operation::Send, pb::Operation::Read, pb::Operation::Write];
+        return operations.map(|operation| Ask::new(operation, long)).to_vec();
+    }
+    let sizes = [0, 1, mtu - 1, mtu, mtu + 1, long];
+    let mut asks = Vec::new();
+    for operation in OPERATIONS {
+        let mut offset = Ask::new(operation, 0).offset;
+        for (at, length) in (0u32..).zip(sizes) {
+            let takes_event = operation != pb::Operation::Write && operation != pb::Operation::Read;
+            asks.push(Ask {
+                solicited: takes_event && at % 2 == 1,
+                ..Ask::new(operation, length).at(offset)
+            });
+            // The next one begins at any byte, behind the results of this one.
+            offset += if takes_event { 7 } else { length + 1 };
+        }
+    }
+    asks.push(Ask::new(pb::Operation::CompareSwap, 8).at(ATOMICS));
+    asks.push(Ask::new(pb::Operation::FetchAdd, 8).at(ATOMICS + 16));
+    asks
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for (at, psn) in PSNS.into_iter().enumerate() {
+        let options = ChannelOptions {
+            psn: Some(psn),
+            ..ChannelOptions::default()
+        };
+        let mut dut = Requester::open(t, &options)?;
+        for ask in asks(dut.mtu, at == 0) {
+            let Some(sent) = dut.try_post(t, ask)? else {
+                continue;
+            };
+            dut.serve(t, PART, &sent)?;
+            let answers = dut.answers(t, &sent);
+            if !dut.answer(t, (ANSWER, ANSWER_AGAIN), &answers, 1)? {
+                break;
+            }
+        }
+        dut.read_memory(t)?;
+        dut.close(t)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for case in &rc::cases(t)? {
+        rc::sound_packets(f, &case.dialogue);
+        case.tell_refused(f);
+        let _ = case.frames(t, PART);
+        let again = case.frames(t, ANSWER_AGAIN);
+        let answers = case.frames(t, ANSWER);
+        let (mut changes, mut all_done) = (Vec::new(), true);
+        for (at, posted) in case.posted.iter().enumerate() {
+            let until = case.posted.get(at + 1).map_or(case.end(), |next| next.command.place);
+            let of_it =
+                |frame: &&&verbatim_record::FrameSeen| frame.place > posted.command.place && frame.place < until;
+            let of_it: Vec<_> = answers.iter().filter(of_it).copied().collect();
+            let answered = of_it.first().map_or(until, |answer| answer.place);
+            case.packets_are_those_posted(f, rc::GENERATION, "packet", (posted.command.place, until));
+            packets(t, f, case, posted, answered);
+            let Some(answer) = of_it.first() else {
+                continue;
+            };
+            let about = format!("{}, after its answer", posted.in_words());
+            let expected: [(u64, &[WcStatus]); 1] = [(at as u64 + 1, &[WcStatus::SUCCESS])];
+            let before = (posted.command.place, answer.place);
+            rc::no_completion(
+                f,
+                COMPLETION,
+                &format!("{}, before its answer", posted.in_words()),
+                &case.dialogue,
+                before,
+            );
+            let again = again
+                .iter()
+                .filter(|frame| frame.place > answer.place && frame.place < until);
+            let asked_again = rc::asked_again(&again.copied().collect::<Vec<_>>(), of_it.len());
+            all_done &= case.completes(
+                t,
+                f,
+                (COMPLETION, &about),
+                (answer.place, until),
+                (&expected, asked_again),
+            );
+            if let (true, Some(local)) = (posted.has_response_data(), posted.post.local) {
+                changes.push((local.offset as usize, rc::response_bytes(&of_it)));
+            }
+        }
+        // A READ without its completion may have changed the memory in part.
+        if all_done {
+            case.memory_is(f, (DATA, "after all requests"), &changes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The packets of one request up to its answer: all of them, once, in order, and the last one asks for an ACK.
+fn packets(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, posted: &Posted<'_>, until: usize) {
+    let about = posted.in_words();
+    let window = (posted.command.place, until);
+    let sent = case.sent(window.0, window.1);
+    let psns: Vec<u32> = sent.iter().map(|seen| seen.psn().since(posted.first)).collect();
+    let wanted: Vec<u32> = (0..posted.packets()).collect();
+    let only_missing = psns.windows(2).all(|pair| pair[0] < pair[1]) && psns.iter().all(|psn| wanted.contains(psn));
+    let mut in_order = psns.clone();
+    in_order.sort_unstable();
+    let result = if psns == wanted {
+        Passed::Pass
+    } else if only_missing {
+        rc::alive(t, case.end(), false)
+    } else if in_order == wanted && !t.begin.simulated {
+        Passed::Inconclusive
+    } else {
+        Passed::Fail
+    };
+    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
+    let words = (
+        format!("{} packets, from PSN {} on", wanted.len(), posted.first),
+        format!("{} packets: {}", sent.len(), rc::in_words(&sent)),
+    );
+    f.prove(
+        rc::GENERATION,
+        &evidence,
+        &format!("{about}: its packets"),
+        words,
+        result,
+    );
+    if let (false, Some(last)) = (
+        posted.has_response_data(),
+        sent.iter().find(|seen| seen.psn() == posted.last()),
+    ) {
+        let asks = last.packet.bth().ack_request();
+        let result = if asks { Passed::Pass } else { Passed::Fail };
+        let words = ("1", if asks { "1" } else { "0" });
+        f.prove(
+            rc::GENERATION,
+            &[last.frame.into()],
+            &format!("{about}: AckReq of the last packet"),
+            words,
+            result,
+        );
+    }
+}

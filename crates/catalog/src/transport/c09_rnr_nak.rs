@@ -1,0 +1,198 @@
+//! `c09-rnr-nak`: a request that needs a receive gets an RNR NAK when none is posted, and is done when it comes again.
+//!
+//! On a queue pair without receives a WRITE is acknowledged; a SEND of one packet, a SEND of three and a WRITE with
+//! Immediate each get an RNR NAK with the PSN of the packet that lacks the receive, the responder's own min_rnr_timer, and
+//! an MSN that did not advance. Then a receive is posted, the interval is waited for, the request comes again, and is
+//! acknowledged, delivered and in memory. All of this with three values of min_rnr_timer.
+//! Reading: a SEND takes its receive with its first packet, so the NAK of three packets has the PSN of the first; the
+//! packets behind it are passed over in silence. The payload of a WRITE with Immediate may be in memory before its receive
+//! is posted. The test does not retry before the interval is over, so nothing is said of early retries.
+
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, Syndrome};
+
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::effect::{self, Received};
+use crate::transport::rc::{self, Dialogue};
+
+const RNR: &str = "9.7.5.2.8 RNR NAK";
+const DELIVERY: &str = "9.4.1 SEND and immediate";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const WRITE: Label<Frames> = Label::new("WRITE, which needs no receive");
+const REFUSED: [Label<Frames>; 3] = [
+    Label::new("SEND of one packet without a receive"),
+    Label::new("SEND of three packets without a receive"),
+    Label::new("WRITE with Immediate without a receive"),
+];
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const AGAIN: [Label<Frames>; 3] = [
+    Label::new("SEND of one packet, again"),
+    Label::new("SEND of three packets, again"),
+    Label::new("WRITE with Immediate, again"),
+];
+const AFTER: Label<Wait> = Label::new("after all requests");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const TAKEN: Label<Verbs> = Label::new("state after the message was taken");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// Values of min_rnr_timer: 1.28 ms, 491.52 ms, 655.36 ms.
+const TIMERS: [RnrTimer; 3] = [RnrTimer(14), RnrTimer(31), RnrTimer(0)];
+/// Bytes of the memory that are filled before, and looked at after.
+const LOOKED_AT: u32 = 48 * 1024;
+/// Where request n lies in the DUT's memory; the plain WRITE comes last.
+const fn place(n: usize) -> u32 {
+    n as u32 * 13 * 1024 + 40
+}
+const SHORT: u32 = 61;
+const IMMEDIATE: u32 = 0x00C0_FFEE;
+
+/// RNR NAKs.
+pub(super) static TEST: Test = Test {
+    id: "c09-rnr-nak",
+    aliases: &[],
+    revision: 1,
+    about: "A request that lacks a receive gets an RNR NAK with its PSN and the responder's interval, a WRITE does not.",
+    reading: "SEND of one packet, SEND of three (NAK of the First), WRITE with Immediate: RNR NAK with min_rnr_timer 14, 31 \
+        and 0 and an MSN that did not advance; with a receive posted and the interval over the same request is acknowledged \
+        and delivered.",
+    statements: &[RNR, ACKNOWLEDGEMENT, MSN, DELIVERY, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn message(channel: &Channel, psn: Psn, n: usize, payload: &[u8]) -> Message {
+    if n == 2 {
+        Message::write(channel, psn, place(2), payload).with_imm(IMMEDIATE)
+    } else {
+        Message::send(channel, psn, payload)
+    }
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut last = None;
+    for timer in TIMERS {
+        let options = ChannelOptions {
+            min_rnr_timer: timer,
+            ..ChannelOptions::default()
+        };
+        let channel = t.open_channel(&options)?;
+        let bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+        ask::fill(t, &channel, FILL, 0, bytes)?;
+        let mut psn = channel.own_psn;
+        let payload = ask::random_bytes(t, WRITE.name, SHORT);
+        let write = Message::write(&channel, psn, place(3), &payload);
+        ask::ask(t, &channel, WRITE, &write)?;
+        psn = write.next();
+        let lengths = [SHORT, 3 * ask::mtu(&channel) - 5, SHORT];
+        for (n, length) in lengths.into_iter().enumerate() {
+            let payload = ask::random_bytes(t, REFUSED[n].name, length);
+            let message = message(&channel, psn, n, &payload);
+            ask::ask_unready(t, &channel, REFUSED[n], &message)?;
+            ask::post_receive(t, &channel, RECEIVE, n as u64 + 1, (place(n), length))?;
+            t.pause(timer.duration())?;
+            ask::ask(t, &channel, AGAIN[n], &message)?;
+            // An answer comes after every completion that was there: none of this case slips into the next one.
+            ask::query(t, &channel, TAKEN)?;
+            psn = message.next();
+        }
+        ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+        last = Some(channel);
+    }
+    let silence = t.rc_silence(core::time::Duration::ZERO, AckTimeout::OFF, 0);
+    t.wait_for(AFTER, silence)?;
+    if let Some(channel) = last {
+        ask::query(t, &channel, STATE)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let _ = (
+        t.waited(AFTER)?,
+        t.command(STATE)?,
+        t.commands(RECEIVE).count(),
+        t.commands(TAKEN).count(),
+    );
+    if all.len() != TIMERS.len() {
+        return Err(Gap::Missing(RESULT.name));
+    }
+    for (dialogue, timer) in all.iter().zip(TIMERS) {
+        one_timer(t, f, dialogue, timer)?;
+    }
+    Ok(())
+}
+
+fn one_timer(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, timer: RnrTimer) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let filled = answer::commands_in(t, dialogue, FILL);
+    let mut memory = effect::written(filled.first().ok_or(Gap::Missing(FILL.name))?).to_vec();
+    let mut put = |n: usize, bytes: &[u8]| effect::put(&mut memory, place(n), bytes);
+    let write = turn(WRITE)?;
+    put(3, &write.payload());
+    let mut right = answer::acknowledged(t, f, (RNR, WRITE.name), (dialogue, &write), (write.last_sent(), 1));
+    let mut expected = Vec::new();
+    for n in 0..REFUSED.len() {
+        let (refused, again) = (turn(REFUSED[n])?, turn(AGAIN[n])?);
+        // After a wrong answer nothing is known of what follows.
+        right = right && lacks_a_receive(t, f, dialogue, (REFUSED[n].name, &refused), (timer, n as u32 + 1));
+        let answered = (again.last_sent(), n as u32 + 2);
+        right = right && answer::acknowledged(t, f, (RNR, AGAIN[n].name), (dialogue, &again), answered);
+        put(n, &again.payload());
+        expected.push(Received {
+            wr_id: n as u64 + 1,
+            byte_len: again.payload().len() as u32,
+            imm: (n == 2).then_some(IMMEDIATE),
+        });
+    }
+    let read = answer::commands_in(t, dialogue, RESULT);
+    let read = *read.first().ok_or(Gap::Missing(RESULT.name))?;
+    if right {
+        let places = (dialogue, dialogue.places.0, dialogue.places.1);
+        effect::received(t, f, (DELIVERY, "receive completions"), places, &expected);
+        let words = ("what was sent in its place, the rest unchanged", memory.as_slice());
+        effect::memory_is(f, (DELIVERY, "memory of the DUT"), read, words);
+    }
+    Ok(())
+}
+
+/// The request gets one RNR NAK, and nothing else.
+fn lacks_a_receive(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    dialogue: &Dialogue<'_>,
+    (about, turn): (&str, &answer::Turn<'_>),
+    (timer, completed): (RnrTimer, u32),
+) -> bool {
+    let answers = turn.counted_unready(t);
+    let (psn, syndrome) = (turn.sent[0].psn(), Syndrome::rnr_nak(timer));
+    // What is earlier than the request may be an ACK on its way.
+    let of_request = |seen: &&rc::Seen<'_>| seen.psn().since(psn) < ask::HALF || !answer::is_ack(seen);
+    let answers: Vec<rc::Seen<'_>> = answers.iter().filter(of_request).copied().collect();
+    let is_right = |seen: &rc::Seen<'_>| answer::nak_in(seen) == Some(syndrome) && seen.psn() == psn;
+    let result = if answers.is_empty() {
+        rc::alive(t, turn.places.0, turn.asked_again())
+    } else if answers.len() <= turn.most(t) && answers.iter().all(is_right) {
+        Passed::Pass
+    } else {
+        Passed::Fail
+    };
+    let words = (format!("one {syndrome} of PSN {psn}"), rc::in_words(&answers));
+    let passed = f.prove(RNR, &turn.evidence(&answers), about, words, result);
+    if let Some(ack) = answers.iter().find(|seen| answer::is_ack(seen)) {
+        let words = ("no ACK of what lacks a receive", ack.packet.to_string());
+        f.prove(ACKNOWLEDGEMENT, &turn.evidence(&[*ack]), about, words, Passed::Fail);
+    }
+    if let Some(nak) = answers.iter().find(|seen| answer::nak_in(seen).is_some()) {
+        answer::counts(f, about, nak, &[completed]);
+    }
+    rc::no_completion(f, RNR, about, dialogue, turn.places);
+    passed
+}

@@ -1,0 +1,102 @@
+//! Chapter 9, the transport layer: reliable connections and datagrams.
+//!
+//! `rc` is what their judges share.
+
+mod rc;
+
+// Completion: what completes a request, in which order, and what does not
+mod c09_027_responses_in_order;
+mod c09_060_ack_of_read;
+mod c09_060_atomic_responder;
+mod c09_060_coalesced_ack;
+mod c09_060_ghost_ack;
+mod c09_060_requester;
+mod c09_060_reserved_syndrome;
+mod c09_060_responder;
+mod c09_060_verbs;
+
+// Timers and retries
+mod c09_130_rnr_codes;
+mod c09_130_rnr_interval;
+mod c09_130_rnr_interval_verbs;
+mod c09_142_ack_timeout;
+mod c09_142_ack_timeout_verbs;
+mod c09_142_timer_restart;
+mod c09_143_retry_count;
+mod c09_rnr_retry;
+
+// Requests and responses: their packets, their PSNs
+mod c09_duplicates;
+mod c09_psn_sequence;
+mod c09_read_response;
+mod c09_requests;
+mod c09_requests_in_flight;
+
+// Packets that are dropped: CRCs, headers, keys
+mod c09_header_validation;
+mod c09_icrc;
+mod c09_link_p_key;
+mod c09_link_tver;
+mod c09_q_key;
+
+// Refusals
+mod c09_nak_fatal;
+mod c09_nak_implied;
+mod c09_nak_invalid_request;
+mod c09_nak_remote_access;
+mod c09_nak_reserved_opcode;
+mod c09_nak_sequence;
+mod c09_rnr_nak;
+
+use verbatim_tester::Test;
+
+/// The chapter's tests, in the order of a run.
+pub(crate) const TESTS: &[&Test] = &[
+    &c09_027_responses_in_order::ATOMIC_AFTER_READS,
+    &c09_027_responses_in_order::SEND_AFTER_READS,
+    &c09_027_responses_in_order::WRITE_AFTER_READS,
+    &c09_027_responses_in_order::READS_AFTER_ATOMIC,
+    &c09_060_ack_of_read::TEST,
+    &c09_060_atomic_responder::FETCH_ADD,
+    &c09_060_atomic_responder::COMPARE_SWAP,
+    &c09_060_coalesced_ack::TEST,
+    &c09_060_ghost_ack::TEST,
+    &c09_060_requester::SEND,
+    &c09_060_requester::WRITE,
+    &c09_060_requester::READ,
+    &c09_060_requester::FETCH_ADD,
+    &c09_060_requester::COMPARE_SWAP,
+    &c09_060_reserved_syndrome::TEST,
+    &c09_060_responder::SEND,
+    &c09_060_responder::WRITE,
+    &c09_060_responder::READ,
+    &c09_060_verbs::REQUESTER,
+    &c09_060_verbs::RESPONDER,
+    &c09_130_rnr_codes::TEST,
+    &c09_130_rnr_interval::PLAIN,
+    &c09_130_rnr_interval::ACK_TIMEOUT,
+    &c09_130_rnr_interval_verbs::TEST,
+    &c09_142_ack_timeout::TEST,
+    &c09_142_ack_timeout_verbs::TEST,
+    &c09_142_timer_restart::TEST,
+    &c09_143_retry_count::TEST,
+    &c09_duplicates::TEST,
+    &c09_header_validation::TEST,
+    &c09_icrc::TEST,
+    &c09_link_p_key::TEST,
+    &c09_link_tver::TEST,
+    &c09_nak_fatal::TEST,
+    &c09_nak_implied::TEST,
+    &c09_nak_invalid_request::TEST,
+    &c09_nak_remote_access::TEST,
+    &c09_nak_sequence::TEST,
+    &c09_psn_sequence::TEST,
+    &c09_q_key::TEST,
+    &c09_read_response::TEST,
+    &c09_requests::TEST,
+    &c09_requests_in_flight::TEST,
+    &c09_rnr_nak::TEST,
+    &c09_rnr_retry::TEST,
+    // The last of its chapter: a host may not survive it.
+    &c09_nak_reserved_opcode::TEST,
+];

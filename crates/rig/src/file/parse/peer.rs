@@ -1,0 +1,293 @@
+//! Rigs of kind `packet` and `verbs`: from their keys to what they say.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::ops::Range;
+use core::str::FromStr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+use verbatim_verbs::tls::ClientFiles;
+use verbatim_wire::ether::MacAddress;
+
+use super::super::{AgentConfig, PacketConfig, VerbsConfig, Wire};
+use super::{RawRig, Socket, Wrong, below, missing, required, within, wrong};
+use verbatim_verbs::{AgentAddress, AgentTls, Place};
+
+/// The most bytes of an interface's name.
+const LONGEST_INTERFACE: usize = 15;
+/// The most bytes of a unix socket's path (`sun_path` without its last NUL).
+const LONGEST_SOCKET: usize = 107;
+/// A GRH's index of a GID has 8 bits in verbs.
+const LAST_GID_INDEX: i64 = 255;
+
+/// The sockets of a rig of kind `packet`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SocketPair {
+    local: Spanned<String>,
+    remote: Spanned<String>,
+}
+
+/// The rig file, for paths that count from its directory; the rig's kind and its place.
+#[derive(Clone)]
+pub(super) struct At<'a> {
+    pub(super) file: &'a Path,
+    pub(super) kind: &'a str,
+    pub(super) header: Range<usize>,
+}
+
+pub(super) fn packet(rig: &RawRig, at: &At<'_>) -> Result<PacketConfig, Wrong> {
+    let wire = wire(rig, at)?;
+    let mac = rig.mac.as_ref().map(station).transpose()?;
+    if mac.is_none() && matches!(wire, Wire::Socket { .. }) {
+        return wrong(
+            at.header.clone(),
+            "missing key \"mac\"; with \"socket\" there is no interface whose MAC address could be taken: write the \
+             tester's own, such as `mac = \"02:00:00:00:00:02\"`",
+        );
+    }
+    let Some(own) = &rig.ip else {
+        return missing("ip", at.kind, at.header.clone());
+    };
+    let ip = host(own, "ip")?;
+    let dut_ip = rig.dut_ip.as_ref().map(|text| host(text, "dut_ip")).transpose()?;
+    if let (Some(text), Some(other)) = (&rig.dut_ip, dut_ip) {
+        if other.is_ipv4() != ip.is_ipv4() {
+            return wrong(
+                text.span(),
+                format!("\"dut_ip\" {other} and \"ip\" {ip} are of different families; both IPv4, or both IPv6"),
+            );
+        }
+        if other == ip {
+            return wrong(
+                text.span(),
+                format!("\"dut_ip\" and \"ip\" are both {ip}; the tester needs an address of its own"),
+            );
+        }
+    }
+    Ok(PacketConfig {
+        wire,
+        mac,
+        ip,
+        dut_ip,
+        dut_gid_index: within(rig.gid_index.as_ref(), "gid_index", 0, LAST_GID_INDEX)?,
+        agent: agent(rig, at)?,
+    })
+}
+
+pub(super) fn verbs(rig: &RawRig, at: &At<'_>) -> Result<VerbsConfig, Wrong> {
+    Ok(VerbsConfig {
+        device: required(rig.device.as_ref(), "device", at.kind, &at.header)?,
+        port: match within(rig.port.as_ref(), "port", 1, 254)? {
+            Some(port) => port,
+            None => return missing("port", at.kind, at.header.clone()),
+        },
+        gid_index: within(rig.gid_index.as_ref(), "gid_index", 0, LAST_GID_INDEX)?,
+        dut_gid_index: within(rig.dut_gid_index.as_ref(), "dut_gid_index", 0, LAST_GID_INDEX)?,
+        agent: agent(rig, at)?,
+    })
+}
+
+fn wire(rig: &RawRig, at: &At<'_>) -> Result<Wire, Wrong> {
+    match (&rig.interface, &rig.socket) {
+        (Some(_), Some(socket)) => wrong(
+            socket.span(),
+            "\"interface\" and \"socket\" are both there; keep the one that the frames go by",
+        ),
+        (None, None) => wrong(
+            at.header.clone(),
+            "neither \"interface\" nor \"socket\" is there; write `interface = \"enp3s0\"` for the port that is cabled to \
+             the device, or `socket = { local = \"t.sock\", remote = \"m.sock\" }` for a machine under emulation",
+        ),
+        (Some(name), None) => {
+            let text = name.get_ref();
+            let unfit = |byte: u8| byte == b'/' || byte == b':' || !byte.is_ascii_graphic();
+            if !(1..=LONGEST_INTERFACE).contains(&text.len()) || text.bytes().any(unfit) {
+                return wrong(
+                    name.span(),
+                    format!(
+                        "{text:?} is no name of an interface; expected 1 to {LONGEST_INTERFACE} letters, digits and signs \
+                         without \"/\" and \":\", as `ip link` shows it"
+                    ),
+                );
+            }
+            Ok(Wire::Interface(text.clone()))
+        }
+        (None, Some(socket)) => match socket.get_ref() {
+            Socket::Path(path) => wrong(
+                socket.span(),
+                format!(
+                    "\"socket\" is {path:?}; a rig of kind {:?} has two: `socket = {{ local = \"t.sock\", remote = \
+                     \"m.sock\" }}`",
+                    at.kind
+                ),
+            ),
+            Socket::Pair(pair) => {
+                let local = socket_path(&pair.local, "local", at)?;
+                let remote = socket_path(&pair.remote, "remote", at)?;
+                if local == remote {
+                    return wrong(
+                        pair.remote.span(),
+                        "\"local\" and \"remote\" are the same; \"local\" is ours, \"remote\" that of the machine",
+                    );
+                }
+                Ok(Wire::Socket { local, remote })
+            }
+        },
+    }
+}
+
+fn socket_path(text: &Spanned<String>, key: &str, at: &At<'_>) -> Result<PathBuf, Wrong> {
+    let path = below(at.file, required(Some(text), key, at.kind, &at.header)?);
+    if path.as_os_str().len() > LONGEST_SOCKET {
+        return wrong(
+            text.span(),
+            format!(
+                "{key:?} is {} bytes long with its directory ({}); a unix socket's path has at most {LONGEST_SOCKET}: put it \
+                 elsewhere",
+                path.as_os_str().len(),
+                path.display()
+            ),
+        );
+    }
+    Ok(path)
+}
+
+/// The address of one station.
+fn station(text: &Spanned<String>) -> Result<MacAddress, Wrong> {
+    let mac = MacAddress::from_str(text.get_ref())
+        .or_else(|error| wrong(text.span(), format!("\"mac\" is no MAC address: {error}")))?;
+    if mac.is_multicast() || mac == MacAddress::default() {
+        let what = match mac {
+            MacAddress::BROADCAST => "is all stations",
+            _ if mac.is_multicast() => "is a group of stations (the lowest bit of its first byte is set)",
+            _ => "is no station's",
+        };
+        return wrong(
+            text.span(),
+            format!("\"mac\" {mac} {what}; expected the tester's own, such as 02:00:00:00:00:02"),
+        );
+    }
+    Ok(mac)
+}
+
+/// The address of one host on a link.
+fn host(text: &Spanned<String>, key: &str) -> Result<IpAddr, Wrong> {
+    let Ok(ip) = IpAddr::from_str(text.get_ref()) else {
+        return wrong(
+            text.span(),
+            format!(
+                "{key:?} is {:?}; expected an IPv4 or IPv6 address without a prefix length, such as \"10.0.0.2\" or \
+                 \"fd00::2\"",
+                text.get_ref()
+            ),
+        );
+    };
+    let mapped = matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+    let what = match ip {
+        _ if ip.is_unspecified() => "is no host's",
+        _ if ip.is_loopback() => "never leaves a host",
+        _ if ip.is_multicast() || ip == Ipv4Addr::BROADCAST => "is a group of hosts",
+        _ if mapped => "is an IPv4 address in IPv6 clothes",
+        _ => return Ok(ip),
+    };
+    wrong(
+        text.span(),
+        format!("{key:?} {ip} {what}; expected the address of one host on the link of the device"),
+    )
+}
+
+fn agent(rig: &RawRig, at: &At<'_>) -> Result<AgentConfig, Wrong> {
+    let Some(text) = &rig.agent else {
+        return missing("agent", at.kind, at.header.clone());
+    };
+    let place = agent_place(text, at)?;
+    let tls = agent_tls(rig, at)?;
+    let on_another_host = match &place {
+        Place::Unix(_) if tls.is_some() => {
+            let span = rig.agent_ca.as_ref().map_or(at.header.clone(), Spanned::span);
+            return wrong(
+                span,
+                "\"agent\" is a unix socket, which carries no TLS; remove \"agent_ca\", \"agent_cert\", \"agent_key\" and \
+                 \"agent_name\"",
+            );
+        }
+        Place::Unix(_) => false,
+        Place::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+    };
+    if on_another_host && tls.is_none() {
+        return wrong(
+            text.span(),
+            format!(
+                "\"agent\" {:?} is no loopback address, and an agent is only reached with TLS there; give \"agent_ca\", \
+                 \"agent_cert\" and \"agent_key\" (`verbatim pki init DIR` makes the files)",
+                text.get_ref()
+            ),
+        );
+    }
+    Ok(AgentConfig {
+        address: AgentAddress { place, tls },
+        device: match &rig.dut_device {
+            None => None,
+            some => Some(required(some.as_ref(), "dut_device", at.kind, &at.header)?),
+        },
+    })
+}
+
+fn agent_place(text: &Spanned<String>, at: &At<'_>) -> Result<Place, Wrong> {
+    if let Some(path) = text.get_ref().strip_prefix("unix:") {
+        if path.is_empty() || path.contains('\0') {
+            return wrong(text.span(), "\"agent\" names no socket after \"unix:\"");
+        }
+        return Ok(Place::Unix(below(at.file, path)));
+    }
+    match SocketAddr::from_str(text.get_ref()) {
+        Ok(address) if address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast() => {
+            Ok(Place::Tcp(address))
+        }
+        _ => wrong(
+            text.span(),
+            format!(
+                "\"agent\" is {:?}; expected \"unix:/run/agent.sock\", or an address and a port such as \"10.1.2.3:7000\" or \
+                 \"[fd00::1]:7000\" (host names are not looked up)",
+                text.get_ref()
+            ),
+        ),
+    }
+}
+
+fn agent_tls(rig: &RawRig, at: &At<'_>) -> Result<Option<AgentTls>, Wrong> {
+    let files = [
+        ("agent_ca", &rig.agent_ca),
+        ("agent_cert", &rig.agent_cert),
+        ("agent_key", &rig.agent_key),
+    ];
+    let all = files.iter().map(|(_, value)| value.as_ref());
+    let Some(given) = all.chain([rig.agent_name.as_ref()]).flatten().next() else {
+        return Ok(None);
+    };
+    if let Some((absent, _)) = files.iter().find(|(_, value)| value.is_none()) {
+        return wrong(
+            given.span(),
+            format!(
+                "{absent:?} is not there; TLS with an agent takes \"agent_ca\", \"agent_cert\" and \"agent_key\", all or none"
+            ),
+        );
+    }
+    let file = |place: usize| {
+        let (key, value) = files[place];
+        required(value.as_ref(), key, at.kind, &at.header).map(|path| below(at.file, path))
+    };
+    Ok(Some(AgentTls {
+        files: ClientFiles {
+            ca: file(0)?,
+            cert: file(1)?,
+            key: file(2)?,
+        },
+        server_name: match &rig.agent_name {
+            None => None,
+            some => Some(required(some.as_ref(), "agent_name", at.kind, &at.header)?),
+        },
+    }))
+}

@@ -1,0 +1,377 @@
+mod peers;
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use verbatim_device::Defect;
+use verbatim_device::rc::RcDefect;
+use verbatim_tester::Route;
+use verbatim_wire::{Lid, MKey, SubnetTimeout};
+
+use super::{BUILT_IN, ProfileName, RigConfig, RigFile, RigFileError, RigKind, VirtualConfig};
+
+const WHOLE: &str = r#"config_version = 1
+
+[[rig]]
+name = "bench-3"
+kind = "umad"
+device = "mlx5_0"
+port = 2
+route = "0,1,17"
+m_key = "0xFEDCBA9876543210"
+shared_subnet = true
+window = 64
+subnet_timeout = 18
+[rig.env]
+LD_BIND_NOW = "1"
+
+[[rig]]
+name = "model"
+kind = "model"
+socket = "run/model"
+lid = 5
+m_key = 7
+
+[[rig]]
+name = "broken"
+kind = "virtual"
+profile = "one-data-vl"
+seed = 7
+defects = ["m-key-not-kept", "rnr-interval-halved", "answers-late"]
+"#;
+
+fn parse(text: &str) -> Result<RigFile, RigFileError> {
+    RigFile::parse(text.as_bytes(), Path::new("/etc/x/rigs.toml"))
+}
+
+/// A file of one rig, whose lines begin in line 3.
+fn rig(lines: &str) -> String {
+    format!("config_version = 1\n[[rig]]\n{lines}")
+}
+
+#[track_caller]
+fn fails(text: &str, at: (usize, usize), words: &[&str]) {
+    let error = parse(text).unwrap_err();
+    let RigFileError::Wrong { line, column, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!((*line, *column), at, "{error}");
+    let said = error.to_string();
+    assert!(
+        said.starts_with(&format!("/etc/x/rigs.toml:{}:{}: ", at.0, at.1)),
+        "{said}"
+    );
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
+    let file = parse(WHOLE).unwrap();
+    let umad = file.find("bench-3").unwrap();
+    assert_eq!(
+        *umad,
+        RigConfig {
+            name: "bench-3".into(),
+            kind: RigKind::Umad {
+                device: "mlx5_0".into(),
+                port: 2
+            },
+            route: Route::Directed(vec![1, 17]),
+            m_key: MKey(0xFEDC_BA98_7654_3210),
+            shared_subnet: true,
+            window: 64,
+            subnet_timeout: Some(SubnetTimeout(18)),
+            env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
+        }
+    );
+    let model = file.find("model").unwrap();
+    let socket = PathBuf::from("/etc/x/run/model");
+    assert_eq!(model.kind, RigKind::Model { socket });
+    assert_eq!(
+        (&model.route, model.m_key, model.window),
+        (&Route::Lid(Lid(5)), MKey(7), 16)
+    );
+    let broken = file.find("broken").unwrap();
+    assert_eq!(
+        broken.kind,
+        RigKind::Virtual(VirtualConfig {
+            profile: ProfileName::OneDataVl,
+            seed: Some(7),
+            defects: vec![Defect::MKeyNotKept, Defect::AnswersLate],
+            adapter_defects: vec![RcDefect::RnrIntervalHalved],
+            link_defects: Vec::new(),
+            m_key: MKey(0),
+        })
+    );
+    assert_eq!(broken.route, Route::Directed(vec![1]));
+    assert_eq!(file.rigs.last().unwrap().name, BUILT_IN);
+}
+
+#[test]
+fn a_rig_called_virtual_replaces_the_built_in_one() {
+    let file = parse(&rig("name = \"virtual\"\nkind = \"virtual\"\nprofile = \"minimal\"\n")).unwrap();
+    assert_eq!(file.rigs.len(), 1);
+    assert!(matches!(&file.rigs[0].kind, RigKind::Virtual(config) if config.profile == ProfileName::Minimal));
+}
+
+#[test]
+fn a_misspelt_key_is_told_with_its_place_and_the_nearest_known_one() {
+    fails(
+        &rig("name = \"a\"\nkind = \"umad\"\n  devcie = \"x\"\n"),
+        (5, 3),
+        &["unknown key \"devcie\"", "did you mean \"device\"?"],
+    );
+    fails("config_version = 1\n[[rigs]]\n", (2, 3), &["did you mean \"rig\"?"]);
+    fails(
+        &rig("name = \"ä\"\nkind = \"umad\"\ntimeout_milliseconds = 1"),
+        (5, 1),
+        &["unknown key", "expected one of \"name\", \"kind\""],
+    );
+}
+
+#[test]
+fn the_version_is_asked_for_before_anything_else() {
+    fails("", (1, 1), &["config_version = 1"]);
+    fails(
+        "config_version = 2\nnew = 1\n",
+        (1, 18),
+        &["config_version is 2, this program knows 1"],
+    );
+    fails("config_version = \"1\"\n", (1, 18), &["string", "integer"]);
+}
+
+#[test]
+fn broken_toml_is_told_with_its_place() {
+    fails("config_version = 1\n[[rig]\n", (2, 7), &["unclosed array table", "`]`"]);
+    fails(&rig("name = \"a\"\nname = \"b\"\n"), (4, 1), &["duplicate key"]);
+    let error = RigFile::parse(b"config_version = 1\n# \xFF\n", Path::new("f")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "f:2:3: byte 0xff is not UTF-8; a rig file is UTF-8 text"
+    );
+}
+
+#[test]
+fn a_missing_key_is_told_at_its_rig() {
+    fails(&rig("kind = \"virtual\"\n"), (2, 1), &["missing key `name`"]);
+    fails(&rig("name = \"a\"\n"), (2, 1), &["missing key `kind`"]);
+    let umad = "name = \"a\"\nkind = \"umad\"\nroute = \"0,1\"\n";
+    fails(&rig(umad), (2, 1), &["missing key \"device\""]);
+    fails(
+        &rig(&format!("{umad}device = \"d\"\n")),
+        (2, 1),
+        &["missing key \"port\""],
+    );
+    fails(
+        &rig("name = \"a\"\nkind = \"model\"\n"),
+        (2, 1),
+        &["missing key \"socket\""],
+    );
+    fails(
+        &rig("name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\n"),
+        (2, 1),
+        &["neither \"route\" nor \"lid\"", "route = \"0,1\""],
+    );
+}
+
+#[test]
+fn a_key_of_another_kind_is_refused() {
+    for (kind, line, owner) in [
+        ("virtual", "device = \"d\"", "\"umad\" or \"verbs\""),
+        ("model", "port = 1", "\"umad\" or \"verbs\""),
+        ("virtual", "env = { A = \"1\" }", "\"umad\""),
+        ("umad", "socket = \"s\"", "\"model\" or \"packet\""),
+        ("umad", "profile = \"full\"", "\"virtual\""),
+        ("model", "seed = 1", "\"virtual\""),
+        ("model", "defects = []", "\"virtual\""),
+    ] {
+        let text = rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{line}\n"));
+        let column = line.find("= ").unwrap() + 3;
+        let owner = format!("is a key of rigs of kind {owner}, and this one is \"{kind}\"");
+        fails(&text, (5, column), &[&owner]);
+    }
+}
+
+#[test]
+fn a_value_that_is_out_of_range_is_told_with_its_range() {
+    let umad = "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nlid = 1\n";
+    fails(
+        &rig(&format!("{umad}port = 0\n")),
+        (7, 8),
+        &["\"port\" is 0; expected 1 to 254"],
+    );
+    for (line, expected) in [
+        ("window = 65", "expected 1 to 64"),
+        ("window = 0", "expected 1 to 64"),
+        ("subnet_timeout = 21", "expected 0 to 20"),
+        ("m_key = -1", "expected 64 bits"),
+        ("m_key = \"0x10000000000000000\"", "expected 64 bits"),
+        ("m_key = \"secret\"", "\"secret\""),
+        ("m_key = 1.5", "an integer, or a string such as \"0x1234\""),
+        ("seed = -7", "expected 0 to"),
+        ("lid = 0", "expected 1 to 49151"),
+        ("lid = 49152", "expected 1 to 49151"),
+        ("profile = \"ful\"", "did you mean \"full\"?"),
+        ("defects = [\"m-key-not-kep\"]", "did you mean \"m-key-not-kept\"?"),
+        ("defects = \"all\"", "sequence"),
+        ("shared_subnet = 1", "boolean"),
+    ] {
+        let text = rig(&format!("name = \"a\"\nkind = \"virtual\"\n{line}\n"));
+        let column = line.find("= ").unwrap() + 3 + usize::from(line.contains("= ["));
+        fails(&text, (5, column), &[expected]);
+    }
+}
+
+#[test]
+fn a_name_or_kind_that_cannot_be_is_refused() {
+    for name in ["", "a b", "../x", ".hidden", "-x", "a/b", &"x".repeat(65)] {
+        fails(
+            &rig(&format!("name = \"{name}\"\nkind = \"virtual\"\n")),
+            (3, 8),
+            &["is no name of a rig"],
+        );
+    }
+    fails(
+        &rig("name = \"a\"\nkind = \"unad\"\n"),
+        (4, 8),
+        &["did you mean \"umad\"?"],
+    );
+}
+
+#[test]
+fn two_rigs_of_one_name_are_refused() {
+    let text = format!("{WHOLE}[[rig]]\nkind = \"virtual\"\nname = \"model\"\n");
+    let line = WHOLE.lines().count() + 3;
+    fails(&text, (line, 8), &["a rig \"model\" is there already"]);
+}
+
+#[test]
+fn a_route_that_ends_nowhere_is_refused_with_the_reason() {
+    for (route, reason) in [
+        ("0", "ends at our own port"),
+        ("1", "does not begin with 0"),
+        ("", "is not a list of port numbers"),
+        ("0,1,", "is not a list of port numbers"),
+        ("0,256", "is not a list of port numbers"),
+        ("0,0", "a port that no adapter or switch has"),
+        ("0,255", "a port that no adapter or switch has"),
+        (&("0".to_owned() + &",1".repeat(64)), "more than 63 hops"),
+    ] {
+        let text = rig(&format!(
+            "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"{route}\"\n"
+        ));
+        fails(&text, (7, 9), &[reason]);
+    }
+    let two_hops = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1,2\"\n";
+    fails(&rig(two_hops), (5, 9), &["does not end at the model"]);
+    let both = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1\"\nlid = 3\n";
+    fails(&rig(both), (6, 7), &["both there"]);
+}
+
+#[test]
+fn an_environment_that_no_process_can_have_is_refused() {
+    let umad = "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nlid = 1\n[rig.env]\n";
+    fails(&rig(&format!("{umad}\"A=B\" = \"x\"\n")), (9, 9), &["\"A=B\""]);
+    fails(&rig(&format!("{umad}A = 1\n")), (9, 5), &["string"]);
+}
+
+#[test]
+fn the_search_takes_the_explicit_path_then_the_variable_then_the_systems_file_then_the_built_in_rig() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = directory.path().join(name);
+        let text = rig(&format!("name = \"{name}\"\nkind = \"virtual\"\n"));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (explicit, variable, system) = (file("explicit"), file("variable"), file("system"));
+    let absent = directory.path().join("absent");
+    let named = |explicit: Option<&Path>, variable: Option<&Path>, system: &Path| {
+        let file = RigFile::search(explicit, variable.map(Into::into), system).unwrap();
+        file.rigs[0].name.clone()
+    };
+    assert_eq!(named(Some(&explicit), Some(&variable), &system), "explicit");
+    assert_eq!(named(None, Some(&variable), &system), "variable");
+    assert_eq!(named(None, Some(Path::new("")), &system), "system");
+    assert_eq!(named(None, None, &absent), BUILT_IN);
+    let error = RigFile::search(None, Some(absent.clone().into()), &system).unwrap_err();
+    assert!(
+        matches!(&error, RigFileError::Read { path, .. } if *path == absent),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unknown_rig_is_told_with_those_that_exist() {
+    let error = parse(WHOLE).unwrap().find("bench3").unwrap_err().to_string();
+    assert!(error.contains("did you mean \"bench-3\"?"), "{error}");
+    assert!(
+        error.contains("/etc/x/rigs.toml are: bench-3, model, broken, virtual"),
+        "{error}"
+    );
+    let error = RigFile::built_in().find("absent").unwrap_err().to_string();
+    assert!(
+        error.contains("no rig file") && error.contains("VERBATIM_RIG_FILE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_key_given_to_a_virtual_rig_is_that_of_its_device() {
+    let file = parse(&rig("name = \"a\"\nkind = \"virtual\"\nm_key = \"0x1_0000\"\n")).unwrap();
+    let RigKind::Virtual(config) = &file.rigs[0].kind else {
+        panic!("not virtual");
+    };
+    assert_eq!(
+        (file.rigs[0].m_key, config.profile().m_key),
+        (MKey(0x10000), MKey(0x10000))
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_rig_file_or_an_error_with_a_place(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = RigFile::parse(&bytes, Path::new("f"));
+    }
+
+    /// Near a good file: what a typing error makes of it.
+    #[test]
+    fn a_file_with_one_byte_changed_or_cut_is_a_rig_file_or_an_error_with_a_place(
+        at in 0..WHOLE.len(), byte in any::<u8>(), cut in any::<bool>(),
+    ) {
+        let mut bytes = WHOLE.as_bytes().to_vec();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        if let Err(RigFileError::Wrong { line, column, .. }) = RigFile::parse(&bytes, Path::new("f")) {
+            prop_assert!((1..=WHOLE.lines().count() + 2).contains(&line) && column >= 1);
+        }
+    }
+
+    #[test]
+    fn any_text_as_a_value_is_taken_or_refused(text in "\\PC{0,40}") {
+        let keys = [
+            "name", "kind", "m_key", "route", "device", "socket", "profile", "port", "interface", "mac", "ip", "dut_ip",
+            "gid_index", "agent", "agent_ca", "dut_device",
+        ];
+        for key in keys {
+            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = parse(&rig(&format!("{key} = \"{quoted}\"\n")));
+            for kind in ["virtual", "packet", "verbs"] {
+                let _ = parse(&rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{key} = \"{quoted}\"\n")));
+                let _ = parse(&rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{key} = {text}\n")));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_defect_that_only_another_model_has_is_not_called_unknown() {
+    let error = super::defect("rnr-interval-halved").unwrap_err();
+    assert!(
+        error.contains("kind virtual") && !error.contains("did you mean"),
+        "{error}"
+    );
+    let error = super::defect("m-key-not-kep").unwrap_err();
+    assert!(error.contains("did you mean \"m-key-not-kept\"?"), "{error}");
+}

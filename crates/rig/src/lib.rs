@@ -1,0 +1,130 @@
+//! Rigs: what the rig file says, and the open rig that a run works on.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`mod@file`] | the rig file: TOML, found, read, checked |
+//! | [`mod@env`] | the environment that a rig's process must have been started with |
+//! | `port` | what all ports that send MADs share: spans, deadlines, cancel, a peer that vanishes |
+//! | `umad` | a port of this machine, through libibumad |
+//! | `model` | the device model of another process |
+//! | `peer` | rigs without MADs: frames of our own making, verbs on the hosts of both devices |
+//! | `survey` | what such a rig needs, part by part |
+//!
+//! ```no_run
+//! use std::sync::{Arc, atomic::AtomicBool};
+//! use verbatim_rig::{RigFile, Session};
+//!
+//! let file = RigFile::load(None)?;
+//! let config = file.find("bench-3")?;
+//! verbatim_rig::env::enter(config)?; // does not return when the process has to be started again
+//! let cancel = Arc::new(AtomicBool::new(false));
+//! let open = verbatim_rig::open(config, cancel)?;
+//! match open.session {
+//!     Session::Virtual(config) => println!("{:?}", config.profile()),
+//!     Session::Real(mut rig) => println!("{}", rig.now()),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod clock;
+pub mod env;
+mod error;
+pub mod file;
+mod fingerprint;
+pub mod model;
+mod peer;
+mod place;
+mod port;
+mod survey;
+mod umad;
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Need, Rig, RigInfo};
+
+pub use error::RigError;
+pub use file::{ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig};
+pub use fingerprint::device as device_fingerprint;
+pub use survey::{Part, survey};
+
+/// A rig that is ready for a run.
+#[derive(Debug)]
+pub struct OpenRig {
+    /// What procedures and judges need to know of it.
+    pub info: RigInfo,
+    /// What to run on.
+    pub session: Session,
+    /// Firmware, driver, kernel, link: whatever is known of the tester's own side.
+    pub fingerprint: serde_json::Value,
+}
+
+/// What a run works on.
+pub enum Session {
+    /// A device model under simulated time: each test gets a fresh one, made from this.
+    Virtual(VirtualConfig),
+    /// A port that sends in real time. Dropping it closes the port.
+    Real(Box<dyn Rig + Send>),
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Virtual(config) => f.debug_tuple("Virtual").field(config).finish(),
+            Self::Real(rig) => write!(f, "Real(at {})", rig.now()),
+        }
+    }
+}
+
+/// Opens a rig. `cancel` stops the run at its next wait, within 20 ms; it can be reset for the next run.
+///
+/// The rig's environment must be in force, see [`env::enter()`].
+///
+/// # Errors
+/// [`RigError`]: what is missing, and the remedy.
+pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
+    match &config.kind {
+        RigKind::Virtual(config_of_model) => Ok(OpenRig {
+            info: info(config, Duration::ZERO),
+            session: Session::Virtual(config_of_model.clone()),
+            fingerprint: fingerprint::of_virtual(config_of_model),
+        }),
+        RigKind::Umad { device, port } => umad::open(config, device, *port, cancel),
+        RigKind::Model { socket } => model::port::open(config, socket, cancel),
+        RigKind::Packet(of) => peer::packet(config, of, cancel),
+        RigKind::Verbs(of) => peer::pair(config, of, cancel),
+    }
+}
+
+/// What procedures and judges need to know of a rig.
+fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
+    let mut offers = vec![Need::Mad];
+    if !config.shared_subnet {
+        offers.push(Need::OwnSubnet);
+    }
+    let simulated = matches!(config.kind, RigKind::Virtual(_));
+    let mut frames = None;
+    if matches!(config.kind, RigKind::Virtual(_) | RigKind::Umad { .. }) {
+        offers.push(Need::AnyLid);
+    }
+    if simulated {
+        offers.extend([Need::Link, Need::SecondPort, Need::Packets, Need::Verbs]);
+        frames = VirtualRig::info(config.m_key).frames;
+    }
+    RigInfo {
+        kind: config.kind.name().into(),
+        offers,
+        route: config.route.clone(),
+        key: config.m_key,
+        host_bound,
+        simulated,
+        shared_subnet: config.shared_subnet,
+        window: config.window,
+        subnet_timeout: config.subnet_timeout,
+        frames,
+        gid_indices: (None, None),
+    }
+}

@@ -1,0 +1,156 @@
+//! The device model of another process, through its socket.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use verbatim_wire::Mad;
+
+use super::datagram::{self, Junk, Message};
+use crate::error::RigError;
+use crate::file::RigConfig;
+use crate::place::Place;
+use crate::port::{Incoming, Link, NotSent, PortRig};
+use crate::{OpenRig, Session, fingerprint, info};
+
+/// How long the model may leave its queue full.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Opens the rig.
+pub(crate) fn open(config: &RigConfig, socket: &Path, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
+    let link = ModelLink::connect(&config.name, socket)?;
+    let mut port = PortRig::new(link, cancel);
+    let bound = port.measure_host_bound().map_err(|why| RigError::Lost {
+        rig: config.name.clone(),
+        why,
+    })?;
+    Ok(OpenRig {
+        info: info(config, bound),
+        session: Session::Real(Box::new(port)),
+        fingerprint: fingerprint::of_model(socket),
+    })
+}
+
+/// Our end of the cable.
+struct ModelLink {
+    socket: UnixDatagram,
+    model: PathBuf,
+    /// Where our own socket is; removed with it.
+    _place: Place,
+}
+
+impl ModelLink {
+    fn connect(rig: &str, model: &Path) -> Result<Self, RigError> {
+        let place = Place::new(rig)?;
+        let own = place.path().join("socket");
+        let socket = UnixDatagram::bind(&own)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|source| RigError::Place {
+                rig: rig.into(),
+                what: format!("making a socket at {}", own.display()),
+                source,
+            })?;
+        let hello = datagram::encode(&Message::Nothing);
+        let there = socket.connect(model).and_then(|()| match socket.send(&hello) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        });
+        there.map_err(|source| RigError::NoModel {
+            rig: rig.into(),
+            path: model.into(),
+            source,
+        })?;
+        Ok(Self {
+            socket,
+            model: model.into(),
+            _place: place,
+        })
+    }
+
+    fn gone(&self, error: &io::Error) -> String {
+        format!(
+            "the device model at {} went away ({error}): expected a running `verbatimd model`; start it again, then run \
+             again",
+            self.model.display()
+        )
+    }
+
+    /// Waits until `what` is possible; false when it was not within the time.
+    fn wait_for(&self, what: PollFlags, timeout: Duration) -> Result<bool, String> {
+        match ppoll(
+            &mut [PollFd::new(self.socket.as_fd(), what)],
+            Some(timeout.into()),
+            None,
+        ) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(self.gone(&error.into())),
+        }
+    }
+}
+
+impl Link for ModelLink {
+    fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
+        let datagram = datagram::encode(&Message::Mad(*mad));
+        let start = crate::clock::Clock::start();
+        loop {
+            match self.socket.send(&datagram) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let spent = start.now().since(verbatim_record::Time(0));
+                    if spent >= PATIENCE {
+                        return Err(NotSent::Gone(format!(
+                            "the device model at {} took nothing for {PATIENCE:?}, its queue is full: is it stopped?",
+                            self.model.display()
+                        )));
+                    }
+                    self.wait_for(PollFlags::POLLOUT, PATIENCE - spent)
+                        .map_err(NotSent::Gone)?;
+                }
+                Err(error) => return Err(NotSent::Gone(self.gone(&error))),
+            }
+        }
+    }
+
+    fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
+        if !timeout.is_zero() && !self.wait_for(PollFlags::POLLIN, timeout)? {
+            return Ok(None);
+        }
+        let mut buffer = [0; datagram::LONGEST];
+        loop {
+            let length = match self.socket.recv(&mut buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(self.gone(&error)),
+            };
+            match datagram::decode(&buffer[..length]) {
+                Ok(Message::Mad(mad)) => return Ok(Some(Incoming { mad, errno: 0 })),
+                // What a newer model has to say beyond MADs is not for this rig.
+                Ok(Message::Nothing) | Err(Junk::Kind(_)) => {}
+                Err(junk) => {
+                    return Err(format!(
+                        "what answers at {} is no device model: it sent {junk}",
+                        self.model.display()
+                    ));
+                }
+            }
+        }
+    }
+
+    fn probe(&mut self) -> Result<(), String> {
+        match self.socket.send(&datagram::encode(&Message::Nothing)) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Err(self.gone(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+}

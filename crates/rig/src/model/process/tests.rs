@@ -1,0 +1,281 @@
+use super::*;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use verbatim_device::Defect;
+use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
+use verbatim_wire::{AttributeId, Layout, Method, MgmtClass, PortInfo};
+
+use crate::{RigConfig, RigFile, RigKind, Session};
+
+/// A model on a thread of this process.
+struct Running {
+    directory: tempfile::TempDir,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), ModelError>>>,
+}
+
+impl Running {
+    fn start(profile: Profile, defects: &[Defect]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut running = Self {
+            directory,
+            stop: Arc::default(),
+            thread: None,
+        };
+        running.serve(profile, defects);
+        running
+    }
+
+    fn serve(&mut self, profile: Profile, defects: &[Defect]) {
+        let model = Model {
+            listen: self.socket(),
+            profile,
+            defects: defects.to_vec(),
+        };
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let stop = Arc::clone(&self.stop);
+        stop.store(false, Ordering::Release);
+        self.thread = Some(thread::spawn(move || model.serve(&stop, |_| ready.send(()).unwrap())));
+        is_ready.recv().unwrap();
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("model")
+    }
+
+    fn end(&mut self) -> Result<(), ModelError> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap())
+    }
+
+    fn config(&self) -> RigConfig {
+        let mut config = RigFile::built_in().rigs.remove(0);
+        config.kind = RigKind::Model { socket: self.socket() };
+        config
+    }
+
+    fn open(&self, cancel: Arc<AtomicBool>) -> Box<dyn Rig + Send> {
+        match crate::open(&self.config(), cancel).unwrap().session {
+            Session::Real(rig) => rig,
+            Session::Virtual(_) => panic!("not a real rig"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn get(id: u64) -> Mad {
+    Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_transaction_id(id)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn answer(rig: &mut dyn Rig, request: &Mad) -> Option<Mad> {
+    let sent = rig.send(Stimulus::Mad(0, request)).unwrap();
+    match rig.wait(sent.latest.after(5 * SECOND)) {
+        Arrival::Mad(0, at, mad) => {
+            assert!(at.latest >= sent.earliest);
+            Some(mad)
+        }
+        Arrival::Deadline => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_rig_asks_the_model_by_a_directed_route_by_lid_and_by_the_performance_class() {
+    let running = Running::start(Profile::full(), &[]);
+    let mut rig = running.open(Arc::default());
+    let mad = answer(&mut *rig, &get(1)).unwrap();
+    assert_eq!((mad.method(), mad.transaction_id()), (Method::GET_RESP, 1));
+    assert_eq!((mad.bytes()[6], mad.bytes()[7]), (0, 1), "the last hop was done");
+    assert_eq!(mad.attribute::<PortInfo>().lid(), Profile::full().lid);
+    let by_lid = Mad::lid_routed(Method::GET, AttributeId::PORT_INFO, 0).with_transaction_id(2);
+    assert_eq!(answer(&mut *rig, &by_lid).unwrap().class(), MgmtClass::SUBN_LID);
+    let counters = Mad::performance(Method::GET, AttributeId::PORT_COUNTERS, 0).with_transaction_id(3);
+    assert_eq!(answer(&mut *rig, &counters).unwrap().class(), MgmtClass::PERF);
+}
+
+#[test]
+fn an_answer_takes_as_long_as_the_device_needs() {
+    let mut profile = Profile::minimal();
+    profile.latency = Duration::from_millis(80);
+    let running = Running::start(profile, &[]);
+    let mut rig = running.open(Arc::default());
+    // The best of several: the machine may be busy with something else.
+    let mut best = Duration::ZERO;
+    for id in 1..=10 {
+        let sent = rig.send(Stimulus::Mad(0, &get(id))).unwrap();
+        let Arrival::Mad(0, at, _) = rig.wait(sent.latest.after(10 * SECOND)) else {
+            panic!("no answer");
+        };
+        let (least, most) = at.since(sent);
+        assert!(most >= Duration::from_millis(80), "{least:?}..{most:?}");
+        best = best.max(least);
+    }
+    assert!(
+        best > Duration::from_millis(40),
+        "the span is not longer than a slice: {best:?}"
+    );
+}
+
+#[test]
+fn the_device_survives_its_tester_and_remembers() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let mut first = running.open(Arc::default());
+    let found: PortInfo = answer(&mut *first, &get(1)).unwrap().attribute();
+    let changed = found.with_local_phy_errors(found.local_phy_errors() ^ 1);
+    let set = get(2).with_method(Method::SET).with_data(changed.bytes());
+    assert!(answer(&mut *first, &set).is_some());
+    // Dies with an answer under way.
+    first.send(Stimulus::Mad(0, &get(3))).unwrap();
+    drop(first);
+    let mut second = running.open(Arc::default());
+    let now: PortInfo = answer(&mut *second, &get(4)).unwrap().attribute();
+    assert_eq!(now.local_phy_errors(), changed.local_phy_errors());
+}
+
+#[test]
+fn a_full_window_comes_back_whole() {
+    let running = Running::start(Profile::full(), &[]);
+    let mut rig = running.open(Arc::default());
+    for round in 0..20 {
+        for id in 0..64 {
+            rig.send(Stimulus::Mad(0, &get(round * 64 + id))).unwrap();
+        }
+        for id in 0..64 {
+            let until = rig.now().after(5 * SECOND);
+            let Arrival::Mad(_, _, mad) = rig.wait(until) else {
+                panic!("answer {id} of round {round} is lost");
+            };
+            assert_eq!(mad.transaction_id(), round * 64 + id);
+        }
+    }
+}
+
+#[test]
+fn junk_is_dropped_and_the_model_lives() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let unnamed = UnixDatagram::unbound().unwrap();
+    let mut cut = datagram::encode(&Message::Mad(get(1)));
+    cut.pop();
+    let no_hop = datagram::encode(&Message::Mad(Mad::directed(
+        Method::GET,
+        AttributeId::PORT_INFO,
+        0,
+        &[],
+    )));
+    let whole = datagram::encode(&Message::Mad(get(1)));
+    for junk in [&[][..], &[0], &[0, 1, 77], &cut, &no_hop, &whole, &[0xFF; 8000]] {
+        for _ in 0..3 {
+            unnamed.send_to(junk, running.socket()).unwrap();
+        }
+    }
+    // MADs that are none in other ways go to the device, which discards them.
+    let mut odd = [0xA5; 256];
+    odd[..4].copy_from_slice(&[9, 0x81, 9, 0x7F]);
+    let mut rig = running.open(Arc::default());
+    rig.send(Stimulus::Mad(0, &Mad::from(odd))).unwrap();
+    assert!(answer(&mut *rig, &get(2)).is_some());
+}
+
+#[test]
+fn a_model_that_dies_ends_the_run_at_once() {
+    let mut running = Running::start(Profile::minimal(), &[Defect::AnswersLate]);
+    let mut rig = running.open(Arc::default());
+    rig.send(Stimulus::Mad(0, &get(1))).unwrap();
+    running.end().unwrap();
+    let start = Instant::now();
+    let until = rig.now().after(600 * SECOND);
+    let Arrival::Stop(Stop::RigGone(why)) = rig.wait(until) else {
+        panic!("not told");
+    };
+    assert!(why.contains("went away") && start.elapsed() < 60 * SECOND, "{why}");
+    assert!(matches!(rig.send(Stimulus::Mad(0, &get(2))), Err(Stop::RigGone(_))));
+    // A new model at the same place is for a new run.
+    running.serve(Profile::minimal(), &[]);
+    assert!(matches!(rig.send(Stimulus::Mad(0, &get(3))), Err(Stop::RigGone(_))));
+    assert!(answer(&mut *running.open(Arc::default()), &get(4)).is_some());
+}
+
+#[test]
+fn a_live_socket_is_refused_a_stale_one_replaced_and_a_file_not_touched() {
+    let mut running = Running::start(Profile::minimal(), &[]);
+    let model = |listen: PathBuf| Model {
+        listen,
+        profile: Profile::minimal(),
+        defects: Vec::new(),
+    };
+    let stop = AtomicBool::new(true);
+    let error = model(running.socket()).serve(&stop, |_| ()).unwrap_err();
+    assert!(matches!(error, ModelError::InUse { .. }), "{error}");
+    running.end().unwrap();
+    assert!(!running.socket().exists(), "a model that ends removes its socket");
+
+    drop(UnixDatagram::bind(running.socket()).unwrap());
+    assert!(running.socket().exists(), "as after SIGKILL");
+    model(running.socket()).serve(&stop, |_| ()).unwrap();
+    assert!(!running.socket().exists());
+
+    let file = running.directory.path().join("file");
+    std::fs::write(&file, "text").unwrap();
+    let error = model(file.clone()).serve(&stop, |_| ()).unwrap_err();
+    assert!(matches!(error, ModelError::NotASocket { .. }), "{error}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "text");
+
+    let error = model("/nonexistent/place".into()).serve(&stop, |_| ()).unwrap_err();
+    assert!(matches!(error, ModelError::Bind { .. }), "{error}");
+}
+
+#[test]
+fn a_rig_without_its_model_is_unavailable_with_the_remedy() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let mut config = running.config();
+    config.kind = RigKind::Model {
+        socket: running.directory.path().join("absent"),
+    };
+    let error = crate::open(&config, Arc::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("unavailable") && error.contains("verbatimd model --listen"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_is_cancelled_in_the_middle_of_a_silence() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let cancel: Arc<AtomicBool> = Arc::default();
+    let mut rig = running.open(Arc::clone(&cancel));
+    let other = Arc::clone(&cancel);
+    let canceller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(400));
+        other.store(true, Ordering::Release);
+    });
+    let until = rig.now().after(600 * SECOND);
+    assert_eq!(rig.wait(until), Arrival::Stop(Stop::Cancelled));
+    canceller.join().unwrap();
+    assert!(answer(&mut *rig, &get(1)).is_some(), "the rig restores after a cancel");
+}
+
+#[test]
+fn the_device_tells_who_it_is() {
+    let running = Running::start(Profile::minimal(), &[]);
+    let open = crate::open(&running.config(), Arc::default()).unwrap();
+    let Session::Real(mut rig) = open.session else {
+        panic!("not a real rig");
+    };
+    let device = crate::device_fingerprint(&mut *rig, &open.info).unwrap();
+    assert_eq!(device["node_info"]["NumPorts"], "1");
+    assert!(
+        device["node_description"]
+            .to_string()
+            .contains("Verbatim reference device")
+    );
+    assert!(open.fingerprint["kernel"].is_string());
+}

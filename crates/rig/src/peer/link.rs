@@ -1,0 +1,222 @@
+//! Links that carry frames: an interface of this host, or the sockets of a machine under emulation.
+
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use verbatim_hw::ether::{DatagramPair, EtherError, Frame, PacketSocket};
+use verbatim_wire::Layout;
+use verbatim_wire::ether::{EtherType, Ethernet, Ipv4, Ipv6, MacAddress, Vlan};
+
+use super::{FrameLink, Taken};
+use crate::port::NotSent;
+
+/// Why a frame was not sent: what is wrong with the frame is no end of the link.
+fn not_sent(error: &EtherError) -> NotSent {
+    match error {
+        EtherError::TooLong { .. } | EtherError::TooShort { .. } => NotSent::Refused(error.to_string()),
+        _ => NotSent::Gone(gone(error)),
+    }
+}
+
+fn gone(error: &EtherError) -> String {
+    format!("the link to the device is gone: {error}")
+}
+
+/// An interface of this host. What is neither for us nor for everybody is not looked at.
+pub(super) struct OfInterface {
+    pub(super) socket: PacketSocket,
+    pub(super) own: Own,
+}
+
+impl FrameLink for OfInterface {
+    fn send(&mut self, frame: &[u8]) -> Result<(Duration, Duration), NotSent> {
+        let sent = self.socket.send(frame).map_err(|error| not_sent(&error))?;
+        Ok((sent.earliest, sent.latest))
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String> {
+        let frame = self.socket.receive(timeout).map_err(|error| gone(&error))?;
+        Ok(frame.map(|Frame { bytes, stamp }| Taken {
+            at: (stamp.earliest, stamp.latest),
+            frame: self.own.concerns(&bytes).then_some(bytes),
+        }))
+    }
+
+    fn lost(&mut self) -> u64 {
+        self.socket.dropped()
+    }
+
+    /// The kernel tells when an interface goes down or away.
+    fn probe(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The tester's own addresses on an interface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) mac: MacAddress,
+    pub(super) ip: IpAddr,
+    /// Whether the MAC address is the interface's, so that the host's own packets come to it too.
+    pub(super) shared: bool,
+}
+
+impl Own {
+    /// Whether a frame is for us or for everybody. Other traffic of the host is none of a record's business.
+    fn concerns(&self, frame: &[u8]) -> bool {
+        let Some(header) = frame.get(..Ethernet::SIZE).map(Ethernet::from_bytes) else {
+            return false;
+        };
+        if !header.dst().is_multicast() && header.dst() != self.mac {
+            return false;
+        }
+        if !self.shared || header.dst().is_multicast() {
+            return true;
+        }
+        let rest = &frame[Ethernet::SIZE..];
+        let (ethertype, packet) = match rest.get(..Vlan::SIZE).map(Vlan::from_bytes) {
+            Some(tag) if header.ethertype() == EtherType::VLAN => (tag.ethertype(), &rest[Vlan::SIZE..]),
+            _ => (header.ethertype(), rest),
+        };
+        let to: Option<IpAddr> = match ethertype {
+            EtherType::IPV4 => packet
+                .get(..Ipv4::SIZE)
+                .map(|header| Ipv4::from_bytes(header).dst().into()),
+            EtherType::IPV6 => packet
+                .get(..Ipv6::SIZE)
+                .map(|header| Ipv6::from_bytes(header).dst().into()),
+            _ => return true,
+        };
+        to.is_none_or(|to| to == self.ip)
+    }
+}
+
+/// The sockets of a machine under emulation: all that comes is for us.
+pub(super) struct OfMachine {
+    pub(super) pair: DatagramPair,
+    pub(super) remote: PathBuf,
+}
+
+impl FrameLink for OfMachine {
+    fn send(&mut self, frame: &[u8]) -> Result<(Duration, Duration), NotSent> {
+        match self.pair.send(frame) {
+            Ok(sent) => Ok((sent.earliest, sent.latest)),
+            Err(error @ EtherError::PeerAbsent { .. }) => Err(NotSent::Gone(self.gone(&error))),
+            Err(error) => Err(not_sent(&error)),
+        }
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String> {
+        let frame = self.pair.receive(timeout).map_err(|error| gone(&error))?;
+        Ok(frame.map(|Frame { bytes, stamp }| Taken {
+            at: (stamp.earliest, stamp.latest),
+            frame: Some(bytes),
+        }))
+    }
+
+    fn lost(&mut self) -> u64 {
+        self.pair.dropped()
+    }
+
+    fn probe(&mut self) -> Result<(), String> {
+        machine_is_there(&self.remote).map_err(|error| self.gone(&error))
+    }
+}
+
+impl OfMachine {
+    fn gone(&self, error: &dyn core::fmt::Display) -> String {
+        format!(
+            "the machine behind {} is gone ({error}): start it again, then run again",
+            self.remote.display()
+        )
+    }
+}
+
+/// Whether somebody has that socket open. Nothing is sent: an empty datagram means the end of the link to QEMU.
+pub(crate) fn machine_is_there(remote: &Path) -> io::Result<()> {
+    match UnixDatagram::unbound()?.connect(remote) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Err(error),
+        // One that takes datagrams of one sender only refuses us, and is there.
+        _ => Ok(()),
+    }
+}
+
+/// The IPv6 address of the link alone that a station makes of its MAC address (RFC 4291, appendix A).
+pub(super) fn link_local(mac: MacAddress) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let halves = [[a ^ 2, b], [c, 0xFF], [0xFE, d], [e, f]].map(u16::from_be_bytes);
+    Ipv6Addr::new(0xFE80, 0, 0, 0, halves[0], halves[1], halves[2], halves[3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+
+    fn own(shared: bool) -> Own {
+        Own {
+            mac: MAC,
+            ip: "10.0.0.2".parse().unwrap(),
+            shared,
+        }
+    }
+
+    fn frame(to: MacAddress, ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
+        let header = Ethernet::default().with_dst(to).with_ethertype(ethertype);
+        [header.bytes(), packet].concat()
+    }
+
+    fn ipv4(to: &str) -> Ipv4 {
+        Ipv4::default().with_dst(to.parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_for_other_stations_is_not_looked_at_and_what_is_for_all_is() {
+        let to = |mac| frame(mac, EtherType::ARP, &[0; 28]);
+        assert!(own(false).concerns(&to(MAC)) && own(true).concerns(&to(MAC)));
+        assert!(own(true).concerns(&to(MacAddress::BROADCAST)));
+        assert!(!own(false).concerns(&to(MacAddress([2, 0, 0, 0, 0, 3]))));
+        assert!(!own(false).concerns(&[0xFF; 13]), "no header");
+    }
+
+    #[test]
+    fn on_a_mac_address_of_the_host_its_own_packets_are_left_out() {
+        let ours = frame(MAC, EtherType::IPV4, ipv4("10.0.0.2").bytes());
+        let its = frame(MAC, EtherType::IPV4, ipv4("10.0.0.9").bytes());
+        assert!(own(true).concerns(&ours) && !own(true).concerns(&its));
+        assert!(
+            own(false).concerns(&its),
+            "sent to our own MAC address, it is for us whatever it says"
+        );
+        let tag = Vlan::default().with_ethertype(EtherType::IPV4);
+        let tagged = frame(MAC, EtherType::VLAN, &[tag.bytes(), ipv4("10.0.0.9").bytes()].concat());
+        assert!(!own(true).concerns(&tagged));
+        let six = frame(MAC, EtherType::IPV6, Ipv6::default().bytes());
+        assert!(!own(true).concerns(&six));
+        assert!(
+            own(true).concerns(&frame(MAC, EtherType::IPV4, &[0x45])),
+            "broken packets are looked at"
+        );
+    }
+
+    #[test]
+    fn a_link_local_address_is_made_of_a_mac_address() {
+        let ip = link_local(MacAddress([0x02, 0x11, 0x22, 0x33, 0x44, 0x55]));
+        assert_eq!(ip.to_string(), "fe80::11:22ff:fe33:4455");
+    }
+
+    #[test]
+    fn a_machine_is_there_as_long_as_somebody_has_its_socket_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.sock");
+        assert!(machine_is_there(&path).is_err(), "no file");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        assert!(machine_is_there(&path).is_ok());
+        drop(socket);
+        assert!(machine_is_there(&path).is_err(), "a file, and nobody behind it");
+    }
+}

@@ -1,0 +1,103 @@
+//! A directory of a rig's own, for its sockets.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::error::RigError;
+
+const PREFIX: &str = "verbatim-rig-";
+/// Locked as long as the directory's owner lives.
+const LOCK: &str = "lock";
+/// A directory that is not older may belong to a process that has not locked it yet.
+const YOUNG: Duration = Duration::from_secs(10);
+
+/// A private temporary directory, removed when dropped; after a crash, when the next one is made.
+#[derive(Debug)]
+pub(super) struct Place {
+    directory: TempDir,
+    _lock: File,
+}
+
+impl Place {
+    pub(super) fn new(rig: &str) -> Result<Self, RigError> {
+        let temporary = std::env::temp_dir();
+        remove_what_crashes_left(&temporary);
+        let make = || -> io::Result<Self> {
+            let directory = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir_in(&temporary)?;
+            let lock = File::create(directory.path().join(LOCK))?;
+            lock.lock()?;
+            Ok(Self { directory, _lock: lock })
+        };
+        make().map_err(|source| RigError::Place {
+            rig: rig.into(),
+            what: format!("making a directory in {}", temporary.display()),
+            source,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Removes the directories of processes that are no more. Nothing depends on it: what cannot be removed stays.
+fn remove_what_crashes_left(temporary: &Path) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) && is_abandoned(&path) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_abandoned(place: &Path) -> bool {
+    let Ok(lock) = File::open(place.join(LOCK)) else {
+        return false;
+    };
+    let age = lock.metadata().and_then(|file| file.modified()).map(|at| at.elapsed());
+    matches!(age, Ok(Ok(age)) if age > YOUNG) && lock.try_lock().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_place_is_private_and_goes_with_its_owner() {
+        let place = Place::new("r").unwrap();
+        let path = place.path().to_path_buf();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(place);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_crash_left_is_removed_and_a_living_place_is_not() {
+        let temporary = tempfile::tempdir().unwrap();
+        let make = |name: &str, age: u64| {
+            let path = temporary.path().join(name);
+            fs::create_dir(&path).unwrap();
+            let lock = File::create(path.join(LOCK)).unwrap();
+            let at = SystemTime::now() - Duration::from_secs(age);
+            lock.set_modified(at).unwrap();
+            (path, lock)
+        };
+        let (crashed, _) = make("verbatim-rig-1", 60);
+        let (young, _) = make("verbatim-rig-2", 0);
+        let (living, lock) = make("verbatim-rig-3", 60);
+        lock.lock().unwrap();
+        let (foreign, _) = make("other-1", 60);
+        remove_what_crashes_left(temporary.path());
+        assert!(!crashed.exists());
+        assert!(young.exists() && living.exists() && foreign.exists());
+    }
+}

@@ -1,0 +1,72 @@
+//! Why there is no report.
+
+use std::path::PathBuf;
+
+use verbatim_record::{BundleError, Cause};
+use verbatim_tester::JournalError;
+
+use crate::state::NoStateDirectory;
+use verbatim_rig::RigError;
+
+/// Why a run did not begin, or could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The rig cannot be opened.
+    #[error(transparent)]
+    Rig(#[from] RigError),
+    /// The restore journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// There is no place for the restore journal.
+    #[error(transparent)]
+    State(#[from] NoStateDirectory),
+    /// The bundle cannot be written or read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// What an earlier run left changed cannot be restored.
+    #[error(
+        "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
+    )]
+    NotRestored {
+        /// The rig.
+        rig: String,
+        /// What is left, area by area.
+        what: String,
+        /// The journal.
+        journal: PathBuf,
+    },
+    /// A record does not fit the catalogue.
+    #[error(transparent)]
+    Judge(#[from] verbatim_catalog::JudgeError),
+    /// A document of the bundle is not what it should be.
+    #[error("{path}: {what}")]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl RunError {
+    /// What it is due to.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Rig(_) | Self::Journal(JournalError::Busy { .. }) | Self::NotRestored { .. } => Cause::Rig,
+            Self::State(_) => Cause::Operator,
+            Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => Cause::Tester,
+        }
+    }
+
+    /// Whether it says that the device is, or may be, left changed.
+    #[must_use]
+    pub fn left_changed(&self) -> bool {
+        match self {
+            Self::NotRestored { .. } => true,
+            // What another process does to the device, it restores. A journal that cannot be read may hold anything.
+            Self::Journal(error) => !matches!(error, JournalError::Busy { .. }),
+            _ => false,
+        }
+    }
+}

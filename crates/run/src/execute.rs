@@ -1,0 +1,356 @@
+//! A run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
+//! other, judge each from its record.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use verbatim_catalog::{VERSION, judge};
+use verbatim_record::{BundleWriter, Cause, Entry, Outcome, Restored, Sink, StopReason, Stopped, Time, Verdict};
+use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, Test, recover, run};
+
+use crate::error::RunError;
+use crate::sink::RunSink;
+use crate::state::StateDirectory;
+use verbatim_rig::{OpenRig, RigConfig, RigKind, Session};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The run's id, where somebody gave it one; else it gets one of its own.
+    pub id: Option<String>,
+    /// The rig.
+    pub rig: RigConfig,
+    /// The tests, in order.
+    pub tests: Vec<&'static Test>,
+    /// Parameters given by the operator.
+    pub parameters: Vec<(String, u64)>,
+    /// The seed.
+    pub seed: u64,
+    /// Where the bundle goes; none for a run that leaves only its verdicts.
+    pub record: Option<PathBuf>,
+    /// Set to stop the run.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// What a run reports while it goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A test begins: its place from 0 on, and how many there are.
+    Begun(&'static Test, usize, usize),
+    /// The procedure sends under another label.
+    Step(&'a str),
+    /// A test ended.
+    Ended(&'a Verdict),
+    /// What an earlier run left was restored, or could not be.
+    Recovered(&'a [Restored]),
+}
+
+/// The run itself, as it stands in `run.json` and in `--json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Names this run: time of its start and a part of its seed.
+    pub id: String,
+    /// The rig's name.
+    pub rig: String,
+    /// The rig's kind.
+    pub rig_kind: String,
+    /// The seed.
+    pub seed: u64,
+    /// Version of the catalogue that judged.
+    pub catalogue: String,
+    /// Nanoseconds since 1970 at the start.
+    pub started_ns: u64,
+    /// The host's name.
+    pub host: String,
+    /// What is known about the device and the way to it.
+    pub fingerprint: serde_json::Value,
+    /// The worst outcome.
+    pub outcome: Outcome,
+    /// Where the bundle is.
+    pub record: Option<PathBuf>,
+}
+
+/// Version of the shape of [`Report`] in JSON.
+pub const REPORT_SCHEMA: &str = "verbatim.report.v1";
+
+/// A run and its verdicts: the document of `--json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA`].
+    pub schema: String,
+    /// The run.
+    pub run: RunInfo,
+    /// A verdict for each test, in order.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// A journal for each kind of rig: on disk where the device outlives this process.
+enum RunJournal {
+    Memory(MemoryJournal),
+    File(FileJournal),
+}
+
+impl RunJournal {
+    fn get(&mut self) -> &mut dyn Journal {
+        match self {
+            Self::Memory(journal) => journal,
+            Self::File(journal) => journal,
+        }
+    }
+}
+
+/// Runs tests on a rig and judges them.
+///
+/// # Errors
+/// When the run cannot begin or its bundle cannot be kept. What happens to a test is in its verdict.
+pub fn execute(request: &Request, report: &mut dyn FnMut(Event<'_>)) -> Result<Report, RunError> {
+    execute_in(request, None, report)
+}
+
+/// As [`execute`], with the restore journal in that state directory; none for the one that the environment names.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_in(
+    request: &Request,
+    state: Option<&StateDirectory>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Report, RunError> {
+    let started_ns = nanoseconds_since_1970();
+    let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
+    let mut open = verbatim_rig::open(&request.rig, Arc::clone(&request.cancel))?;
+    let mut journal = match open.session {
+        Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
+        Session::Real(_) => {
+            let state = state.cloned().map_or_else(StateDirectory::find, Ok)?;
+            RunJournal::File(FileJournal::open(&state.journals(), &request.rig.name)?)
+        }
+    };
+    if let RunJournal::File(journal) = &mut journal {
+        recover_first(&request.rig, &mut open, journal, report)?;
+    }
+
+    let mut verdicts: Vec<Verdict> = Vec::new();
+    let mut over: Option<String> = None;
+    for (place, test) in request.tests.iter().copied().enumerate() {
+        report(Event::Begun(test, place, request.tests.len()));
+        let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
+        let instead = match &over {
+            Some(why) => Some((StopReason::Skipped, why.as_str())),
+            // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
+            None => cancelled.then_some((StopReason::Cancelled, "the run was cancelled before this test")),
+        };
+        let case = Case {
+            test,
+            seed: request.seed,
+            parameters: request.parameters.clone(),
+            catalogue: VERSION.into(),
+        };
+        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), instead, report)?;
+        if over.is_none() {
+            over = ends_the_run(&verdict);
+        }
+        if place == 0
+            && verdict.outcome != Outcome::Error
+            && let Session::Real(rig) = &mut open.session
+            && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
+        {
+            // Asked of a device that is known to answer: a dead one would cost minutes of silence.
+            open.fingerprint = serde_json::json!({ "tester": open.fingerprint, "device": device });
+        }
+        report(Event::Ended(&verdict));
+        verdicts.push(verdict);
+    }
+    let run = RunInfo {
+        id: request.id.clone().unwrap_or_else(|| run_id(started_ns, request.seed)),
+        rig: request.rig.name.clone(),
+        rig_kind: open.info.kind.clone(),
+        seed: request.seed,
+        catalogue: VERSION.into(),
+        started_ns,
+        host: host(),
+        fingerprint: open.fingerprint,
+        outcome: verdicts
+            .iter()
+            .map(|verdict| verdict.outcome)
+            .max()
+            .unwrap_or(Outcome::Skipped),
+        record: request.record.clone(),
+    };
+    let document = Report {
+        schema: REPORT_SCHEMA.into(),
+        run,
+        verdicts,
+    };
+    if let Some(bundle) = bundle {
+        bundle.write("run.json", &pretty(&document.run))?;
+        bundle.write("verdicts.json", &pretty(&document.verdicts))?;
+        bundle.seal()?;
+    }
+    Ok(document)
+}
+
+/// Restores what an earlier run left changed on a rig, and nothing else. Empty when nothing was left.
+///
+/// # Errors
+/// When the rig or its journal cannot be opened, or something is left after all.
+pub fn recover_only(
+    rig: &RigConfig,
+    state: &StateDirectory,
+    cancel: Arc<AtomicBool>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Restored>, RunError> {
+    if matches!(rig.kind, RigKind::Virtual(_)) {
+        return Ok(Vec::new());
+    }
+    let mut journal = FileJournal::open(&state.journals(), &rig.name)?;
+    if journal.pending().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut open = verbatim_rig::open(rig, cancel)?;
+    recover_first(rig, &mut open, &mut journal, report)
+}
+
+/// Whether an earlier run left a rig's device changed, as far as can be known: yes, when its journal cannot be read or
+/// is held by another process.
+#[must_use]
+pub fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
+    let real = !matches!(rig.kind, RigKind::Virtual(_));
+    real && FileJournal::open(&state.journals(), &rig.name).map_or(true, |journal| !journal.pending().is_empty())
+}
+
+fn recover_first(
+    rig: &RigConfig,
+    open: &mut OpenRig,
+    journal: &mut FileJournal,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Restored>, RunError> {
+    let Session::Real(session) = &mut open.session else {
+        return Ok(Vec::new());
+    };
+    if journal.pending().is_empty() {
+        return Ok(Vec::new());
+    }
+    if !open.info.offers.contains(&Need::Mad) {
+        return Err(RunError::NotRestored {
+            rig: rig.name.clone(),
+            what: format!(
+                "the journal is of a rig that sends MADs, and this one is of kind {}; give this one another name, and \
+                 restore the other by its old entry in the rig file",
+                open.info.kind
+            ),
+            journal: journal.path().to_path_buf(),
+        });
+    }
+    let mut entries = Vec::new();
+    let restored = recover(session.as_mut(), &open.info, &mut entries, journal);
+    report(Event::Recovered(&restored));
+    let left: Vec<String> = restored
+        .iter()
+        .filter(|restored| !restored.is_complete())
+        .map(|restored| format!("{}: {}{}", restored.area, restored.left.join("; "), restored.failure))
+        .collect();
+    if left.is_empty() {
+        return Ok(restored);
+    }
+    Err(RunError::NotRestored {
+        rig: rig.name.clone(),
+        what: left.join(" | "),
+        journal: journal.path().to_path_buf(),
+    })
+}
+
+fn one_test(
+    case: &Case<'_>,
+    open: &mut OpenRig,
+    journal: &mut dyn Journal,
+    bundle: Option<&mut BundleWriter>,
+    instead: Option<(StopReason, &str)>,
+    report: &mut dyn FnMut(Event<'_>),
+) -> Result<Verdict, RunError> {
+    let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
+    let mut sink = RunSink {
+        entries: Vec::new(),
+        file,
+        step: None,
+        report,
+    };
+    let info = open.info.clone();
+    let now = if let Some((reason, text)) = instead {
+        let text = text.into();
+        sink.put(Entry::Begin(Box::new(case.begin(&info))));
+        sink.put(Entry::Stopped(Stopped { reason, text }));
+        Time(0)
+    } else {
+        match &mut open.session {
+            // Each test has a device of its own: its record depends on nothing that ran before.
+            Session::Virtual(config) => {
+                let mut rig = config.rig();
+                perform(&mut rig, &info, &mut sink, journal, case)
+            }
+            Session::Real(rig) => perform(rig.as_mut(), &info, &mut sink, journal, case),
+        }
+    };
+    let RunSink { entries, file, .. } = sink;
+    let written = file.map_or(Ok(()), |file| file.finish(now));
+    let verdict = judge(entries)?;
+    Ok(match written {
+        Ok(()) => verdict,
+        // What is not on disk whole cannot be checked by anyone: it is no verdict.
+        Err(error) => Verdict {
+            outcome: Outcome::Error,
+            cause: Some(Cause::Tester),
+            reason: format!("the record could not be written: {error}"),
+            ..verdict
+        },
+    })
+}
+
+fn perform(
+    rig: &mut dyn Rig,
+    info: &RigInfo,
+    sink: &mut RunSink<'_, '_>,
+    journal: &mut dyn Journal,
+    case: &Case<'_>,
+) -> Time {
+    let _: Ran = run(rig, info, sink, journal, case);
+    rig.now()
+}
+
+/// Whether the run cannot go on after this verdict, and why.
+fn ends_the_run(verdict: &Verdict) -> Option<String> {
+    let ends = match (verdict.outcome, verdict.cause) {
+        (Outcome::Error, Some(Cause::Rig | Cause::Operator)) => true,
+        (Outcome::Inconclusive, Some(Cause::Rig)) => verdict.findings.is_empty() && verdict.passed.is_empty(),
+        _ => false,
+    };
+    // On a device that is not as it was found, nothing more is known.
+    let left = verdict.restored.iter().any(|restored| !restored.is_complete());
+    (ends || left).then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
+}
+
+fn pretty<T: Serialize>(of: &T) -> String {
+    let mut text = serde_json::to_string_pretty(of).expect("plain data");
+    text.push('\n');
+    text
+}
+
+fn nanoseconds_since_1970() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn run_id(started_ns: u64, seed: u64) -> String {
+    format!("{:013x}-{:04x}", started_ns / 1_000_000, seed & 0xFFFF)
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_string())
+        .unwrap_or_default()
+}

@@ -1,0 +1,290 @@
+//! A device of memory alone, for tests.
+//!
+//! Whatever is made and destroyed is logged in order. Completions come when a test says so.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use verbatim_proto::agent::{Gid, Opened, QpState, QpStatus};
+use verbatim_verbs::clock::now_ns;
+use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
+use verbatim_verbs::values::{Access, Modify, Post, SendPost, Service};
+
+/// What a test sees of the fakes, and what it tells them to do. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Strings {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    log: Vec<String>,
+    completions: VecDeque<(u32, Completed)>,
+    reports: VecDeque<Report>,
+    gone: Option<String>,
+    failures: VecDeque<Failure>,
+    next_qpn: u32,
+    complete_at_once: bool,
+}
+
+impl Strings {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, line: String) {
+        self.lock().log.push(line);
+    }
+
+    fn call(&self, line: String) -> Result<(), Failure> {
+        let mut inner = self.lock();
+        if let Some(failure) = inner.failures.pop_front() {
+            return Err(failure);
+        }
+        inner.log.push(line);
+        Ok(())
+    }
+
+    /// What was done so far, taken.
+    pub fn taken_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    /// What exists: lines "make X" without their "destroy X".
+    #[must_use]
+    pub fn existing(&self) -> Vec<String> {
+        let mut existing: Vec<String> = Vec::new();
+        for line in &self.lock().log {
+            if let Some(made) = line.strip_prefix("make ") {
+                existing.push(made.into());
+            } else if let Some(destroyed) = line.strip_prefix("destroy ") {
+                existing.retain(|made| made != destroyed);
+            }
+        }
+        existing
+    }
+
+    /// From now on every request completes with success as soon as it is posted.
+    pub fn complete_at_once(&self) {
+        self.lock().complete_at_once = true;
+    }
+
+    /// Lets a request of this queue pair complete.
+    pub fn complete(&self, qpn: u32, wr_id: u64, status: u32) {
+        self.lock().completions.push_back((qpn, completed(wr_id, status)));
+    }
+
+    /// Lets the device report something.
+    pub fn report(&self, name: &str, qpn: Option<u32>) {
+        let name = name.into();
+        self.lock().reports.push_back(Report { name, qpn });
+    }
+
+    /// Lets the next call fail.
+    pub fn fail_next(&self, errno: i32, text: &str) {
+        let text = text.into();
+        self.lock().failures.push_back(Failure { errno, text });
+    }
+
+    /// Takes the device away.
+    pub fn go(&self, why: &str) {
+        self.lock().gone = Some(why.into());
+    }
+
+    /// The same, unless a failure waits.
+    ///
+    /// # Errors
+    /// The failure that waited.
+    pub fn try_open(&self) -> Result<FakeDevice, Failure> {
+        match self.lock().failures.pop_front() {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }?;
+        Ok(self.open())
+    }
+
+    /// Opens a device that hangs on these strings.
+    #[must_use]
+    pub fn open(&self) -> FakeDevice {
+        self.log("make device".into());
+        FakeDevice { strings: self.clone() }
+    }
+}
+
+fn completed(wr_id: u64, status: u32) -> Completed {
+    Completed {
+        wr_id,
+        status,
+        opcode: 0,
+        byte_len: 0,
+        imm: None,
+        vendor_error: 0,
+    }
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct FakeDevice {
+    strings: Strings,
+}
+
+/// Its memory.
+#[derive(Debug)]
+pub struct FakeMemory {
+    bytes: Mutex<Vec<u8>>,
+    strings: Strings,
+}
+
+/// Its queue pairs.
+#[derive(Debug)]
+pub struct FakePair {
+    qpn: u32,
+    state: QpState,
+    strings: Strings,
+}
+
+impl Device for FakeDevice {
+    type Memory = FakeMemory;
+    type Pair = FakePair;
+
+    fn describe(&self) -> Result<Opened, Failure> {
+        self.strings.call("describe".into())?;
+        Ok(Opened {
+            device: "fake0".into(),
+            port: 1,
+            gids: vec![Gid {
+                index: 1,
+                gid: vec![0xfe; 16],
+                kind: "RoCE v2".into(),
+            }],
+            ..Opened::default()
+        })
+    }
+
+    fn register(&self, length: usize, _: Access) -> Result<FakeMemory, Failure> {
+        self.strings.call(format!("make memory of {length}"))?;
+        Ok(FakeMemory {
+            bytes: Mutex::new(vec![0; length]),
+            strings: self.strings.clone(),
+        })
+    }
+
+    fn create_pair(&self, service: Service, send_depth: u32, receive_depth: u32) -> Result<FakePair, Failure> {
+        let qpn = self.strings.lock().next_qpn + 17;
+        self.strings.call(format!("make pair {qpn}"))?;
+        self.strings.log(format!("{service:?} {send_depth} {receive_depth}"));
+        self.strings.lock().next_qpn += 1;
+        Ok(FakePair {
+            qpn,
+            state: QpState::Reset,
+            strings: self.strings.clone(),
+        })
+    }
+
+    fn next_report(&self) -> Result<Option<Report>, Failure> {
+        Ok(self.strings.lock().reports.pop_front())
+    }
+
+    fn gone(&self) -> Option<String> {
+        self.strings.lock().gone.clone()
+    }
+}
+
+impl Drop for FakeDevice {
+    fn drop(&mut self) {
+        self.strings.log("destroy device".into());
+    }
+}
+
+impl FakeMemory {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory for FakeMemory {
+    fn address(&self) -> u64 {
+        0x1000
+    }
+
+    fn l_key(&self) -> u32 {
+        0x11
+    }
+
+    fn r_key(&self) -> u32 {
+        0x22
+    }
+
+    fn read(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
+        let bytes = self.bytes();
+        let found = bytes.get(offset..offset + length);
+        found.map(<[u8]>::to_vec).ok_or_else(|| Failure::refused("outside"))
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let mut all = self.bytes();
+        let place = all.get_mut(offset..offset + bytes.len());
+        place.ok_or_else(|| Failure::refused("outside"))?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Drop for FakeMemory {
+    fn drop(&mut self) {
+        let length = self.bytes().len();
+        self.strings.log(format!("destroy memory of {length}"));
+    }
+}
+
+impl Pair for FakePair {
+    type Memory = FakeMemory;
+
+    fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    fn modify(&mut self, modify: &Modify) -> Result<(), Failure> {
+        self.strings.call(format!("modify to {:?}", modify.state))?;
+        self.state = modify.state;
+        Ok(())
+    }
+
+    fn query(&self) -> Result<QpStatus, Failure> {
+        Ok(QpStatus {
+            state: self.state.into(),
+            sq_psn: 0,
+            rq_psn: 0,
+        })
+    }
+
+    fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
+        let called = now_ns();
+        let (wr_id, piece, what) = match post {
+            Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{work:?}")),
+            Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
+        };
+        let bytes = piece.as_ref().map_or(0, |piece| piece.length);
+        self.strings.call(format!("post {what} of {bytes}"))?;
+        let mut inner = self.strings.lock();
+        if inner.complete_at_once {
+            inner.completions.push_back((self.qpn, completed(wr_id, 0)));
+        }
+        Ok(called)
+    }
+
+    fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure> {
+        let mut inner = self.strings.lock();
+        let (ours, others): (VecDeque<_>, VecDeque<_>) =
+            inner.completions.drain(..).partition(|(qpn, _)| *qpn == self.qpn);
+        inner.completions = others;
+        let polled = (!ours.is_empty()).then(now_ns);
+        into.extend(ours.into_iter().map(|(_, completed)| completed));
+        Ok(polled)
+    }
+}
+
+impl Drop for FakePair {
+    fn drop(&mut self) {
+        self.strings.log(format!("destroy pair {}", self.qpn));
+    }
+}

@@ -1,0 +1,277 @@
+//! A session at an agent, for procedures that block.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::LARGEST_MESSAGE;
+use prost::Message;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use verbatim_proto::agent as proto;
+use verbatim_proto::agent::agent_service_client::AgentServiceClient;
+use verbatim_proto::agent::session_response::Kind;
+use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionResponse};
+
+use super::address::AgentAddress;
+use super::connect::{call_failed, connect, may_be_a_refusal};
+use super::inbox::{Inbox, Putter, inbox};
+use super::{Gone, Said, VerbsLink};
+
+/// Commands that may wait to be sent.
+const WAITING: usize = 256;
+/// How long a session may take to end: the agent destroys what it made.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A session at an agent. A thread of its own does the network.
+#[derive(Debug)]
+pub struct AgentClient {
+    agent: GetAgentResponse,
+    requests: Option<Sender<SessionRequest>>,
+    inbox: Inbox,
+    /// Lets the thread go without the agent's farewell.
+    leave: Option<oneshot::Sender<()>>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread needs for its work once it is connected.
+struct Connected {
+    agent: GetAgentResponse,
+    answers: Streaming<SessionResponse>,
+}
+
+impl AgentClient {
+    /// Connects and begins a session.
+    ///
+    /// # Errors
+    /// Why not, and what to do: nobody there, no certificate, the wrong one, no answer in time.
+    pub fn connect(address: &AgentAddress, timeout: Duration) -> Result<Self, String> {
+        let begun = Instant::now();
+        let internal = |error: std::io::Error| format!("agent at {address}: this side cannot begin ({error})");
+        let (putter, inbox) = inbox().map_err(internal)?;
+        let (requests, taken) = channel(WAITING);
+        let (leave, left) = oneshot::channel();
+        let (ended_put, ended) = sync_channel::<()>(0);
+        let (connected_put, connected) = sync_channel(1);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(internal)?;
+        let of_thread = address.clone();
+        let work = move || {
+            runtime.block_on(async {
+                let connecting = tokio::time::timeout(timeout, begin(&of_thread, taken));
+                let connected = connecting.await.unwrap_or_else(|_| {
+                    Err(format!(
+                        "agent at {of_thread}: no answer within {} ms; is the host up, and does the agent run?",
+                        timeout.as_millis()
+                    ))
+                });
+                match connected {
+                    Ok(connected) => {
+                        if connected_put.send(Ok(connected.agent.clone())).is_ok() {
+                            listen(&of_thread, connected, putter, left).await;
+                        }
+                    }
+                    Err(why) => {
+                        let _ = connected_put.send(Err(why));
+                    }
+                }
+            });
+            // A name that is being looked up must not hold the thread.
+            runtime.shutdown_background();
+            drop(ended_put);
+        };
+        let thread = std::thread::Builder::new()
+            .name("agent".into())
+            .spawn(work)
+            .map_err(internal)?;
+        // The thread gives up by itself; this is for one that hangs.
+        let patience = timeout.saturating_add(FAREWELL).saturating_sub(begun.elapsed());
+        let agent = match connected.recv_timeout(patience) {
+            Ok(connected) => connected?,
+            Err(_) => {
+                return Err(format!(
+                    "agent at {address}: connecting does not end; please report this"
+                ));
+            }
+        };
+        Ok(Self {
+            agent,
+            requests: Some(requests),
+            inbox,
+            leave: Some(leave),
+            ended,
+            thread: Some(thread),
+        })
+    }
+
+    /// What the agent is, as it said when the session began.
+    #[must_use]
+    pub fn agent(&self) -> &GetAgentResponse {
+        &self.agent
+    }
+
+    /// Sends a command; its answer carries this number.
+    ///
+    /// # Errors
+    /// When the session has ended, or 256 commands wait to be sent.
+    pub fn send(&mut self, number: u64, command: Command) -> Result<(), Gone> {
+        self.inbox.ended()?;
+        let size = command.encoded_len();
+        // Beyond this the agent breaks the connection, and the session would be lost.
+        if size >= LARGEST_MESSAGE - 64 {
+            return Err(Gone(format!(
+                "a command of {size} bytes is more than an agent takes, {LARGEST_MESSAGE}; use several"
+            )));
+        }
+        let request = SessionRequest {
+            number,
+            command: Some(command),
+        };
+        let Some(requests) = &self.requests else {
+            return Err(self.inbox.gone());
+        };
+        match requests.try_send(request) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(self.inbox.gone()),
+            Err(TrySendError::Full(_)) => Err(Gone(format!(
+                "the agent takes no commands: {WAITING} wait; is it stopped, or are its answers not taken?"
+            ))),
+        }
+    }
+
+    /// The next answer or event; none when none came in time.
+    ///
+    /// # Errors
+    /// When the session has ended, after all that it said was taken.
+    pub fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+        self.inbox.recv(timeout)
+    }
+
+    /// Ends the session, and waits until the agent has destroyed what it made; gives what was said until then.
+    ///
+    /// # Errors
+    /// When the session had ended before, or its end is not confirmed: then it is not known whether all is destroyed.
+    pub fn close(mut self) -> Result<Vec<Said>, Gone> {
+        self.requests = None;
+        let begun = Instant::now();
+        let mut said = Vec::new();
+        loop {
+            match self.inbox.recv(FAREWELL.saturating_sub(begun.elapsed())) {
+                Ok(Some(from)) => said.push(from),
+                Ok(None) => return Err(Gone("the agent did not confirm the end of the session in time".into())),
+                Err(Gone(why)) if why == CONFIRMED => return Ok(said),
+                Err(gone) => return Err(gone),
+            }
+        }
+    }
+}
+
+/// What the end is called that the agent gives a session whose client leaves.
+const CONFIRMED: &str = "the agent ended the session";
+
+impl Drop for AgentClient {
+    fn drop(&mut self) {
+        // The agent sees the end of the commands, destroys what the session made, and ends its side.
+        self.requests = None;
+        let begun = Instant::now();
+        // What still comes is of no use, but must be taken for the end to be reached.
+        while begun.elapsed() < FAREWELL {
+            match self.inbox.recv(FAREWELL.saturating_sub(begun.elapsed())) {
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        if let Some(leave) = self.leave.take() {
+            let _ = leave.send(());
+        }
+        // An error is the end: nothing is ever sent.
+        let hangs = matches!(
+            self.ended.recv_timeout(FAREWELL),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        );
+        if let Some(thread) = self.thread.take()
+            && !hangs
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl AsFd for AgentClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inbox.as_fd()
+    }
+}
+
+impl VerbsLink for AgentClient {
+    fn send(&mut self, number: u64, command: Command) -> Result<(), Gone> {
+        Self::send(self, number, command)
+    }
+
+    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+        Self::recv(self, timeout)
+    }
+}
+
+async fn begin(
+    address: &AgentAddress,
+    requests: tokio::sync::mpsc::Receiver<SessionRequest>,
+) -> Result<Connected, String> {
+    let at = |why: String| format!("agent at {address}: {why}");
+    let channel = connect(address).await.map_err(at)?;
+    let mut client = AgentServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
+    let mut agent = client.get_agent(proto::GetAgentRequest {}).await;
+    // Nothing has begun yet, so that another connection does no harm.
+    if agent.as_ref().is_err_and(|status| may_be_a_refusal(status, address)) {
+        agent = client.get_agent(proto::GetAgentRequest {}).await;
+    }
+    let agent = agent.map_err(|status| at(call_failed(&status, address, false)))?;
+    let answers = client.session(ReceiverStream::new(requests)).await;
+    let answers = answers.map_err(|status| at(call_failed(&status, address, true)))?;
+    Ok(Connected {
+        agent: agent.into_inner(),
+        answers: answers.into_inner(),
+    })
+}
+
+/// Passes on what the agent says until its end.
+async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mut left: oneshot::Receiver<()>) {
+    let mut answers = connected.answers;
+    let end = loop {
+        let next = tokio::select! {
+            next = answers.message() => next,
+            _ = &mut left => return,
+        };
+        match next {
+            Ok(Some(response)) => {
+                let Some(from) = read(response) else {
+                    break format!(
+                        "agent at {address}: it sent an empty message; agent and tester must be of one version"
+                    );
+                };
+                if !putter.put(from).await {
+                    return;
+                }
+            }
+            Ok(None) => break CONFIRMED.into(),
+            Err(status) => break format!("agent at {address}: {}", call_failed(&status, address, true)),
+        }
+    };
+    putter.end(end);
+}
+
+fn read(response: SessionResponse) -> Option<Said> {
+    let at = response.at?;
+    Some(match response.kind? {
+        Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply?),
+        Kind::Event(event) => Said::Event(at, event),
+    })
+}

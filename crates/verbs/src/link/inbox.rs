@@ -1,0 +1,240 @@
+//! What a session says, until somebody takes it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::wake::Wake;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::{Gone, Said};
+
+/// How much may wait. When it is full, whoever puts waits: nothing is lost.
+const WAITING: usize = 4096;
+/// How long the end of a session may be on its way, once nothing can be said to it any more.
+const END_WITHIN: Duration = Duration::from_secs(3);
+
+/// The taking end.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    said: Receiver<Said>,
+    shared: Arc<Shared>,
+}
+
+/// The putting end. Dropping it ends the session for the taker.
+#[derive(Debug)]
+pub(super) struct Putter {
+    said: Option<Sender<Said>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    wake: Wake,
+    end: Mutex<Option<String>>,
+    has_ended: Condvar,
+}
+
+impl Shared {
+    /// The first end that is told stays.
+    fn end(&self, why: impl FnOnce() -> String) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.get_or_insert_with(why);
+        self.has_ended.notify_all();
+    }
+}
+
+/// Both ends.
+pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
+    let (put, take) = channel(WAITING);
+    let shared = Arc::new(Shared {
+        wake: Wake::new()?,
+        end: Mutex::new(None),
+        has_ended: Condvar::new(),
+    });
+    let putter = Putter {
+        said: Some(put),
+        shared: Arc::clone(&shared),
+    };
+    Ok((putter, Inbox { said: take, shared }))
+}
+
+impl Inbox {
+    pub(super) fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = self.take()? {
+                return Ok(Some(found));
+            }
+            // What is put from here on wakes again.
+            self.shared.wake.clear();
+            match self.take() {
+                Ok(None) => {}
+                found => {
+                    // There may be more, and the end stays the end.
+                    self.shared.wake.wake();
+                    return found;
+                }
+            }
+            let left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.shared.wake.wait(left);
+        }
+    }
+
+    /// Takes nothing more: whoever puts, or waits for room, learns it.
+    pub(super) fn close(&mut self) {
+        self.said.close();
+    }
+
+    fn take(&mut self) -> Result<Option<Said>, Gone> {
+        match self.said.try_recv() {
+            Ok(said) => Ok(Some(said)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(self.gone()),
+        }
+    }
+
+    /// Why the session ended, whether or not all that it said was taken; an error once that is so.
+    pub(super) fn ended(&self) -> Result<(), Gone> {
+        let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.as_ref().map_or(Ok(()), |why| Err(Gone(why.clone())))
+    }
+
+    /// Why the session ended, where one side of it is known to have: a broken connection takes no commands before it is
+    /// known why it broke, so that is waited for.
+    pub(super) fn gone(&self) -> Gone {
+        let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .shared
+            .has_ended
+            .wait_timeout_while(end, END_WITHIN, |end| end.is_none());
+        let (end, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        Gone(end.clone().unwrap_or_else(|| {
+            format!(
+                "the session takes no commands, and why is not known after {END_WITHIN:?}; see whether the agent, or the \
+                 driver of the tester's own device, hangs (its log, `dmesg`)"
+            )
+        }))
+    }
+}
+
+impl AsFd for Inbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+}
+
+impl Putter {
+    /// Waits while it is full; gives whether anybody takes.
+    pub(super) async fn put(&self, said: Said) -> bool {
+        let Some(put) = &self.said else { return false };
+        let taken = put.send(said).await.is_ok();
+        self.shared.wake.wake();
+        taken
+    }
+
+    /// The same for a thread.
+    pub(super) fn blocking_put(&self, said: Said) -> bool {
+        let Some(put) = &self.said else { return false };
+        let taken = put.blocking_send(said).is_ok();
+        self.shared.wake.wake();
+        taken
+    }
+
+    /// Ends the session for the taker, once it took all.
+    pub(super) fn end(self, why: String) {
+        self.shared.end(|| why);
+    }
+}
+
+impl Drop for Putter {
+    fn drop(&mut self) {
+        // First the end, then the word that there is something to see.
+        self.shared
+            .end(|| "the session was given up by this side; if nobody cancelled the run, please report it".into());
+        self.said = None;
+        self.shared.wake.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_proto::agent::{Event, Instant as At};
+
+    fn event(earliest_ns: u64) -> Said {
+        let at = At {
+            earliest_ns,
+            latest_ns: 0,
+        };
+        Said::Event(at, Event { kind: None })
+    }
+
+    /// Whether the descriptor is readable now.
+    fn readable(inbox: &Inbox) -> bool {
+        let mut fds = [rustix::event::PollFd::new(inbox, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_as_long_as_there_is_something_to_take() {
+        let (putter, mut inbox) = inbox().unwrap();
+        assert!(!readable(&inbox));
+        for n in 0..3 {
+            assert!(putter.blocking_put(event(n)));
+        }
+        for n in 0..3 {
+            assert!(readable(&inbox));
+            assert_eq!(inbox.recv(Duration::ZERO), Ok(Some(event(n))));
+        }
+        assert_eq!(inbox.recv(Duration::ZERO), Ok(None));
+        assert!(!readable(&inbox));
+        putter.end("over".into());
+        for _ in 0..2 {
+            assert!(readable(&inbox));
+            assert_eq!(inbox.recv(Duration::ZERO), Err(Gone("over".into())));
+        }
+    }
+
+    #[test]
+    fn all_that_was_said_is_taken_before_the_end() {
+        let (putter, mut inbox) = inbox().unwrap();
+        putter.blocking_put(event(1));
+        putter.end("over".into());
+        assert_eq!(inbox.recv(Duration::ZERO), Ok(Some(event(1))));
+        assert!(inbox.recv(Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn whoever_asks_why_it_ended_before_that_is_known_waits_for_it() {
+        let (putter, inbox) = inbox().unwrap();
+        let asking = std::thread::spawn(move || inbox.gone());
+        putter.end("the agent was killed".into());
+        assert_eq!(asking.join().unwrap(), Gone("the agent was killed".into()));
+    }
+
+    #[test]
+    fn an_end_that_nobody_explains_is_not_without_a_word() {
+        let (putter, mut inbox) = inbox().unwrap();
+        drop(putter);
+        let Err(Gone(why)) = inbox.recv(Duration::ZERO) else {
+            panic!("no end")
+        };
+        assert!(why.contains("given up by this side"), "{why}");
+    }
+
+    #[test]
+    fn a_wait_ends_when_something_is_said() {
+        let (putter, mut inbox) = inbox().unwrap();
+        let saying = std::thread::spawn(move || {
+            putter.blocking_put(event(7));
+            putter
+        });
+        assert_eq!(inbox.recv(Duration::from_secs(60)), Ok(Some(event(7))));
+        drop(saying.join().unwrap());
+    }
+}

@@ -1,0 +1,265 @@
+//! `cargo xtask lab LAB -- COMMAND`: one command inside a lab, and nothing left behind.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::IbsimLab;
+use crate::workspace::{cargo, run, target_directory};
+
+/// How long a command may take to end after it was told to.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to serve, on a busy host.
+const SERVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// Builds `verbatim`, `verbatimd` and `verbatim-agent` for release and returns the directory they are in. All at once
+/// whoever needs which: a build of one alone would share less with the next.
+///
+/// # Errors
+///
+/// When the build fails.
+pub fn build_binaries() -> anyhow::Result<PathBuf> {
+    let build = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "verbatim",
+        "-p",
+        "verbatim-daemon",
+        "-p",
+        "verbatim-agent",
+    ];
+    run("building verbatim, verbatimd and verbatim-agent", cargo().args(build))?;
+    Ok(target_directory()?.join("release"))
+}
+
+/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of
+/// a shell, so 128 and the signal's number when a signal ended it.
+///
+/// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
+///
+/// # Errors
+///
+/// When the lab does not come up or the command cannot be started.
+pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
+    check(command, "ibsim")?;
+    let signal = catch_signals()?;
+    let binaries = build_binaries()?;
+    let lab = IbsimLab::start()?;
+    eprintln!(
+        "xtask: ibsim runs as {} (process {})",
+        lab.socket_name(),
+        lab.pid().unwrap_or(0)
+    );
+    let daemon = Daemon::start(&binaries, lab.directory(), &lab.rig_file())?;
+    let command = prepare(command, Some(&binaries), lab.environment());
+    run_beside(command, Some(daemon), &signal)
+}
+
+/// That there is a command.
+pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
+    if command.is_empty() {
+        bail!("which command? `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");
+    }
+    Ok(())
+}
+
+/// From here on a signal is a number to be looked at. Called before anything is started, so that none finds us
+/// unprepared.
+pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicUsize>> {
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGHUP, SIGINT, SIGTERM] {
+        let value = usize::try_from(number).context("a signal's number is positive")?;
+        signal_hook::flag::register_usize(number, Arc::clone(&signal), value).context("catching signals")?;
+    }
+    Ok(signal)
+}
+
+/// The command, with the programs in `binaries`, if any, first on its PATH, and a lab's environment.
+pub(super) fn prepare(
+    command: &[OsString],
+    binaries: Option<&Path>,
+    environment: impl IntoIterator<Item = (&'static str, OsString)>,
+) -> Command {
+    let mut prepared = match binaries {
+        None => Command::new(&command[0]),
+        Some(binaries) => {
+            let mut path = OsString::from(binaries);
+            if let Some(rest) = env::var_os("PATH") {
+                path.push(":");
+                path.push(rest);
+            }
+            let mut prepared = Command::new(resolve(&command[0], binaries));
+            prepared.env("PATH", path);
+            prepared
+        }
+    };
+    prepared.args(&command[1..]).envs(environment).env_remove("LD_PRELOAD");
+    prepared
+}
+
+/// Runs the command to its end, with a daemon's runs if there is one, and returns its exit code.
+pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &AtomicUsize) -> anyhow::Result<u8> {
+    if let Some(daemon) = &daemon {
+        // COMMAND's runs go through the daemon; what it starts by itself keeps to the lab's own state too.
+        command
+            .env("VERBATIM_SERVER", &daemon.socket)
+            .env("STATE_DIRECTORY", &daemon.state);
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command
+        .spawn()
+        .with_context(|| format!("{name} could not be started; is it on the PATH?"))?;
+    let status = wait(child, signal)?;
+    drop(daemon);
+    Ok(exit_code(status))
+}
+
+/// The lab's own daemon: it holds the lab's rig, and everything runs through its socket.
+pub(super) struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    state: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `verbatimd` of `binaries`, which keeps its socket, state and log in `directory`.
+    pub(super) fn start(binaries: &Path, directory: &Path, rig_file: &Path) -> anyhow::Result<Self> {
+        let (socket, state) = (directory.join("verbatim.sock"), directory.join("state"));
+        let log_path = directory.join("verbatimd.log");
+        let log = std::fs::File::create(&log_path).context("the daemon's log")?;
+        let mut child = Command::new(binaries.join("verbatimd"))
+            .arg("serve")
+            .arg("--rig-file")
+            .arg(rig_file)
+            .arg("--socket")
+            .arg(&socket)
+            .arg("--state")
+            .arg(&state)
+            .env_remove("LD_PRELOAD")
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("starting verbatimd")?;
+        let bound = Instant::now() + SERVES_WITHIN;
+        while !socket.exists() {
+            if let Some(status) = child.try_wait()? {
+                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
+                bail!("verbatimd ended with {status}: {log}");
+            }
+            if Instant::now() > bound {
+                bail!("verbatimd did not serve {} within {SERVES_WITHIN:?}", socket.display());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self { child, socket, state })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // As a service manager would: it stops what runs and restores the device.
+        tell(&self.child, SIGTERM as usize);
+        let bound = Instant::now() + Duration::from_secs(90);
+        while Instant::now() < bound {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(10)),
+                _ => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program of ours by its bare name is the one just built.
+fn resolve(name: &OsString, binaries: &Path) -> OsString {
+    let built = binaries.join(name);
+    if Path::new(name).components().count() == 1 && built.is_file() {
+        built.into()
+    } else {
+        name.clone()
+    }
+}
+
+/// Waits for the child; passes a signal on to it, and kills it when it does not obey.
+fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for the command")? {
+            return Ok(status);
+        }
+        let caught = signal.load(Ordering::Relaxed);
+        if caught != 0 {
+            let since = *told.get_or_insert_with(|| {
+                // A Ctrl-C reaches the command from the terminal too; a second one does no harm.
+                tell(&child, caught);
+                Instant::now()
+            });
+            if since.elapsed() > GRACE {
+                eprintln!("xtask: the command did not end within {GRACE:?} of its signal; killing it");
+                child.kill().context("killing the command")?;
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal, with the shell's own `kill`.
+fn tell(child: &Child, signal: usize) {
+    let _ = Command::new("sh")
+        .args([
+            "-c",
+            "kill -s \"$1\" \"$2\"",
+            "sh",
+            &signal.to_string(),
+            &child.id().to_string(),
+        ])
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).spawn().unwrap()
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_command() {
+        let none = AtomicUsize::new(0);
+        assert_eq!(exit_code(wait(shell("exit 7"), &none).unwrap()), 7);
+        assert_eq!(exit_code(wait(shell("kill -9 $$"), &none).unwrap()), 137);
+    }
+
+    #[test]
+    fn a_signal_is_passed_on() {
+        let term = AtomicUsize::new(usize::try_from(SIGTERM).unwrap());
+        // Killed after its grace it would be 137.
+        assert_eq!(exit_code(wait(shell("exec sleep 60"), &term).unwrap()), 143);
+    }
+}

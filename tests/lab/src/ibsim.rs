@@ -1,0 +1,535 @@
+//! ibsim, with two adapters cabled together, and the rig file for it.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    c_programs::{CProgramError, build_c_program},
+    rig_text::quoted,
+    workspace::{apt_line, program},
+};
+
+/// Two adapters with one port each, cabled together.
+pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
+
+/// What ibsim prints when it serves.
+const READY: &str = "simulator ready";
+/// How long that may take.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The lab could not be brought up, or did not obey.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// ibsim, or its preload, is not installed.
+    #[error("the lab needs {missing}, which is not on this machine; install it: {remedy}")]
+    NotInstalled {
+        /// What was looked for, and where.
+        missing: String,
+        /// The command line that installs it.
+        remedy: String,
+    },
+    /// The simulator did not come up.
+    #[error("ibsim {what} before it was ready; its log says:\n{log}")]
+    NotReady {
+        /// What it did instead.
+        what: String,
+        /// Its output.
+        log: String,
+    },
+    /// The system refused something.
+    #[error("the ibsim lab: {what}: {source}")]
+    Io {
+        /// What was being done, with its path.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    let what = what.into();
+    move |source| LabError::Io { what, source }
+}
+
+/// A running ibsim with a rig file for it, in a directory of its own.
+///
+/// Dropping it ends the simulator and removes the directory. Should this process be killed, the kernel ends the
+/// simulator; only the directory is left then.
+///
+/// ibsim has ten places for clients, and a client that is killed leaves its place taken: after a few kills,
+/// [`restart`](IbsimLab::restart) it.
+#[derive(Debug)]
+pub struct IbsimLab {
+    directory: TempDir,
+    socket_name: String,
+    program: PathBuf,
+    /// The value of `LD_PRELOAD`.
+    preload: OsString,
+    /// Held open for reading and writing, so that the simulator never reads an end of file (it would spin).
+    console: File,
+    simulator: Option<Simulator>,
+}
+
+impl IbsimLab {
+    /// Starts two adapters, `A` and `B`, cabled together. The tester sits on A; B is the device under test.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::NotInstalled`] with the line that installs ibsim; the others when it does not come up.
+    pub fn start() -> Result<IbsimLab, LabError> {
+        Self::start_with(TWO_ADAPTERS)
+    }
+
+    /// Starts a topology in ibsim's own language; it must have a node `A`, the tester's.
+    ///
+    /// # Errors
+    ///
+    /// As [`IbsimLab::start`].
+    pub fn start_with(topology: &str) -> Result<IbsimLab, LabError> {
+        let program = program("ibsim").ok_or_else(|| LabError::NotInstalled {
+            missing: "the program ibsim (looked for it on the PATH)".to_owned(),
+            remedy: apt_line(&["ibsim-utils"]),
+        })?;
+        let mut preload = build_shim()?.into_os_string();
+        preload.push(":");
+        preload.push(find_preload()?);
+        let directory = tempfile::Builder::new()
+            .prefix("verbatim-ibsim-")
+            .tempdir()
+            .map_err(io_error("making a temporary directory"))?;
+        let socket_name = unique_name();
+        let console = make_fifo(&directory.path().join("console"))?;
+        let mut lab = IbsimLab {
+            directory,
+            socket_name,
+            program,
+            preload,
+            console,
+            simulator: None,
+        };
+        for (name, text) in [
+            ("topology.net", topology),
+            ("rigs.toml", &rig_file(lab.client_environment("A"))),
+        ] {
+            let path = lab.directory().join(name);
+            fs::write(&path, text).map_err(io_error(format!("writing {}", path.display())))?;
+        }
+        lab.launch()?;
+        Ok(lab)
+    }
+
+    /// The directory of this lab's files. It vanishes with the lab.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A rig file with one rig, `ibsim`.
+    pub fn rig_file(&self) -> PathBuf {
+        self.directory().join("rigs.toml")
+    }
+
+    /// The named pipe of the simulator's console; see [`IbsimLab::console`].
+    pub fn console_path(&self) -> PathBuf {
+        self.directory().join("console")
+    }
+
+    /// What the simulator printed, the answers of its console among it.
+    pub fn log_path(&self) -> PathBuf {
+        self.directory().join("ibsim.log")
+    }
+
+    /// `IBSIM_SOCKNAME` of this simulator, unique on this machine.
+    pub fn socket_name(&self) -> &str {
+        &self.socket_name
+    }
+
+    /// The simulator's process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.simulator.as_ref().map(|simulator| simulator.pid)
+    }
+
+    /// What a command in this lab gets in its environment. `LD_PRELOAD` is not part of it: only a rig's worker is
+    /// started with the preload, and the rig file says so.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        vec![
+            ("VERBATIM_RIG_FILE", self.rig_file().into()),
+            ("VERBATIM_LAB_IBSIM_CONSOLE", self.console_path().into()),
+            ("VERBATIM_LAB_IBSIM_LOG", self.log_path().into()),
+            (
+                "VERBATIM_LAB_IBSIM_PID",
+                self.pid().map_or_else(OsString::new, |pid| pid.to_string().into()),
+            ),
+            ("VERBATIM_LAB_IBSIM_SOCKNAME", self.socket_name.clone().into()),
+            ("VERBATIM_LAB_IBSIM_PRELOAD", self.preload.clone()),
+            ("VERBATIM_LAB_IBSIM_FILES", self.directory().into()),
+        ]
+    }
+
+    /// Makes `command` a client of this simulator, at node `host`, as a rig's worker is.
+    pub fn attach(&self, command: &mut Command, host: &str) {
+        command.envs(self.client_environment(host));
+    }
+
+    /// What a client at node `host` is started with. For what the first preload does see `tests/c/ibsim_shim.c`.
+    pub fn client_environment(&self, host: &str) -> [(&'static str, OsString); 4] {
+        [
+            ("LD_PRELOAD", self.preload.clone()),
+            ("SIM_HOST", host.into()),
+            ("IBSIM_SOCKNAME", self.socket_name.clone().into()),
+            ("VERBATIM_LAB_IBSIM_FILES", self.directory().into()),
+        ]
+    }
+
+    /// Types one line at the simulator's console, for example `Unlink "B"[1]`. The answer is in the log.
+    ///
+    /// # Errors
+    ///
+    /// When the pipe cannot be written.
+    pub fn console(&self, line: &str) -> Result<(), LabError> {
+        let mut console = &self.console;
+        console
+            .write_all(format!("{line}\n").as_bytes())
+            .map_err(io_error("writing to the console"))
+    }
+
+    /// Ends the simulator with SIGKILL, as a device that vanishes.
+    pub fn kill(&mut self) {
+        self.simulator = None;
+    }
+
+    /// Ends the simulator and starts a new one, in the state of power-on, under the same name: rig file and log stay.
+    ///
+    /// # Errors
+    ///
+    /// When the new one does not come up.
+    pub fn restart(&mut self) -> Result<(), LabError> {
+        self.kill();
+        self.launch()
+    }
+
+    fn launch(&mut self) -> Result<(), LabError> {
+        let path = self.log_path();
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(io_error(format!("opening {}", path.display())))?;
+        let already = log.metadata().map_or(0, |log| log.len());
+        let clone = |file: &File| file.try_clone().map_err(io_error("duplicating a descriptor"));
+        // The kernel ends the simulator when the thread that started it ends.
+        let mut command = match program("setpriv") {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        command
+            .arg("-s")
+            .arg(self.directory().join("topology.net"))
+            .current_dir(self.directory())
+            .env("IBSIM_SOCKNAME", &self.socket_name)
+            .env_remove("LD_PRELOAD")
+            .stdin(clone(&self.console)?)
+            .stdout(clone(&log)?)
+            .stderr(log);
+        let simulator = Simulator::start(command).map_err(io_error(format!("starting {}", self.program.display())))?;
+        let simulator = self.simulator.insert(simulator);
+
+        let start = Instant::now();
+        loop {
+            let text = fs::read(&path).unwrap_or_default();
+            let text =
+                String::from_utf8_lossy(&text[text.len().min(usize::try_from(already).unwrap_or(0))..]).into_owned();
+            if text.contains(READY) {
+                return Ok(());
+            }
+            let what = if simulator.ended() {
+                "ended".to_owned()
+            } else if start.elapsed() > READY_WITHIN {
+                format!("took more than {READY_WITHIN:?}")
+            } else {
+                thread::sleep(Duration::from_millis(5));
+                continue;
+            };
+            self.kill();
+            return Err(LabError::NotReady { what, log: text });
+        }
+    }
+}
+
+/// The simulator's process, owned by a thread that lives as long as it shall: the kernel's promise to end a child with
+/// its parent counts from the thread that started it, and a test's thread may end before the lab does.
+#[derive(Debug)]
+struct Simulator {
+    pid: u32,
+    ended: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    /// Dropped to end the process.
+    hold: Option<mpsc::Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Simulator {
+    fn start(mut command: Command) -> io::Result<Simulator> {
+        let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = std::sync::Arc::clone(&ended);
+        let (hold, held) = mpsc::channel();
+        let (started, start) = mpsc::channel();
+        let keeper = thread::Builder::new().name("ibsim-keeper".into()).spawn(move || {
+            let mut child: Child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let _ = started.send(Ok(child.id()));
+            // Until the handle is dropped, or the process ends by itself.
+            while held.recv_timeout(Duration::from_millis(20)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+                    seen.store(true, Ordering::Release);
+                    return;
+                }
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            seen.store(true, Ordering::Release);
+        })?;
+        let pid = start
+            .recv()
+            .map_err(|_| io::Error::other("the keeper thread ended"))??;
+        Ok(Simulator {
+            pid,
+            ended,
+            hold: Some(hold),
+            keeper: Some(keeper),
+        })
+    }
+
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        drop(self.hold.take());
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// A name that no other simulator on this machine has.
+fn unique_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    format!("verbatim-{}-{count}-{now:08x}", std::process::id())
+}
+
+/// Makes a named pipe and opens it for both directions, which does not wait for the other end.
+fn make_fifo(path: &Path) -> Result<File, LabError> {
+    let made = Command::new("mkfifo")
+        .arg("--mode=600")
+        .arg(path)
+        .stderr(Stdio::piped())
+        .output();
+    let made = made.map_err(io_error("starting mkfifo (of coreutils)"))?;
+    if !made.status.success() {
+        let seen = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+        return Err(LabError::Io {
+            what: "making the console pipe".to_owned(),
+            source: io::Error::other(seen),
+        });
+    }
+    let open = OpenOptions::new().read(true).write(true).open(path);
+    open.map_err(io_error(format!("opening {}", path.display())))
+}
+
+/// ibsim's preload, in the directory of this machine's architecture.
+fn find_preload() -> Result<PathBuf, LabError> {
+    const FILE: &str = "umad2sim/libumad2sim.so";
+    if let Some(path) = env::var_os("VERBATIM_LAB_IBSIM_PRELOAD")
+        .map(PathBuf::from)
+        .filter(|path| path.is_file())
+    {
+        return Ok(path);
+    }
+    let multiarch = fs::read_dir("/usr/lib")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let ours = multiarch.filter(|path| is_our_architecture(path.file_name().unwrap_or_default()));
+    ours.chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from))
+        .map(|directory| directory.join(FILE))
+        .find(|path| path.is_file())
+        .ok_or_else(|| LabError::NotInstalled {
+            missing: format!(
+                "ibsim's preload (looked for {FILE} in /usr/lib/{}-linux-gnu, /usr/lib64 and /usr/lib)",
+                env::consts::ARCH
+            ),
+            remedy: apt_line(&["ibsim-utils"]),
+        })
+}
+
+/// Whether a directory of /usr/lib is that of programs like this one: `x86_64-linux-gnu`, not `i386-linux-gnu`.
+fn is_our_architecture(name: &OsStr) -> bool {
+    let architecture = match env::consts::ARCH {
+        "x86" => "i386",
+        "powerpc64" => "powerpc64le",
+        same => same,
+    };
+    name.to_str()
+        .and_then(|name| name.split_once('-'))
+        .is_some_and(|(first, rest)| first == architecture && rest.starts_with("linux-gnu"))
+}
+
+/// Our own preload, which stands before ibsim's.
+fn build_shim() -> Result<PathBuf, LabError> {
+    build_c_program("ibsim_shim").map_err(|error| match error {
+        CProgramError::NoCompiler { .. } | CProgramError::Missing { .. } => LabError::NotInstalled {
+            missing: format!("what its shim is built with ({error})"),
+            remedy: apt_line(&["gcc", "libc6-dev"]),
+        },
+        other => io_error("building its shim")(io::Error::other(other)),
+    })
+}
+
+/// The rig file: the tester on A, port 1, the device under test one hop away.
+fn rig_file(environment: impl IntoIterator<Item = (&'static str, OsString)>) -> String {
+    let mut text = String::from(
+        "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\n",
+    );
+    for (name, value) in environment {
+        let _ = writeln!(text, "{name} = {}", quoted(Path::new(&value)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lab, or nothing when ibsim is not installed; then the test says so and is skipped.
+    fn lab() -> Option<IbsimLab> {
+        match IbsimLab::start() {
+            Ok(lab) => Some(lab),
+            Err(error @ LabError::NotInstalled { .. }) if env::var_os("CI").is_none() => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// `smpquery` as an independent client: directed route 0,1, that is node B.
+    fn node_description(lab: &IbsimLab) -> Option<String> {
+        let mut command = Command::new("timeout");
+        command.args(["10", "smpquery", "-D", "nodedesc", "0,1"]);
+        lab.attach(&mut command, "A");
+        let output = command.output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn alive(pid: u32) -> bool {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn a_lab_answers_restarts_and_leaves_nothing() {
+        let Some(mut lab) = lab() else { return };
+        let (pid, place) = (lab.pid().unwrap(), lab.directory().to_path_buf());
+        if program("smpquery").is_some() {
+            assert!(node_description(&lab).unwrap().contains('B'));
+        }
+        lab.console("Dump").unwrap();
+        lab.restart().unwrap();
+        let second = lab.pid().unwrap();
+        assert!(!alive(pid) && alive(second));
+        if program("smpquery").is_some() {
+            assert!(node_description(&lab).unwrap().contains('B'));
+        }
+        drop(lab);
+        assert!(!alive(second) && !place.exists());
+    }
+
+    #[test]
+    fn several_labs_stand_beside_each_other_and_outlive_the_thread_that_started_them() {
+        let Some(first) = lab() else { return };
+        let second = thread::spawn(|| IbsimLab::start().unwrap()).join().unwrap();
+        assert_ne!(first.socket_name(), second.socket_name());
+        for lab in [first, second] {
+            assert!(program("smpquery").is_none() || node_description(&lab).unwrap().contains('B'));
+            assert!(alive(lab.pid().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_broken_topology_is_reported_with_the_log() {
+        if lab().is_none() {
+            return;
+        }
+        let error = IbsimLab::start_with("Nonsense\n").unwrap_err();
+        assert!(matches!(error, LabError::NotReady { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_rig_file_names_preload_host_and_socket() {
+        let environment = [("LD_PRELOAD", "/a/shim.so:/b/libumad2sim.so"), ("SIM_HOST", "A")];
+        assert_eq!(
+            rig_file(environment.map(|(name, value)| (name, value.into()))),
+            "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
+             route = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\nLD_PRELOAD = \"/a/shim.so:/b/libumad2sim.so\"\n\
+             SIM_HOST = \"A\"\n"
+        );
+    }
+
+    /// What a client's stderr says when it cannot attach.
+    fn refusal(lab: &IbsimLab, host: &str) -> (bool, String) {
+        let mut command = Command::new("timeout");
+        command.args(["10", "ibstat", "--list_of_cas"]);
+        lab.attach(&mut command, host);
+        let output = command.output().unwrap();
+        (
+            output.status.code() == Some(124),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+
+    #[test]
+    fn a_client_that_cannot_attach_is_told_why_and_neither_ends_nor_waits() {
+        let Some(mut lab) = lab() else { return };
+        if program("ibstat").is_none() {
+            return;
+        }
+        let (hung, said) = refusal(&lab, "nobody");
+        assert!(!hung && said.contains("SIM_HOST=nobody names no node"), "{said}");
+        lab.kill();
+        let (hung, said) = refusal(&lab, "A");
+        assert!(!hung && said.contains("names no simulator that runs"), "{said}");
+    }
+}

@@ -1,0 +1,21 @@
+//! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
+//!
+//! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
+//! emulated machine, the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. Each cleans
+//! up when it is dropped, and its processes end with this process, however that ends.
+//!
+//! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, and the [`c_programs`] of tests/c.
+
+pub mod c_programs;
+mod command;
+mod ibsim;
+mod rig_text;
+mod rxe;
+mod rxe_verbs;
+pub mod workspace;
+
+pub use c_programs::build_c_programs;
+pub use command::{build_binaries, run_in_ibsim};
+pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
+pub use rxe::{RxeLab, run_in_rxe};
+pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};

@@ -1,0 +1,89 @@
+//! The rig files of the rxe labs, and what all rig files share.
+
+use std::{net::SocketAddr, path::Path};
+
+use verbatim_machine::DataSockets;
+
+/// How the rig reaches the device under test.
+#[derive(Clone, Debug)]
+pub(super) enum Rig<'a> {
+    /// Packets of the tester's own making, through the machine's data cable; the agent through its forwarded port.
+    Packet {
+        sockets: &'a DataSockets,
+        agent: SocketAddr,
+        /// What `verbatim pki init` made.
+        pki: &'a Path,
+    },
+    /// The tester's own adapter, `rxe1`, beside the device under test in one machine.
+    Verbs { agent: &'a Path },
+}
+
+/// The rig file with the one rig.
+pub(super) fn rig_file(rig: &Rig<'_>) -> String {
+    let start = "config_version = 1\n\n[[rig]]\n";
+    match rig {
+        Rig::Packet { sockets, agent, pki } => {
+            let file = |name: &str| quoted(&pki.join(name));
+            format!(
+                "{start}name = \"rxe\"\nkind = \"packet\"\nsocket = {{ local = {}, remote = {} }}\n\
+                 mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
+                 agent = \"{agent}\"\nagent_ca = {}\nagent_cert = {}\nagent_key = {}\nagent_name = \"localhost\"\n",
+                quoted(&sockets.tester),
+                quoted(&sockets.machine),
+                file("ca.pem"),
+                file("client.pem"),
+                file("client-key.pem"),
+            )
+        }
+        Rig::Verbs { agent } => format!(
+            "{start}name = \"rxe-verbs\"\nkind = \"verbs\"\ndevice = \"rxe1\"\nport = 1\ndut_device = \"rxe0\"\n\
+             agent = {}\n",
+            quoted(Path::new(&format!("unix:{}", agent.display())))
+        ),
+    }
+}
+
+/// A path as a TOML string.
+pub(super) fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packet_rig_has_its_sockets_the_agent_and_its_certificates() {
+        let sockets = DataSockets {
+            machine: "/tmp/vm/machine".into(),
+            tester: "/tmp/vm/tester".into(),
+        };
+        let rig = Rig::Packet {
+            sockets: &sockets,
+            agent: "127.0.0.1:4242".parse().unwrap(),
+            pki: Path::new("/tmp/a\"b/pki"),
+        };
+        assert_eq!(
+            rig_file(&rig),
+            "config_version = 1\n\n[[rig]]\nname = \"rxe\"\nkind = \"packet\"\n\
+             socket = { local = \"/tmp/vm/tester\", remote = \"/tmp/vm/machine\" }\n\
+             mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\ndut_ip = \"10.0.0.1\"\ndut_device = \"rxe0\"\n\
+             agent = \"127.0.0.1:4242\"\nagent_ca = \"/tmp/a\\\"b/pki/ca.pem\"\n\
+             agent_cert = \"/tmp/a\\\"b/pki/client.pem\"\nagent_key = \"/tmp/a\\\"b/pki/client-key.pem\"\n\
+             agent_name = \"localhost\"\n"
+        );
+    }
+
+    #[test]
+    fn the_verbs_rig_has_the_adapter_and_the_agent_s_socket() {
+        let rig = Rig::Verbs {
+            agent: Path::new("/run/agent.sock"),
+        };
+        assert_eq!(
+            rig_file(&rig),
+            "config_version = 1\n\n[[rig]]\nname = \"rxe-verbs\"\nkind = \"verbs\"\ndevice = \"rxe1\"\nport = 1\n\
+             dut_device = \"rxe0\"\nagent = \"unix:/run/agent.sock\"\n"
+        );
+    }
+}

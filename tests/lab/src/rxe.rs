@@ -1,0 +1,215 @@
+//! The rxe lab: Linux's own RoCEv2 stack as the device under test, in a machine; the tester outside, on the other end of
+//! its data cable.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+use tempfile::TempDir;
+use verbatim_machine::{BootOptions, DUT_SCRIPT, DataSockets, Image, Machine, Share, console_log};
+
+use super::{
+    command::{self, Daemon},
+    rig_text::{Rig, rig_file},
+};
+use crate::workspace::run;
+
+/// Where the agent listens, in the machine.
+const AGENT: &str = "10.0.2.15";
+
+/// A machine with `rxe0` as the device under test, and a rig file `rxe` for it.
+///
+/// Dropping it ends the machine and removes what it had; the console's log stays.
+#[derive(Debug)]
+pub struct RxeLab {
+    machine: Machine,
+    sockets: DataSockets,
+    rig_file: Option<PathBuf>,
+    directory: TempDir,
+    _share: Share,
+}
+
+impl RxeLab {
+    /// Boots the machine. With `binaries`, the directory of `verbatim` and `verbatim-agent`, the agent runs in it behind
+    /// mutual TLS, and there is a rig file; without, the bare device.
+    ///
+    /// # Errors
+    ///
+    /// When packages are missing ([`verbatim_machine::MachineError::NotInstalled`], which `downcast_ref` finds), the
+    /// machine does not come up, or the agent in it.
+    pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeLab> {
+        let image = Image::ensure()?;
+        let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();
+        let directory = directory.context("making a temporary directory")?;
+        let share = Share::new()?;
+        share.write("dut.sh", DUT_SCRIPT)?;
+        let pki = directory.path().join("pki");
+        if let Some(binaries) = binaries {
+            put_agent(&share, binaries, &pki)?;
+        }
+        let options = BootOptions::new(share.path(), "dut.sh", console_log("lab-rxe")?)
+            .with_data_nic()
+            .with_agent_port();
+        let machine = Machine::boot(&image, &options)?;
+        let sockets = machine
+            .data_sockets()
+            .context("the machine has no data interface")?
+            .clone();
+        let mut lab = RxeLab {
+            machine,
+            sockets,
+            rig_file: None,
+            directory,
+            _share: share,
+        };
+        if binaries.is_some() {
+            let agent = lab
+                .machine
+                .agent_address()
+                .context("the machine has no management interface")?;
+            let text = rig_file(&Rig::Packet {
+                sockets: &lab.sockets,
+                agent,
+                pki: &pki,
+            });
+            let path = lab.directory().join("rigs.toml");
+            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            lab.rig_file = Some(path);
+        }
+        Ok(lab)
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine, to end it.
+    pub fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// The directory of this lab's files. It vanishes with the lab.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A rig file with one rig, `rxe`, if the agent runs.
+    pub fn rig_file(&self) -> Option<&Path> {
+        self.rig_file.as_deref()
+    }
+
+    /// What a command in this lab gets in its environment.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let agent = self.machine.agent_address();
+        let mut all: Vec<(&'static str, OsString)> = vec![
+            ("VERBATIM_LAB_RXE_CONSOLE", self.machine.console().into()),
+            ("VERBATIM_LAB_RXE_PID", self.machine.pid().to_string().into()),
+            ("VERBATIM_LAB_RXE_MACHINE_SOCKET", self.sockets.machine.clone().into()),
+            ("VERBATIM_LAB_RXE_TESTER_SOCKET", self.sockets.tester.clone().into()),
+            (
+                "VERBATIM_LAB_RXE_AGENT",
+                agent.map_or_else(OsString::new, |agent| agent.to_string().into()),
+            ),
+        ];
+        if let Some(rig_file) = &self.rig_file {
+            all.push(("VERBATIM_RIG_FILE", rig_file.into()));
+            all.push(("VERBATIM_LAB_RXE_PKI", self.directory().join("pki").into()));
+        }
+        all
+    }
+}
+
+/// Puts the agent into the share, with certificates that are made now.
+fn put_agent(share: &Share, binaries: &Path, pki: &Path) -> anyhow::Result<()> {
+    let mut init = Command::new(binaries.join("verbatim"));
+    // They are for localhost, which is where the tester reaches the agent.
+    init.args(["pki", "init"]).arg(pki).stdout(std::process::Stdio::null());
+    run("making the lab's certificates", &mut init)?;
+    // The tester's key stays outside.
+    for name in ["ca.pem", "server.pem", "server-key.pem"] {
+        let path = pki.join(name);
+        let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        share.write(&format!("pki/{name}"), content)?;
+    }
+    share.program(&binaries.join("verbatim-agent"))?;
+    share.write("agent.cmd", agent_command())?;
+    Ok(())
+}
+
+/// How the agent is started in the machine.
+fn agent_command() -> String {
+    let pki = "/mnt/share/pki";
+    format!(
+        "exec verbatim-agent --listen {AGENT}:7000 --device rxe0 --tls-cert {pki}/server.pem \
+         --tls-key {pki}/server-key.pem --tls-client-ca {pki}/ca.pem\n"
+    )
+}
+
+/// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that holds the rig
+/// `rxe`, and returns its exit code as [`super::run_in_ibsim`] does. `bare`: only the machine, and nothing is built.
+///
+/// # Errors
+///
+/// When the lab does not come up or the command cannot be started.
+pub fn run_in_rxe(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
+    command::check(command, "rxe")?;
+    let signal = command::catch_signals()?;
+    let binaries = (!bare).then(command::build_binaries).transpose()?;
+    let lab = RxeLab::start(binaries.as_deref())?;
+    eprintln!(
+        "xtask: the machine runs (process {}, up in {:.1?}), its console is {}",
+        lab.machine.pid(),
+        lab.machine.booted_in(),
+        lab.machine.console().display()
+    );
+    let daemon = match (&binaries, lab.rig_file()) {
+        (Some(binaries), Some(rig_file)) => Some(Daemon::start(binaries, lab.directory(), rig_file)?),
+        _ => None,
+    };
+    let prepared = command::prepare(command, binaries.as_deref(), lab.environment());
+    command::run_beside(prepared, daemon, &signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_machine::MachineError;
+
+    use super::*;
+
+    #[test]
+    fn a_bare_lab_has_its_machine_s_sockets_and_leaves_nothing() {
+        let lab = match RxeLab::start(None) {
+            Ok(lab) => lab,
+            Err(error) => {
+                let missing = matches!(error.downcast_ref(), Some(MachineError::NotInstalled { .. }));
+                assert!(missing && std::env::var_os("CI").is_none(), "{error:#}");
+                eprintln!("skipped: {error:#}");
+                return;
+            }
+        };
+        let value = |name: &str| {
+            let environment = lab.environment();
+            let found = environment.into_iter().find(|(variable, _)| *variable == name);
+            PathBuf::from(found.unwrap_or_else(|| panic!("{name}")).1)
+        };
+        let socket = value("VERBATIM_LAB_RXE_MACHINE_SOCKET");
+        assert!(socket.exists() && lab.rig_file().is_none());
+        let console = value("VERBATIM_LAB_RXE_CONSOLE");
+        drop(lab);
+        assert!(!socket.exists() && console.is_file());
+    }
+
+    #[test]
+    fn the_agent_is_told_every_file_that_the_share_has() {
+        let command = agent_command();
+        for name in ["ca.pem", "server.pem", "server-key.pem"] {
+            assert!(command.contains(&format!("/mnt/share/pki/{name}")), "{command}");
+        }
+        assert!(!command.contains("client-key"), "{command}");
+    }
+}
