@@ -124,7 +124,7 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Unix(path) => {
-                let bind = |path: &Path| {
+                let bind = || {
                     let listener = UnixListener::bind(path)?;
                     fs::set_permissions(path, Permissions::from_mode(MODE))?;
                     Ok(listener)

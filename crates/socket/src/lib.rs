@@ -39,11 +39,11 @@ impl<S> Bound<S> {
     ///
     /// # Errors
     /// [`BindError`].
-    pub fn new(path: &Path, bind: impl Fn(&Path) -> io::Result<S>) -> Result<Self, BindError> {
-        let socket = match bind(path) {
+    pub fn new(path: &Path, bind: impl Fn() -> io::Result<S>) -> Result<Self, BindError> {
+        let socket = match bind() {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
-                bind(path)
+                bind()
             }
             made => made,
         }?;
@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn listen(path: &Path) -> Result<Bound<UnixListener>, BindError> {
-        Bound::new(path, UnixListener::bind)
+        Bound::new(path, || UnixListener::bind(path))
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         drop(UnixListener::bind(&path).unwrap());
-        drop(Bound::new(&path, UnixDatagram::bind).unwrap());
+        drop(Bound::new(&path, || UnixDatagram::bind(&path)).unwrap());
         assert!(!path.exists(), "it goes with its process");
         drop(UnixDatagram::bind(&path).unwrap());
         drop(listen(&path).unwrap());
@@ -125,7 +125,7 @@ mod tests {
         );
         for path in [&stream, &datagram] {
             assert!(matches!(listen(path), Err(BindError::InUse)));
-            let other = Bound::new(path, UnixDatagram::bind);
+            let other = Bound::new(path, || UnixDatagram::bind(path));
             assert!(matches!(other, Err(BindError::InUse)));
             assert!(path.exists());
         }

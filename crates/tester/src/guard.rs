@@ -11,7 +11,7 @@ use verbatim_wire::{
 
 use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
-use crate::tester::{Answer, TRIES, Tester};
+use crate::tester::{Answer, BUSY_PAUSE, TRIES, Tester};
 
 /// An attribute that a Set can carry.
 pub trait Settable: Attribute {
@@ -254,7 +254,7 @@ impl Tester<'_> {
         for attempt in 0..TRIES {
             if let Some(answer) = self.set_attempt(label, guard, (self.key(), modifier), attempt, value)? {
                 if answer.status == Status::BUSY && attempt + 1 < TRIES {
-                    self.pause(core::time::Duration::from_millis(100))?;
+                    self.pause(BUSY_PAUSE)?;
                     continue;
                 }
                 if let Some(new) = new {

@@ -117,9 +117,9 @@ impl Socket {
             who,
         };
         let lock = held.map_err(in_use)?;
-        let bind = |path: &Path| {
-            let listener = UnixListener::bind(path)?;
-            fs::set_permissions(path, Permissions::from_mode(MODE))?;
+        let bind = || {
+            let listener = UnixListener::bind(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(MODE))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };

@@ -75,7 +75,7 @@ impl DatagramPair {
         // The same check that sending makes, at a moment when the operator can still see it.
         std::os::unix::net::SocketAddr::from_pathname(remote).map_err(|seen| path(remote, seen))?;
         let empty = now();
-        let socket = Bound::new(local, |local| UnixDatagram::bind(local)).map_err(|error| match error {
+        let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
             BindError::InUse => EtherError::InUse { path: local.to_owned() },
             BindError::NotASocket { .. } => path(local, io::Error::other("there is a file that is no socket")),
             BindError::System(seen) => path(local, seen),

@@ -146,7 +146,7 @@ impl Model {
 
 /// Makes the model's socket.
 fn bind(path: &Path) -> Result<Bound<UnixDatagram>, ModelError> {
-    let nonblocking = |path: &Path| {
+    let nonblocking = || {
         let socket = UnixDatagram::bind(path)?;
         socket.set_nonblocking(true)?;
         Ok(socket)
