@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use tokio::net::{TcpListener, UnixListener};
