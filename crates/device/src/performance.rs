@@ -1,7 +1,6 @@
 //! The performance management agent: ClassPortInfo, PortCounters and PortRcvErrorDetails (architecture 16.1.3, 16.1.4).
 
-use verbatim_wire::values::Hex16;
-use verbatim_wire::{AttributeId, Field, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, Status, set_bits};
+use verbatim_wire::{AttributeId, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, Status};
 
 use crate::defect::{Defect, Faults};
 use crate::port::Port;
@@ -99,53 +98,43 @@ fn class_port_info() -> [u8; 192] {
 /// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.
 fn port_counters(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortCounters = request.attribute();
-    let select = wanted.port_select();
-    let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
+    let Some(port) = ports.iter_mut().find(|port| port.number == wanted.port_select()) else {
         return (Status::INVALID_FIELD, None);
     };
-    let mut data = [0; 192];
-    data.copy_from_slice(port.counters.bytes());
     if request.method() == Method::SET {
-        for (bit, name) in SELECTED.iter().enumerate() {
-            if wanted.counter_select().0 & (1 << bit) != 0 {
-                copy(&mut data, &wanted, PortCounters::field(name));
-            }
-        }
+        let mut names = selected(&SELECTED, wanted.counter_select().0);
         if wanted.counter_select_2().0 & 1 != 0 {
-            copy(&mut data, &wanted, PortCounters::field("PortXmitWait"));
+            names.push("PortXmitWait");
         }
-        port.counters = PortCounters::from_bytes(&data);
+        port.counters = port.counters.with_fields_of(&wanted, &names);
     }
-    let shown = port
-        .counters
-        .with_port_select(select)
-        .with_counter_select(Hex16(wanted.counter_select().0));
-    data.copy_from_slice(shown.bytes());
-    (Status::OK, Some(data))
+    (Status::OK, Some(shown(&port.counters, &wanted)))
 }
 
 /// The same with PortRcvErrorDetails.
 fn error_details(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortRcvErrorDetails = request.attribute();
-    let select = wanted.port_select();
-    let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
+    let Some(port) = ports.iter_mut().find(|port| port.number == wanted.port_select()) else {
         return (Status::INVALID_FIELD, None);
     };
-    let mut data = [0; 192];
-    data.copy_from_slice(port.details.bytes());
     if request.method() == Method::SET {
-        for (bit, name) in SELECTED_DETAILS.iter().enumerate() {
-            if wanted.counter_select().0 & (1 << bit) != 0 {
-                copy(&mut data, &wanted, PortRcvErrorDetails::field(name));
-            }
-        }
-        port.details = PortRcvErrorDetails::from_bytes(&data);
+        let names = selected(&SELECTED_DETAILS, wanted.counter_select().0);
+        port.details = port.details.with_fields_of(&wanted, &names);
     }
-    let shown = port.details.with_port_select(select);
-    data.copy_from_slice(shown.with_counter_select(wanted.counter_select()).bytes());
-    (Status::OK, Some(data))
+    (Status::OK, Some(shown(&port.details, &wanted)))
 }
 
-fn copy<L: Layout>(data: &mut [u8; 192], wanted: &L, field: &Field) {
-    set_bits(data, field.offset, field.width, field.bits(wanted.bytes(), 0));
+fn selected(names: &[&'static str], select: u16) -> Vec<&'static str> {
+    let bits = (0..16).filter(|bit| select & (1 << bit) != 0);
+    bits.filter_map(|bit| names.get(bit).copied()).collect()
+}
+
+fn shown<L: Layout>(counters: &L, wanted: &L) -> [u8; 192] {
+    let mut data = [0; 192];
+    data.copy_from_slice(
+        counters
+            .with_fields_of(wanted, &["PortSelect", "CounterSelect"])
+            .bytes(),
+    );
+    data
 }

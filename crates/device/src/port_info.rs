@@ -120,13 +120,6 @@ impl Change<'_> {
     fn take_or(&mut self, legal: bool, defect: Defect, with: impl FnOnce(PortInfo) -> PortInfo) {
         self.take(legal || self.faults.has(defect), with);
     }
-
-    /// Takes a field over in which every value is legal, unless a defect keeps it as it is.
-    fn keep_or_take(&mut self, defect: Defect, with: impl FnOnce(PortInfo) -> PortInfo) {
-        if !self.faults.has(defect) {
-            self.info = with(self.info);
-        }
-    }
 }
 
 /// Applies a Set; the status that answers it.
@@ -286,66 +279,51 @@ fn initialize(info: PortInfo) -> PortInfo {
 
 /// Fields in which every value is legal.
 fn plain_fields(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
-    change.keep_or_take(Defect::GidPrefixNotKept, |info| {
-        info.with_gid_prefix(wanted.gid_prefix())
-    });
-    change.keep_or_take(Defect::MasterSmSlNotKept, |info| {
-        info.with_master_sm_sl(wanted.master_sm_sl())
-    });
-    change.keep_or_take(Defect::VlHighLimitNotKept, |info| {
-        info.with_vl_high_limit(wanted.vl_high_limit())
-    });
-    change.keep_or_take(Defect::SubnetTimeoutNotKept, |info| {
-        info.with_subnet_timeout(wanted.subnet_timeout())
-    });
-    change.keep_or_take(Defect::LocalPhyErrorsNotKept, |info| {
-        info.with_local_phy_errors(wanted.local_phy_errors())
-    });
-    change.keep_or_take(Defect::OverrunErrorsNotKept, |info| {
-        info.with_overrun_errors(wanted.overrun_errors())
-    });
-    change.take(true, |info| info.with_lmc(wanted.lmc()));
-    change.take(true, |info| match profile.has_reinit() {
-        true => info.with_init_type(wanted.init_type()),
-        false => info,
-    });
-    change.take(true, |info| match profile.has_trap_suppression() {
-        true => info.with_mcast_pkey_trap_suppression(wanted.mcast_pkey_trap_suppression()),
-        false => info,
-    });
+    let mut names = vec!["LMC"];
+    for (name, not_kept) in [
+        ("GidPrefix", Defect::GidPrefixNotKept),
+        ("MasterSMSL", Defect::MasterSmSlNotKept),
+        ("VLHighLimit", Defect::VlHighLimitNotKept),
+        ("SubnetTimeOut", Defect::SubnetTimeoutNotKept),
+        ("LocalPhyErrors", Defect::LocalPhyErrorsNotKept),
+        ("OverrunErrors", Defect::OverrunErrorsNotKept),
+    ] {
+        if !change.faults.has(not_kept) {
+            names.push(name);
+        }
+    }
+    if profile.has_reinit() {
+        names.push("InitType");
+    }
+    if profile.has_trap_suppression() {
+        names.push("McastPkeyTrapSuppressionEnabled");
+    }
+    change.info = change.info.with_fields_of(wanted, &names);
 }
 
 /// Fields that a Set leaves alone, but for a defect.
 fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
-    let mut write = |defect, with: fn(PortInfo, &PortInfo) -> PortInfo| {
+    let writable: [(Defect, &[&str]); 8] = [
+        (Defect::CapabilityMaskWritable, &["CapabilityMask"]),
+        (Defect::VlCapWritable, &["VLCap"]),
+        (Defect::MtuCapWritable, &["MTUCap"]),
+        (Defect::RespTimeValueWritable, &["RespTimeValue"]),
+        (
+            Defect::VlArbitrationCapsWritable,
+            &["VLArbitrationHighCap", "VLArbitrationLowCap"],
+        ),
+        (Defect::GuidCapWritable, &["GUIDCap"]),
+        (
+            Defect::LinkSupportWritable,
+            &["LinkWidthSupported", "LinkSpeedSupported"],
+        ),
+        (Defect::DiagCodeWritable, &["DiagCode"]),
+    ];
+    for (defect, names) in writable {
         if change.faults.has(defect) {
-            change.info = with(change.info, wanted);
+            change.info = change.info.with_fields_of(wanted, names);
         }
-    };
-    write(Defect::CapabilityMaskWritable, |info, wanted| {
-        info.with_capability_mask(wanted.capability_mask())
-    });
-    write(Defect::VlCapWritable, |info, wanted| info.with_vl_cap(wanted.vl_cap()));
-    write(Defect::MtuCapWritable, |info, wanted| {
-        info.with_mtu_cap(wanted.mtu_cap())
-    });
-    write(Defect::RespTimeValueWritable, |info, wanted| {
-        info.with_resp_time_value(wanted.resp_time_value())
-    });
-    write(Defect::VlArbitrationCapsWritable, |info, wanted| {
-        info.with_vl_arbitration_high_cap(wanted.vl_arbitration_high_cap())
-            .with_vl_arbitration_low_cap(wanted.vl_arbitration_low_cap())
-    });
-    write(Defect::GuidCapWritable, |info, wanted| {
-        info.with_guid_cap(wanted.guid_cap())
-    });
-    write(Defect::LinkSupportWritable, |info, wanted| {
-        info.with_link_width_supported(wanted.link_width_supported())
-            .with_link_speed_supported(wanted.link_speed_supported())
-    });
-    write(Defect::DiagCodeWritable, |info, wanted| {
-        info.with_diag_code(wanted.diag_code())
-    });
+    }
 }
 
 /// The violation counters: only 0 is written, other values are ignored.

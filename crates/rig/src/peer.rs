@@ -14,14 +14,14 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use verbatim_record::{Side, Span, Time};
 use verbatim_tester::{Arrival, Rig, Step, Stimulus, Stop};
 
 use self::host::{Host, hosts_have};
 use super::clock::Clock;
-use super::port::{NotSent, PROBE_AFTER, SLICE, host_bound};
+use super::port::{End, NotSent, PROBE_AFTER, SLICE, host_bound};
 use verbatim_verbs::VerbsLink;
 
 pub(super) use kernel::kernel_has;
@@ -92,11 +92,8 @@ pub(super) struct PeerRig {
     clock: Clock,
     wire: Option<Wire>,
     hosts: Vec<Host>,
-    cancel: Arc<AtomicBool>,
-    /// Whether this cancel was told already.
-    cancel_told: bool,
-    /// Why the rig is gone; told once all that came before it is handed over.
-    gone: Option<String>,
+    /// Its loss is told once all that came before it is handed over.
+    end: End,
     /// What came in and was not handed over.
     queue: VecDeque<Arrival>,
     /// The deadline that was waited for last, if it was not met.
@@ -140,9 +137,7 @@ impl PeerRig {
                 next: None,
             }),
             hosts: hosts.into_iter().map(|(side, link)| Host::new(side, link)).collect(),
-            cancel,
-            cancel_told: false,
-            gone: None,
+            end: End::new(cancel),
             queue: VecDeque::new(),
             waited_for: None,
         }
@@ -182,19 +177,11 @@ impl PeerRig {
             match wire.link.receive(wait) {
                 Ok(taken) => wire.next = taken,
                 Err(why) => {
-                    self.gone.get_or_insert(why);
+                    self.end.lost(why);
                     return true;
                 }
             }
         }
-    }
-
-    /// Whether the run was cancelled and nobody was told yet.
-    fn is_cancelled_now(&mut self) -> bool {
-        let cancelled = self.cancel.load(Ordering::Acquire);
-        let news = cancelled && !self.cancel_told;
-        self.cancel_told = cancelled;
-        news
     }
 
     /// Everything that came in before this was handed over, or is in the queue.
@@ -225,7 +212,7 @@ impl PeerRig {
         found.all.sort_by_key(|(at, _)| *at);
         self.queue.extend(found.all.into_iter().map(|(_, arrival)| arrival));
         if let Some(why) = gone.into_iter().next() {
-            self.gone.get_or_insert(why);
+            self.end.lost(why);
         }
     }
 
@@ -243,7 +230,7 @@ impl PeerRig {
             gone.extend(wire.link.probe().err());
         }
         if let Some(why) = gone.into_iter().next() {
-            self.gone.get_or_insert(why);
+            self.end.lost(why);
         }
     }
 
@@ -251,15 +238,6 @@ impl PeerRig {
     fn wants_sign(&self) -> bool {
         let now = self.clock.now();
         self.hosts.iter().any(|host| host.wants_sign(now))
-    }
-
-    fn lost(&mut self, why: String) -> Stop {
-        self.gone = Some(why.clone());
-        Stop::RigGone(why)
-    }
-
-    fn gone_stop(&self) -> Option<Stop> {
-        self.gone.clone().map(Stop::RigGone)
     }
 }
 
@@ -313,7 +291,7 @@ impl Rig for PeerRig {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        if let Some(stop) = self.gone_stop() {
+        if let Some(stop) = self.end.gone() {
             return Err(stop);
         }
         match what {
@@ -342,7 +320,7 @@ impl Rig for PeerRig {
                         Ok(self.clock.span(between))
                     }
                     Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
-                    Err(NotSent::Gone(why)) => Err(self.lost(why)),
+                    Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
                 }
             }
             Stimulus::Verbs(side, number, command) => {
@@ -354,7 +332,7 @@ impl Rig for PeerRig {
                 };
                 match host.send(number, command) {
                     Ok(()) => Ok(Span::between(before, self.clock.now())),
-                    Err(why) => Err(self.lost(why)),
+                    Err(why) => Err(self.end.lost(why)),
                 }
             }
         }
@@ -364,15 +342,14 @@ impl Rig for PeerRig {
         // A look of an earlier call may have met this deadline, and found more than that call could hand over.
         let mut looked = self.waited_for == Some(until);
         loop {
-            if self.is_cancelled_now() {
+            if self.end.is_cancelled_now() {
                 return Arrival::Stop(Stop::Cancelled);
             }
             if let Some(arrival) = self.queue.pop_front() {
                 self.waited_for = Some(until);
                 return arrival;
             }
-            // A lost rig is told at every wait: nothing else can come of waiting.
-            if let Some(stop) = self.gone_stop() {
+            if let Some(stop) = self.end.gone() {
                 return Arrival::Stop(stop);
             }
             let wants_sign = self.wants_sign();

@@ -82,15 +82,46 @@ pub(super) fn host_bound<E>(clock: Clock, mut wait: impl FnMut(Duration) -> Resu
     Ok((2 * worst).max(LEAST_HOST_BOUND))
 }
 
+/// What ends a run on a rig from outside: a cancel, told once, and the loss of the rig, told at every wait and send.
+pub(super) struct End {
+    pub(super) cancel: Arc<AtomicBool>,
+    cancel_told: bool,
+    gone: Option<String>,
+}
+
+impl End {
+    pub(super) fn new(cancel: Arc<AtomicBool>) -> Self {
+        Self {
+            cancel,
+            cancel_told: false,
+            gone: None,
+        }
+    }
+
+    /// Whether the run was cancelled and nobody was told yet.
+    pub(super) fn is_cancelled_now(&mut self) -> bool {
+        let cancelled = self.cancel.load(Ordering::Acquire);
+        let news = cancelled && !self.cancel_told;
+        self.cancel_told = cancelled;
+        news
+    }
+
+    /// The rig is gone, for this reason if it was not gone before.
+    pub(super) fn lost(&mut self, why: String) -> Stop {
+        Stop::RigGone(self.gone.get_or_insert(why).clone())
+    }
+
+    /// What tells that the rig is gone, if it is.
+    pub(super) fn gone(&self) -> Option<Stop> {
+        self.gone.clone().map(Stop::RigGone)
+    }
+}
+
 /// A rig over one link, in real time.
 pub(super) struct PortRig<L> {
     link: L,
     clock: Clock,
-    cancel: Arc<AtomicBool>,
-    /// Whether this cancel was told already.
-    cancel_told: bool,
-    /// Why the link is gone.
-    gone: Option<String>,
+    end: End,
     /// Nothing that is still to come arrived before this.
     empty_at: Time,
     /// The last sign of life: something arrived, or was taken from us.
@@ -102,9 +133,7 @@ impl<L: Link> PortRig<L> {
         Self {
             link,
             clock: Clock::start(),
-            cancel,
-            cancel_told: false,
-            gone: None,
+            end: End::new(cancel),
             empty_at: Time(0),
             sign_at: Time(0),
         }
@@ -115,19 +144,6 @@ impl<L: Link> PortRig<L> {
         let link = &mut self.link;
         // What arrives here belongs to nobody.
         host_bound(self.clock, |wait| link.recv(wait).map(|incoming| incoming.is_none()))
-    }
-
-    /// Whether the run was cancelled and nobody was told yet.
-    fn is_cancelled_now(&mut self) -> bool {
-        let cancelled = self.cancel.load(Ordering::Acquire);
-        let news = cancelled && !self.cancel_told;
-        self.cancel_told = cancelled;
-        news
-    }
-
-    fn lost(&mut self, why: String) -> Stop {
-        self.gone = Some(why.clone());
-        Stop::RigGone(why)
     }
 
     /// Looks, then waits once. Nothing when neither `until` nor an arrival was met.
@@ -166,8 +182,8 @@ impl<L: Link> Rig for PortRig<L> {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        if let Some(why) = &self.gone {
-            return Err(Stop::RigGone(why.clone()));
+        if let Some(stop) = self.end.gone() {
+            return Err(stop);
         }
         let (to, mad) = match what {
             Stimulus::Mad(_, mad) => (None, mad),
@@ -191,24 +207,23 @@ impl<L: Link> Rig for PortRig<L> {
                 self.sign_at = after;
                 Ok(Span::between(before, after))
             }
-            Err(NotSent::Gone(why)) => Err(self.lost(why)),
+            Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
             Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
         }
     }
 
     fn wait(&mut self, until: Time) -> Arrival {
         loop {
-            // A lost rig is told at every wait: nothing else can come of waiting.
-            if let Some(why) = &self.gone {
-                return Arrival::Stop(Stop::RigGone(why.clone()));
+            if let Some(stop) = self.end.gone() {
+                return Arrival::Stop(stop);
             }
-            if self.is_cancelled_now() {
+            if self.end.is_cancelled_now() {
                 return Arrival::Stop(Stop::Cancelled);
             }
             match self.step(until) {
                 Ok(Some(arrival)) => return arrival,
                 Ok(None) => {}
-                Err(why) => return Arrival::Stop(self.lost(why)),
+                Err(why) => return Arrival::Stop(self.end.lost(why)),
             }
         }
     }
@@ -324,7 +339,7 @@ mod tests {
     #[test]
     fn a_cancel_is_seen_in_the_middle_of_a_wait_told_once_and_told_again_for_the_next_run() {
         let mut rig = rig(Script::default());
-        let cancel = Arc::clone(&rig.cancel);
+        let cancel = Arc::clone(&rig.end.cancel);
         let other = Arc::clone(&cancel);
         let canceller = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));

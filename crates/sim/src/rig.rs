@@ -165,13 +165,6 @@ impl VirtualRig {
         self
     }
 
-    /// Another adapter for the tester.
-    #[must_use]
-    pub fn with_tester_adapter(mut self, profile: AdapterProfile) -> Self {
-        self.adapters[1] = Adapter::new(profile, &[]);
-        self
-    }
-
     /// Lets frames suffer on their way.
     #[must_use]
     pub fn with_disturbance(mut self, disturbance: Disturbance) -> Self {

@@ -5,13 +5,13 @@ use core::marker::PhantomData;
 use verbatim_record::{Entry, Label, Role};
 use verbatim_wire::values::{LinkSpeedExt, LinkSpeeds, LinkWidths};
 use verbatim_wire::{
-    Attribute, GuidInfo, LinkDownDefault, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PhysState, PortInfo,
-    PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
+    Attribute, GuidInfo, Layout, LinkDownDefault, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PhysState,
+    PortInfo, PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
 };
 
 use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
-use crate::tester::{Answer, TRIES, Tester};
+use crate::tester::{Answer, BUSY_PAUSE, TRIES, Tester};
 
 /// An attribute that a Set can carry.
 pub trait Settable: Attribute {
@@ -70,23 +70,16 @@ impl Settable for PortInfo {
     }
 
     fn explicit(found: &Self, now: &Self) -> Self {
-        let mut image = found.quiet();
-        if found.link_down_default_state() != now.link_down_default_state() {
-            image = image.with_link_down_default_state(found.link_down_default_state());
-        }
-        if found.link_width_enabled() != now.link_width_enabled() {
-            image = image.with_link_width_enabled(found.link_width_enabled());
-        }
-        if found.link_speed_enabled() != now.link_speed_enabled() {
-            image = image.with_link_speed_enabled(found.link_speed_enabled());
-        }
-        if found.link_speed_ext_enabled() != now.link_speed_ext_enabled() {
-            image = image.with_link_speed_ext_enabled(found.link_speed_ext_enabled());
-        }
-        if found.operational_vls() != now.operational_vls() {
-            image = image.with_operational_vls(found.operational_vls());
-        }
-        image
+        const NO_CHANGE: [&str; 5] = [
+            "LinkDownDefaultState",
+            "LinkWidthEnabled",
+            "LinkSpeedEnabled",
+            "LinkSpeedExtEnabled",
+            "OperationalVLs",
+        ];
+        let differs = found.differences(now).into_iter().map(|of| of.field.name);
+        let names: Vec<_> = differs.filter(|name| NO_CHANGE.contains(name)).collect();
+        found.quiet().with_fields_of(found, &names)
     }
 
     fn key_and_lease(&self) -> Option<(MKey, u16)> {
@@ -254,7 +247,7 @@ impl Tester<'_> {
         for attempt in 0..TRIES {
             if let Some(answer) = self.set_attempt(label, guard, (self.key(), modifier), attempt, value)? {
                 if answer.status == Status::BUSY && attempt + 1 < TRIES {
-                    self.pause(core::time::Duration::from_millis(100))?;
+                    self.pause(BUSY_PAUSE)?;
                     continue;
                 }
                 if let Some(new) = new {

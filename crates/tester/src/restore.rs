@@ -168,33 +168,18 @@ impl Tester<'_> {
 
 /// Fields that differ and can be restored, each with the value found and the value now.
 fn different<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    found
-        .differences(now)
-        .into_iter()
-        .filter(|difference| {
-            let name = difference.field.name;
-            !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name)
-        })
-        .map(|difference| {
-            format!(
-                "{}: found {}, left {}",
-                difference.field.name, difference.left, difference.right
-            )
-        })
-        .collect()
+    let counts = |name| !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name);
+    differences(found, now, "left", counts)
 }
 
 /// Fields that cannot be restored and did change.
 fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    found
-        .differences(now)
-        .into_iter()
-        .filter(|difference| A::NOT_RESTORABLE.contains(&difference.field.name))
-        .map(|difference| {
-            format!(
-                "{}: found {}, now {}",
-                difference.field.name, difference.left, difference.right
-            )
-        })
+    differences(found, now, "now", |name| A::NOT_RESTORABLE.contains(&name))
+}
+
+fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'static str) -> bool) -> Vec<String> {
+    let all = found.differences(now).into_iter();
+    all.filter(|of| counts(of.field.name))
+        .map(|of| format!("{}: found {}, {word} {}", of.field.name, of.left, of.right))
         .collect()
 }

@@ -18,7 +18,7 @@ use crate::stop::{Step, Stop};
 /// Tries of an exchange that must be answered: "no answer" is proved by asking again.
 pub(crate) const TRIES: u32 = verbatim_record::TRIES;
 /// How long a busy device is left alone before it is asked again.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer: its status, and the attribute that it carries.
 #[derive(Clone, Copy, Debug)]
@@ -217,19 +217,8 @@ impl<'r> Tester<'r> {
     /// # Errors
     /// When the run must stop.
     pub fn ask_at<A: Attribute>(&mut self, label: Label<A>, key: MKey, modifier: u32) -> Step<Option<Answer<A>>> {
-        let mut last = None;
-        for attempt in 0..TRIES {
-            let mad = self.mad::<A>(Method::GET, modifier).with_m_key(key);
-            match self.exchange(label, attempt, &mad)? {
-                Some(answer) if answer.status == Status::BUSY => {
-                    last = Some(answer);
-                    self.pause(BUSY_PAUSE)?;
-                }
-                Some(answer) => return Ok(Some(answer)),
-                None => last = None,
-            }
-        }
-        Ok(last)
+        let mad = self.mad::<A>(Method::GET, modifier).with_m_key(key);
+        self.try_thrice(label, &mad)
     }
 
     /// Gets an attribute once: where a repetition would count twice.
@@ -268,10 +257,14 @@ impl<'r> Tester<'r> {
     /// # Errors
     /// When the run must stop.
     pub fn ask_with<A: Attribute>(&mut self, label: Label<A>, asked: &A) -> Step<Option<Answer<A>>> {
+        let mad = self.mad::<A>(Method::GET, 0).with_data(asked.bytes());
+        self.try_thrice(label, &mad)
+    }
+
+    fn try_thrice<A: Attribute>(&mut self, label: Label<A>, mad: &Mad) -> Step<Option<Answer<A>>> {
         let mut last = None;
         for attempt in 0..TRIES {
-            let mad = self.mad::<A>(Method::GET, 0).with_data(asked.bytes());
-            match self.exchange(label, attempt, &mad)? {
+            match self.exchange(label, attempt, mad)? {
                 Some(answer) if answer.status == Status::BUSY => {
                     last = Some(answer);
                     self.pause(BUSY_PAUSE)?;

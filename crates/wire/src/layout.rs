@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::bits::get_bits;
+use crate::bits::{get_bits, set_bits};
 
 /// How a field with several elements is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,6 +155,22 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
     fn is_zero_in(&self, name: &str) -> bool {
         let field = Self::field(name);
         (0..field.count).all(|index| field.bits(self.bytes(), index) == 0)
+    }
+
+    /// The same object, with the fields of these names as `other` has them.
+    ///
+    /// # Panics
+    /// When there is no such field.
+    #[must_use]
+    fn with_fields_of(&self, other: &Self, names: &[&str]) -> Self {
+        let mut bytes = self.bytes().to_vec();
+        for field in names.iter().map(|name| Self::field(name)) {
+            for index in 0..field.count {
+                let bits = field.bits(other.bytes(), index);
+                set_bits(&mut bytes, field.offset + index * field.stride, field.width, bits);
+            }
+        }
+        Self::from_bytes(&bytes)
     }
 
     /// The fields in which two objects differ, in wire order.

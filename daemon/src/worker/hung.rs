@@ -1,4 +1,7 @@
 //! Whether a thread hangs in a call for good: it neither computes nor wakes up.
+//!
+//! A worker answers a ping only while its procedure's thread lives: what the stream's thread could say of itself would
+//! tell the daemon nothing.
 
 use std::fs;
 use std::path::PathBuf;

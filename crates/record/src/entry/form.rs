@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use prost::Message;
+use prost::bytes::Bytes;
 use verbatim_record_proto as pb;
 use verbatim_wire::{Delimiter, Lid, MKey, Mad, RespTime, SubnetTimeout};
 
-use super::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited, pb as verbs};
+use super::verbs::{self, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 use super::{Arrived, Begin, Entry, Match, Note, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time};
 
@@ -21,73 +22,163 @@ pub enum EntryError {
     Unusable(&'static str),
 }
 
-macro_rules! both_ways {
-    ($ours:ident = $theirs:ident { $($variant:ident),* }) => {
-        impl From<$ours> for pb::$theirs {
-            fn from(value: $ours) -> Self {
-                match value { $( $ours::$variant => Self::$variant, )* }
+/// A value as it stands in a message.
+trait Form<M>: Sized {
+    /// Its form.
+    fn form(self) -> M;
+    /// The value that this is the form of.
+    fn taken(form: M) -> Result<Self, EntryError>;
+}
+
+macro_rules! as_it_is {
+    ($($kind:ty),*) => { $(
+        impl Form<$kind> for $kind {
+            fn form(self) -> $kind {
+                self
+            }
+            fn taken(form: $kind) -> Result<Self, EntryError> {
+                Ok(form)
             }
         }
-        impl TryFrom<i32> for $ours {
-            type Error = EntryError;
-            fn try_from(number: i32) -> Result<Self, EntryError> {
-                match pb::$theirs::try_from(number) {
-                    $( Ok(pb::$theirs::$variant) => Ok(Self::$variant), )*
-                    _ => Err(EntryError::Unusable(stringify!($theirs))),
+    )* };
+}
+as_it_is!(bool, i32, u32, u64, String, Vec<String>, Bytes);
+
+macro_rules! numbers {
+    ($($name:ident: $form:ty, $what:literal;)*) => { $(
+        impl Form<$form> for $name {
+            fn form(self) -> $form {
+                self.0.into()
+            }
+            fn taken(form: $form) -> Result<Self, EntryError> {
+                form.try_into().map($name).map_err(|_| EntryError::Unusable($what))
+            }
+        }
+    )* };
+}
+numbers! {
+    Lid: u32, "LID";
+    MKey: u64, "M_Key";
+    RespTime: u32, "time code";
+    SubnetTimeout: u32, "time code";
+    Time: u64, "time";
+}
+
+macro_rules! enumerations {
+    ($($name:ident { $($variant:ident)* })*) => { $(
+        impl Form<i32> for $name {
+            fn form(self) -> i32 {
+                match self { $( Self::$variant => pb::$name::$variant.into(), )* }
+            }
+            fn taken(form: i32) -> Result<Self, EntryError> {
+                match pb::$name::try_from(form) {
+                    $( Ok(pb::$name::$variant) => Ok(Self::$variant), )*
+                    _ => Err(EntryError::Unusable(stringify!($name))),
                 }
             }
         }
-    };
+    )* };
 }
-both_ways!(Role = Role { Test, Runner });
-both_ways!(
-    Match = Match {
-        Answer,
-        Wrong,
-        Again,
-        Late,
-        Stray,
-        Trap
+enumerations! {
+    Role { Test Runner }
+    Match { Answer Wrong Again Late Stray Trap }
+    StopReason { Cancelled LeaseEnded RigGone NoAnswer Refused Panicked Tester NotSane NotOffered Skipped }
+    Side { Dut Tester }
+}
+
+macro_rules! verbs_messages {
+    ($($name:ident, $what:literal;)*) => { $(
+        impl Form<Option<verbs::pb::$name>> for verbs::$name {
+            fn form(self) -> Option<verbs::pb::$name> {
+                Some(verbs::pb::$name { kind: Some(self) })
+            }
+            fn taken(form: Option<verbs::pb::$name>) -> Result<Self, EntryError> {
+                form.and_then(|form| form.kind).ok_or(EntryError::Unusable($what))
+            }
+        }
+    )* };
+}
+verbs_messages! {
+    Command, "verbs command";
+    Reply, "verbs reply";
+    Event, "verbs event";
+}
+
+impl<T: Form<u32>> Form<Option<u32>> for Option<T> {
+    fn form(self) -> Option<u32> {
+        self.map(Form::form)
     }
-);
-both_ways!(
-    StopReason = StopReason {
-        Cancelled,
-        LeaseEnded,
-        RigGone,
-        NoAnswer,
-        Refused,
-        Panicked,
-        Tester,
-        NotSane,
-        NotOffered,
-        Skipped
+    fn taken(form: Option<u32>) -> Result<Self, EntryError> {
+        form.map(Form::taken).transpose()
     }
-);
-
-both_ways!(Side = Side { Dut, Tester });
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn span_out(span: Span) -> Option<pb::Span> {
-    Some(pb::Span {
-        earliest_ns: span.earliest.0,
-        width_ns: span.latest.0 - span.earliest.0,
-    })
+impl<T: Form<M>, M> Form<M> for Box<T> {
+    fn form(self) -> M {
+        (*self).form()
+    }
+    fn taken(form: M) -> Result<Self, EntryError> {
+        T::taken(form).map(Self::new)
+    }
 }
 
-fn span_in(span: Option<pb::Span>) -> Result<Span, EntryError> {
-    let span = span.ok_or(EntryError::Unusable("time span"))?;
-    let latest = span
-        .earliest_ns
-        .checked_add(span.width_ns)
-        .ok_or(EntryError::Unusable("time span"))?;
-    Ok(Span {
-        earliest: Time(span.earliest_ns),
-        latest: Time(latest),
-    })
+impl Form<i32> for Option<Delimiter> {
+    fn form(self) -> i32 {
+        let form = match self {
+            None => pb::Delimiter::Unspecified,
+            Some(Delimiter::Egp) => pb::Delimiter::Egp,
+            Some(Delimiter::Ebp) => pb::Delimiter::Ebp,
+            Some(Delimiter::Other) => pb::Delimiter::Other,
+        };
+        form.into()
+    }
+    fn taken(form: i32) -> Result<Self, EntryError> {
+        Ok(match pb::Delimiter::try_from(form) {
+            Ok(pb::Delimiter::Unspecified) => None,
+            Ok(pb::Delimiter::Egp) => Some(Delimiter::Egp),
+            Ok(pb::Delimiter::Ebp) => Some(Delimiter::Ebp),
+            Ok(pb::Delimiter::Other) => Some(Delimiter::Other),
+            Err(_) => return Err(EntryError::Unusable("Delimiter")),
+        })
+    }
+}
+
+impl Form<u64> for Duration {
+    fn form(self) -> u64 {
+        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)
+    }
+    fn taken(form: u64) -> Result<Self, EntryError> {
+        Ok(Self::from_nanos(form))
+    }
+}
+
+impl Form<Option<pb::Span>> for Span {
+    fn form(self) -> Option<pb::Span> {
+        Some(pb::Span {
+            earliest_ns: self.earliest.0,
+            width_ns: self.latest.0 - self.earliest.0,
+        })
+    }
+    fn taken(form: Option<pb::Span>) -> Result<Self, EntryError> {
+        let latest = |span: &pb::Span| span.earliest_ns.checked_add(span.width_ns);
+        let (span, latest) = form
+            .and_then(|span| Some((span, latest(&span)?)))
+            .ok_or(EntryError::Unusable("time span"))?;
+        Ok(Self {
+            earliest: Time(span.earliest_ns),
+            latest: Time(latest),
+        })
+    }
+}
+
+impl Form<Vec<pb::Parameter>> for Vec<(String, u64)> {
+    fn form(self) -> Vec<pb::Parameter> {
+        let parameter = |(name, value)| pb::Parameter { name, value };
+        self.into_iter().map(parameter).collect()
+    }
+    fn taken(form: Vec<pb::Parameter>) -> Result<Self, EntryError> {
+        Ok(form.into_iter().map(|p| (p.name, p.value)).collect())
+    }
 }
 
 /// Zeros that end a run: fewer cost less inside a run than the head of the next one.
@@ -112,7 +203,7 @@ fn pack(mad: &Mad) -> Vec<u8> {
     packed
 }
 
-fn mad_in(packed: &[u8]) -> Result<Mad, EntryError> {
+fn unpack(packed: &[u8]) -> Result<Mad, EntryError> {
     let mut mad = Mad::default();
     let mut rest = packed;
     while let [first, length, more @ ..] = rest {
@@ -132,42 +223,104 @@ fn mad_in(packed: &[u8]) -> Result<Mad, EntryError> {
     }
 }
 
-fn code_in(code: u32) -> Result<u8, EntryError> {
-    u8::try_from(code).map_err(|_| EntryError::Unusable("time code"))
+impl Form<pb::Restored> for pb::Restored {
+    fn form(self) -> pb::Restored {
+        self
+    }
+    fn taken(form: pb::Restored) -> Result<Self, EntryError> {
+        Ok(form)
+    }
 }
 
-fn lid_in(lid: u32) -> Result<Lid, EntryError> {
-    u16::try_from(lid).map(Lid).map_err(|_| EntryError::Unusable("LID"))
+impl Form<Vec<u8>> for Mad {
+    fn form(self) -> Vec<u8> {
+        pack(&self)
+    }
+    fn taken(form: Vec<u8>) -> Result<Self, EntryError> {
+        unpack(&form)
+    }
 }
 
-fn delimiter_in(number: i32) -> Result<Option<Delimiter>, EntryError> {
-    Ok(match pb::Delimiter::try_from(number) {
-        Ok(pb::Delimiter::Unspecified) => None,
-        Ok(pb::Delimiter::Egp) => Some(Delimiter::Egp),
-        Ok(pb::Delimiter::Ebp) => Some(Delimiter::Ebp),
-        Ok(pb::Delimiter::Other) => Some(Delimiter::Other),
-        Err(_) => return Err(EntryError::Unusable("Delimiter")),
-    })
+/// Messages and the fields of ours that they have, those of another name behind the `;`.
+macro_rules! messages {
+    ($($name:ident { $($same:ident)* $(; $($mine:ident = $theirs:ident)*)? })*) => { $(
+        impl Form<pb::$name> for $name {
+            fn form(self) -> pb::$name {
+                pb::$name {
+                    $( $same: self.$same.form(), )*
+                    $( $( $theirs: self.$mine.form(), )* )?
+                }
+            }
+            fn taken(form: pb::$name) -> Result<Self, EntryError> {
+                Ok(Self {
+                    $( $same: Form::taken(form.$same)?, )*
+                    $( $( $mine: Form::taken(form.$theirs)?, )* )?
+                })
+            }
+        }
+    )* };
+}
+messages! {
+    Begin {
+        test revision seed parameters rig_kind rig_key simulated shared_subnet catalogue subnet_timeout;
+        host_bound = host_bound_ns
+    }
+    Sent { exchange label attempt port at mad dlid }
+    Arrived { exchange port at mad; how = r#match }
+    Note { at text }
+    Stopped { reason text }
+    Frame { number label port received at bytes delimiter }
+    VerbsAsked { number label side at command }
+    VerbsAnswered { number at host_at reply }
+    VerbsTold { side at host_at event }
+    Waited { label; since = since_ns until = until_ns }
+    RoundTrips { answered lost of; shortest = shortest_ns longest = longest_ns }
 }
 
-fn delimiter_out(delimiter: Option<Delimiter>) -> i32 {
-    let delimiter = match delimiter {
-        None => pb::Delimiter::Unspecified,
-        Some(Delimiter::Egp) => pb::Delimiter::Egp,
-        Some(Delimiter::Ebp) => pb::Delimiter::Ebp,
-        Some(Delimiter::Other) => pb::Delimiter::Other,
+/// The kinds of entries: those that are a message of their own, and those whose fields stand in the entry.
+macro_rules! kinds {
+    (
+        $($whole:ident)*;
+        $($kind:ident = $message:ident { $($same:ident)* $(; $mine:ident = $theirs:ident)? })*
+    ) => {
+        impl Form<pb::entry::Kind> for Entry {
+            fn form(self) -> pb::entry::Kind {
+                match self {
+                    $( Self::$whole(of) => pb::entry::Kind::$whole(of.form()), )*
+                    $( Self::$kind { $($same,)* $($mine)? } => pb::entry::Kind::$kind(pb::$message {
+                        $( $same: $same.form(), )*
+                        $( $theirs: $mine.form(), )?
+                    }), )*
+                }
+            }
+            fn taken(form: pb::entry::Kind) -> Result<Self, EntryError> {
+                Ok(match form {
+                    $( pb::entry::Kind::$whole(of) => Self::$whole(Form::taken(of)?), )*
+                    $( pb::entry::Kind::$kind(of) => Self::$kind {
+                        $( $same: Form::taken(of.$same)?, )*
+                        $( $mine: Form::taken(of.$theirs)?, )?
+                    }, )*
+                })
+            }
+        }
     };
-    delimiter.into()
+}
+kinds! {
+    Begin Sent Arrived Note Stopped Restored Frame VerbsAsked VerbsAnswered VerbsTold Waited RoundTrips;
+    Label = LabelDefinition { number name role }
+    Silence = Silence { exchange at subnet_timeout; resp_time = resp_time_value }
+    Returned = Returned { exchange at errno }
+    Journal = JournalChange { area change }
+    End = End { entries at }
 }
 
 impl Entry {
     /// Appends the entry's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        pb::Entry {
-            kind: Some(self.to_message()),
-        }
-        .encode(out)
-        .expect("a vector takes any number of bytes");
+        let kind = Some(self.clone().form());
+        pb::Entry { kind }
+            .encode(out)
+            .expect("a vector takes any number of bytes");
     }
 
     /// The entry that these bytes are.
@@ -176,242 +329,7 @@ impl Entry {
     /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
         let entry = pb::Entry::decode(bytes).map_err(|error| EntryError::Malformed(error.to_string()))?;
-        Self::from_message(entry.kind.ok_or(EntryError::Unusable("kind"))?)
-    }
-
-    fn to_message(&self) -> pb::entry::Kind {
-        use pb::entry::Kind;
-        match self.clone() {
-            Self::Begin(begin) => Kind::Begin(pb::Begin {
-                test: begin.test,
-                revision: begin.revision,
-                seed: begin.seed,
-                parameters: begin
-                    .parameters
-                    .into_iter()
-                    .map(|(name, value)| pb::Parameter { name, value })
-                    .collect(),
-                rig_kind: begin.rig_kind,
-                rig_key: begin.rig_key.0,
-                host_bound_ns: nanos(begin.host_bound),
-                simulated: begin.simulated,
-                shared_subnet: begin.shared_subnet,
-                catalogue: begin.catalogue,
-                subnet_timeout: begin.subnet_timeout.map(|code| code.0.into()),
-            }),
-            Self::Label { number, name, role } => Kind::Label(pb::LabelDefinition {
-                number,
-                name,
-                role: pb::Role::from(role).into(),
-            }),
-            Self::Sent(sent) => Kind::Sent(pb::Sent {
-                exchange: sent.exchange,
-                label: sent.label,
-                attempt: sent.attempt,
-                port: sent.port,
-                at: span_out(sent.at),
-                mad: pack(&sent.mad),
-                dlid: sent.dlid.map(|lid| lid.0.into()),
-            }),
-            Self::Arrived(arrived) => Kind::Arrived(pb::Arrived {
-                exchange: arrived.exchange,
-                r#match: pb::Match::from(arrived.how).into(),
-                port: arrived.port,
-                at: span_out(arrived.at),
-                mad: pack(&arrived.mad),
-            }),
-            Self::Silence {
-                exchange,
-                at,
-                resp_time,
-                subnet_timeout,
-            } => Kind::Silence(pb::Silence {
-                exchange,
-                at: span_out(at),
-                resp_time_value: resp_time.0.into(),
-                subnet_timeout: subnet_timeout.0.into(),
-            }),
-            Self::Returned { exchange, at, errno } => Kind::Returned(pb::Returned {
-                exchange,
-                at: span_out(at),
-                errno,
-            }),
-            Self::Note(note) => Kind::Note(pb::Note {
-                at: span_out(note.at),
-                text: note.text,
-            }),
-            Self::Journal { area, change } => Kind::Journal(pb::JournalChange { area, change }),
-            Self::Stopped(stopped) => Kind::Stopped(pb::Stopped {
-                reason: pb::StopReason::from(stopped.reason).into(),
-                text: stopped.text,
-            }),
-            Self::Restored(restored) => Kind::Restored(restored),
-            Self::Frame(frame) => Kind::Frame(pb::Frame {
-                number: frame.number,
-                label: frame.label,
-                port: frame.port,
-                received: frame.received,
-                at: span_out(frame.at),
-                bytes: frame.bytes,
-                delimiter: delimiter_out(frame.delimiter),
-            }),
-            Self::VerbsAsked(asked) => Kind::VerbsAsked(pb::VerbsAsked {
-                number: asked.number,
-                label: asked.label,
-                side: pb::Side::from(asked.side).into(),
-                at: span_out(asked.at),
-                command: Some(verbs::Command {
-                    kind: Some(asked.command),
-                }),
-            }),
-            Self::VerbsAnswered(answered) => Kind::VerbsAnswered(pb::VerbsAnswered {
-                number: answered.number,
-                at: span_out(answered.at),
-                host_at: span_out(answered.host_at),
-                reply: Some(verbs::Reply {
-                    kind: Some(answered.reply),
-                }),
-            }),
-            Self::VerbsTold(told) => Kind::VerbsTold(pb::VerbsTold {
-                side: pb::Side::from(told.side).into(),
-                at: span_out(told.at),
-                host_at: span_out(told.host_at),
-                event: Some(verbs::Event { kind: Some(told.event) }),
-            }),
-            Self::Waited(waited) => Kind::Waited(pb::Waited {
-                label: waited.label,
-                since_ns: waited.since.0,
-                until_ns: waited.until.0,
-            }),
-            Self::RoundTrips(trips) => Kind::RoundTrips(pb::RoundTrips {
-                answered: trips.answered,
-                lost: trips.lost,
-                shortest_ns: nanos(trips.shortest),
-                longest_ns: nanos(trips.longest),
-                of: trips.of,
-            }),
-            Self::End { entries, at } => Kind::End(pb::End {
-                entries,
-                at: span_out(at),
-            }),
-        }
-    }
-
-    fn from_message(kind: pb::entry::Kind) -> Result<Self, EntryError> {
-        use pb::entry::Kind;
-        Ok(match kind {
-            Kind::Begin(begin) => Self::Begin(Box::new(Begin {
-                test: begin.test,
-                revision: begin.revision,
-                seed: begin.seed,
-                parameters: begin.parameters.into_iter().map(|p| (p.name, p.value)).collect(),
-                rig_kind: begin.rig_kind,
-                rig_key: MKey(begin.rig_key),
-                host_bound: Duration::from_nanos(begin.host_bound_ns),
-                simulated: begin.simulated,
-                shared_subnet: begin.shared_subnet,
-                catalogue: begin.catalogue,
-                subnet_timeout: begin.subnet_timeout.map(code_in).transpose()?.map(SubnetTimeout),
-            })),
-            Kind::Label(label) => Self::Label {
-                number: label.number,
-                name: label.name,
-                role: label.role.try_into()?,
-            },
-            Kind::Sent(sent) => Self::Sent(Box::new(Sent {
-                exchange: sent.exchange,
-                label: sent.label,
-                attempt: sent.attempt,
-                port: sent.port,
-                at: span_in(sent.at)?,
-                mad: mad_in(&sent.mad)?,
-                dlid: sent.dlid.map(lid_in).transpose()?,
-            })),
-            Kind::Arrived(arrived) => Self::Arrived(Box::new(Arrived {
-                exchange: arrived.exchange,
-                how: arrived.r#match.try_into()?,
-                port: arrived.port,
-                at: span_in(arrived.at)?,
-                mad: mad_in(&arrived.mad)?,
-            })),
-            Kind::Silence(silence) => Self::Silence {
-                exchange: silence.exchange,
-                at: span_in(silence.at)?,
-                resp_time: RespTime(code_in(silence.resp_time_value)?),
-                subnet_timeout: SubnetTimeout(code_in(silence.subnet_timeout)?),
-            },
-            Kind::Returned(returned) => Self::Returned {
-                exchange: returned.exchange,
-                at: span_in(returned.at)?,
-                errno: returned.errno,
-            },
-            Kind::Note(note) => Self::Note(Note {
-                at: span_in(note.at)?,
-                text: note.text,
-            }),
-            Kind::Journal(change) => Self::Journal {
-                area: change.area,
-                change: change.change,
-            },
-            Kind::Stopped(stopped) => Self::Stopped(Stopped {
-                reason: stopped.reason.try_into()?,
-                text: stopped.text,
-            }),
-            Kind::Restored(restored) => Self::Restored(restored),
-            Kind::Frame(frame) => Self::Frame(Frame {
-                number: frame.number,
-                label: frame.label,
-                port: frame.port,
-                received: frame.received,
-                at: span_in(frame.at)?,
-                bytes: frame.bytes,
-                delimiter: delimiter_in(frame.delimiter)?,
-            }),
-            Kind::VerbsAsked(asked) => Self::VerbsAsked(Box::new(VerbsAsked {
-                number: asked.number,
-                label: asked.label,
-                side: asked.side.try_into()?,
-                at: span_in(asked.at)?,
-                command: asked
-                    .command
-                    .and_then(|command| command.kind)
-                    .ok_or(EntryError::Unusable("verbs command"))?,
-            })),
-            Kind::VerbsAnswered(answered) => Self::VerbsAnswered(Box::new(VerbsAnswered {
-                number: answered.number,
-                at: span_in(answered.at)?,
-                host_at: span_in(answered.host_at)?,
-                reply: answered
-                    .reply
-                    .and_then(|reply| reply.kind)
-                    .ok_or(EntryError::Unusable("verbs reply"))?,
-            })),
-            Kind::VerbsTold(told) => Self::VerbsTold(VerbsTold {
-                side: told.side.try_into()?,
-                at: span_in(told.at)?,
-                host_at: span_in(told.host_at)?,
-                event: told
-                    .event
-                    .and_then(|event| event.kind)
-                    .ok_or(EntryError::Unusable("verbs event"))?,
-            }),
-            Kind::Waited(waited) => Self::Waited(Waited {
-                label: waited.label,
-                since: Time(waited.since_ns),
-                until: Time(waited.until_ns),
-            }),
-            Kind::RoundTrips(trips) => Self::RoundTrips(RoundTrips {
-                answered: trips.answered,
-                lost: trips.lost,
-                shortest: Duration::from_nanos(trips.shortest_ns),
-                longest: Duration::from_nanos(trips.longest_ns),
-                of: trips.of,
-            }),
-            Kind::End(end) => Self::End {
-                entries: end.entries,
-                at: span_in(end.at)?,
-            },
-        })
+        Self::taken(entry.kind.ok_or(EntryError::Unusable("kind"))?)
     }
 }
 
@@ -427,21 +345,21 @@ mod tests {
             for (place, byte) in sparse {
                 mad.bytes_mut()[place] = byte;
             }
-            prop_assert_eq!(mad_in(&pack(&mad)), Ok(mad));
+            prop_assert_eq!(unpack(&pack(&mad)), Ok(mad));
         }
 
         #[test]
         fn any_bytes_are_a_packed_mad_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = mad_in(&bytes);
+            let _ = unpack(&bytes);
         }
     }
 
     #[test]
     fn an_empty_and_a_full_mad_pack_too() {
         for mad in [Mad::default(), Mad::from([7; 256])] {
-            assert_eq!(mad_in(&pack(&mad)), Ok(mad));
+            assert_eq!(unpack(&pack(&mad)), Ok(mad));
         }
-        assert_eq!(mad_in(&[250, 9, 1, 2, 3]), Err(EntryError::Unusable("MAD")));
+        assert_eq!(unpack(&[250, 9, 1, 2, 3]), Err(EntryError::Unusable("MAD")));
     }
 
     #[test]
@@ -475,7 +393,7 @@ mod tests {
             sent.encode(&mut bytes);
             assert_eq!(Entry::decode(&bytes), Ok(sent));
         }
-        assert_eq!(delimiter_in(4), Err(EntryError::Unusable("Delimiter")));
-        assert_eq!(lid_in(0x1_0000), Err(EntryError::Unusable("LID")));
+        assert_eq!(Option::<Delimiter>::taken(4), Err(EntryError::Unusable("Delimiter")));
+        assert_eq!(Lid::taken(0x1_0000), Err(EntryError::Unusable("LID")));
     }
 }

@@ -28,7 +28,8 @@ pub(super) const DEVICE_FATAL: &str = "IBV_EVENT_DEVICE_FATAL";
 const PORT_ERR: &str = "IBV_EVENT_PORT_ERR";
 
 /// When a host is asked for a sign of life. No deadline is met before it gave the sign: the silence of a device proves
-/// nothing where its whole host is silent.
+/// nothing where its whole host is silent. The agent's keep-alive is another thing: it frees the device of a tester that
+/// is gone, and proves nothing to the tester that is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     /// After so long without a word.

@@ -5,6 +5,7 @@ mod fakes;
 use super::*;
 use fakes::{FakeHost, FakeLink, now};
 use host::{DEVICE_FATAL, Signs};
+use std::sync::atomic::Ordering;
 use std::thread;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_verbs::{Limits, LocalVerbs};
@@ -163,7 +164,7 @@ fn a_frame_for_others_is_passed_over() {
 #[test]
 fn a_cancel_is_seen_in_the_middle_of_a_wait_and_told_once() {
     let mut of = fixture();
-    let cancel = Arc::clone(&of.rig.cancel);
+    let cancel = Arc::clone(&of.rig.end.cancel);
     let canceller = thread::spawn(move || {
         thread::sleep(30 * MS);
         cancel.store(true, Ordering::Release);
@@ -171,9 +172,9 @@ fn a_cancel_is_seen_in_the_middle_of_a_wait_and_told_once() {
     assert_eq!(of.wait(), Arrival::Stop(Stop::Cancelled));
     canceller.join().unwrap();
     assert_eq!(of.rig.wait(Time(0)), Arrival::Deadline);
-    of.rig.cancel.store(false, Ordering::Release);
+    of.rig.end.cancel.store(false, Ordering::Release);
     assert_eq!(of.rig.wait(Time(0)), Arrival::Deadline);
-    of.rig.cancel.store(true, Ordering::Release);
+    of.rig.end.cancel.store(true, Ordering::Release);
     of.link.arrive(1, (now(), now()));
     assert_eq!(of.wait(), Arrival::Stop(Stop::Cancelled), "before anything else");
 }

@@ -4,7 +4,7 @@ use verbatim_record::{Bytes, Delimiter, Entry, Frame, Frames, Label, Span, Time}
 use verbatim_wire::packet::{Medium, Packet};
 
 use super::neighbours;
-use crate::rig::{Arrival, FramePort, PortId, Stimulus};
+use crate::rig::{FramePort, PortId, Stimulus};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
@@ -116,16 +116,7 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_packet(&mut self, until: Time) -> Step<Option<Received>> {
         self.check_stop()?;
-        loop {
-            if let Some(received) = self.peer.inbox.pop_front() {
-                return Ok(Some(received));
-            }
-            self.sink.flush();
-            match self.rig.wait(until) {
-                Arrival::Deadline => return Ok(None),
-                other => self.take(other)?,
-            }
-        }
+        self.await_until(until, |peer| peer.inbox.pop_front())
     }
 
     /// Forgets RoCE packets that came in and that the procedure did not take; the record keeps them.

@@ -22,6 +22,7 @@ pub use channel::{Channel, ChannelOptions, Memory, Pair, labels};
 pub use frames::Received;
 pub use native::Native;
 
+use crate::rig::Arrival;
 use crate::stop::Step;
 use crate::tester::Tester;
 
@@ -35,7 +36,7 @@ pub(crate) struct PeerState {
     /// Native packets for the procedure, in order.
     natives: VecDeque<Native>,
     /// Answers to commands that are waited for.
-    answers: BTreeMap<u32, (Span, Reply)>,
+    answers: BTreeMap<u32, Reply>,
     /// Events for the procedure, in order.
     told: VecDeque<(Side, Span, Event)>,
     /// Where the DUT is.
@@ -65,6 +66,20 @@ impl Tester<'_> {
         self.wait_until(since.after(duration))?;
         self.waited(label, since);
         Ok(())
+    }
+
+    /// What `take` takes of what came in; waits for it until then.
+    fn await_until<T>(&mut self, until: Time, take: impl Fn(&mut PeerState) -> Option<T>) -> Step<Option<T>> {
+        loop {
+            if let Some(taken) = take(&mut self.peer) {
+                return Ok(Some(taken));
+            }
+            self.sink.flush();
+            match self.rig.wait(until) {
+                Arrival::Deadline => return Ok(None),
+                other => self.take(other)?,
+            }
+        }
     }
 
     /// Puts into the record that it was waited under a label, from an instant up to now.

@@ -2,7 +2,7 @@
 
 use verbatim_record::{Bytes, Delimiter, Frames, Label, Span, Time, Wait};
 
-use crate::rig::{Arrival, PortId, Stimulus};
+use crate::rig::{PortId, Stimulus};
 use crate::stop::Step;
 use crate::tester::Tester;
 
@@ -44,16 +44,7 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_native(&mut self, until: Time) -> Step<Option<Native>> {
         self.check_stop()?;
-        loop {
-            if let Some(native) = self.peer.natives.pop_front() {
-                return Ok(Some(native));
-            }
-            self.sink.flush();
-            match self.rig.wait(until) {
-                Arrival::Deadline => return Ok(None),
-                other => self.take(other)?,
-            }
-        }
+        self.await_until(until, |peer| peer.natives.pop_front())
     }
 
     /// Waits for a native packet that `is_it` knows; when none came until then, the record says under a label how long

@@ -11,7 +11,7 @@ use verbatim_wire::ether::{
 };
 use verbatim_wire::packet::Packet;
 
-use crate::rig::{Arrival, FramePort};
+use crate::rig::FramePort;
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester};
 
@@ -158,17 +158,8 @@ impl Tester<'_> {
         let own = self.frame_port()?;
         self.peer.neighbour.clear();
         let sent = self.put_frame(0, &question(&own, ip)?)?;
-        self.sink.flush();
-        let until = sent.latest.after(PATIENCE);
-        loop {
-            if let Some((at, mac)) = self.peer.neighbour.pop_front() {
-                return Ok(Some((sent, at, mac)));
-            }
-            match self.rig.wait(until) {
-                Arrival::Deadline => return Ok(None),
-                other => self.take(other)?,
-            }
-        }
+        let answer = self.await_until(sent.latest.after(PATIENCE), |peer| peer.neighbour.pop_front())?;
+        Ok(answer.map(|(at, mac)| (sent, at, mac)))
     }
 
     /// Whether the DUT's port is there: it tells its MAC address, asked three times at most.

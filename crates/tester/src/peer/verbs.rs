@@ -6,7 +6,7 @@ use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Event, Reply};
 use verbatim_record::{Entry, Label, Role, Side, Span, Time, Verbs, VerbsAnswered, VerbsAsked, VerbsTold};
 
-use crate::rig::{Arrival, Stimulus};
+use crate::rig::Stimulus;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
@@ -41,24 +41,16 @@ impl Tester<'_> {
             at,
             command,
         })));
-        self.sink.flush();
-        loop {
-            if let Some((_, reply)) = self.peer.answers.remove(&number) {
-                return Ok(reply);
-            }
-            match self.rig.wait(until) {
-                Arrival::Deadline => {
-                    let text = format!(
-                        "the host of the {side}'s device did not answer \"{name}\" within {} s",
-                        PATIENCE.as_secs()
-                    );
-                    let stop = Stop::RigGone(text);
-                    self.stopped.get_or_insert(stop.clone());
-                    return Err(stop);
-                }
-                other => self.take(other)?,
-            }
-        }
+        let reply = self.await_until(until, |peer| peer.answers.remove(&number))?;
+        reply.ok_or_else(|| {
+            let text = format!(
+                "the host of the {side}'s device did not answer \"{name}\" within {} s",
+                PATIENCE.as_secs()
+            );
+            let stop = Stop::RigGone(text);
+            self.stopped.get_or_insert(stop.clone());
+            stop
+        })
     }
 
     /// The same for what must succeed for the test to make sense.
@@ -87,7 +79,7 @@ impl Tester<'_> {
             host_at,
             reply: reply.clone(),
         })));
-        self.peer.answers.insert(number, (at, reply));
+        self.peer.answers.insert(number, reply);
     }
 
     pub(crate) fn take_event(&mut self, side: Side, at: Span, host_at: Span, event: Event) {
@@ -107,19 +99,15 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_completion(&mut self, side: Side, qp: u32, until: Time) -> Step<Option<pb::Completion>> {
         self.check_stop()?;
-        self.sink.flush();
-        loop {
-            let place = self.peer.told.iter().position(|(of, _, event)| {
+        self.await_until(until, |peer| {
+            let place = peer.told.iter().position(|(of, _, event)| {
                 *of == side && matches!(event, Event::Completion(completion) if completion.qp == qp)
-            });
-            if let Some((_, _, Event::Completion(completion))) = place.and_then(|at| self.peer.told.remove(at)) {
-                return Ok(Some(completion));
+            })?;
+            match peer.told.remove(place) {
+                Some((_, _, Event::Completion(completion))) => Some(completion),
+                _ => None,
             }
-            match self.rig.wait(until) {
-                Arrival::Deadline => return Ok(None),
-                other => self.take(other)?,
-            }
-        }
+        })
     }
 
     /// Destroys all that was made on the hosts: the end of a test.
