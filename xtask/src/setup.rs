@@ -56,6 +56,18 @@ const PACKAGES: &[Package] = &[
         probe: Header("infiniband/verbs.h"),
     },
     Package {
+        name: "librdmacm-dev",
+        probe: Header("rdma/rdma_cma.h"),
+    },
+    Package {
+        name: "libclang-dev",
+        probe: Library("libclang.so"),
+    },
+    Package {
+        name: "pkg-config",
+        probe: Program("pkg-config"),
+    },
+    Package {
         name: "gcc",
         probe: Program("gcc"),
     },
@@ -169,6 +181,12 @@ pub fn setup() -> anyhow::Result<()> {
 /// The command line that installs `packages`.
 pub fn apt_line(packages: &[&str]) -> String {
     format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
+}
+
+/// Which of these packages are not here. None that the list does not have is.
+pub fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
+    let missing = missing(program("dpkg-query").is_some());
+    packages.iter().copied().filter(|name| missing.contains(name)).collect()
 }
 
 fn missing(debian: bool) -> Vec<&'static str> {
