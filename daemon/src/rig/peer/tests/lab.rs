@@ -10,11 +10,11 @@ use verbatim_agent::device::{Device, Failure, Report};
 use verbatim_agent::fake::{FakeDevice, FakeMemory, FakePair, Strings};
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
-use verbatim_wire::verbs::{Access, Service};
 use verbatim_catalog::TESTS;
 use verbatim_hw::ether::DatagramPair;
 use verbatim_record::Verdict;
 use verbatim_wire::ether::MacAddress;
+use verbatim_wire::verbs::{Access, Service};
 
 use super::*;
 use crate::embedded::{self, Request, RunError};
