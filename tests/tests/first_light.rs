@@ -28,7 +28,7 @@ fn every_test_passes_or_does_not_apply_on_every_sound_model() {
             for test in TESTS {
                 let verdict = execute(test.id, VirtualRig::new(profile.clone().vary(seed), &[]), seed).verdict;
                 assert!(
-                    matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable),
+                    matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable),
                     "seed {seed}, {}: {verdict:#?}",
                     profile.node_description
                 );
@@ -56,7 +56,7 @@ fn a_key_ignored_on_get_fails_the_statement_with_the_packet_as_evidence() {
         "c14-016-get-protect-2",
         VirtualRig::new(Profile::full(), &[Defect::MKeyIgnoredOnGet]),
     );
-    assert_eq!((verdict.outcome, verdict.cause), (Outcome::Fail, Some(Cause::Dut)));
+    assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Fail, Cause::Dut));
     assert!(verdict.fails("C14-16"), "{verdict:#?}");
     assert!(
         verdict.findings[0].evidence[0].contains("SubnGet(PortInfo)"),
@@ -69,8 +69,8 @@ fn a_dead_port_is_an_error_of_the_rig_and_not_a_fail() {
     let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(|_| Vec::new()));
     let verdict = verdict("c14-016-get-protect-2", rig);
     assert_eq!(
-        (verdict.outcome, verdict.cause),
-        (Outcome::Error, Some(Cause::Rig)),
+        (verdict.outcome(), verdict.cause()),
+        (Outcome::Error, Cause::Rig),
         "{verdict:#?}"
     );
 }
@@ -85,8 +85,8 @@ fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing(
         }));
         let Judged { verdict, entries, .. } = execute("c13-013-resp-time-value", rig, 1);
         assert_eq!(
-            (verdict.outcome, verdict.cause),
-            (Outcome::Error, Some(Cause::Rig)),
+            (verdict.outcome(), verdict.cause()),
+            (Outcome::Error, Cause::Rig),
             "byte {byte}: {verdict:#?}"
         );
         let arrived = entries
@@ -103,7 +103,7 @@ fn a_second_answer_is_observed_and_changes_no_outcome() {
         vec![(Duration::ZERO, *mad), (Duration::from_micros(3), *mad)]
     }));
     let verdict = verdict("c14-024-node-info", rig);
-    assert_eq!(verdict.outcome, Outcome::Pass, "{verdict:#?}");
+    assert_eq!(verdict.outcome(), Outcome::Pass, "{verdict:#?}");
     assert!(
         verdict.observations.iter().any(|o| o.text.contains("further answers")),
         "{verdict:#?}"
@@ -135,10 +135,7 @@ fn cancel_and_the_end_of_a_lease_at_any_instant_restore_the_device() {
             assert!(ran.restored.iter().all(|r| r.is_complete()), "at {at} ms: {ran:#?}");
             assert!(journal.pending().is_empty(), "at {at} ms");
             if ran.stopped.is_some() {
-                assert_eq!(
-                    (verdict.outcome, verdict.cause),
-                    (Outcome::Error, Some(Cause::Operator))
-                );
+                assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Error, Cause::Operator));
             }
         }
     }

@@ -27,7 +27,7 @@ fn an_adapter_may_answer_a_read_that_comes_again_whatever_its_r_key() {
         ..AdapterChoices::default()
     };
     let verdict = verdict("c09-duplicates", choices);
-    assert_eq!(verdict.outcome, Outcome::Pass, "{}", verdict.reason);
+    assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
 }
 
 #[test]
@@ -39,6 +39,6 @@ fn an_adapter_may_have_one_packet_in_flight_at_a_time() {
     for id in ["c09-142-timer-restart", "c09-060-coalesced-ack"] {
         let verdict = verdict(id, choices);
         // What was never outstanding cannot be judged.
-        assert_eq!(verdict.outcome, Outcome::Inconclusive, "{id}: {}", verdict.reason);
+        assert_eq!(verdict.outcome(), Outcome::Inconclusive, "{id}: {}", verdict.reason);
     }
 }

@@ -82,11 +82,11 @@ fn whichever_one_frame_is_lost_no_sound_adapter_fails() {
             let rig = VirtualRig::new(Profile::full().vary(3), &[]);
             let mut rig = Lossy { rig, passed: 0, lost };
             let verdict = judged(test, &mut rig);
-            if verdict.outcome == Outcome::Fail {
+            if verdict.outcome() == Outcome::Fail {
                 failed.insert(format!("{}, frame {lost}: {}", test.id, verdict.reason));
             }
             if rig.passed < lost {
-                assert_eq!(verdict.outcome, Outcome::Pass, "{}: {}", test.id, verdict.reason);
+                assert_eq!(verdict.outcome(), Outcome::Pass, "{}: {}", test.id, verdict.reason);
                 break;
             }
         }
@@ -106,7 +106,7 @@ fn on_a_link_that_loses_frames_no_sound_adapter_fails_a_test_by_verbs() {
             };
             let mut rig = VirtualRig::new(Profile::full().vary(3), &[]).with_disturbance(disturbance);
             let verdict = judged(test, &mut rig);
-            if verdict.outcome == Outcome::Fail {
+            if verdict.outcome() == Outcome::Fail {
                 failed.insert(format!("{} seed {seed}: {}", test.id, verdict.reason));
             }
         }
@@ -125,12 +125,12 @@ fn whichever_one_frame_is_lost_a_defect_is_not_passed_over() {
                 passed: 0,
                 lost,
             };
-            if judged(test, &mut lossy(0)).outcome != Outcome::Fail {
+            if judged(test, &mut lossy(0)).outcome() != Outcome::Fail {
                 continue;
             }
             for lost in 1.. {
                 let mut rig = lossy(lost);
-                if judged(test, &mut rig).outcome == Outcome::Pass {
+                if judged(test, &mut rig).outcome() == Outcome::Pass {
                     passed.insert(format!("{}, {defect:?}, frame {lost}", test.id));
                 }
                 if rig.passed < lost {

@@ -97,10 +97,10 @@ fn without_losses_every_test_passes_on_what_passes_for_hardware() {
     for test in mad_tests() {
         let (verdict, _) = with_fate(test, |_| Fate::Arrives);
         assert!(
-            matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable),
+            matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable),
             "{}: {} {}",
             test.id,
-            verdict.outcome,
+            verdict.outcome(),
             verdict.reason
         );
     }
@@ -113,7 +113,7 @@ fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_resto
             for n in 1..60 {
                 let (verdict, ran) = with_fate(test, nth(n, met));
                 assert!(
-                    verdict.outcome != Outcome::Fail,
+                    verdict.outcome() != Outcome::Fail,
                     "{} {met:?} {n}: {verdict:#?}",
                     test.id
                 );
@@ -156,7 +156,7 @@ fn a_violation_that_never_reached_the_device_proves_nothing() {
             });
             let lost_unseen = id == "c14-015-trap-repress" && met == Fate::IsLost;
             assert!(
-                verdict.outcome != Outcome::Pass || lost_unseen,
+                verdict.outcome() != Outcome::Pass || lost_unseen,
                 "{id} {met:?}: {verdict:#?}"
             );
         }
@@ -172,11 +172,11 @@ fn a_device_that_dies_in_the_middle_is_an_error_of_the_rig() {
                 sent += 1;
                 if sent > lives { Fate::IsLost } else { Fate::Arrives }
             });
-            let over_before = matches!(verdict.outcome, Outcome::Pass | Outcome::NotApplicable);
+            let over_before = matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable);
             assert!(
                 over_before
-                    || (verdict.outcome, verdict.cause) == (Outcome::Error, Some(Cause::Rig))
-                    || verdict.outcome == Outcome::Inconclusive,
+                    || (verdict.outcome(), verdict.cause()) == (Outcome::Error, Cause::Rig)
+                    || verdict.outcome() == Outcome::Inconclusive,
                 "{} after {lives}: {verdict:#?}",
                 test.id
             );
@@ -216,7 +216,12 @@ fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
             assert!(journal.pending().is_empty());
             // A key of our own would now be taken for a wrong one by the sanity check.
             let (verdict, _) = execute(mad_tests().next().unwrap(), &mut rig, &hardware());
-            assert_eq!(verdict.outcome, Outcome::Pass, "{id} after {lives}: {}", verdict.reason);
+            assert_eq!(
+                verdict.outcome(),
+                Outcome::Pass,
+                "{id} after {lives}: {}",
+                verdict.reason
+            );
         }
     }
 }
@@ -262,7 +267,7 @@ fn a_busy_device_is_asked_again_and_never_failed() {
         let (verdict, _) = execute(test, &mut rig, &VirtualRig::info(MKey(0)));
         assert!(
             matches!(
-                verdict.outcome,
+                verdict.outcome(),
                 Outcome::Pass | Outcome::NotApplicable | Outcome::Inconclusive
             ),
             "{}: {verdict:#?}",
@@ -279,10 +284,10 @@ fn a_hidden_key_is_no_key() {
         let (verdict, _) = execute(test, &mut VirtualRig::new(profile.clone(), &[]), &hardware());
         let allowed = [Outcome::Inconclusive, Outcome::NotApplicable];
         assert!(
-            allowed.contains(&verdict.outcome),
+            allowed.contains(&verdict.outcome()),
             "{}: {} {}",
             test.id,
-            verdict.outcome,
+            verdict.outcome(),
             verdict.reason
         );
     }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use crate::support::{Place, Told};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
-use verbatim_client::{Client, Error, NewRun, RigName, RunName};
+use verbatim_client::{Client, Error, RigName, RunName, fresh_id, v1};
 
 async fn refused(place: &Place) -> Error {
     Client::connect(place.address()).await.unwrap_err()
@@ -115,9 +115,9 @@ async fn a_run_is_created_once_however_often_it_must_be_asked_for() {
     let told = Told::default();
     let _serving = place.serve(&told);
     let client = Client::connect(place.address()).await.unwrap();
-    let new = NewRun::on("virtual");
-    assert_eq!(client.create_run(&new).await.unwrap().name, "runs/1");
-    assert_eq!(*told.created.lock().unwrap(), vec![new.request_id.clone(); 3]);
+    let (id, spec) = (fresh_id(), v1::RunSpec::default());
+    assert_eq!(client.create_run(&id, &spec).await.unwrap().name, "runs/1");
+    assert_eq!(*told.created.lock().unwrap(), vec![id; 3]);
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 use verbatim_client::Address;
+use verbatim_client::v1::run_event::Event;
 use verbatim_client::v1::run_service_server::{RunService, RunServiceServer};
-use verbatim_client::v1::watch_run_response::Event;
 use verbatim_client::v1::{self, RunState};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -68,11 +68,12 @@ fn event(cursor: u64) -> v1::WatchRunResponse {
             text: cursor.to_string(),
         })
     };
-    v1::WatchRunResponse {
+    let event = v1::RunEvent {
         cursor,
         time: None,
         event: Some(event),
-    }
+    };
+    v1::WatchRunResponse { event: Some(event) }
 }
 
 #[tonic::async_trait]

@@ -50,7 +50,7 @@ fn verdict(name: &str) -> Verdict {
 
 /// The outcome and how many checks passed; then a line for each check that did not.
 fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
-    let mut lines = vec![format!("{name} {} checks {}", verdict.outcome, verdict.passed.len())];
+    let mut lines = vec![format!("{name} {} checks {}", verdict.outcome(), verdict.passed.len())];
     let findings = verdict.findings.iter().take(FINDINGS);
     lines.extend(findings.map(|check| {
         let result = if check.is_failure() { "FAIL" } else { "INCONCLUSIVE" };
@@ -59,7 +59,7 @@ fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     if verdict.findings.len() > FINDINGS {
         lines.push(format!("  and {} more", verdict.findings.len() - FINDINGS));
     }
-    if verdict.findings.is_empty() && verdict.outcome != Outcome::Pass {
+    if verdict.findings.is_empty() && verdict.outcome() != Outcome::Pass {
         lines.push(format!("  {}", verdict.reason));
     }
     lines
@@ -152,10 +152,10 @@ fn each_test_has_a_golden_record_that_passes_and_one_that_does_not() {
     for name in names {
         let verdict = verdict(&name);
         assert_eq!(
-            verdict.outcome == Outcome::Pass,
+            verdict.outcome() == Outcome::Pass,
             !name.contains('@'),
             "golden/{name}.rec: {} {}",
-            verdict.outcome,
+            verdict.outcome(),
             verdict.reason
         );
     }

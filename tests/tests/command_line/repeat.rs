@@ -61,7 +61,7 @@ fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
         let [qualified, repeated] = ["qualified", "repeated"].map(|of| format!("{id}-{seed}-{of}"));
         request.record = Some(place.path(&qualified));
         let report = execute(&request, &mut |_| {}).unwrap();
-        assert_eq!(report.run.outcome, Outcome::Pass, "{id}");
+        assert_eq!(report.run.outcome(), Outcome::Pass, "{id}");
         let command = command(&request);
         let output = shell(&place, &format!("{command} --record {repeated}"));
         assert_eq!(output.code(), 0, "{command}: {output}");

@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
-use verbatim_catalog::TESTS;
 use verbatim_hw::ether::DatagramPair;
 use verbatim_record::Verdict;
 use verbatim_verbs::Limits;
@@ -19,7 +18,7 @@ use verbatim_wire::verbs::{Access, Service};
 use super::*;
 use verbatim_rig::{OpenRig, RigConfig, RigError, RigFile};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{self as run, Request, RunError};
+use verbatim_run::{self as run, Request, RunError, RunId, RunSpec};
 
 pub(super) const OWN_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
@@ -172,11 +171,13 @@ impl Lab {
     /// Runs that test to its verdict.
     pub(super) fn run(&self, test: &str) -> Result<Verdict, RunError> {
         let request = Request {
-            id: None,
+            id: RunId::of_now(),
             rig: self.config(""),
-            tests: TESTS.iter().copied().filter(|known| known.id == test).collect(),
-            parameters: Vec::new(),
-            seed: 1,
+            spec: RunSpec {
+                patterns: vec![test.into()],
+                seed: 1,
+                ..RunSpec::default()
+            },
             record: None,
             cancel: Arc::default(),
         };

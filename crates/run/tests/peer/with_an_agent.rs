@@ -211,8 +211,8 @@ fn an_agent_that_stops_a_device_that_goes_and_a_machine_that_ends_lose_the_rig_i
 fn a_test_that_needs_mads_is_not_applicable() {
     let verdict = Lab::new().run("c14-024-node-type").unwrap();
     assert_eq!(
-        (verdict.outcome, verdict.cause),
-        (Outcome::NotApplicable, Some(Cause::Rig))
+        (verdict.outcome(), verdict.cause()),
+        (Outcome::NotApplicable, Cause::Rig)
     );
 }
 
@@ -228,7 +228,7 @@ fn a_run_without_its_agent_does_not_begin_and_that_is_the_rigs_fault() {
 #[test]
 fn a_device_that_does_not_tell_its_mac_address_is_an_error_of_the_rig() {
     let verdict = Lab::new().run("c09-130-rnr-interval").unwrap();
-    assert_eq!((verdict.outcome, verdict.cause), (Outcome::Error, Some(Cause::Rig)));
+    assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Error, Cause::Rig));
     assert!(
         verdict.reason.contains("does not tell its MAC address"),
         "{}",
@@ -264,8 +264,8 @@ fn run_until_posted(lab: &Lab, then: impl FnOnce(&Strings) + Send) -> Verdict {
 fn a_device_that_goes_in_the_middle_of_a_test_is_an_error_of_the_rig_and_no_failure_of_the_device() {
     let verdict = run_until_posted(&Lab::new(), |strings| strings.go("removed by the test"));
     assert_eq!(
-        (verdict.outcome, verdict.cause),
-        (Outcome::Error, Some(Cause::Rig)),
+        (verdict.outcome(), verdict.cause()),
+        (Outcome::Error, Cause::Rig),
         "{verdict:?}"
     );
     assert!(verdict.reason.contains("removed by the test"), "{}", verdict.reason);
