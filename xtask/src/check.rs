@@ -2,7 +2,8 @@
 
 use std::env;
 
-use verbatim_lab::workspace::{cargo, run};
+use verbatim_lab::host::apt_line;
+use verbatim_lab::workspace::{cargo, run, target_directory};
 
 use crate::{deps, setup};
 
@@ -22,7 +23,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     run("lints", cargo().args(clippy))?;
     let doc = ["doc", "--workspace", "--no-deps"];
     run("documentation", cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
-    run("tests", cargo().args(["test", "--workspace"]))
+    run("tests", cargo().args(["test", "--workspace"]))?;
+    bindings()
 }
 
 /// Installs what the tests can use, then runs them all; `arguments` go to `cargo test`.
@@ -35,7 +37,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 /// When a test fails, or a package is missing on CI.
 pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
     if let Err(error) = setup::setup() {
-        if env::var_os("CI").is_some_and(|value| !value.is_empty()) {
+        if is_ci() {
             return Err(error);
         }
         eprintln!("xtask: {error:#}");
@@ -44,5 +46,41 @@ pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
     run(
         "tests",
         cargo().args(["test", "--workspace", "--no-fail-fast"]).args(arguments),
+    )?;
+    bindings()
+}
+
+/// Compares the committed bindings of `crates/hw` with the installed headers: a package of its own, since it needs
+/// libclang and the libraries' headers. Where they are missing it is skipped; on CI that is a failure.
+///
+/// # Errors
+///
+/// When a size, an offset or a constant differs.
+fn bindings() -> anyhow::Result<()> {
+    let needs = [
+        "libclang-dev",
+        "libibverbs-dev",
+        "librdmacm-dev",
+        "libibumad-dev",
+        "pkg-config",
+        "gcc",
+    ];
+    let lacking = setup::lacking(&needs);
+    if !lacking.is_empty() {
+        let install = apt_line(&lacking);
+        anyhow::ensure!(!is_ci(), "the bindings cannot be compared with the headers: {install}");
+        eprintln!("xtask: SKIPPED: the bindings are not compared with the headers; for that: {install}");
+        return Ok(());
+    }
+    let target = target_directory()?.join("bindings");
+    run(
+        "bindings against the installed headers",
+        cargo()
+            .args(["test", "--manifest-path", "tests/bindings/Cargo.toml", "--target-dir"])
+            .arg(target),
     )
+}
+
+fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| !value.is_empty())
 }

@@ -19,6 +19,9 @@ const PACKAGES: &[Package] = &[
     ("libibmad-dev", "infiniband/mad.h"),
     ("libibumad-dev", "infiniband/umad.h"),
     ("libibverbs-dev", "infiniband/verbs.h"),
+    ("librdmacm-dev", "rdma/rdma_cma.h"),
+    ("libclang-dev", "libclang.so"),
+    ("pkg-config", "pkg-config"),
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("tshark", "tshark"),
@@ -64,6 +67,12 @@ pub(crate) fn setup() -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Which of these packages are not here. None that the list does not have is.
+pub(crate) fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
+    let missing = missing(program("dpkg-query").is_some());
+    packages.iter().copied().filter(|name| missing.contains(name)).collect()
 }
 
 fn missing(debian: bool) -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! Access to the tester's own hardware.
 //!
-//! This is the only crate of Verbatim with unsafe code. It offers safe handles over vendor libraries and knows no
-//! test, no record and no rule of the architecture. Every vendor library is opened at run time: a program that uses
+//! This is the only crate of Verbatim with unsafe code. It offers safe handles over vendor libraries, speaks in the
+//! values of `verbatim_wire`, and knows no test, no record and no rule of the architecture. Every vendor library is opened at run time: a program that uses
 //! this crate starts on a machine without any of them, and the backend that lacks its library says so in one
 //! sentence, with the remedy.
 //!

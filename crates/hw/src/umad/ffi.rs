@@ -104,22 +104,35 @@ pub(super) struct Ca {
     pub(super) ports: [*mut CaPort; MAX_PORTS],
 }
 
-// The layouts as the C compiler lays them out, checked where a C `long` has 64 bits.
-#[cfg(target_pointer_width = "64")]
-const _: () = {
-    use std::mem::offset_of;
-    assert!(size_of::<Address>() == 44 && size_of::<Header>() == 64);
-    assert!(offset_of!(Address, lid) == 8 && offset_of!(Address, sl) == 10);
-    assert!(offset_of!(Address, grh_present) == 12 && offset_of!(Address, gid) == 16);
-    assert!(offset_of!(Address, gid_index) == 13 && offset_of!(Address, traffic_class) == 15);
-    assert!(offset_of!(Address, flow_label) == 32 && offset_of!(Address, pkey_index) == 36);
-    assert!(size_of::<CaPort>() == 112 && offset_of!(CaPort, capmask) == 52);
-    assert!(offset_of!(CaPort, gid_prefix) == 56 && offset_of!(CaPort, port_guid) == 64);
-    assert!(offset_of!(CaPort, pkeys) == 80 && offset_of!(CaPort, link_layer) == 88);
-    assert!(size_of::<Ca>() == 208 && offset_of!(Ca, fw_ver) == 28);
-    assert!(offset_of!(Ca, hw_ver) == 88 && offset_of!(Ca, node_guid) == 112);
-    assert!(offset_of!(Ca, ports) == 128);
-};
+/// Sizes and offsets as the C compiler has them, with the names in the header: the test of `tests/bindings` reads them
+/// here, and asks it.
+macro_rules! layouts {
+    ($($type:ident $c_name:literal $size:literal { $($field:ident $offset:literal)* })*) => {
+        // A C `long` has 64 bits here.
+        #[cfg(target_pointer_width = "64")]
+        const _: () = {
+            $(
+                assert!(size_of::<$type>() == $size, $c_name);
+                $(assert!(std::mem::offset_of!($type, $field) == $offset, $c_name);)*
+            )*
+        };
+    };
+}
+
+layouts! {
+    Address "ib_mad_addr_t" 44 {
+        qpn 0 qkey 4 lid 8 sl 10 path_bits 11 grh_present 12 gid_index 13 hop_limit 14 traffic_class 15 gid 16
+        flow_label 32 pkey_index 36
+    }
+    Header "ib_user_mad_t" 64 { agent_id 0 status 4 timeout_ms 8 retries 12 length 16 address 20 }
+    CaPort "umad_port_t" 112 {
+        ca_name 0 portnum 20 base_lid 24 lmc 28 sm_lid 32 sm_sl 36 state 40 phys_state 44 rate 48 capmask 52
+        gid_prefix 56 port_guid 64 pkeys_size 72 pkeys 80 link_layer 88
+    }
+    Ca "umad_ca_t" 208 {
+        ca_name 0 node_type 20 numports 24 fw_ver 28 ca_type 48 hw_ver 88 node_guid 112 system_guid 120 ports 128
+    }
+}
 
 macro_rules! symbols {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
