@@ -69,7 +69,7 @@ pub(crate) fn setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of these packages that are not installed.
+/// Which of these packages are not here. None that the list does not have is.
 pub(crate) fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
     let missing = missing(program("dpkg-query").is_some());
     packages.iter().copied().filter(|name| missing.contains(name)).collect()
