@@ -175,11 +175,7 @@ fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching SIGTERM and SIGINT")?;
     }
-    let profile = arguments.profile.profile();
-    let mut profile = match arguments.seed {
-        Some(seed) => profile.vary(seed),
-        None => profile,
-    };
+    let mut profile = arguments.profile.profile(arguments.seed);
     profile.m_key = MKey(arguments.found_m_key);
     profile.protect_bits = ProtectBits(arguments.found_protect_bits);
     profile.lease_period = LeasePeriod(arguments.found_lease_period);

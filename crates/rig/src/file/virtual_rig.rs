@@ -105,11 +105,7 @@ impl VirtualConfig {
     /// The profile, varied by the seed.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        let profile = self.profile.profile();
-        let mut profile = match self.varied_by() {
-            Some(seed) => profile.vary(seed),
-            None => profile,
-        };
+        let mut profile = self.profile.profile(self.varied_by());
         profile.m_key = self.m_key;
         profile
     }
@@ -141,13 +137,17 @@ impl ProfileName {
         }
     }
 
-    /// The profile.
+    /// The profile, varied by the seed if there is one.
     #[must_use]
-    pub fn profile(self) -> Profile {
-        match self {
+    pub fn profile(self, seed: Option<u64>) -> Profile {
+        let profile = match self {
             Self::Minimal => Profile::minimal(),
             Self::Full => Profile::full(),
             Self::OneDataVl => Profile::one_data_vl(),
+        };
+        match seed {
+            Some(seed) => profile.vary(seed),
+            None => profile,
         }
     }
 }
