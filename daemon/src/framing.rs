@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use verbatim_proto::v1::LogLine;
-    use verbatim_proto::worker::{FromWorker, Ping, Step, ToWorker, from_worker, to_worker};
+    use verbatim_proto::worker::{Finished, FromWorker, Ping, ToWorker, from_worker, to_worker};
 
     fn ping(number: u64) -> ToWorker {
         ToWorker {
@@ -175,10 +175,13 @@ mod tests {
 
     #[test]
     fn messages_come_out_as_they_went_in_however_the_stream_cuts_them() {
-        let step = |label: String| FromWorker {
-            message: Some(from_worker::Message::Step(Step { label })),
+        let end = |error: String| FromWorker {
+            message: Some(from_worker::Message::Finished(Finished {
+                error,
+                ..Finished::default()
+            })),
         };
-        let sent = [step("a".into()), step("b".repeat(300)), step(String::new())];
+        let sent = [end("a".into()), end("b".repeat(300)), end(String::new())];
         let stream: Vec<u8> = sent.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
         for cut in 1..stream.len() {
             let mut frames = Frames::new(1000);

@@ -90,16 +90,15 @@ fn tests(patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static
 mod tests {
     use super::*;
 
-    fn request() -> CreateRunRequest {
-        CreateRunRequest {
-            request_id: "a".into(),
-            rig: "rigs/virtual".into(),
-            ..CreateRunRequest::default()
+    fn spec() -> RunSpec {
+        RunSpec {
+            rig: "virtual".into(),
+            ..RunSpec::default()
         }
     }
 
-    fn wrong(request: CreateRunRequest) -> Vec<(String, String)> {
-        let wrong = new_run(request, 0, &RigFile::built_in()).unwrap_err();
+    fn wrong(request_id: &str, spec: RunSpec) -> Vec<(String, String)> {
+        let wrong = new_run(request_id, spec, 0, &RigFile::built_in()).unwrap_err();
         wrong
             .into_iter()
             .map(|violation| (violation.field, violation.what))
@@ -108,20 +107,32 @@ mod tests {
 
     #[test]
     fn no_pattern_means_all_tests() {
-        let new = new_run(request(), 7, &RigFile::built_in()).unwrap();
+        let new = new_run("a", spec(), 7, &RigFile::built_in()).unwrap();
         assert_eq!((new.uid, new.tests.len()), (7, verbatim_catalog::TESTS.len()));
     }
 
     #[test]
+    fn a_rig_is_named_plainly_or_as_a_resource() {
+        let named = |rig: &str| RunSpec {
+            rig: rig.into(),
+            ..spec()
+        };
+        assert_eq!(plain(named("rigs/virtual")), named("virtual"));
+        assert_eq!(plain(named("virtual")), named("virtual"));
+    }
+
+    #[test]
     fn every_wrong_field_is_told_at_once() {
-        let told = wrong(CreateRunRequest {
-            request_id: "x".repeat(65),
-            rig: "rigs/virtal".into(),
-            patterns: vec!["C14-16".into(), "c14-016-get-protekt-2".into()],
-            ..request()
-        });
+        let told = wrong(
+            &"x".repeat(65),
+            RunSpec {
+                rig: "virtal".into(),
+                patterns: vec!["C14-16".into(), "c14-016-get-protekt-2".into()],
+                ..spec()
+            },
+        );
         let fields: Vec<&str> = told.iter().map(|(field, _)| field.as_str()).collect();
-        assert_eq!(fields, ["request_id", "rig", "patterns[1]"]);
+        assert_eq!(fields, ["request_id", "spec.rig", "spec.patterns[1]"]);
         assert!(
             told[1].1.contains("virtual") && told[2].1.contains("did you mean"),
             "{told:?}"
@@ -135,49 +146,51 @@ mod tests {
             .find(|test| !test.parameters.is_empty())
             .unwrap();
         let parameter = test.parameters[0];
-        let with = |name: &str, value: u64| CreateRunRequest {
+        let with = |name: &str, value: u64| RunSpec {
             patterns: vec![test.id.into()],
             parameters: [(name.to_string(), value)].into(),
-            ..request()
+            ..spec()
         };
-        assert!(new_run(with(parameter.name, parameter.range.0), 0, &RigFile::built_in()).is_ok());
+        let lowest = with(parameter.name, parameter.range.0);
+        assert!(new_run("a", lowest, 0, &RigFile::built_in()).is_ok());
         if parameter.range.1 < u64::MAX {
-            let told = wrong(with(parameter.name, parameter.range.1 + 1));
+            let told = wrong("a", with(parameter.name, parameter.range.1 + 1));
             assert!(told[0].1.contains(&format!("to {}", parameter.range.1)), "{told:?}");
         }
-        let told = wrong(with("nonsense", 1));
-        assert_eq!(told[0].0, "parameters[\"nonsense\"]");
+        let told = wrong("a", with("nonsense", 1));
+        assert_eq!(told[0].0, "spec.parameters[\"nonsense\"]");
         assert!(told[0].1.contains(parameter.name), "{told:?}");
     }
 
     #[test]
     fn another_rig_pattern_parameter_or_seed_is_another_request() {
-        let new = new_run(request(), 0, &RigFile::built_in()).unwrap();
-        let run = StoredRun {
-            schema: StoredRun::SCHEMA.into(),
-            id: crate::store::RunId::new(0, 0),
-            request_id: new.request_id,
-            uid: 0,
-            rig: new.rig,
-            patterns: new.patterns,
-            parameters: new.parameters,
-            seed: new.seed,
-            tests: Vec::new(),
-            state: crate::store::RunState::Queued,
-            outcome: None,
-            cause: None,
-            reason: String::new(),
-            created_ns: 0,
-            started_ns: None,
-            ended_ns: None,
-        };
-        assert_eq!(differs(&run, &request()), None);
-        let other = CreateRunRequest { seed: 1, ..request() };
-        assert_eq!(differs(&run, &other), Some("seed"));
-        let other = CreateRunRequest {
-            patterns: vec!["C14-16".into()],
-            ..request()
-        };
-        assert_eq!(differs(&run, &other), Some("patterns"));
+        let others = [
+            (
+                "rig",
+                RunSpec {
+                    rig: "model".into(),
+                    ..spec()
+                },
+            ),
+            (
+                "patterns",
+                RunSpec {
+                    patterns: vec!["C14-16".into()],
+                    ..spec()
+                },
+            ),
+            (
+                "parameters",
+                RunSpec {
+                    parameters: [("wait_s".into(), 1)].into(),
+                    ..spec()
+                },
+            ),
+            ("seed", RunSpec { seed: 1, ..spec() }),
+        ];
+        assert_eq!(differs(&spec(), &spec()), None);
+        for (field, other) in others {
+            assert_eq!(differs(&spec(), &other), Some(field));
+        }
     }
 }

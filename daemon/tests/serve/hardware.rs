@@ -5,23 +5,21 @@ use std::fs;
 use rustix::process::Signal;
 use tonic::Code;
 use tonic_types::StatusExt;
-use verbatim_proto::v1::{
-    CancelRunRequest, Cause, CreateRunRequest, Outcome, RestoreRigRequest, RigState, Run, RunState,
-};
+use verbatim_proto::v1::{CancelRunRequest, Cause, Outcome, RestoreRigRequest, RigState, Run, RunSpec, RunState};
 use verbatim_tester::FileJournal;
 use verbatim_wire::MKey;
 
-use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, is_idle, request, within};
+use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, asked, is_idle, request, spec, within};
 
 const AS_FOUND: Option<(MKey, u8)> = Some((MKey(0), 0));
 
 /// A run that waits for ten minutes with the device changed.
 async fn mid_run(clients: &mut Clients) -> Run {
     let run = clients
-        .create(CreateRunRequest {
+        .create(asked(RunSpec {
             parameters: [("wait_s".to_string(), 600)].into(),
-            ..request("model", &[LONG_TEST])
-        })
+            ..spec("model", &[LONG_TEST])
+        }))
         .await;
     clients.watch(&run.name, 0).await.reaches(WAITS_AT).await;
     run
@@ -201,7 +199,7 @@ async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
         still
             .areas
             .iter()
-            .any(|area| !area.complete && !area.failure.is_empty()),
+            .any(|area| !area.is_complete() && !area.failure.is_empty()),
         "{:?}",
         still.areas
     );
@@ -211,7 +209,7 @@ async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
     let rig = restored.rig.unwrap();
     assert!(is_idle(&rig), "{}", rig.state_reason);
     assert!(rig.pending_restore.is_empty() && rig.state_reason.is_empty());
-    assert!(!restored.areas.is_empty() && restored.areas.iter().all(|area| area.complete));
+    assert!(!restored.areas.is_empty() && restored.areas.iter().all(verbatim_record::Restored::is_complete));
     let next = clients.create(request("model", &["c14-024-node-info"])).await;
     assert_eq!(clients.ended(&next.name).await.outcome(), Outcome::Pass);
 }

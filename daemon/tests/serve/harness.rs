@@ -13,10 +13,11 @@ use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
 use verbatim_proto::v1::rig_service_client::RigServiceClient;
+use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
-use verbatim_proto::v1::watch_run_response::Event;
 use verbatim_proto::v1::{
-    CreateRunRequest, GetRigRequest, GetRunRequest, Rig, RigState, Run, RunState, WatchRunRequest, WatchRunResponse,
+    CreateRunRequest, GetRigRequest, GetRunRequest, Rig, RigState, Run, RunEvent, RunSpec, RunState, WatchRunRequest,
+    WatchRunResponse,
 };
 use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Stimulus};
@@ -280,12 +281,13 @@ impl Clients {
 pub(crate) struct Watch(pub(crate) tonic::Streaming<WatchRunResponse>);
 
 impl Watch {
-    pub(crate) async fn next(&mut self) -> Option<WatchRunResponse> {
-        within(self.0.message()).await.unwrap()
+    pub(crate) async fn next(&mut self) -> Option<RunEvent> {
+        let response = within(self.0.message()).await.unwrap()?;
+        Some(response.event.unwrap())
     }
 
     /// All that is left.
-    pub(crate) async fn rest(&mut self) -> Vec<WatchRunResponse> {
+    pub(crate) async fn rest(&mut self) -> Vec<RunEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             events.push(event);
@@ -304,12 +306,25 @@ impl Watch {
     }
 }
 
+/// These tests on that rig.
+pub(crate) fn spec(rig: &str, tests: &[&str]) -> RunSpec {
+    RunSpec {
+        rig: rig.into(),
+        patterns: tests.iter().map(ToString::to_string).collect(),
+        ..RunSpec::default()
+    }
+}
+
 /// A request for a run of these tests.
 pub(crate) fn request(rig: &str, tests: &[&str]) -> CreateRunRequest {
+    asked(spec(rig, tests))
+}
+
+/// A request for that run.
+pub(crate) fn asked(spec: RunSpec) -> CreateRunRequest {
     CreateRunRequest {
-        rig: format!("rigs/{rig}"),
-        patterns: tests.iter().map(ToString::to_string).collect(),
-        ..CreateRunRequest::default()
+        request_id: String::new(),
+        spec: Some(spec),
     }
 }
 

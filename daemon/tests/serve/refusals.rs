@@ -4,10 +4,10 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 use verbatim_proto::v1::{
     CancelRunRequest, CreateRunRequest, GetRigRequest, GetRunRequest, ListArtifactsRequest, ListRunsRequest,
-    ListTestsRequest, ReadArtifactRequest, RestoreRigRequest, WatchRunRequest,
+    ListTestsRequest, ReadArtifactRequest, RestoreRigRequest, RunSpec, WatchRunRequest,
 };
 
-use crate::harness::{Bench, request};
+use crate::harness::{Bench, request, spec};
 
 const ABSENT: &str = "runs/000000000000-0000";
 
@@ -26,11 +26,16 @@ async fn a_run_that_cannot_be_run_is_refused_with_every_wrong_field() {
     let mut clients = bench.clients().await;
     let wrong = CreateRunRequest {
         request_id: "x".repeat(65),
-        parameters: [("wait_s".to_string(), 0)].into(),
-        ..request("modle", &["c14-017-lease-zero"])
+        spec: Some(RunSpec {
+            parameters: [("wait_s".to_string(), 0)].into(),
+            ..spec("modle", &["c14-017-lease-zero"])
+        }),
     };
     let status = clients.runs.create_run(wrong).await.unwrap_err();
-    assert_eq!(fields(&status), ["request_id", "rig", "parameters[\"wait_s\"]"]);
+    assert_eq!(
+        fields(&status),
+        ["request_id", "spec.rig", "spec.parameters[\"wait_s\"]"]
+    );
     for cause in [
         "\"modle\"",
         "did you mean \"model\"",
@@ -44,9 +49,9 @@ async fn a_run_that_cannot_be_run_is_refused_with_every_wrong_field() {
         .create_run(request("virtual", &["C14-16", "nonsense"]))
         .await
         .unwrap_err();
-    assert_eq!(fields(&status), ["patterns[1]"]);
+    assert_eq!(fields(&status), ["spec.patterns[1]"]);
     let status = clients.runs.create_run(CreateRunRequest::default()).await.unwrap_err();
-    assert_eq!(fields(&status), ["rig"]);
+    assert_eq!(fields(&status), ["spec.rig"]);
     let patterns = vec!["nonsense".into()];
     let status = clients
         .catalog

@@ -10,13 +10,13 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
-use verbatim_proto::v1::watch_run_response::Event;
+use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{
     CreateRunRequest, ListArtifactsRequest, ListRigsRequest, ListRunsRequest, ListStatementsRequest, ListTestsRequest,
-    Outcome, ReadArtifactRequest, RestoreRigRequest, Run, RunState,
+    Outcome, ReadArtifactRequest, RestoreRigRequest, Run, RunSpec, RunState,
 };
 
-use crate::harness::{Bench, Clients, is_ended, is_idle, request, within};
+use crate::harness::{Bench, Clients, asked, is_ended, is_idle, request, spec, within};
 
 const SHORT_TEST: &str = "c14-024-node-info";
 
@@ -61,10 +61,10 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
     let created = clients
-        .create(CreateRunRequest {
+        .create(asked(RunSpec {
             parameters: [("illegal_parts".to_string(), 64)].into(),
-            ..request("virtual", &[])
-        })
+            ..spec("virtual", &[])
+        }))
         .await;
     assert_eq!(created.tests.len(), verbatim_catalog::TESTS.len());
     assert_eq!(created.uid, rustix::process::geteuid().as_raw());
@@ -78,8 +78,9 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
     let judged: Vec<_> = run.verdicts.iter().map(|verdict| verdict.test.clone()).collect();
     assert_eq!(judged, run.tests);
     assert!(run.create_time.is_some() && run.start_time.is_some() && run.end_time.is_some());
-    let report: verbatim_run::Report = serde_json::from_str(&run.report_json).unwrap();
-    assert_eq!(report.verdicts.len(), run.tests.len());
+    let info = run.info.unwrap();
+    assert_eq!((info.rig.as_str(), info.outcome()), ("virtual", Outcome::Pass));
+    assert_eq!(format!("runs/{}", info.id), run.name);
     let line = daemon.says("run ended");
     for field in ["run=", "rig=\"virtual\"", "uid=", "outcome=PASS"] {
         assert!(line.contains(field), "{field} in {line}");
@@ -93,7 +94,7 @@ async fn one_request_id_makes_one_run_however_often_it_is_sent() {
     let mut clients = bench.clients().await;
     let wanted = CreateRunRequest {
         request_id: "nightly-1".into(),
-        ..request("virtual", &[SHORT_TEST])
+        ..request("rigs/virtual", &[SHORT_TEST])
     };
     let mut many = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -103,7 +104,10 @@ async fn one_request_id_makes_one_run_however_often_it_is_sent() {
     let names: BTreeSet<String> = within(many.join_all()).await.into_iter().collect();
     assert_eq!(names.len(), 1, "{names:?}");
     let other = CreateRunRequest {
-        seed: 7,
+        spec: Some(RunSpec {
+            seed: 7,
+            ..spec("virtual", &[SHORT_TEST])
+        }),
         ..wanted.clone()
     };
     let refused = clients.runs.create_run(other).await.unwrap_err();
@@ -137,10 +141,10 @@ async fn runs_are_listed_the_newest_first_in_pages_and_by_filter() {
     let mut names = Vec::new();
     for seed in 0..5 {
         let run = clients
-            .create(CreateRunRequest {
+            .create(asked(RunSpec {
                 seed,
-                ..request("virtual", &[SHORT_TEST])
-            })
+                ..spec("virtual", &[SHORT_TEST])
+            }))
             .await;
         names.push(run.name.clone());
         clients.ended(&run.name).await;
@@ -159,7 +163,7 @@ async fn runs_are_listed_the_newest_first_in_pages_and_by_filter() {
         pages += 1;
         assert!(
             runs.iter()
-                .all(|run| run.verdicts.len() == 1 && run.report_json.is_empty())
+                .all(|run| run.verdicts.len() == 1 && run.verdicts[0].passed.is_empty())
         );
         seen.extend(runs.into_iter().map(|run| run.name));
         token = next;

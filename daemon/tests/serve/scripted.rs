@@ -9,15 +9,17 @@ use tokio_stream::StreamExt;
 use tonic::Request;
 use verbatim_daemon::api::Runs;
 use verbatim_daemon::sched::{Execute, Scheduler};
-use verbatim_daemon::store::{EventReader, FileStore, Filter, RunId, RunStore, StoreError, StoredRun};
-use verbatim_daemon::worker::{Job, WorkerEnd, WorkerEvent};
+use verbatim_daemon::store::{EventReader, FileStore, Filter, RunStore, StoreError, StoredRun};
+use verbatim_daemon::worker::{Job, WorkerEnd};
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
-    CreateRunRequest, GetRunRequest, Outcome, Run, RunState, Verdict, WatchRunRequest, WatchRunResponse,
+    Cause, GetRunRequest, Outcome, Run, RunEvent, RunState, StepStarted, Verdict, WatchRunRequest, WatchRunResponse,
 };
-use verbatim_record::{Cause, Restored};
+use verbatim_proto::worker::RigText;
+use verbatim_record::Restored;
 use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
+use verbatim_run::{Event, RunId};
 
 use crate::harness::{request, within};
 
@@ -32,16 +34,13 @@ struct Steps {
 
 #[tonic::async_trait]
 impl Execute for Steps {
-    async fn run(
-        &self,
-        _: Job,
-        events: mpsc::UnboundedSender<WorkerEvent>,
-        mut cancel: watch::Receiver<bool>,
-    ) -> WorkerEnd {
+    async fn run(&self, _: Job, events: mpsc::UnboundedSender<Event>, mut cancel: watch::Receiver<bool>) -> WorkerEnd {
         assert!(!self.panics.load(Ordering::Relaxed), "as a test asked");
         for step in 0..self.count {
             events
-                .send(WorkerEvent::Step(format!("step {step}, {}", "x".repeat(100))))
+                .send(Event::StepStarted(StepStarted {
+                    step: format!("step {step}, {}", "x".repeat(100)),
+                }))
                 .unwrap();
         }
         if self.waits.load(Ordering::Relaxed) {
@@ -60,8 +59,8 @@ impl Execute for Steps {
     async fn restore(
         &self,
         _: RigConfig,
-        _: Option<PathBuf>,
-        _: mpsc::UnboundedSender<WorkerEvent>,
+        _: RigText,
+        _: mpsc::UnboundedSender<Event>,
         _: watch::Receiver<bool>,
     ) -> Result<Vec<Restored>, String> {
         Ok(Vec::new())
@@ -83,9 +82,7 @@ fn files(directory: &Path) -> Arc<FileStore> {
 }
 
 async fn create(runs: &Runs) -> Run {
-    let wanted = CreateRunRequest {
-        ..request("virtual", &["c14-024-node-info"])
-    };
+    let wanted = request("virtual", &["c14-024-node-info"]);
     within(runs.create_run(Request::new(wanted)))
         .await
         .unwrap()
@@ -234,17 +231,11 @@ impl RunStore for FullDisk {
         let updated = self.store.update(run);
         self.write(|| updated)
     }
-    fn append(&self, id: &RunId, events: &[WatchRunResponse]) -> Result<(), StoreError> {
+    fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
         self.write(|| self.store.append(id, events))
     }
     fn mend_events(&self, id: &RunId) -> Result<u64, StoreError> {
         self.store.mend_events(id)
-    }
-    fn keep_verdict(&self, id: &RunId, verdict: &Verdict) -> Result<(), StoreError> {
-        self.write(|| self.store.keep_verdict(id, verdict))
-    }
-    fn keep_report(&self, id: &RunId, json: &str) -> Result<(), StoreError> {
-        self.write(|| self.store.keep_report(id, json))
     }
     fn get(&self, id: &RunId) -> Result<StoredRun, StoreError> {
         self.store.get(id)
@@ -257,9 +248,6 @@ impl RunStore for FullDisk {
     }
     fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError> {
         self.store.verdicts(id)
-    }
-    fn report(&self, id: &RunId) -> Result<Option<String>, StoreError> {
-        self.store.report(id)
     }
     fn events(&self, id: &RunId, after: u64) -> Result<Box<dyn EventReader>, StoreError> {
         self.store.events(id, after)

@@ -12,71 +12,95 @@ use std::sync::atomic::Ordering;
 
 use place::{LONG_TEST, Place, Running, WAITS_AT, restore, supervision};
 use rustix::process::Signal;
-use verbatim_daemon::worker::{Job, WorkerEnd, WorkerEvent};
-use verbatim_record::{Cause, Outcome};
+use verbatim_daemon::worker::{Job, WorkerEnd};
+use verbatim_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_rig::RigFile;
-use verbatim_run::{self as run, Report, Request};
+use verbatim_run::{self as run, Event, Report, Request};
 
 /// The place of a test that this program is started for again, as its daemon.
 const DAEMON_OF: &str = "VERBATIM_TEST_DAEMON_OF";
 
+fn request_of(job: &Job) -> Request {
+    Request {
+        id: job.run.clone(),
+        rig: job.rig.clone(),
+        spec: job.spec.clone(),
+        record: Some(job.record.clone()),
+        cancel: Arc::default(),
+    }
+}
+
 fn in_this_process(place: &Place, job: &Job, record: &str) -> Report {
     let request = Request {
-        rig: job.rig.clone(),
-        tests: job.tests.clone(),
-        parameters: job.parameters.clone(),
-        seed: job.seed,
-        id: None,
         record: Some(place.path(record)),
-        cancel: Arc::default(),
+        ..request_of(job)
     };
     run::execute_in(&request, Some(&place.state), &mut |_| ()).unwrap()
 }
 
+/// The verdicts that were told.
+pub(crate) fn verdicts(events: &[Event]) -> Vec<Verdict> {
+    let verdict = |event: &Event| match event {
+        Event::TestEnded(ended) => ended.verdict.clone(),
+        _ => None,
+    };
+    events.iter().filter_map(verdict).collect()
+}
+
+/// What each verdict comes to, and what that is due to.
+pub(crate) fn ends(verdicts: &[Verdict]) -> Vec<(Outcome, Cause)> {
+    let end = |verdict: &Verdict| (verdict.outcome(), verdict.cause());
+    verdicts.iter().map(end).collect()
+}
+
 /// Test, outcome, cause, statements that failed or are open, and how many checks passed.
-type Gist = (String, Outcome, Option<Cause>, Vec<String>, usize);
+type Gist = (String, Outcome, Cause, Vec<String>, usize);
 
 /// What does not depend on the time that anything took.
-fn gist(report: &Report) -> Vec<Gist> {
-    let gist = |verdict: &verbatim_record::Verdict| {
+fn gist(verdicts: &[Verdict]) -> Vec<Gist> {
+    let gist = |verdict: &Verdict| {
         let findings = verdict.findings.iter().map(|check| check.statement.clone()).collect();
         (
             verdict.test.clone(),
-            verdict.outcome,
-            verdict.cause,
+            verdict.outcome(),
+            verdict.cause(),
             findings,
             verdict.passed.len(),
         )
     };
-    report.verdicts.iter().map(gist).collect()
+    verdicts.iter().map(gist).collect()
 }
 
 #[tokio::test]
 async fn a_run_in_a_worker_comes_to_the_verdicts_of_a_run_in_this_process() {
     let place = Place::new();
     let tests = [
-        "c14-024-node-info",
         "c14-015-get",
+        "c14-024-node-info",
         "c14-024-port-info-rw",
         "c14-024-vl-arbitration-ca",
     ];
     let job = place.job(&tests);
     let (end, events) = Running::start(&place, supervision(), job.clone()).end().await;
-    assert!(!end.left_changed());
-    let WorkerEnd::Finished(report) = end else {
+    let WorkerEnd::Finished(info) = end else {
         panic!("{end:?}");
     };
+    let told = verdicts(&events);
     let here = in_this_process(&place, &job, "record-here");
-    assert_eq!(gist(&report), gist(&here));
+    assert_eq!(gist(&told), gist(&here.verdicts));
     assert!(
-        report.verdicts.iter().all(|verdict| verdict.outcome == Outcome::Pass),
-        "{report:?}"
+        told.iter().all(|verdict| verdict.outcome() == Outcome::Pass),
+        "{told:?}"
+    );
+    assert_eq!(
+        (info.id, info.outcome, info.record),
+        (here.run.id, here.run.outcome, Some(job.record.display().to_string()))
     );
 
     let begun: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
-            WorkerEvent::Begun(test, place, 4) => Some((test.as_str(), *place)),
+            Event::TestStarted(begun) if begun.total == 4 => Some((begun.test.as_str(), begun.place)),
             _ => None,
         })
         .collect();
@@ -84,15 +108,10 @@ async fn a_run_in_a_worker_comes_to_the_verdicts_of_a_run_in_this_process() {
         begun,
         (0..).zip(tests).map(|(place, test)| (test, place)).collect::<Vec<_>>()
     );
-    let ended = events.iter().filter_map(|event| match event {
-        WorkerEvent::Ended(verdict) => Some(verdict.as_ref()),
-        _ => None,
-    });
-    assert!(ended.eq(&report.verdicts));
-    assert!(events.iter().any(|event| matches!(event, WorkerEvent::Step(_))));
+    assert!(events.iter().any(|event| matches!(event, Event::StepStarted(_))));
 
     let (judged, drift) = run::judge_bundle(&job.record).unwrap();
-    assert_eq!((judged.verdicts, drift), (report.verdicts, Vec::new()));
+    assert_eq!((judged.verdicts, drift), (told, Vec::new()));
 }
 
 #[tokio::test]
@@ -101,18 +120,12 @@ async fn a_virtual_rig_runs_in_this_process_to_the_same_report() {
     let all: Vec<&str> = verbatim_catalog::TESTS.iter().map(|test| test.id).collect();
     let job = place.job(&all);
     let (end, events) = Running::start(&place, supervision(), job.clone()).end().await;
-    let WorkerEnd::Finished(report) = end else {
+    let WorkerEnd::Finished(info) = end else {
         panic!("{end:?}");
     };
-    assert_eq!(report.verdicts, in_this_process(&place, &job, "record-here").verdicts);
-    assert_eq!(report.run.outcome, Outcome::Fail);
-    assert_eq!(
-        events
-            .iter()
-            .filter(|event| matches!(event, WorkerEvent::Ended(_)))
-            .count(),
-        all.len()
-    );
+    let told = verdicts(&events);
+    assert_eq!(told, in_this_process(&place, &job, "record-here").verdicts);
+    assert_eq!((info.outcome(), told.len()), (Outcome::Fail, all.len()));
     assert_eq!(restore(&place).await, Ok(Vec::new()));
 }
 
@@ -120,33 +133,21 @@ async fn a_virtual_rig_runs_in_this_process_to_the_same_report() {
 fn a_cancel_between_two_tests_is_no_success() {
     let place = Place::of("kind = \"virtual\"\n");
     let job = place.job(&["c14-015-get", "c14-024-node-info", "c14-024-port-info-rw"]);
-    let request = Request {
-        rig: job.rig.clone(),
-        tests: job.tests.clone(),
-        parameters: Vec::new(),
-        seed: job.seed,
-        id: None,
-        record: Some(job.record.clone()),
-        cancel: Arc::default(),
-    };
-    let mut cancel_after_the_first = |event: run::Event<'_>| {
-        if matches!(event, run::Event::Ended(_)) {
+    let mut request = request_of(&job);
+    request.spec.parameters.clear();
+    let mut cancel_after_the_first = |event: Event| {
+        if matches!(event, Event::TestEnded(_)) {
             request.cancel.store(true, Ordering::Relaxed);
         }
     };
     let report = run::execute_in(&request, Some(&place.state), &mut cancel_after_the_first).unwrap();
-    let ends: Vec<_> = report
-        .verdicts
-        .iter()
-        .map(|verdict| (verdict.outcome, verdict.cause))
-        .collect();
     let expected = [
-        (Outcome::Pass, None),
-        (Outcome::Error, Some(Cause::Operator)),
-        (Outcome::Skipped, Some(Cause::Rig)),
+        (Outcome::Pass, Cause::Unspecified),
+        (Outcome::Error, Cause::Operator),
+        (Outcome::Skipped, Cause::Rig),
     ];
-    assert_eq!(ends, expected);
-    assert_eq!(report.run.outcome, Outcome::Error);
+    assert_eq!(ends(&report.verdicts), expected);
+    assert_eq!(report.run.outcome(), Outcome::Error);
     let (judged, drift) = run::judge_bundle(&job.record).unwrap();
     assert_eq!((judged.verdicts, drift), (report.verdicts, Vec::new()));
 }
@@ -154,22 +155,15 @@ fn a_cancel_between_two_tests_is_no_success() {
 #[tokio::test]
 async fn a_cancel_stops_the_test_restores_the_device_and_leaves_a_whole_record() {
     let place = Place::new();
-    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST, "c14-015-get"]));
+    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST, "c14-024-node-info"]));
     running.reaches(WAITS_AT).await;
     assert!(place.journal().exists() && !place.is_as_found());
     running.cancel.send(true).unwrap();
-    let (end, _) = running.end().await;
-    assert!(!end.left_changed());
-    let WorkerEnd::Finished(report) = end else {
-        panic!("{end:?}");
-    };
-    let causes: Vec<_> = report
-        .verdicts
-        .iter()
-        .map(|verdict| (verdict.outcome, verdict.cause))
-        .collect();
-    assert_eq!(causes[0].1, Some(Cause::Operator), "{causes:?}");
-    assert_eq!(causes[1].0, Outcome::Skipped, "{causes:?}");
+    let (end, events) = running.end().await;
+    assert!(matches!(end, WorkerEnd::Finished(_)), "{end:?}");
+    let ends = ends(&verdicts(&events));
+    assert_eq!(ends[0].1, Cause::Operator, "{ends:?}");
+    assert_eq!(ends[1].0, Outcome::Skipped, "{ends:?}");
     assert!(!place.journal().exists() && place.is_as_found());
     assert_eq!(run::judge_bundle(&place.path("record")).unwrap().1, [""; 0]);
 }

@@ -11,9 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use verbatim_daemon::worker::{Job, Supervision, WorkerEnd, WorkerEvent};
+use verbatim_daemon::worker::{Job, Supervision, WorkerEnd, text_of};
+use verbatim_proto::v1::{Cause, RunSpec, StepStarted};
 use verbatim_rig::{RigConfig, RigFile, Session};
 use verbatim_run::state::StateDirectory;
+use verbatim_run::{Event, RunId};
 use verbatim_tester::{Arrival, Stimulus};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
@@ -103,18 +105,18 @@ impl Place {
         }
     }
 
+    /// These tests, which are run in the order of the catalogue.
     pub(crate) fn job(&self, tests: &[&str]) -> Job {
-        let known = verbatim_catalog::TESTS.iter().copied();
         Job {
-            run: "1".into(),
+            run: RunId::new(0, 1),
             rig: self.rig.clone(),
-            rig_file: Some(self.rig_file.clone()),
-            tests: tests
-                .iter()
-                .map(|id| known.clone().find(|test| test.id == *id).unwrap())
-                .collect(),
-            parameters: vec![("wait_s".into(), 600)],
-            seed: 3,
+            text: text_of(&RigFile::read(&self.rig_file).unwrap(), "r"),
+            spec: RunSpec {
+                rig: "r".into(),
+                patterns: tests.iter().map(ToString::to_string).collect(),
+                parameters: [("wait_s".into(), 600)].into(),
+                seed: 3,
+            },
             record: self.path("record"),
         }
     }
@@ -196,7 +198,7 @@ impl Worker {
 /// A job under way.
 pub(crate) struct Running {
     pub(crate) job: tokio::task::JoinHandle<WorkerEnd>,
-    pub(crate) events: mpsc::UnboundedReceiver<WorkerEvent>,
+    pub(crate) events: mpsc::UnboundedReceiver<Event>,
     pub(crate) cancel: watch::Sender<bool>,
 }
 
@@ -214,7 +216,7 @@ impl Running {
         let reached = async {
             loop {
                 match self.events.recv().await {
-                    Some(WorkerEvent::Step(name)) if name == step => return,
+                    Some(Event::StepStarted(StepStarted { step: name })) if name == step => return,
                     Some(_) => {}
                     None => panic!("the job ended before {step:?}"),
                 }
@@ -224,7 +226,7 @@ impl Running {
     }
 
     /// Waits for the end; with all events that were not taken yet.
-    pub(crate) async fn end(mut self) -> (WorkerEnd, Vec<WorkerEvent>) {
+    pub(crate) async fn end(mut self) -> (WorkerEnd, Vec<Event>) {
         let end = tokio::time::timeout(LIMIT, self.job).await.unwrap().unwrap();
         let mut events = Vec::new();
         while let Ok(event) = self.events.try_recv() {
@@ -234,14 +236,14 @@ impl Running {
     }
 
     /// Waits for its failure: cause, reason, whether the device is left changed.
-    pub(crate) async fn failure(self) -> (verbatim_record::Cause, String, bool) {
+    pub(crate) async fn failure(self) -> (Cause, String, bool) {
         match self.end().await.0 {
             WorkerEnd::Failed {
                 cause,
                 reason,
                 not_restored,
             } => (cause, reason, not_restored),
-            WorkerEnd::Finished(report) => panic!("it finished: {report:?}"),
+            WorkerEnd::Finished(info) => panic!("it finished: {info:?}"),
         }
     }
 }
@@ -251,18 +253,12 @@ pub(crate) async fn restore(place: &Place) -> Result<Vec<verbatim_record::Restor
     let (events, _told) = mpsc::unbounded_channel();
     let (_cancel, cancelled) = watch::channel(false);
     supervision()
-        .restore_rig(
-            place.rig.clone(),
-            Some(place.rig_file.clone()),
-            &place.state,
-            events,
-            cancelled,
-        )
+        .restore_rig(place.rig.clone(), place.job(&[]).text, &place.state, events, cancelled)
         .await
 }
 
-/// A named pipe that nobody writes to: who opens it for reading hangs for good.
-pub(crate) fn never_written(path: &Path) {
+/// A named pipe that nobody reads from: who opens it for writing hangs for good.
+pub(crate) fn never_read(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(made.success());
 }

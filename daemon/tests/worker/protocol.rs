@@ -3,14 +3,15 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message;
-use verbatim_daemon::worker::{self, BUILD_ID, Supervision};
+use verbatim_proto::v1::RunEvent;
 use verbatim_proto::worker::{FromWorker, Ping, Restore, Start, ToWorker, from_worker, to_worker};
-use verbatim_record::Cause;
 
-use crate::place::{LONG_TEST, Place, Running, WAITS_AT, supervision, verbatimd};
+use verbatim_run::Event;
+
+use crate::place::{LONG_TEST, Place, WAITS_AT, verbatimd};
 
 /// A worker whose daemon is this test.
 struct Bare {
@@ -21,10 +22,6 @@ struct Bare {
 
 impl Bare {
     fn start(place: &Place) -> Self {
-        Self::start_with(place, "0")
-    }
-
-    fn start_with(place: &Place, digest: &str) -> Self {
         let path = place.path("socket");
         let listener = UnixListener::bind(&path).unwrap();
         let child = verbatimd()
@@ -33,7 +30,6 @@ impl Bare {
             .arg(&path)
             .arg("--state")
             .arg(place.state.path())
-            .args(["--rig-digest", digest])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -48,7 +44,7 @@ impl Bare {
         let Some(from_worker::Message::Hello(hello)) = bare.next() else {
             panic!("no hello first");
         };
-        assert_eq!((hello.build_id.as_str(), hello.pid), (BUILD_ID, bare.child.id()));
+        assert_eq!(hello.pid, bare.child.id());
         bare
     }
 
@@ -107,20 +103,20 @@ fn a_worker_ends_with_a_clear_error_when_junk_comes_from_the_stream() {
 #[test]
 fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
     let place = Place::new();
-    let mut worker = Bare::start_with(&place, &worker::digest(&place.rig));
+    let mut worker = Bare::start(&place);
     let job = place.job(&[LONG_TEST]);
     worker.send(to_worker::Message::Start(Start {
-        rig_file: place.rig_file.to_string_lossy().into(),
-        rig: "r".into(),
-        tests: vec![LONG_TEST.into()],
-        parameters: job.parameters.into_iter().collect(),
-        seed: 1,
+        rig: Some(job.text),
+        spec: Some(job.spec),
         record: job.record.to_string_lossy().into(),
-        run: String::new(),
+        run: job.run.to_string(),
     }));
     loop {
         match worker.next() {
-            Some(from_worker::Message::Step(step)) if step.label == WAITS_AT => break,
+            Some(from_worker::Message::Event(RunEvent {
+                event: Some(Event::StepStarted(step)),
+                ..
+            })) if step.step == WAITS_AT => break,
             Some(from_worker::Message::Finished(_)) | None => panic!("it ended"),
             Some(_) => {}
         }
@@ -154,7 +150,7 @@ fn a_worker_answers_pings_before_it_has_anything_to_do_and_ends_in_silence_with_
 fn a_worker_that_finds_no_daemon_says_so() {
     let place = Place::of("kind = \"virtual\"\n");
     let output = verbatimd()
-        .args(["worker", "--connect", "/absent/socket", "--rig-digest", "0", "--state"])
+        .args(["worker", "--connect", "/absent/socket", "--state"])
         .arg(place.state.path())
         .output()
         .unwrap();
@@ -163,48 +159,4 @@ fn a_worker_that_finds_no_daemon_says_so() {
         output.status.code() == Some(3) && said.contains("no daemon listens at /absent/socket"),
         "{said}"
     );
-}
-
-#[tokio::test]
-async fn a_worker_of_another_build_is_refused_before_it_touches_anything() {
-    let place = Place::new();
-    // Another build: the same program that names itself otherwise.
-    let mut program = std::fs::read(env!("CARGO_BIN_EXE_verbatimd")).unwrap();
-    let (version, hash) = BUILD_ID.split_once('+').unwrap();
-    let mut found = 0;
-    let mut from = 0;
-    while let Some(plus) = program[from..].iter().position(|byte| *byte == b'+') {
-        let plus = from + plus;
-        if program[..plus].ends_with(version.as_bytes()) && program[plus + 1..].starts_with(hash.as_bytes()) {
-            program[plus + 1..=plus + hash.len()].fill(b'x');
-            found += 1;
-        }
-        from = plus + 1;
-    }
-    assert!(found > 0, "the program does not hold {BUILD_ID}");
-    let path = place.path("verbatimd");
-    // Written by another process: a child of a test beside this one would hold the file open, and it could not be run.
-    let mut writer = std::process::Command::new("sh")
-        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
-        .arg(&path)
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut writer.stdin.take().unwrap(), &program).unwrap();
-    assert!(writer.wait().unwrap().success());
-    let supervision = Supervision {
-        program: path,
-        ..supervision()
-    };
-    let start = Instant::now();
-    let (cause, reason, not_restored) = Running::start(&place, supervision, place.job(&[LONG_TEST]))
-        .failure()
-        .await;
-    assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
-    assert!(
-        reason.contains("xxxxxxxx") && reason.contains("restart the daemon"),
-        "{reason}"
-    );
-    assert!(start.elapsed() < Duration::from_secs(60));
-    assert!(!place.path("record").exists() && place.is_as_found());
 }
