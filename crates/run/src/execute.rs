@@ -195,7 +195,7 @@ fn rest(
             over = ends_the_run(&verdict);
         }
         if place == first
-            && verdict.outcome() != Outcome::Error
+            && !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped)
             && let Session::Real(rig) = &mut open.session
             && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
         {
