@@ -12,6 +12,9 @@ use crate::file::{self, RecordError};
 /// The manifest's file name.
 const MANIFEST: &str = "manifest.json";
 
+/// The manifest's file name while it is written.
+const UNFINISHED: &str = ".manifest.json.part";
+
 /// What a run's directory must hold, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,6 +92,14 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError + '_ {
     }
 }
 
+/// The files of a directory.
+fn names(directory: &Path) -> Result<Vec<String>, BundleError> {
+    let files = std::fs::read_dir(directory).map_err(io(directory))?;
+    files
+        .map(|file| Ok(file.map_err(io(directory))?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
 impl Manifest {
     fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
@@ -152,6 +163,26 @@ impl BundleWriter {
         })
     }
 
+    /// Goes on with a bundle whose writer died after so many whole records. What it left of a further one, and of a
+    /// manifest, is removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or a file of it removed.
+    pub fn resume(directory: &Path, done: u32) -> Result<Self, BundleError> {
+        for name in names(directory)? {
+            let record = name.strip_suffix(".rec").and_then(|name| name.split('-').next());
+            let beyond = record.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > done));
+            if beyond || name == MANIFEST || name == UNFINISHED {
+                let path = directory.join(name);
+                std::fs::remove_file(&path).map_err(io(&path))?;
+            }
+        }
+        Ok(Self {
+            directory: directory.into(),
+            records: 0,
+        })
+    }
+
     /// The directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
@@ -163,9 +194,21 @@ impl BundleWriter {
     /// # Errors
     /// When it cannot be created.
     pub fn record(&mut self, test: &str) -> Result<file::FileSink, BundleError> {
-        self.records += 1;
-        let path = self.directory.join(format!("{:03}-{test}.rec", self.records));
+        let path = self.next(test);
         file::FileSink::create(&path).map_err(io(&path))
+    }
+
+    /// In place of [`BundleWriter::record`]: the entries of the next test's record, which is there already.
+    ///
+    /// # Errors
+    /// When it is not, or is not whole.
+    pub fn recorded(&mut self, test: &str) -> Result<Vec<Entry>, BundleError> {
+        Ok(file::read_file(&self.next(test))?)
+    }
+
+    fn next(&mut self, test: &str) -> PathBuf {
+        self.records += 1;
+        self.directory.join(format!("{:03}-{test}.rec", self.records))
     }
 
     /// Writes a further file.
@@ -182,16 +225,7 @@ impl BundleWriter {
     /// # Errors
     /// When a file cannot be read back or the manifest cannot be written.
     pub fn seal(self) -> Result<PathBuf, BundleError> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.directory).map_err(io(&self.directory))? {
-            names.push(
-                entry
-                    .map_err(io(&self.directory))?
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned(),
-            );
-        }
+        let mut names = names(&self.directory)?;
         names.sort();
         let mut files = Vec::new();
         for name in names {
@@ -204,7 +238,7 @@ impl BundleWriter {
             });
         }
         let path = self.directory.join(MANIFEST);
-        let part = self.directory.join(".manifest.json.part");
+        let part = self.directory.join(UNFINISHED);
         std::fs::write(&part, Manifest::sealed(files).to_json()).map_err(io(&part))?;
         std::fs::rename(&part, &path).map_err(io(&path))?;
         Ok(self.directory)

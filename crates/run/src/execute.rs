@@ -34,6 +34,17 @@ pub struct Request {
     pub cancel: Arc<AtomicBool>,
 }
 
+/// Where a run goes on whose process died in it: see [`resume`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resume {
+    /// Tests that have a whole record.
+    pub done: u32,
+    /// Why the test after those is lost, when it had begun.
+    pub lost: Option<String>,
+    /// Nanoseconds since 1970 at the start of the run.
+    pub started_ns: u64,
+}
+
 /// Version of the shape of [`Report`] in JSON.
 pub const REPORT_SCHEMA: &str = "verbatim.report.v1";
 
@@ -99,10 +110,43 @@ pub fn execute_in(
     state: Option<&StateDirectory>,
     report: &mut dyn FnMut(Event),
 ) -> Result<Report, RunError> {
-    let started_ns = now_ns();
+    let bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
+    let from_the_start = Resume {
+        done: 0,
+        lost: None,
+        started_ns: now_ns(),
+    };
+    rest(request, &from_the_start, bundle, state, report)
+}
+
+/// Goes on with a run whose process died in it, and which keeps a record. The tests that it came to the end of are judged
+/// from their records and not reported again; the one that is lost gets a record that says why, and its verdict.
+///
+/// # Errors
+/// As [`execute`], and when a record of the run is not whole.
+pub fn resume(
+    request: &Request,
+    from: &Resume,
+    state: Option<&StateDirectory>,
+    report: &mut dyn FnMut(Event),
+) -> Result<Report, RunError> {
+    let resume = |record| BundleWriter::resume(record, from.done);
+    let bundle = request.record.as_deref().map(resume).transpose()?;
+    rest(request, from, bundle, state, report)
+}
+
+/// The run from there on.
+fn rest(
+    request: &Request,
+    from: &Resume,
+    mut bundle: Option<BundleWriter>,
+    state: Option<&StateDirectory>,
+    report: &mut dyn FnMut(Event),
+) -> Result<Report, RunError> {
     let spec = &request.spec;
     let tests = select(&spec.patterns)?;
-    let mut bundle = request.record.as_deref().map(BundleWriter::create).transpose()?;
+    let done = from.done as usize;
+    let first = done + usize::from(from.lost.is_some());
     let mut open = verbatim_rig::open(&request.rig.in_run(spec.seed), Arc::clone(&request.cancel))?;
     let mut journal = match open.session {
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
@@ -118,16 +162,27 @@ pub fn execute_in(
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<String> = None;
     for (place, test) in tests.iter().copied().enumerate() {
-        report(Event::TestStarted(TestStarted {
-            test: test.id.into(),
-            place: number(place),
-            total: number(tests.len()),
-        }));
+        if place < done
+            && let Some(bundle) = &mut bundle
+        {
+            let verdict = judge(bundle.recorded(test.id)?)?;
+            over = over.or_else(|| ends_the_run(&verdict));
+            verdicts.push(verdict);
+            continue;
+        }
+        if place >= first {
+            report(Event::TestStarted(TestStarted {
+                test: test.id.into(),
+                place: number(place),
+                total: number(tests.len()),
+            }));
+        }
         let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
-        let instead = match &over {
-            Some(why) => Some((StopReason::Skipped, why.as_str())),
+        let instead = match (&from.lost, &over) {
+            (Some(why), _) if place < first => Some((StopReason::Tester, why.as_str())),
+            (_, Some(why)) => Some((StopReason::Skipped, why.as_str())),
             // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
-            None => cancelled.then_some((StopReason::Cancelled, "the run was cancelled before this test")),
+            _ => cancelled.then_some((StopReason::Cancelled, "the run was cancelled before this test")),
         };
         let case = Case {
             test,
@@ -139,8 +194,8 @@ pub fn execute_in(
         if over.is_none() {
             over = ends_the_run(&verdict);
         }
-        if place == 0
-            && verdict.outcome() != Outcome::Error
+        if place == first
+            && !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped)
             && let Session::Real(rig) = &mut open.session
             && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
         {
@@ -158,7 +213,7 @@ pub fn execute_in(
         rig_kind: open.info.kind.clone(),
         seed: spec.seed,
         catalogue: VERSION.into(),
-        started_ns,
+        started_ns: from.started_ns,
         host: host(),
         fingerprint: open.fingerprint.to_string(),
         outcome: worst(&verdicts).into(),

@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`execute()`] | the run |
+//! | [`resume`] | the rest of a run whose process died |
 //! | [`recover_only`] | the restore of what an earlier run left |
 //! | [`judge_bundle`], [`export_pcapng`] | the bundle of an earlier run |
 //! | [`command()`] | the command line that makes a run again |
@@ -22,7 +23,9 @@ pub mod state;
 
 pub use command::command;
 pub use error::RunError;
-pub use execute::{REPORT_SCHEMA, Report, Request, execute, execute_in, is_left_changed, recover_only, worst};
+pub use execute::{
+    REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, is_left_changed, recover_only, resume, worst,
+};
 pub use id::{RunId, now_ns};
 pub use kept::{export_pcapng, judge_bundle};
 pub use verbatim_record_proto::v1::run_event::Event;

@@ -23,7 +23,7 @@ use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError};
 
 /// After so long a daemon that reads nothing is taken to be gone.
-const READS_WITHIN: Duration = Duration::from_secs(10);
+const READS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The longest message to a worker: room for the ids of ten thousand tests.
 const LONGEST_ORDER: usize = 1 << 20;
@@ -237,8 +237,19 @@ impl Worker<'_> {
             cancel: Arc::clone(&self.cancel),
         };
         let state = StateDirectory::at(&self.arguments.state);
-        run::execute_in(&request, Some(&state), &mut |event| self.out.event(event))
-            .map(|report| report.run)
+        let mut tell = |event| self.out.event(event);
+        let done = match start.resume {
+            None => run::execute_in(&request, Some(&state), &mut tell),
+            Some(from) => {
+                let from = run::Resume {
+                    done: from.done,
+                    lost: Some(from.lost).filter(|why| !why.is_empty()),
+                    started_ns: from.started_ns,
+                };
+                run::resume(&request, &from, Some(&state), &mut tell)
+            }
+        };
+        done.map(|report| report.run)
             .map_err(|error| failure(&request.rig, &state, &error))
     }
 

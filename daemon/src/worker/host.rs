@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use verbatim_proto::v1::Cause;
-use verbatim_proto::worker::{Finished, Restore, RigText, Start, to_worker};
+use verbatim_proto::v1::{Cause, LogLine};
+use verbatim_proto::worker::{Finished, Restore, Resume, RigText, Start, to_worker};
 use verbatim_record::Restored;
 
-use super::process::Failure;
+use super::process::{Failure, Reached};
 use super::session::Session;
 use super::{Job, WorkerEnd};
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{self as run, Event, Request};
+use verbatim_run::{self as run, Event, Request, now_ns};
 
 /// How workers are started and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl Default for Supervision {
             // Also when the file was replaced since this process began.
             program: "/proc/self/exe".into(),
             ping_every: Duration::from_secs(1),
-            grace: Duration::from_secs(10),
+            grace: Duration::from_secs(60),
             start_within: Duration::from_secs(30),
             stop_within: Duration::from_secs(120),
             hung_after: Duration::from_secs(60),
@@ -62,6 +62,9 @@ impl Supervision {
     /// Runs a job and reports while it goes on. A virtual rig runs on a thread of this process, any other in a worker of
     /// its own. Never fails: what goes wrong is in the end that is returned.
     ///
+    /// When a worker dies in mid-run, the test that it was at is an ERROR, and a new worker restores the device and goes
+    /// on with the rest; unless nothing began yet, or that worker itself came no further than the one before it.
+    ///
     /// When the device is left changed, call [`Supervision::restore_rig`] before anything else on that rig. Set `cancel`
     /// to stop the run; a sender that is dropped stops nothing. When the future is dropped, the worker stops, restores
     /// and ends by itself.
@@ -76,24 +79,50 @@ impl Supervision {
             return on_a_thread(job, events, cancel).await;
         }
         let rig = job.rig.clone();
-        let ended = match start_of(job) {
-            Ok(start) => self.session(&rig, state, &events, cancel, start).await,
-            Err(failure) => Err(failure),
+        let started_ns = now_ns();
+        let mut start = match start_of(job) {
+            Ok(start) => start,
+            Err(failure) => return failed(failure.reason, false),
         };
-        match ended {
-            Ok((finished, _)) => match finished.info {
-                Some(info) => WorkerEnd::Finished(Box::new(info)),
-                None => WorkerEnd::Failed {
-                    cause: finished.cause(),
-                    not_restored: finished.not_restored,
-                    reason: finished.error,
-                },
-            },
-            Err(Failure { cause, reason }) => WorkerEnd::Failed {
-                cause,
-                reason,
-                not_restored: is_left_changed(&rig, state).await,
-            },
+        // What happened to the worker before.
+        let mut died: Option<String> = None;
+        loop {
+            let order = to_worker::Message::Start(start.clone());
+            let ended = self.session(&rig, state, &events, cancel.clone(), order).await;
+            let after = |reason: String| match &died {
+                None => reason,
+                Some(died) => format!("{died}; the worker in its place came to no end either: {reason}"),
+            };
+            let failure = match ended {
+                Ok((Finished { info: Some(info), .. }, _)) => return WorkerEnd::Finished(Box::new(info)),
+                Ok((finished, _)) => {
+                    return WorkerEnd::Failed {
+                        // Without the death of a worker there would have been a rest of the run.
+                        cause: died.as_ref().map_or(finished.cause(), |_| Cause::Tester),
+                        not_restored: finished.not_restored,
+                        reason: after(finished.error),
+                    };
+                }
+                Err(failure) => failure,
+            };
+            let further = |reached: &Reached| {
+                let before = start.resume.as_ref().map(|resume| resume.done);
+                reached.begun > 0 && before.is_none_or(|before| reached.ended > before)
+            };
+            let Some(reached) = failure.reached.filter(further).filter(|_| !*cancel.borrow()) else {
+                return failed(after(failure.reason), is_left_changed(&rig, state).await);
+            };
+            // Nobody may be listening.
+            let _ = events.send(Event::LogLine(LogLine {
+                text: format!("a new worker goes on with the run: {}", failure.reason),
+            }));
+            let lost = reached.begun > reached.ended;
+            start.resume = Some(Resume {
+                done: reached.ended,
+                lost: if lost { failure.reason.clone() } else { String::new() },
+                started_ns,
+            });
+            died = Some(failure.reason);
         }
     }
 
@@ -142,13 +171,22 @@ pub(super) async fn cancelled(cancel: &mut watch::Receiver<bool>) {
     }
 }
 
-fn start_of(job: Job) -> Result<to_worker::Message, Failure> {
-    Ok(to_worker::Message::Start(Start {
+fn failed(reason: String, not_restored: bool) -> WorkerEnd {
+    WorkerEnd::Failed {
+        cause: Cause::Tester,
+        reason,
+        not_restored,
+    }
+}
+
+fn start_of(job: Job) -> Result<Start, Failure> {
+    Ok(Start {
         rig: Some(job.text),
         spec: Some(job.spec),
         record: path_of(job.record)?,
         run: job.run.to_string(),
-    }))
+        resume: None,
+    })
 }
 
 /// A path that means the same to the worker: its working directory may be another.
@@ -157,7 +195,7 @@ fn path_of(path: PathBuf) -> Result<String, Failure> {
         .ok()
         .and_then(|path| path.into_os_string().into_string().ok());
     whole.ok_or_else(|| {
-        Failure::tester(format!(
+        Failure::new(format!(
             "{} cannot be told to a worker: an absolute path in UTF-8 was expected; give the file or directory another name",
             path.display()
         ))

@@ -12,7 +12,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use verbatim_proto::v1::Cause;
 
 use super::Supervision;
 use super::output::Output;
@@ -23,21 +22,26 @@ use verbatim_run::state::StateDirectory;
 /// How long output may still come after the end of a process: somebody else may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Why a worker came to no report.
+/// Why a worker came to no end: what happened and what to do next. Always the tester's.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// What it is due to.
-    pub(super) cause: Cause,
-    /// What happened and what to do next.
     pub(super) reason: String,
+    /// How far the run is; none while the process may still hold the rig.
+    pub(super) reached: Option<Reached>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Reached {
+    /// Tests that began.
+    pub(super) begun: u32,
+    /// Tests that ended.
+    pub(super) ended: u32,
 }
 
 impl Failure {
-    pub(super) fn tester(reason: String) -> Self {
-        Self {
-            cause: Cause::Tester,
-            reason,
-        }
+    pub(super) fn new(reason: String) -> Self {
+        Self { reason, reached: None }
     }
 }
 
@@ -57,7 +61,7 @@ pub(super) async fn start(
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<(Process, UnixStream), Failure> {
     let failed = |what: &str, error: &io::Error| {
-        Failure::tester(format!(
+        Failure::new(format!(
             "the worker of rig {} was not started: {what} failed ({error}); check TMPDIR, its free space and permissions, \
              the limits of processes and files, and that {} is there, then run again",
             rig.name,
@@ -106,10 +110,10 @@ pub(super) async fn start(
         },
         status = process.child.wait() => {
             process.last_words().await;
-            process.ended(status, &format!("{who} did not connect"))
+            Failure::new(process.ended(status, &format!("{who} did not connect")))
         }
         never = process.output.tell() => match never {},
-        () = sleep(supervision.start_within) => Failure::tester(format!(
+        () = sleep(supervision.start_within) => Failure::new(format!(
             "{who} did not connect within {:?} and was killed; is this host overloaded, or does a library that the rig's \
              `env` preloads wait for something?",
             supervision.start_within
@@ -158,17 +162,17 @@ impl Process {
         let _ = timeout(LAST_WORDS, self.output.tell_to_the_end()).await;
     }
 
-    /// The failure of a worker that ended by itself. `before` tells what it was at.
-    pub(super) fn ended(&self, status: io::Result<ExitStatus>, before: &str) -> Failure {
+    /// That a worker ended by itself. `before` tells what it was at.
+    pub(super) fn ended(&self, status: io::Result<ExitStatus>, before: &str) -> String {
         let how = match status {
             Ok(status) => words(status),
             Err(error) => format!("its end could not be seen ({error})"),
         };
-        Failure::tester(format!(
-            "{before}: {how}; {}; nothing is known about the device from this run; if it happens again, look for a crash in \
-             a library that the worker loads (a core dump, the system's log)",
+        format!(
+            "{before}: {how}; {}; if it happens again, look for a crash in a library that the worker loads (a core dump, the \
+             system's log)",
             self.output.quote()
-        ))
+        )
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_worker_that_ends_by_itself_is_ours_and_how_it_ended_is_told() {
+    async fn how_a_worker_ended_is_told() {
         let process = Process {
             child: Command::new("true").spawn().unwrap(),
             pid: 1,
@@ -197,8 +201,7 @@ mod tests {
         };
         for (raw, how) in [(255 << 8, "it ended with code 255"), (6, "it was ended by SIGABRT")] {
             let end = process.ended(Ok(ExitStatus::from_raw(raw)), "it worked");
-            assert_eq!(end.cause, Cause::Tester);
-            assert!(end.reason.contains(how), "{}", end.reason);
+            assert!(end.contains(how), "{end}");
         }
     }
 }

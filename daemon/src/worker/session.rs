@@ -4,14 +4,13 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use verbatim_proto::v1::Cause;
-use verbatim_proto::worker::{Cancel, Finished, FromWorker, Ping, ToWorker, from_worker, to_worker};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use verbatim_proto::worker::{Cancel, Finished, FromWorker, Ping, Start, ToWorker, from_worker, to_worker};
 use verbatim_record::Restored;
 
 use super::Supervision;
 use super::host::cancelled;
-use super::process::{self, Failure, Process};
+use super::process::{self, Failure, Process, Reached};
 use crate::framing::{self, Frames, Junk};
 use verbatim_rig::RigConfig;
 use verbatim_run::Event;
@@ -27,6 +26,7 @@ pub(super) struct Session<'a> {
     events: mpsc::UnboundedSender<Event>,
     /// The test that began last, and its last step.
     at: (Option<String>, Option<String>),
+    reached: Reached,
     restored: Vec<Restored>,
     /// The first message came.
     greeted: bool,
@@ -71,6 +71,7 @@ impl<'a> Session<'a> {
             frames: Frames::new(framing::LONGEST),
             events,
             at: (None, None),
+            reached: Reached::default(),
             restored: Vec::new(),
             greeted: false,
             asked: None,
@@ -83,6 +84,16 @@ impl<'a> Session<'a> {
         order: to_worker::Message,
         cancel: watch::Receiver<bool>,
     ) -> Result<(Finished, Vec<Restored>), Failure> {
+        if let to_worker::Message::Start(Start {
+            resume: Some(resume), ..
+        }) = &order
+        {
+            let begun = resume.done + u32::from(!resume.lost.is_empty());
+            self.reached = Reached {
+                begun,
+                ended: resume.done,
+            };
+        }
         match self.follow(order, cancel).await {
             Ok(finished) => {
                 // A library may hang while the process ends; what was to be known is known.
@@ -104,12 +115,9 @@ impl<'a> Session<'a> {
         let mut ping = interval(self.supervision.ping_every);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut number = 0;
-        let greeted_by = Instant::now() + self.supervision.start_within;
+        let mut greeted_by = Instant::now() + self.supervision.start_within;
         let mut stopped_by = None;
         loop {
-            let answered_by = self.asked.map(|(_, at)| at + self.supervision.grace);
-            let wake = [(!self.greeted).then_some(greeted_by), answered_by, stopped_by];
-            let wake = wake.into_iter().flatten().min();
             tokio::select! {
                 // What the worker has said already comes first: this process may have been the one that was held up.
                 biased;
@@ -127,20 +135,26 @@ impl<'a> Session<'a> {
                     stopped_by = Some(Instant::now() + self.supervision.stop_within);
                     self.send(to_worker::Message::Cancel(Cancel {})).await?;
                 }
-                _ = ping.tick(), if self.greeted && self.asked.is_none() => {
-                    number += 1;
-                    self.asked = Some((number, Instant::now()));
-                    self.send(to_worker::Message::Ping(Ping { number })).await?;
+                tick = ping.tick() => {
+                    // What this process missed itself, the worker may have missed too: it does not count.
+                    let missed = tick.elapsed();
+                    if missed > self.supervision.ping_every {
+                        greeted_by += missed;
+                        self.asked = self.asked.map(|(number, at)| (number, at + missed));
+                    }
+                    let now = Instant::now();
+                    match self.asked {
+                        _ if !self.greeted && greeted_by <= now => return Err(Trouble::Silent),
+                        Some((_, at)) if at + self.supervision.grace <= now => return Err(Trouble::Deaf),
+                        None if self.greeted => {
+                            number += 1;
+                            self.asked = Some((number, now));
+                            self.send(to_worker::Message::Ping(Ping { number })).await?;
+                        }
+                        _ => {}
+                    }
                 }
                 never = self.process.output.tell() => match never {},
-                () = at(wake) => {
-                    if !self.greeted {
-                        return Err(Trouble::Silent);
-                    }
-                    if answered_by.is_some_and(|by| by <= Instant::now()) {
-                        return Err(Trouble::Deaf);
-                    }
-                }
             }
             if self.greeted
                 && let Some(order) = order.take()
@@ -148,7 +162,7 @@ impl<'a> Session<'a> {
                 self.send(order).await?;
             }
             // Also when the worker talks all the time.
-            if stopped_by.is_some_and(|by| by <= Instant::now()) {
+            if stopped_by.is_some_and(|by: Instant| by <= Instant::now()) {
                 return Err(Trouble::DoesNotStop);
             }
         }
@@ -184,7 +198,11 @@ impl<'a> Session<'a> {
                 .ok_or_else(|| Trouble::Junk("an event that this build does not know".into()))?,
         };
         match &event {
-            Event::TestStarted(begun) => self.at = (Some(begun.test.clone()), None),
+            Event::TestStarted(begun) => {
+                self.at = (Some(begun.test.clone()), None);
+                self.reached.begun = begun.place.saturating_add(1);
+            }
+            Event::TestEnded(_) => self.reached.ended = self.reached.begun,
             Event::StepStarted(step) => self.at.1 = Some(step.step.clone()),
             Event::RestoreEnded(ended) => self.restored.clone_from(&ended.areas),
             _ => {}
@@ -209,7 +227,10 @@ impl<'a> Session<'a> {
         if matches!(trouble, Trouble::Closed)
             && let Some(status) = self.process.end_within(grace).await
         {
-            return self.process.ended(status, &format!("{who} broke off"));
+            return Failure {
+                reason: self.process.ended(status, &format!("{who} broke off")),
+                reached: Some(self.reached),
+            };
         }
         let killed = self.process.kill(grace).await;
         let what = match trouble {
@@ -231,11 +252,8 @@ impl<'a> Session<'a> {
             "it could not be killed: it hangs in the kernel, and only a restart of this host frees its port"
         };
         Failure {
-            cause: Cause::Tester,
-            reason: format!(
-                "{who} {what}; {then}; {}; restore the rig before it is used again",
-                self.process.output.quote()
-            ),
+            reason: format!("{who} {what}; {then}; {}", self.process.output.quote()),
+            reached: killed.then_some(self.reached),
         }
     }
 
@@ -249,13 +267,5 @@ impl<'a> Session<'a> {
             }
         }
         who
-    }
-}
-
-/// Ready at that time; never, when there is none.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -50,6 +50,22 @@ pub struct Start {
     /// The run's id.
     #[prost(string, tag = "4")]
     pub run: ::prost::alloc::string::String,
+    /// Where the run goes on, when a worker before this one died in it; absent at its beginning.
+    #[prost(message, optional, tag = "5")]
+    pub resume: ::core::option::Option<Resume>,
+}
+/// Where a run goes on whose worker died.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Resume {
+    /// Tests that have a whole record, and whose verdicts were told.
+    #[prost(uint32, tag = "1")]
+    pub done: u32,
+    /// Why the test after those is lost: what happened to the worker. Empty when it died between two tests.
+    #[prost(string, tag = "2")]
+    pub lost: ::prost::alloc::string::String,
+    /// Nanoseconds since 1970 at the start of the run.
+    #[prost(uint64, tag = "3")]
+    pub started_ns: u64,
 }
 /// Restore what an earlier run left.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
