@@ -145,6 +145,32 @@ fn a_record_is_never_written_over_what_is_there() {
     assert!(error.contains("not empty"), "{error}");
 }
 
+#[test]
+fn a_bundle_whose_writer_died_is_gone_on_with_after_its_whole_records() {
+    let directory = tempfile::tempdir().unwrap();
+    record(directory.path());
+    let there = |name: &str| directory.path().join(name).exists();
+    // The writer dies in the second record; or later, when the bundle is sealed already.
+    for left in ["002-cut.rec", ".manifest.json.part", "manifest.json"] {
+        std::fs::write(directory.path().join(left), "VBTM").unwrap();
+    }
+    let mut writer = BundleWriter::resume(directory.path(), 1).unwrap();
+    assert!(there("001-t.rec") && !there("002-cut.rec") && !there("manifest.json") && !there(".manifest.json.part"));
+    assert_eq!(writer.recorded("t").unwrap(), entries());
+    let mut sink = writer.record("cut").unwrap();
+    entries().into_iter().take(2).for_each(|entry| sink.put(entry));
+    sink.finish(Time(0)).unwrap();
+    writer.seal().unwrap();
+    let records = Bundle::open(directory.path()).unwrap().records().unwrap();
+    assert_eq!(records, [entries(), entries()[..2].to_vec()]);
+    assert!(
+        BundleWriter::resume(directory.path(), 2)
+            .unwrap()
+            .recorded("other")
+            .is_err()
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool) {

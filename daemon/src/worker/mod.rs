@@ -1,9 +1,10 @@
-//! Workers: each run on a hardware rig has a process of its own, so that a crash in a vendor library costs one run.
+//! Workers: each run on a hardware rig has a process of its own, so that a crash in a vendor library costs one test.
 //!
 //! The daemon needs no privilege; the worker holds the rig's ports, its restore journal and its records. Between them is
 //! one connected unix stream with length-delimited `verbatim.worker.v1`. End of stream means that the daemon is gone:
-//! the worker stops, restores and exits. A worker deaf past its grace is killed; the next one restores before anything
-//! else. Virtual rigs run on a thread of the daemon through the same function.
+//! the worker stops, restores and exits. A worker deaf past its grace is killed. When one died in mid-run, the next one
+//! restores before anything else and goes on with the rest of the run. Virtual rigs run on a thread of the daemon through
+//! the same function.
 
 mod child;
 mod host;

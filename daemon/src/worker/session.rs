@@ -143,15 +143,18 @@ impl<'a> Session<'a> {
                         self.asked = self.asked.map(|(number, at)| (number, at + missed));
                     }
                     let now = Instant::now();
-                    match self.asked {
-                        _ if !self.greeted && greeted_by <= now => return Err(Trouble::Silent),
-                        Some((_, at)) if at + self.supervision.grace <= now => return Err(Trouble::Deaf),
-                        None if self.greeted => {
+                    if self.greeted {
+                        let (asked, since) = *self.asked.get_or_insert_with(|| {
                             number += 1;
-                            self.asked = Some((number, now));
-                            self.send(to_worker::Message::Ping(Ping { number })).await?;
+                            (number, now)
+                        });
+                        if since + self.supervision.grace <= now {
+                            return Err(Trouble::Deaf);
                         }
-                        _ => {}
+                        // Again and again: a thread that seemed to hang and goes on has left the first unanswered.
+                        self.send(to_worker::Message::Ping(Ping { number: asked })).await?;
+                    } else if greeted_by <= now {
+                        return Err(Trouble::Silent);
                     }
                 }
                 never = self.process.output.tell() => match never {},

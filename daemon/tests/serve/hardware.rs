@@ -15,10 +15,14 @@ const AS_FOUND: Option<(MKey, u8)> = Some((MKey(0), 0));
 
 /// A run that waits for ten minutes with the device changed.
 async fn mid_run(clients: &mut Clients) -> Run {
+    mid_run_of(clients, &[LONG_TEST]).await
+}
+
+async fn mid_run_of(clients: &mut Clients, tests: &[&str]) -> Run {
     let run = clients
         .create(asked(RunSpec {
             parameters: [("wait_s".to_string(), 600)].into(),
-            ..spec("model", &[LONG_TEST])
+            ..spec("model", tests)
         }))
         .await;
     clients.watch(&run.name, 0).await.reaches(WAITS_AT).await;
@@ -71,6 +75,29 @@ async fn a_cancelled_run_stops_restores_and_the_next_one_runs() {
     assert!(run.reason.contains("cancelled by uid"), "{}", run.reason);
     let waited = clients.ended(&waits.name).await;
     assert_eq!(waited.outcome(), Outcome::Pass, "{}", waited.reason);
+    assert!(!bench.journal().exists());
+    assert_eq!(bench.key_of_device(), AS_FOUND);
+}
+
+#[tokio::test]
+async fn a_run_whose_worker_is_killed_ends_with_every_verdict_and_its_report() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = mid_run_of(&mut clients, &[LONG_TEST, "c14-024-node-info"]).await;
+    daemon.kill_worker();
+    let run = clients.ended(&run.name).await;
+    let outcomes: Vec<_> = run.verdicts.iter().map(|verdict| verdict.outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Error, Outcome::Pass], "{:?}", run.verdicts);
+    assert_eq!((run.outcome(), run.cause()), (Outcome::Error, Cause::Tester));
+    assert!(
+        run.reason.contains(LONG_TEST) && run.reason.contains("SIGKILL"),
+        "{}",
+        run.reason
+    );
+    assert_eq!(run.info.map(|info| info.outcome()), Some(Outcome::Error));
+    daemon.says("a new worker goes on with the run");
     assert!(!bench.journal().exists());
     assert_eq!(bench.key_of_device(), AS_FOUND);
 }

@@ -199,6 +199,20 @@ impl Daemon {
         }
     }
 
+    /// Kills the worker that it has.
+    pub(crate) fn kill_worker(&self) {
+        let daemon = self.child.id();
+        let of_daemon = |pid: &i32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let behind_the_name = stat.rsplit(") ").next().unwrap_or_default();
+            behind_the_name.split(' ').nth(1) == Some(&daemon.to_string())
+        };
+        let pids = fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let worker = pids.find(of_daemon).expect("the daemon has a worker");
+        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

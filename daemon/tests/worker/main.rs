@@ -1,6 +1,7 @@
 //! Workers as processes: what they report, how they end, and what becomes of the device.
 #![allow(clippy::unwrap_used)]
 
+mod deaths;
 mod place;
 mod protocol;
 mod trouble;

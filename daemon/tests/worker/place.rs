@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use verbatim_daemon::worker::{Job, Supervision, WorkerEnd, text_of};
-use verbatim_proto::v1::{Cause, RunSpec, StepStarted};
+use verbatim_proto::v1::{Cause, RunSpec};
 use verbatim_rig::{RigConfig, RigFile, Session};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, RunId};
@@ -52,10 +52,15 @@ impl Place {
             socket.display()
         );
         let mut place = Self::with_rig(directory, &rig);
+        place.start_model();
+        place
+    }
+
+    pub(crate) fn start_model(&mut self) {
         let mut model = verbatimd()
             .arg("model")
             .arg("--listen")
-            .arg(&socket)
+            .arg(self.path("model"))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -64,8 +69,7 @@ impl Place {
             .read_line(&mut ready)
             .unwrap();
         assert!(ready.starts_with("listening on"), "{ready}");
-        place.model = Some(model);
-        place
+        self.model = Some(model);
     }
 
     /// With a rig `r` that these lines describe, and no model.
@@ -198,7 +202,8 @@ impl Worker {
 /// A job under way.
 pub(crate) struct Running {
     pub(crate) job: tokio::task::JoinHandle<WorkerEnd>,
-    pub(crate) events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<Event>,
+    seen: Vec<Event>,
     pub(crate) cancel: watch::Sender<bool>,
 }
 
@@ -208,31 +213,48 @@ impl Running {
         let (cancel, cancelled) = watch::channel(false);
         let state = place.state.clone();
         let job = tokio::spawn(async move { supervision.run_job(job, &state, sender, cancelled).await });
-        Self { job, events, cancel }
+        Self {
+            job,
+            events,
+            seen: Vec::new(),
+            cancel,
+        }
     }
 
-    /// Waits until the procedure is at that step.
-    pub(crate) async fn reaches(&mut self, step: &str) {
+    /// Waits until that happens.
+    pub(crate) async fn sees(&mut self, what: impl Fn(&Event) -> bool) {
         let reached = async {
             loop {
-                match self.events.recv().await {
-                    Some(Event::StepStarted(StepStarted { step: name })) if name == step => return,
-                    Some(_) => {}
-                    None => panic!("the job ended before {step:?}"),
+                let event = self.events.recv().await.expect("it happens before the job ends");
+                let found = what(&event);
+                self.seen.push(event);
+                if found {
+                    return;
                 }
             }
         };
         tokio::time::timeout(LIMIT, reached).await.unwrap();
     }
 
-    /// Waits for the end; with all events that were not taken yet.
+    /// Waits until the procedure is at that step.
+    pub(crate) async fn reaches(&mut self, step: &str) {
+        self.sees(|event| matches!(event, Event::StepStarted(at) if at.step == step))
+            .await;
+    }
+
+    /// Waits until that test begins.
+    pub(crate) async fn begins(&mut self, test: &str) {
+        self.sees(|event| matches!(event, Event::TestStarted(begun) if begun.test == test))
+            .await;
+    }
+
+    /// Waits for the end; with all that happened.
     pub(crate) async fn end(mut self) -> (WorkerEnd, Vec<Event>) {
         let end = tokio::time::timeout(LIMIT, self.job).await.unwrap().unwrap();
-        let mut events = Vec::new();
         while let Ok(event) = self.events.try_recv() {
-            events.push(event);
+            self.seen.push(event);
         }
-        (end, events)
+        (end, self.seen)
     }
 
     /// Waits for its failure: cause, reason, whether the device is left changed.

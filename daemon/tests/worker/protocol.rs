@@ -110,6 +110,7 @@ fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
         spec: Some(job.spec),
         record: job.record.to_string_lossy().into(),
         run: job.run.to_string(),
+        resume: None,
     }));
     loop {
         match worker.next() {

@@ -1,4 +1,4 @@
-//! Workers that die, hang or are refused.
+//! Workers that hang, are refused, or cannot restore the device.
 
 use std::time::Duration;
 
@@ -12,69 +12,28 @@ use verbatim_tester::FileJournal;
 use crate::place::{LONG_TEST, Place, Running, WAITS_AT, never_read, restore, supervision};
 use crate::{ends, verdicts};
 
-/// The device is changed; the journal says so; the record says that the run did not end. Restoring mends it.
-async fn is_restored_after_a_crash(place: &Place) {
-    assert!(place.journal().exists() && !place.is_as_found());
+#[tokio::test]
+async fn a_worker_that_dies_with_a_device_that_is_gone_fails_the_job_and_a_later_run_restores_first() {
+    let mut place = Place::new();
+    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST, "c14-024-node-info"]));
+    running.reaches(WAITS_AT).await;
+    let worker = place.worker();
+    worker.signal(Signal::STOP);
+    place.end_model();
+    worker.signal(Signal::KILL);
+    let (cause, reason, not_restored) = running.failure().await;
+    assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
+    for words in ["SIGKILL", "the worker in its place", "no device model answers"] {
+        assert!(reason.contains(words), "{words} is not in: {reason}");
+    }
     let judged = run::judge_bundle(&place.path("record")).unwrap_err();
     assert!(
         matches!(&judged, RunError::Bundle(BundleError::NoManifest { .. })),
         "{judged}"
     );
-    assert!(place.path("record").join(format!("001-{LONG_TEST}.rec")).exists());
-    let restored = restore(place).await.unwrap();
-    assert!(!restored.is_empty() && restored.iter().all(verbatim_record::Restored::is_complete));
-    assert!(!place.journal().exists() && place.is_as_found());
-    assert_eq!(restore(place).await, Ok(Vec::new()), "nothing is left");
-}
+    assert!(place.journal().exists());
 
-/// The worker gets that signal in mid-run.
-async fn dies(signal: Signal, name: &str) {
-    let place = Place::new();
-    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
-    running.reaches(WAITS_AT).await;
-    place.worker().signal(signal);
-    let (cause, reason, not_restored) = running.failure().await;
-    assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
-    for word in [name, LONG_TEST, WAITS_AT, "rig r"] {
-        assert!(reason.contains(word), "{word} is not in: {reason}");
-    }
-    is_restored_after_a_crash(&place).await;
-}
-
-#[tokio::test]
-async fn a_worker_that_is_killed_in_mid_run_fails_the_job_and_the_next_one_restores() {
-    dies(Signal::KILL, "SIGKILL").await;
-}
-
-#[tokio::test]
-async fn a_worker_that_aborts_in_mid_run_fails_the_job_and_the_next_one_restores() {
-    dies(Signal::ABORT, "SIGABRT").await;
-}
-
-#[tokio::test]
-async fn a_worker_that_is_stopped_is_killed_after_its_grace() {
-    let place = Place::new();
-    let supervision = Supervision {
-        ping_every: Duration::from_millis(100),
-        grace: Duration::from_secs(2),
-        ..supervision()
-    };
-    let mut running = Running::start(&place, supervision, place.job(&[LONG_TEST]));
-    running.reaches(WAITS_AT).await;
-    place.worker().signal(Signal::STOP);
-    let (cause, reason, not_restored) = running.failure().await;
-    assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
-    assert!(reason.contains("2s") && reason.contains("it was killed"), "{reason}");
-    is_restored_after_a_crash(&place).await;
-}
-
-#[tokio::test]
-async fn a_run_after_a_crash_restores_first_and_reports_it() {
-    let place = Place::new();
-    let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
-    running.reaches(WAITS_AT).await;
-    place.worker().signal(Signal::KILL);
-    running.failure().await;
+    place.start_model();
     let mut job = place.job(&["c14-024-node-info"]);
     job.record = place.path("record-2");
     let (end, events) = Running::start(&place, supervision(), job).end().await;
@@ -113,7 +72,7 @@ async fn will_hang(place: &Place, supervision: Supervision) -> Running {
 }
 
 #[tokio::test]
-async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_lives() {
+async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_lives_and_so_is_the_next() {
     let place = Place::new();
     let supervision = Supervision {
         ping_every: Duration::from_millis(100),
@@ -125,7 +84,12 @@ async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_live
     place.worker().signal(Signal::TERM);
     let (cause, reason, not_restored) = running.failure().await;
     assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
-    assert!(reason.contains("hanging in a library or driver for 2s"), "{reason}");
+    let (one, other) = reason
+        .split_once("the worker in its place came to no end either")
+        .unwrap();
+    for reason in [one, other] {
+        assert!(reason.contains("hanging in a library or driver for 2s"), "{reason}");
+    }
 }
 
 #[tokio::test]
@@ -140,6 +104,7 @@ async fn a_worker_that_does_not_stop_when_cancelled_is_killed() {
     let (cause, reason, _) = running.failure().await;
     assert_eq!(cause, Cause::Tester, "{reason}");
     assert!(reason.contains("was cancelled and did not end within 1s"), "{reason}");
+    assert!(!reason.contains("in its place"), "{reason}");
 }
 
 #[tokio::test]

@@ -181,7 +181,8 @@ impl House {
         let ended = self.json(&["runs", "show", &run, "--json"])?;
         let outcome = ended["outcome"].as_str().unwrap_or_default();
         // An M_Key test on ibsim fails at once: it keeps no key. What matters here is whether the run was cut short.
-        let interrupted = ended["report"].is_null();
+        // A run that lost its worker has a report all the same.
+        let interrupted = ended["report"].is_null() || outcome == "ERROR";
         if interrupted {
             if outcome != "ERROR" || ended["cause"].is_null() {
                 bail!("an interrupted run ended {outcome} with cause {}", ended["cause"]);

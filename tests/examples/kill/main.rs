@@ -1,6 +1,6 @@
 //! The kill campaign: kill -9 of daemon, worker or both at random instants while tests change a device, on the device
 //! model as a process and on ibsim. After the next start every field that can be restored is as it was found, and the run
-//! that was interrupted has ended ERROR with a cause and its partial record.
+//! that was interrupted has ended ERROR with a cause and its record.
 //!
 //! `cargo xtask campaign kill --times N`. The last line counts; the exit code is the verdict.
 
