@@ -246,11 +246,13 @@ fn when(span: Span) -> String {
     let Span {
         earliest: Time(earliest),
         latest: Time(latest),
+        ..
     } = span;
+    let source = span.source_words();
     if earliest == latest {
-        format!("at {earliest} ns")
+        format!("at {earliest} ns{source}")
     } else {
-        format!("between {earliest} and {latest} ns")
+        format!("between {earliest} and {latest} ns{source}")
     }
 }
 

@@ -33,7 +33,7 @@ impl Evidence<'_> {
             Self::Command(done) => {
                 let answer = done.answer.as_ref().map_or_else(
                     || "no answer".into(),
-                    |(at, _, reply, _)| format!("{} at {}", reply_words(reply), at.latest),
+                    |(at, _, reply, _)| format!("{} at {}{}", reply_words(reply), at.latest, at.source_words()),
                 );
                 format!(
                     "{} \"{}\": {} -> {answer}",
@@ -42,7 +42,9 @@ impl Evidence<'_> {
                     command_words(&done.command)
                 )
             }
-            Self::Told(told) => format!("{}: {} at {}", told.side, event_words(&told.event), told.at.latest),
+            Self::Told(Told { side, at, event, .. }) => {
+                format!("{side}: {} at {}{}", event_words(event), at.latest, at.source_words())
+            }
             Self::Wait(wait) => format!(
                 "\"{}\": waited from {} for {}",
                 wait.label,
@@ -83,7 +85,8 @@ impl FrameSeen {
             format!(" \"{}\"", self.label)
         };
         let way = if self.received { "received" } else { "sent" };
-        format!("frame {}{label} {way} at {}: {what}{end}", self.number, self.at.latest)
+        let (at, source) = (self.at.latest, self.at.source_words());
+        format!("frame {}{label} {way} at {at}{source}: {what}{end}", self.number)
     }
 }
 
@@ -110,5 +113,98 @@ impl<'a> From<&'a Told> for Evidence<'a> {
 impl<'a> From<&'a WaitDone> for Evidence<'a> {
     fn from(of: &'a WaitDone) -> Self {
         Self::Wait(of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::entry::verbs::{Event, pb};
+    use crate::{Arrived, Entry, Findings, Frame, Match, Sent, Side, Span, Time, TimeSource, Trace, VerbsTold};
+    use verbatim_wire::{AttributeId, Mad, Method};
+
+    /// The evidence of a check that failed on a frame, an event and an exchange whose times were taken so, from bytes.
+    fn evidence(source: Option<TimeSource>) -> Vec<String> {
+        let at = Span {
+            source,
+            ..Span::between(Time(7), Time(9))
+        };
+        let mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
+        let entries = [
+            Entry::Begin(Box::default()),
+            Entry::Label {
+                number: 1,
+                name: "l".into(),
+                role: crate::Role::Test,
+            },
+            Entry::Frame(Frame {
+                number: 1,
+                label: 0,
+                port: 0,
+                received: true,
+                at,
+                bytes: vec![1].into(),
+                delimiter: None,
+            }),
+            Entry::VerbsTold(VerbsTold {
+                side: Side::Dut,
+                at,
+                host_at: at,
+                event: Event::AsyncEvent(pb::AsyncEvent::default()),
+            }),
+            Entry::Sent(Box::new(Sent {
+                exchange: 1,
+                label: 1,
+                attempt: 0,
+                port: 0,
+                at: Span::exactly(Time(0)),
+                mad,
+                dlid: None,
+            })),
+            Entry::Arrived(Box::new(Arrived {
+                exchange: 1,
+                how: Match::Answer,
+                port: 0,
+                at,
+                mad: mad.with_method(Method::GET_RESP),
+            })),
+        ];
+        let read = entries.map(|entry| {
+            let mut bytes = Vec::new();
+            entry.encode(&mut bytes);
+            let read = Entry::decode(&bytes).unwrap();
+            assert_eq!(read, entry);
+            read
+        });
+        let trace = Trace::new(read.into()).unwrap();
+        let line = &trace.timeline;
+        let mut findings = Findings::new(&trace);
+        findings
+            .claim("C9-1", "x")
+            .by(&line.frames[0])
+            .by(&line.told[0])
+            .by(&trace.exchanges[0])
+            .saw(1)
+            .is(2);
+        findings.checks.remove(0).evidence
+    }
+
+    #[test]
+    fn evidence_says_how_its_time_was_taken_where_the_record_does() {
+        for (source, words) in [
+            (None, ""),
+            (Some(TimeSource::Hardware), " (hardware time)"),
+            (Some(TimeSource::Kernel), " (kernel time)"),
+            (Some(TimeSource::OwnClock), " (own clock)"),
+        ] {
+            let [frame, told, exchange] = &evidence(source)[..] else {
+                panic!("three things");
+            };
+            assert!(
+                frame.starts_with(&format!("frame 1 received at 0.000000009 s{words}: ")),
+                "{frame}"
+            );
+            assert!(told.ends_with(&format!(" at 0.000000009 s{words}")), "{told}");
+            assert!(exchange.ends_with(&format!(" after 7 ns..9 ns{words}")), "{exchange}");
+        }
     }
 }

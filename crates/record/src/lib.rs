@@ -28,7 +28,7 @@ pub use evidence::Evidence;
 pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, Findings, Legal, Observation, Passed, Seen, TRIES};
 pub use label::{Frames, Label, Verbs, Wait};
-pub use time::{Span, Time, words as duration_words};
+pub use time::{Span, Time, TimeSource, words as duration_words};
 pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace};
 pub use verbatim_record_proto::Restored;

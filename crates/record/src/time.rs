@@ -31,6 +31,28 @@ impl fmt::Display for Time {
     }
 }
 
+/// How the time of something was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeSource {
+    /// The network adapter's timestamp.
+    Hardware,
+    /// The kernel's timestamp, taken next to the driver.
+    Kernel,
+    /// Two readings of the clock of whoever saw it happen (the tester, or the agent on a device's host), before and
+    /// after.
+    OwnClock,
+}
+
+impl fmt::Display for TimeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hardware => "hardware time",
+            Self::Kernel => "kernel time",
+            Self::OwnClock => "own clock",
+        })
+    }
+}
+
 /// When something happened: not before the first instant, not after the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
@@ -38,6 +60,8 @@ pub struct Span {
     pub earliest: Time,
     /// Not after this.
     pub latest: Time,
+    /// How it was taken; `None` in simulated time, and for what is the tester's own doing.
+    pub source: Option<TimeSource>,
 }
 
 impl Span {
@@ -47,6 +71,7 @@ impl Span {
         Self {
             earliest: time,
             latest: time,
+            source: None,
         }
     }
 
@@ -56,7 +81,23 @@ impl Span {
         Self {
             earliest: a.min(b),
             latest: a.max(b),
+            source: None,
         }
+    }
+
+    /// The same, taken so.
+    #[must_use]
+    pub fn with_source(self, source: TimeSource) -> Self {
+        Self {
+            source: Some(source),
+            ..self
+        }
+    }
+
+    /// How it was taken, to stand behind a time: " (kernel time)"; nothing where that is not said.
+    #[must_use]
+    pub fn source_words(self) -> String {
+        self.source.map_or_else(String::new, |source| format!(" ({source})"))
     }
 
     /// The shortest and longest time that can lie between `earlier` and this.

@@ -95,7 +95,7 @@ impl Exchange {
                 } else {
                     format!("{}..{}", crate::duration_words(low), crate::duration_words(high))
                 };
-                format!("{} after {took}", arrived.mad)
+                format!("{} after {took}{}", arrived.mad, arrived.at.source_words())
             }
             (None, Some(arrived), _) => format!("no answer, but {} ({:?})", arrived.mad, arrived.how),
             (None, None, Some((found, ..))) => {

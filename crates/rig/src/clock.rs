@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use verbatim_hw::ether::now as monotonic;
-use verbatim_record::{Span, Time};
+use verbatim_hw::ether::{Stamp, StampSource, now as monotonic};
+use verbatim_record::{Span, Time, TimeSource};
 
 /// The time of a rig: it begins when the rig is opened. The only place where the daemon's rigs read a clock, which is
 /// CLOCK_MONOTONIC: times of frames and of a local adapter can be put on it.
@@ -24,9 +24,18 @@ impl Clock {
         Time(0).after(monotonic.saturating_sub(self.0))
     }
 
-    /// The same for both ends of a span.
-    pub(super) fn span(self, (earliest, latest): (Duration, Duration)) -> Span {
-        Span::between(self.at(earliest), self.at(latest))
+    /// The same for both ends of a stamp.
+    pub(super) fn span(self, stamp: Stamp) -> Span {
+        Span::between(self.at(stamp.earliest), self.at(stamp.latest)).with_source(match stamp.source {
+            StampSource::Hardware => TimeSource::Hardware,
+            StampSource::KernelSoftware => TimeSource::Kernel,
+            StampSource::Bracket => TimeSource::OwnClock,
+        })
+    }
+
+    /// Between an earlier reading and one that is taken now.
+    pub(super) fn since(self, before: Time) -> Span {
+        Span::between(before, self.now()).with_source(TimeSource::OwnClock)
     }
 }
 
@@ -40,10 +49,19 @@ mod tests {
         let late = Duration::from_secs(100) + Duration::from_nanos(7);
         assert_eq!(clock.at(late), Time(7));
         assert_eq!(clock.at(Duration::from_secs(99)), Time(0));
-        assert_eq!(
-            clock.span((Duration::from_secs(99), late)),
-            Span::between(Time(0), Time(7))
-        );
+        for (source, taken) in [
+            (StampSource::Hardware, TimeSource::Hardware),
+            (StampSource::KernelSoftware, TimeSource::Kernel),
+            (StampSource::Bracket, TimeSource::OwnClock),
+        ] {
+            let stamp = Stamp {
+                earliest: Duration::from_secs(99),
+                latest: late,
+                source,
+            };
+            let span = Span::between(Time(0), Time(7)).with_source(taken);
+            assert_eq!(clock.span(stamp), span);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use verbatim_hw::ether::Stamp;
 use verbatim_record::{Side, Span, Time};
 use verbatim_tester::{Arrival, Rig, Step, Stimulus, Stop};
 
@@ -37,14 +38,12 @@ const HOSTS_EVERY: Duration = Duration::from_millis(1);
 /// After a frame passed, the next is waited for without sleeping: what answers it may come at once, and to be woken takes
 /// the system longer than to answer.
 const ATTENTION: Duration = Duration::from_micros(200);
-/// Two instants of CLOCK_MONOTONIC that something happened between.
-pub(super) type Between = (Duration, Duration);
 
 /// What was taken from a link.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     /// When it came.
-    pub(super) at: Between,
+    pub(super) at: Stamp,
     /// The frame; none for one that concerns somebody else.
     pub(super) frame: Option<Vec<u8>>,
 }
@@ -52,7 +51,7 @@ pub(super) struct Taken {
 /// Carries frames; knows nothing of the rig's time.
 pub(super) trait FrameLink: Send {
     /// Sends, and says when it left.
-    fn send(&mut self, frame: &[u8]) -> Result<Between, NotSent>;
+    fn send(&mut self, frame: &[u8]) -> Result<Stamp, NotSent>;
 
     /// Takes what came in, waiting at most that long; zero looks without waiting, and nothing from a look means that
     /// nothing was there.
@@ -315,9 +314,9 @@ impl Rig for PeerRig {
                     )));
                 };
                 match wire.link.send(frame) {
-                    Ok(between) => {
+                    Ok(stamp) => {
                         wire.passed = Some(self.clock.now());
-                        Ok(self.clock.span(between))
+                        Ok(self.clock.span(stamp))
                     }
                     Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
                     Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
@@ -331,7 +330,7 @@ impl Rig for PeerRig {
                     )));
                 };
                 match host.send(number, command) {
-                    Ok(()) => Ok(Span::between(before, self.clock.now())),
+                    Ok(()) => Ok(self.clock.since(before)),
                     Err(why) => Err(self.end.lost(why)),
                 }
             }

@@ -165,9 +165,8 @@ impl<L: Link> PortRig<L> {
     }
 
     fn arrived(&mut self, Incoming { mad, errno }: Incoming) -> Arrival {
-        let now = self.clock.now();
-        self.sign_at = now;
-        let at = Span::between(self.empty_at, now);
+        let at = self.clock.since(self.empty_at);
+        self.sign_at = at.latest;
         if errno == 0 {
             Arrival::Mad(0, at, mad)
         } else {
@@ -201,11 +200,11 @@ impl<L: Link> Rig for PortRig<L> {
             None => self.link.send(mad),
             Some(lid) => self.link.send_to(lid, mad),
         };
-        let after = self.clock.now();
+        let at = self.clock.since(before);
         match sent {
             Ok(()) => {
-                self.sign_at = after;
-                Ok(Span::between(before, after))
+                self.sign_at = at.latest;
+                Ok(at)
             }
             Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
             Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),

@@ -76,6 +76,9 @@ pub struct Span {
     /// Not later than this many nanoseconds after earliest_ns.
     #[prost(uint64, tag = "2")]
     pub width_ns: u64,
+    /// How it was taken; unspecified in simulated time, and for what is the tester's own doing.
+    #[prost(enumeration = "TimeSource", tag = "3")]
+    pub source: i32,
 }
 /// What was asked for.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -376,6 +379,43 @@ pub struct End {
     /// When.
     #[prost(message, optional, tag = "2")]
     pub at: ::core::option::Option<Span>,
+}
+/// How the time of something was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TimeSource {
+    /// Not said.
+    Unspecified = 0,
+    /// The network adapter's timestamp.
+    Hardware = 1,
+    /// The kernel's timestamp, taken next to the driver.
+    Kernel = 2,
+    /// Two readings of the clock of whoever saw it happen (the tester, or the agent on a device's host), before and after.
+    OwnClock = 3,
+}
+impl TimeSource {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TIME_SOURCE_UNSPECIFIED",
+            Self::Hardware => "TIME_SOURCE_HARDWARE",
+            Self::Kernel => "TIME_SOURCE_KERNEL",
+            Self::OwnClock => "TIME_SOURCE_OWN_CLOCK",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TIME_SOURCE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TIME_SOURCE_HARDWARE" => Some(Self::Hardware),
+            "TIME_SOURCE_KERNEL" => Some(Self::Kernel),
+            "TIME_SOURCE_OWN_CLOCK" => Some(Self::OwnClock),
+            _ => None,
+        }
+    }
 }
 /// Who made an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

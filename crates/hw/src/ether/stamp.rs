@@ -25,7 +25,6 @@ pub struct Stamp {
 
 /// Where the bounds of a [`Stamp`] come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StampSource {
     /// The kernel's stamp, taken next to the driver.
     KernelSoftware,

@@ -9,7 +9,7 @@ use verbatim_wire::{Delimiter, Lid, MKey, Mad, RespTime, SubnetTimeout};
 
 use super::verbs::{self, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 use super::{Arrived, Begin, Entry, Match, Note, Role, Sent, StopReason, Stopped};
-use crate::time::{Span, Time};
+use crate::time::{Span, Time, TimeSource};
 
 /// Why bytes are no entry.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -122,25 +122,29 @@ impl<T: Form<M>, M> Form<M> for Box<T> {
     }
 }
 
-impl Form<i32> for Option<Delimiter> {
-    fn form(self) -> i32 {
-        let form = match self {
-            None => pb::Delimiter::Unspecified,
-            Some(Delimiter::Egp) => pb::Delimiter::Egp,
-            Some(Delimiter::Ebp) => pb::Delimiter::Ebp,
-            Some(Delimiter::Other) => pb::Delimiter::Other,
-        };
-        form.into()
-    }
-    fn taken(form: i32) -> Result<Self, EntryError> {
-        Ok(match pb::Delimiter::try_from(form) {
-            Ok(pb::Delimiter::Unspecified) => None,
-            Ok(pb::Delimiter::Egp) => Some(Delimiter::Egp),
-            Ok(pb::Delimiter::Ebp) => Some(Delimiter::Ebp),
-            Ok(pb::Delimiter::Other) => Some(Delimiter::Other),
-            Err(_) => return Err(EntryError::Unusable("Delimiter")),
-        })
-    }
+/// Enumerations that leave what is not said unspecified.
+macro_rules! enumerations_or_none {
+    ($($name:ident { $($variant:ident)* })*) => { $(
+        impl Form<i32> for Option<$name> {
+            fn form(self) -> i32 {
+                match self {
+                    None => 0,
+                    $( Some($name::$variant) => pb::$name::$variant.into(), )*
+                }
+            }
+            fn taken(form: i32) -> Result<Self, EntryError> {
+                match pb::$name::try_from(form) {
+                    Ok(pb::$name::Unspecified) => Ok(None),
+                    $( Ok(pb::$name::$variant) => Ok(Some($name::$variant)), )*
+                    Err(_) => Err(EntryError::Unusable(stringify!($name))),
+                }
+            }
+        }
+    )* };
+}
+enumerations_or_none! {
+    Delimiter { Egp Ebp Other }
+    TimeSource { Hardware Kernel OwnClock }
 }
 
 impl Form<u64> for Duration {
@@ -157,6 +161,7 @@ impl Form<Option<pb::Span>> for Span {
         Some(pb::Span {
             earliest_ns: self.earliest.0,
             width_ns: self.latest.0 - self.earliest.0,
+            source: self.source.form(),
         })
     }
     fn taken(form: Option<pb::Span>) -> Result<Self, EntryError> {
@@ -167,6 +172,7 @@ impl Form<Option<pb::Span>> for Span {
         Ok(Self {
             earliest: Time(span.earliest_ns),
             latest: Time(latest),
+            source: Form::taken(span.source)?,
         })
     }
 }
@@ -394,6 +400,7 @@ mod tests {
             assert_eq!(Entry::decode(&bytes), Ok(sent));
         }
         assert_eq!(Option::<Delimiter>::taken(4), Err(EntryError::Unusable("Delimiter")));
+        assert_eq!(Option::<TimeSource>::taken(4), Err(EntryError::Unusable("TimeSource")));
         assert_eq!(Lid::taken(0x1_0000), Err(EntryError::Unusable("LID")));
     }
 }

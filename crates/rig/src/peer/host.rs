@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use verbatim_proto::agent as proto;
 use verbatim_record::verbs::{self, Command, Event, Reply};
-use verbatim_record::{Side, Span, Time};
+use verbatim_record::{Side, Span, Time, TimeSource};
 use verbatim_tester::Arrival;
 
 use super::{AT_ONCE, Found};
@@ -80,7 +80,7 @@ impl Host {
                 self.empty_at = before;
                 break;
             };
-            let at = Span::between(self.empty_at, clock.now());
+            let at = clock.since(self.empty_at);
             self.sign_at = before;
             self.asked_for_sign = None;
             match said {
@@ -203,7 +203,7 @@ impl Host {
 }
 
 fn host_span(at: proto::Instant) -> Span {
-    Span::between(Time(at.earliest_ns), Time(at.latest_ns))
+    Span::between(Time(at.earliest_ns), Time(at.latest_ns)).with_source(TimeSource::OwnClock)
 }
 
 /// Whether a host may have something to say within that time; when not, none has.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use verbatim_hw::ether::{DatagramPair, EtherError, Frame, PacketSocket};
+use verbatim_hw::ether::{DatagramPair, EtherError, Frame, PacketSocket, Stamp};
 use verbatim_wire::Layout;
 use verbatim_wire::ether::{EtherType, Ethernet, Ipv4, Ipv6, MacAddress, Vlan};
 
@@ -32,15 +32,14 @@ pub(super) struct OfInterface {
 }
 
 impl FrameLink for OfInterface {
-    fn send(&mut self, frame: &[u8]) -> Result<(Duration, Duration), NotSent> {
-        let sent = self.socket.send(frame).map_err(|error| not_sent(&error))?;
-        Ok((sent.earliest, sent.latest))
+    fn send(&mut self, frame: &[u8]) -> Result<Stamp, NotSent> {
+        self.socket.send(frame).map_err(|error| not_sent(&error))
     }
 
     fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String> {
         let frame = self.socket.receive(timeout).map_err(|error| gone(&error))?;
         Ok(frame.map(|Frame { bytes, stamp }| Taken {
-            at: (stamp.earliest, stamp.latest),
+            at: stamp,
             frame: self.own.concerns(&bytes).then_some(bytes),
         }))
     }
@@ -101,18 +100,17 @@ pub(super) struct OfMachine {
 }
 
 impl FrameLink for OfMachine {
-    fn send(&mut self, frame: &[u8]) -> Result<(Duration, Duration), NotSent> {
-        match self.pair.send(frame) {
-            Ok(sent) => Ok((sent.earliest, sent.latest)),
-            Err(error @ EtherError::PeerAbsent { .. }) => Err(NotSent::Gone(self.gone(&error))),
-            Err(error) => Err(not_sent(&error)),
-        }
+    fn send(&mut self, frame: &[u8]) -> Result<Stamp, NotSent> {
+        self.pair.send(frame).map_err(|error| match error {
+            EtherError::PeerAbsent { .. } => NotSent::Gone(self.gone(&error)),
+            _ => not_sent(&error),
+        })
     }
 
     fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String> {
         let frame = self.pair.receive(timeout).map_err(|error| gone(&error))?;
         Ok(frame.map(|Frame { bytes, stamp }| Taken {
-            at: (stamp.earliest, stamp.latest),
+            at: stamp,
             frame: Some(bytes),
         }))
     }

@@ -3,10 +3,11 @@
 mod fakes;
 
 use super::*;
-use fakes::{FakeHost, FakeLink, now};
+use fakes::{FakeHost, FakeLink, now, stamp};
 use host::{DEVICE_FATAL, Signs};
 use std::sync::atomic::Ordering;
 use std::thread;
+use verbatim_record::TimeSource;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_verbs::{Limits, LocalVerbs};
 use verbatim_verbs_fake::Strings;
@@ -92,7 +93,7 @@ fn a_frame_has_the_span_of_its_stamp_and_what_a_host_says_one_since_it_was_seen_
     let Arrival::Frame(0, at, frame) = of.wait() else {
         panic!("no frame");
     };
-    assert_eq!((at, frame), (origin.span((earliest, latest)), vec![1]));
+    assert_eq!((at, frame), (origin.span(stamp(earliest, latest)), vec![1]));
     let silent = of.rig.hosts[0].empty_at;
     let before = of.rig.now();
     of.host.tell(completion(1));
@@ -101,9 +102,10 @@ fn a_frame_has_the_span_of_its_stamp_and_what_a_host_says_one_since_it_was_seen_
     };
     assert!(at.earliest >= silent && at.earliest <= before, "{at:?}");
     assert!(at.latest >= before && at.latest <= of.rig.now(), "{at:?}");
+    assert_eq!(at.source, Some(TimeSource::OwnClock));
     assert_eq!(
         host_at,
-        Span::between(Time(1_000), Time(2_000)),
+        Span::between(Time(1_000), Time(2_000)).with_source(TimeSource::OwnClock),
         "on the host's own clock"
     );
 }
@@ -156,7 +158,7 @@ fn a_flood_of_frames_keeps_no_deadline() {
 #[test]
 fn a_frame_for_others_is_passed_over() {
     let mut of = fixture();
-    of.link.pass((now(), now()));
+    of.link.pass(stamp(now(), now()));
     of.link.arrive(2, (now(), now()));
     assert_eq!(word(&of.wait()), "frame 2");
 }

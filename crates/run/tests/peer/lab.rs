@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_hw::ether::DatagramPair;
-use verbatim_record::Verdict;
+use verbatim_record::{Bundle, FrameSeen, Trace, Verdict};
 use verbatim_verbs::Limits;
 use verbatim_verbs::device::{Device, Failure, Report};
 use verbatim_verbs_fake::{FakeDevice, FakeMemory, FakePair, Strings};
@@ -170,18 +170,36 @@ impl Lab {
 
     /// Runs that test to its verdict.
     pub(super) fn run(&self, test: &str) -> Result<Verdict, RunError> {
+        self.run_on(self.config(""), test)
+    }
+
+    /// Runs that test on that rig, once, to its verdict and its record.
+    pub(super) fn run_on(&self, rig: RigConfig, test: &str) -> Result<Verdict, RunError> {
         let request = Request {
             id: RunId::of_now(),
-            rig: self.config(""),
+            rig,
             spec: RunSpec {
                 patterns: vec![test.into()],
                 seed: 1,
                 ..RunSpec::default()
             },
-            record: None,
+            record: Some(self.path().join("record")),
             cancel: Arc::default(),
         };
         let state = StateDirectory::at(self.path().join("state"));
         run::execute_in(&request, Some(&state), &mut |_| {}).map(|mut report| report.verdicts.remove(0))
+    }
+
+    /// How the times of the frames of the run were taken, each with whether the frame came in. Its evidence says so.
+    pub(super) fn time_sources(&self) -> Vec<(bool, TimeSource)> {
+        let bundle = Bundle::open(&self.path().join("record")).unwrap();
+        let trace = Trace::new(bundle.records().unwrap().remove(0)).unwrap();
+        let source = |frame: &FrameSeen| {
+            let source = frame.at.source.unwrap();
+            let words = frame.in_words();
+            assert!(words.contains(&format!(" s ({source}): ")), "{words}");
+            (frame.received, source)
+        };
+        trace.timeline.frames.iter().map(source).collect()
     }
 }

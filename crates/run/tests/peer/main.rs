@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Side, Time};
+use verbatim_record::{Side, Time, TimeSource};
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
 
 const MS: Duration = Duration::from_millis(1);

@@ -8,6 +8,7 @@ use verbatim_wire::Layout;
 use verbatim_wire::ether::{EtherType, Ethernet, Ipv4, MacAddress};
 
 use super::lab::Lab;
+use super::with_an_agent::{answer, run_answered};
 use super::*;
 use verbatim_rig::{RigConfig, RigError, RigFile, Session};
 
@@ -128,6 +129,17 @@ fn in_a_namespace() {
     assert_eq!(arrived, frame(mac, "10.9.0.1", 4));
     let long = vec![0; 9000];
     assert!(matches!(rig.send(Stimulus::Frame(0, &long)), Err(Stop::Tester(why)) if why.contains("9000 bytes")));
+
+    let again = Lab::new();
+    let answers = || answer(other.receive(MS).unwrap(), |frame| drop(other.send(frame)));
+    run_answered(&again, config(&again, "10.9.0.2"), answers, |device| {
+        device.go("enough")
+    });
+    let sources = again.time_sources();
+    for received in [false, true] {
+        // A single frame may come without a stamp.
+        assert!(sources.contains(&(received, TimeSource::Kernel)), "{sources:?}");
+    }
 
     ip("link set e0 down");
     let why = loop {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use verbatim_hw::ether::Frame;
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_tester::{Area, FileJournal, FramePort, Journal, Need, Part};
 use verbatim_verbs_fake::Strings;
@@ -236,25 +237,40 @@ fn a_device_that_does_not_tell_its_mac_address_is_an_error_of_the_rig() {
     );
 }
 
-/// Runs the test while the machine answers ARP and nothing else, and does something once the DUT is told to send.
+/// Answers a frame that asks for the DUT's MAC address.
+pub(super) fn answer(asked: Option<Frame>, send: impl FnOnce(&[u8])) {
+    if let Some(answer) = asked.and_then(|asked| arp_reply(&asked.bytes)) {
+        send(&answer);
+    }
+}
+
+/// Runs the test on the machine, which answers ARP and nothing else.
 fn run_until_posted(lab: &Lab, then: impl FnOnce(&Strings) + Send) -> Verdict {
+    let machine = lab.machine();
+    let answer = || answer(machine.receive(MS).unwrap(), |frame| drop(machine.send(frame)));
+    run_answered(lab, lab.config(""), answer, then)
+}
+
+/// Runs the test while somebody answers, and does something once the DUT is told to send.
+pub(super) fn run_answered(
+    lab: &Lab,
+    rig: RigConfig,
+    answer: impl Fn() + Sync,
+    then: impl FnOnce(&Strings) + Send,
+) -> Verdict {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut then = Some(then);
             while !done.load(Ordering::Acquire) {
-                if let Some(asked) = lab.machine().receive(MS).unwrap()
-                    && let Some(answer) = arp_reply(&asked.bytes)
-                {
-                    let _ = lab.machine().send(&answer);
-                }
+                answer();
                 let posted = lab.agent.strings.existing().iter().any(|made| made.starts_with("pair"));
                 if let Some(then) = then.take_if(|_| posted) {
                     then(&lab.agent.strings);
                 }
             }
         });
-        let verdict = lab.run("c09-130-rnr-interval").unwrap();
+        let verdict = lab.run_on(rig, "c09-130-rnr-interval").unwrap();
         done.store(true, Ordering::Release);
         verdict
     })
@@ -262,13 +278,20 @@ fn run_until_posted(lab: &Lab, then: impl FnOnce(&Strings) + Send) -> Verdict {
 
 #[test]
 fn a_device_that_goes_in_the_middle_of_a_test_is_an_error_of_the_rig_and_no_failure_of_the_device() {
-    let verdict = run_until_posted(&Lab::new(), |strings| strings.go("removed by the test"));
+    let lab = Lab::new();
+    let verdict = run_until_posted(&lab, |strings| strings.go("removed by the test"));
     assert_eq!(
         (verdict.outcome(), verdict.cause()),
         (Outcome::Error, Cause::Rig),
         "{verdict:?}"
     );
     assert!(verdict.reason.contains("removed by the test"), "{}", verdict.reason);
+    let sources = lab.time_sources();
+    assert!(sources.iter().any(|(received, _)| *received), "{sources:?}");
+    assert!(
+        sources.iter().all(|(_, source)| *source == TimeSource::OwnClock),
+        "nobody stamps datagrams: {sources:?}"
+    );
 }
 
 #[test]

@@ -15,6 +15,16 @@ pub(super) fn now() -> Duration {
     verbatim_hw::ether::now()
 }
 
+/// As an adapter stamps a frame.
+pub(super) fn stamp(earliest: Duration, latest: Duration) -> Stamp {
+    let source = verbatim_hw::ether::StampSource::Hardware;
+    Stamp {
+        earliest,
+        latest,
+        source,
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct FakeLink(Arc<(Mutex<LinkState>, Condvar)>);
 
@@ -35,16 +45,16 @@ impl FakeLink {
         self.0.1.notify_all();
     }
 
-    pub(super) fn arrive(&self, frame: u8, at: Between) {
+    pub(super) fn arrive(&self, frame: u8, (earliest, latest): (Duration, Duration)) {
         self.change(|link| {
             link.arrived.push_back(Taken {
-                at,
+                at: stamp(earliest, latest),
                 frame: Some(vec![frame]),
             });
         });
     }
 
-    pub(super) fn pass(&self, at: Between) {
+    pub(super) fn pass(&self, at: Stamp) {
         self.change(|link| link.arrived.push_back(Taken { at, frame: None }));
     }
 
@@ -79,14 +89,14 @@ impl FakeLink {
 }
 
 impl FrameLink for FakeLink {
-    fn send(&mut self, frame: &[u8]) -> Result<Between, NotSent> {
+    fn send(&mut self, frame: &[u8]) -> Result<Stamp, NotSent> {
         let mut state = self.0.0.lock().unwrap();
         if let Some(why) = state.refuses.take() {
             return Err(why);
         }
         state.sent.push(frame.to_vec());
         let at = now();
-        Ok((at, at))
+        Ok(stamp(at, at))
     }
 
     fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String> {
@@ -101,7 +111,7 @@ impl FrameLink for FakeLink {
         let at = now();
         Ok(next.or_else(|| {
             state.flood.then(|| Taken {
-                at: (at, at),
+                at: stamp(at, at),
                 frame: Some(vec![0]),
             })
         }))
