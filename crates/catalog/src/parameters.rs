@@ -10,6 +10,8 @@ use verbatim_tester::Test;
 pub struct WrongParameter {
     /// Its name.
     pub name: String,
+    /// Its value.
+    pub value: u64,
     /// What was expected, and what was seen.
     pub what: String,
 }
@@ -21,6 +23,7 @@ pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) 
         let what = wrong(tests, name, *value)?;
         Some(WrongParameter {
             name: name.clone(),
+            value: *value,
             what,
         })
     });

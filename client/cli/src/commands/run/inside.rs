@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let spec = arguments.spec()?;
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
     if let Some(wrong) = wrong_parameters(&tests, &spec.parameters).first() {
-        return Err(Usage(format!("--set {}: {wrong}", wrong.name)).into());
+        return Err(Usage(format!("--set {}={}: {wrong}", wrong.name, wrong.value)).into());
     }
     let file = rigs::load(arguments.rig_file.as_ref())?;
     let config = file

@@ -51,7 +51,12 @@ impl Arguments {
             let (name, value) = given
                 .split_once('=')
                 .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
-            let value = number(value).ok_or_else(|| Usage(format!("--set {given}: a number was expected")))?;
+            let value = number(value).ok_or_else(|| {
+                let most = u64::MAX;
+                Usage(format!(
+                    "--set {given}: a number from 0 to {most} was expected, hexadecimal with 0x in front"
+                ))
+            })?;
             Ok((name.to_string(), value))
         };
         Ok(RunSpec {
