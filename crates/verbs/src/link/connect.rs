@@ -144,7 +144,10 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
     }
     let text = root(status);
     if answered {
-        return format!("the connection is lost ({text}): the agent was stopped or killed, or its host went down");
+        return format!(
+            "the connection is lost ({text}): the agent was stopped or killed, or its host went down; see that its host is \
+             up and start it again, then run again"
+        );
     }
     let cause = match (&address.place, &address.tls) {
         (_, Some(_)) => {
