@@ -169,7 +169,7 @@ fn list(scheduler: &Scheduler, request: &ListRunsRequest) -> Result<ListRunsResp
     let run = |run: StoredRun| {
         let verdicts = store.verdicts(&run.id).unwrap_or_default();
         let place = scheduler.place(&run);
-        view::run(run, place, verdicts.into_iter().map(view::in_a_list).collect())
+        view::in_a_list(view::run(run, place, verdicts))
     };
     Ok(ListRunsResponse {
         runs: found.into_iter().map(run).collect(),

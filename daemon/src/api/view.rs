@@ -48,12 +48,13 @@ pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Unrestore
     }
 }
 
-/// A verdict as it stands in a list: without checks and observations.
-pub(super) fn in_a_list(verdict: Verdict) -> Verdict {
-    Verdict {
-        findings: Vec::new(),
-        passed: Vec::new(),
-        observations: Vec::new(),
-        ..verdict
+/// A run as it stands in a list: without the head of its report, its verdicts without checks and observations.
+pub(super) fn in_a_list(mut run: Run) -> Run {
+    run.info = None;
+    for verdict in &mut run.verdicts {
+        verdict.findings = Vec::new();
+        verdict.passed = Vec::new();
+        verdict.observations = Vec::new();
     }
+    run
 }

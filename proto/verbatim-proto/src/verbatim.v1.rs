@@ -1124,7 +1124,7 @@ pub struct ListRunsRequest {
 /// Runs.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListRunsResponse {
-    /// The newest first. Their verdicts are without checks and observations.
+    /// The newest first. Without the heads of their reports, their verdicts without checks and observations.
     #[prost(message, repeated, tag = "1")]
     pub runs: ::prost::alloc::vec::Vec<Run>,
     /// For the next page; empty on the last one.

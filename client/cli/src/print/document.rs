@@ -96,11 +96,22 @@ pub(crate) fn run(run: &v1::Run) -> Value {
     });
     if let Some(fields) = document.as_object_mut() {
         if !run.verdicts.is_empty() {
-            fields.insert("verdicts".into(), json!(run.verdicts));
+            fields.insert("verdicts".into(), run.verdicts.iter().map(short_verdict).collect());
         }
         if let Some(info) = &run.info {
             let report = Report::new(info.clone(), run.verdicts.clone());
             fields.insert("report".into(), json!(report));
+        }
+    }
+    document
+}
+
+/// A verdict beside its report: what fails, and not all that was looked at, of which a list or an event has nothing.
+fn short_verdict(of: &v1::Verdict) -> Value {
+    let mut document = json!(of);
+    if let Some(fields) = document.as_object_mut() {
+        for of_report in ["passed", "observations", "restored"] {
+            fields.remove(of_report);
         }
     }
     document
@@ -121,7 +132,7 @@ pub(crate) fn event(event: &v1::RunEvent) -> Value {
         }
         Some(Event::StepStarted(step)) => json!({"step_started": {"step": step.step}}),
         Some(Event::TestEnded(ended)) => {
-            json!({"test_ended": {"verdict": ended.verdict}})
+            json!({"test_ended": {"verdict": ended.verdict.as_ref().map(short_verdict)}})
         }
         Some(Event::RestoreEnded(ended)) => {
             let areas: Vec<String> = ended.areas.iter().map(ToString::to_string).collect();
