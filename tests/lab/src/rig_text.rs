@@ -92,4 +92,15 @@ mod tests {
              dut_device = \"rxe0\"\nagent = \"unix:/run/agent.sock\"\n"
         );
     }
+
+    #[test]
+    fn the_native_rig_says_when_a_subnet_manager_has_the_subnet() {
+        let own = rig_file(&Rig::Native { is_shared: false });
+        assert_eq!(
+            own,
+            "config_version = 1\n\n[[rig]]\nname = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n"
+        );
+        let shared = rig_file(&Rig::Native { is_shared: true });
+        assert_eq!(shared, own + "shared_subnet = true\n");
+    }
 }
