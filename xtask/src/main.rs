@@ -183,6 +183,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 ports,
                 model,
                 subnet_manager,
+                ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);
         }
