@@ -1,5 +1,5 @@
 //! Reads a device by a rig of kind `umad`, as the tests do, and prints each field of each attribute in a line:
-//! `Attribute[modifier].Field = value`, values as the records show them. For tests that compare what a device holds with what
+//! `Attribute[modifier].Field = 0x1f`, of a table one number for each element. For tests that compare what a device holds with what
 //! another program says, or with what it held before.
 //!
 //! `umad_read RIG_FILE RIG`. The performance counters are read where the device has a LID.
@@ -14,7 +14,7 @@ use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Case, MemoryJournal, Need, Step, Test, Tester, run};
 use verbatim_wire::{
     AnyAttribute, Attribute, GuidInfo, Lid, NodeDescription, NodeInfo, PKeyTable, PortCounters, PortInfo,
-    SlToVlMappingTable, VlArbitrationTable,
+    SlToVlMappingTable, VlArbitrationTable, get_bits,
 };
 
 static READ: Test = Test {
@@ -102,7 +102,9 @@ fn print() -> anyhow::Result<()> {
         let head = format!("{name}[{}]", request.modifier());
         println!("{head}.status = {}", answer.mad.status());
         for field in attribute.fields() {
-            println!("{head}.{} = {}", field.name, field.words(attribute.bytes()));
+            let element = |index| get_bits(attribute.bytes(), field.offset + index * field.stride, field.width);
+            let values: Vec<String> = (0..field.count).map(|index| format!("{:#x}", element(index))).collect();
+            println!("{head}.{} = {}", field.name, values.join(" "));
         }
     }
     Ok(())

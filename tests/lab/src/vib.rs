@@ -79,7 +79,7 @@ impl Default for VibOptions {
     fn default() -> Self {
         Self {
             ports: 1,
-            model: Vec::new(),
+            model: ["--profile", "full", "--seed", "1"].map(Into::into).into(),
             subnet_manager: SubnetManager::Never,
             programs: Vec::new(),
         }

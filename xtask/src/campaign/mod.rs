@@ -77,7 +77,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "vib",
-        summary: "through the kernel: --sample N (0: all) defects of management die, the device is as found after --kills K (30)",
+        summary: "through the kernel: --sample N (20, 0: all) defects of management die; as found after --kills K (30); --seed",
         run: vib,
     },
 ];
