@@ -17,6 +17,7 @@ mod statements;
 mod transport;
 
 pub mod link;
+pub mod oracle;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
