@@ -117,6 +117,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             findings.observe(format!("{answers} further answers to one request"), &[exchange]);
         }
     }
+    crate::kernel::observe(trace, findings);
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {

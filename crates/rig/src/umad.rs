@@ -1,6 +1,6 @@
 //! A port of this machine, through libibumad.
 
-mod manager;
+pub(super) mod manager;
 mod places;
 
 use core::time::Duration;
@@ -45,8 +45,10 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
         .map_err(|source| RigError::Listing { rig: rig(), source })?;
     let ours = devices.iter().find(|known| known.name == device);
     let our_port = ours.and_then(|known| known.ports.iter().find(|port| port.number == number));
+    refuse_omni_path(config, fingerprint::driver(device)["name"].as_str())?;
     let mut port =
         Port::open(&library, device, number, OPEN_WITHIN).map_err(|source| RigError::Port { rig: rig(), source })?;
+    refuse_what_has_no_smi(config, our_port, &port)?;
     let manager = our_port.map_or(Ok(Manager::None), |seen| Manager::of(seen, &mut port));
     let manager = manager.map_err(|why| RigError::Lost { rig: rig(), why })?;
     if let (Some(seen), false) = (our_port, config.shared_subnet) {
@@ -87,6 +89,49 @@ fn without_ports(device: &Device) -> Device {
     Device {
         ports: Vec::new(),
         ..device.clone()
+    }
+}
+
+/// Subnet management goes by QP0, which not every port that opens has.
+fn refuse_what_has_no_smi(config: &RigConfig, seen: Option<&DevicePort>, port: &Port) -> Result<(), RigError> {
+    let class = match config.route {
+        Route::Directed(_) => MgmtClass::SUBN_DIRECTED,
+        Route::Lid(_) => MgmtClass::SUBN_LID,
+    };
+    match port.refusal(class.0) {
+        None => Ok(()),
+        Some(refusal) => Err(RigError::Refused {
+            rig: config.name.clone(),
+            why: no_smi(config, seen.map_or("", |seen| &seen.link_layer), &refusal.to_string()),
+        }),
+    }
+}
+
+fn no_smi(config: &RigConfig, link_layer: &str, refusal: &str) -> String {
+    let what = config.kind.device();
+    if link_layer == "Ethernet" {
+        return format!(
+            "{what} is RoCE, which has no subnet management: take a rig of kind packet or verbs for it, or an InfiniBand port"
+        );
+    }
+    format!(
+        "the kernel gives no subnet management to {what} ({refusal}): a multi-plane adapter has it on a device of its own, \
+         which `rdma dev` shows with `type smi` and `rdma dev add smi1 type SMI parent DEVICE` makes: name that one as \
+         `device`; else another program has all agents, or the driver has no QP0 for this port (`dmesg`)"
+    )
+}
+
+/// Omni-Path looks like InfiniBand to libibumad, and is not: MADs of 2048 bytes, LIDs of 32 bits, an agent of its own.
+fn refuse_omni_path(config: &RigConfig, driver: Option<&str>) -> Result<(), RigError> {
+    match driver {
+        Some(driver @ "hfi1") => Err(RigError::Refused {
+            rig: config.name.clone(),
+            why: format!(
+                "{} is an Omni-Path adapter (driver {driver}), which is not InfiniBand: use an InfiniBand adapter",
+                config.kind.device()
+            ),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -277,6 +322,12 @@ mod tests {
     use super::*;
     use crate::RigFile;
 
+    fn config() -> RigConfig {
+        let text =
+            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n";
+        RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0)
+    }
+
     #[test]
     fn a_subnet_manager_elsewhere_is_refused_with_the_remedy_and_our_own_or_one_that_left_is_not() {
         let text =
@@ -296,6 +347,25 @@ mod tests {
             error.contains("at LID 3") && error.contains("shared_subnet = true"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_port_without_qp0_is_refused_with_the_remedy_for_roce_and_for_a_multi_plane_adapter() {
+        let config = config();
+        assert!(no_smi(&config, "Ethernet", "").contains("kind packet or verbs"));
+        let said = no_smi(&config, "InfiniBand", "Invalid argument");
+        assert!(
+            said.contains("d port 1 (Invalid argument)") && said.contains("type SMI parent"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn omni_path_is_refused_and_what_is_not_known_to_be_it_is_not() {
+        let config = config();
+        let error = refuse_omni_path(&config, Some("hfi1")).unwrap_err().to_string();
+        assert!(error.contains("not InfiniBand"), "{error}");
+        assert!(refuse_omni_path(&config, Some("mlx5_core")).is_ok() && refuse_omni_path(&config, None).is_ok());
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Port {
         self.opened.agents.traps
     }
 
+    /// Why the kernel registered no agent of ours for a management class, or nothing where it did or was not asked.
+    pub fn refusal(&self, class: u8) -> Option<io::Error> {
+        self.opened.agents.refusal(class).map(io::Error::from)
+    }
+
     /// Sends one MAD, as it is, but for the high 32 bits of the transaction id, which the kernel overwrites. The
     /// agent is picked by the management class, byte 1. There are no retries.
     ///

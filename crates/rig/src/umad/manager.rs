@@ -112,11 +112,11 @@ pub(super) fn came_between(device: &str, port: &DevicePort, opened_with: Manager
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use verbatim_wire::{AttributeId, Layout as _};
 
-    pub(in crate::umad) fn port(lid: u16, sm_lid: u16) -> DevicePort {
+    pub(crate) fn port(lid: u16, sm_lid: u16) -> DevicePort {
         DevicePort {
             number: 1,
             state: 4,
