@@ -9,7 +9,7 @@ use crate::defect::{Defect, Faults};
 use crate::node::Node;
 use crate::port::Port;
 use crate::profile::Profile;
-use crate::{agent, performance, smi};
+use crate::{agent, performance, port_info, smi};
 
 /// Answers that the device holds at a time; what comes beyond is dropped, as VL 15 may be.
 const MAX_PENDING: usize = 4096;
@@ -110,6 +110,16 @@ impl Device {
         };
         self.pending.insert((due, self.serial), transmit);
         self.release(now);
+    }
+
+    /// The link of a port has come up anew, with another neighbour perhaps: its state is Initialize (architecture 7.2.7).
+    /// A port that is disabled stays so.
+    pub fn link_up(&mut self, port: u8) {
+        if let Some(port) = self.ports.get_mut(usize::from(port).wrapping_sub(1))
+            && !port.is_disabled()
+        {
+            port.info = port_info::initialize(port.info);
+        }
     }
 
     /// When [`tick`](Self::tick) has something to do next; `None` when only a packet can change anything.

@@ -272,7 +272,8 @@ fn states(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-fn initialize(info: PortInfo) -> PortInfo {
+/// The link has come up.
+pub(crate) fn initialize(info: PortInfo) -> PortInfo {
     info.with_port_state(PortState::INITIALIZE)
         .with_port_physical_state(PhysState::LINK_UP)
 }
