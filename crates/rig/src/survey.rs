@@ -83,11 +83,11 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
 fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
     match (port.lid, has_subnet_timeout) {
         (0, false) => {
-            "none: performance counters and `lid` need one, from a subnet manager (`opensm --once`); where none ever \
+            "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`; where none ever \
                        set SubnetTimeOut, write subnet_timeout = 18 into the rig file"
                 .into()
         }
-        (0, true) => "none: performance counters and `lid` need one, from a subnet manager (`opensm --once`)".into(),
+        (0, true) => "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`".into(),
         (lid, _) => format!("{lid}"),
     }
 }
