@@ -8,6 +8,7 @@
 mod addressing;
 mod chapters;
 mod judging;
+mod kernel;
 mod management;
 mod network;
 mod parameters;
@@ -21,7 +22,7 @@ pub mod oracle;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
-pub use parameters::{WrongParameter, wrong_parameters};
+pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements};
 
