@@ -8,6 +8,7 @@
 mod addressing;
 mod chapters;
 mod judging;
+mod kernel;
 mod management;
 mod network;
 mod parameters;
