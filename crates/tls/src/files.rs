@@ -253,7 +253,7 @@ pub(super) fn crls(
         let of = |ca: &CertificateDer<'_>| {
             X509Certificate::from_der(ca).is_ok_and(|(_, ca)| ca.subject().as_raw() == list.issuer().as_raw())
         };
-        if !cas.iter().any(|ca| of(ca)) {
+        if !cas.iter().any(of) {
             return Err(TlsError::Kind {
                 part,
                 path: path.into(),
