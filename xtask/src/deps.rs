@@ -27,6 +27,7 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
+    ("verbatim-tls", Rule::Only("")),
     ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
     ("verbatim-record-proto", Rule::Only("verbatim-wire")),
     ("verbatim-proto", Rule::Only("verbatim-record-proto")),
@@ -43,14 +44,17 @@ const RULES: &[(&str, Rule)] = &[
         Rule::Only("verbatim-tester verbatim-device verbatim-record verbatim-wire"),
     ),
     ("verbatim-capture", Rule::Only("verbatim-record verbatim-wire")),
-    ("verbatim-verbs", Rule::Only("verbatim-proto verbatim-hw verbatim-wire")),
+    (
+        "verbatim-verbs",
+        Rule::Only("verbatim-proto verbatim-hw verbatim-tls verbatim-wire"),
+    ),
     (
         "verbatim-verbs-fake",
         Rule::Only("verbatim-proto verbatim-verbs verbatim-wire"),
     ),
     (
         "verbatim-agent",
-        Rule::Only("verbatim-proto verbatim-hw verbatim-socket verbatim-verbs verbatim-verbs-fake"),
+        Rule::Only("verbatim-proto verbatim-hw verbatim-socket verbatim-tls verbatim-verbs verbatim-verbs-fake"),
     ),
     (
         "verbatim-rig",
@@ -63,7 +67,7 @@ const RULES: &[(&str, Rule)] = &[
         "verbatim-run",
         Rule::AllBut("verbatim-client verbatim-daemon verbatim verbatim-lab verbatim-tests xtask"),
     ),
-    ("verbatim-client", Rule::Only("verbatim-proto")),
+    ("verbatim-client", Rule::Only("verbatim-proto verbatim-tls")),
     (
         "verbatim-daemon",
         Rule::AllBut(

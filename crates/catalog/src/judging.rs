@@ -95,6 +95,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
+        StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
@@ -116,6 +117,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             findings.observe(format!("{answers} further answers to one request"), &[exchange]);
         }
     }
+    crate::kernel::observe(trace, findings);
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {
@@ -157,7 +159,10 @@ fn why_missing(trace: &Trace, gap: Gap) -> Gap {
 fn passed(trace: &Trace) -> Came {
     let unjudged = trace.unjudged();
     if !unjudged.is_empty() {
-        let reason = format!("a defect of the test: nobody judged {}", unjudged.join(", "));
+        let reason = format!(
+            "a defect of the test: nobody judged {} (a label that shows nothing: `t.not_judged`)",
+            unjudged.join(", ")
+        );
         return (Outcome::Error, Some(Cause::Tester), reason);
     }
     match &trace.stopped {
@@ -202,6 +207,14 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Cause::Rig,
             format!("exchange #{number} was neither answered nor waited for long enough"),
         ),
+        Gap::NoLid(number) => (
+            Outcome::NotApplicable,
+            Some(Cause::Rig),
+            format!(
+                "exchange #{number}: the port has no LID or no subnet manager and refuses the Set, as it may; let a subnet \
+                 manager bring it up, or write assign_lid = 5 into the rig file"
+            ),
+        ),
         Gap::Refused(number, Status::BUSY) => inconclusive(
             Cause::Rig,
             format!("exchange #{number}: the device was busy each time it was asked"),
@@ -236,7 +249,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
 
 /// Whether silence in that exchange is no lost packet: it was asked again, or the link loses none.
 fn asked_again(trace: &Trace, number: u32) -> bool {
-    trace.begin.simulated || trace.exchanges[number as usize - 1].attempt + 1 >= TRIES
+    trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
 
 /// A device that could not be restored makes any outcome an error: the rig is not what it was.

@@ -34,6 +34,7 @@ pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
     let choices = config.link_choice_names();
     for (key, value, is_usual) in [
         ("link_choices", json!(choices), choices.is_empty()),
+        ("busy", json!(config.busy), config.busy.is_none()),
         ("ipv6", json!(config.ipv6), !config.ipv6),
         ("simulated", json!(false), !config.rules_of_hardware),
     ] {
@@ -171,6 +172,7 @@ pub(super) fn of_host(opened: &pb::Opened) -> Value {
         "lid": opened.lid,
         "gids": gids,
         "host": opened.host,
+        "driver": opened.driver,
     })
 }
 
@@ -187,7 +189,8 @@ fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Va
             match rig.wait(until) {
                 Arrival::Stop(stop) => return Err(stop),
                 Arrival::Deadline => break,
-                Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id => {
+                // A busy device is asked again after a while.
+                Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id && mad.status() != Status::BUSY => {
                     return Ok(match mad.status() {
                         Status::OK => fields(&mad.attribute::<A>()),
                         refused => json!({ "refused": refused.to_string() }),
@@ -224,12 +227,7 @@ pub(super) fn interface_driver(interface: &str) -> Value {
 }
 
 fn module_of(of: &Path) -> Value {
-    let module = fs::canonicalize(of.join("device/driver/module")).ok();
-    let name = module
-        .as_deref()
-        .and_then(Path::file_name)
-        .map(|name| name.to_string_lossy());
-    let version = module.as_deref().and_then(|module| line(&module.join("version")));
+    let (name, version) = verbatim_verbs::driver(of);
     json!({ "name": name, "version": version })
 }
 

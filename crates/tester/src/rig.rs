@@ -65,6 +65,17 @@ pub trait Rig {
 
     /// Waits for the next arrival, until an instant at the latest.
     fn wait(&mut self, until: Time) -> Arrival;
+
+    /// How long answers to what is sent from now on are waited for: no host may give a request up sooner.
+    fn answers_within(&mut self, _how_long: Duration) {}
+
+    /// The procedure is over, and nobody waits for answers to what it sent; what follows restores.
+    ///
+    /// # Errors
+    /// [`Stop::Disturbed`] when the record cannot be relied on, [`Stop::RigGone`] when the port is gone.
+    fn procedure_ended(&mut self) -> Step {
+        Ok(())
+    }
 }
 
 /// How MADs reach the DUT.
@@ -108,6 +119,8 @@ pub struct RigInfo {
     pub window: usize,
     /// SubnetTimeOut by the rig file, where no SM sets the port's own.
     pub subnet_timeout: Option<SubnetTimeout>,
+    /// The LID that the device is given for each test when it is found without one or without an SM.
+    pub assign_lid: Option<Lid>,
     /// The tester's own Ethernet port, if it has one.
     pub frames: Option<FramePort>,
     /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.

@@ -18,7 +18,7 @@ name = "bench-3"
 kind = "umad"
 device = "mlx5_0"
 port = 2
-route = "0,1,17"
+route = "0,2,17"
 m_key = "0xFEDCBA9876543210"
 shared_subnet = true
 window = 64
@@ -79,11 +79,12 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
                 device: "mlx5_0".into(),
                 port: 2
             },
-            route: Route::Directed(vec![1, 17]),
+            route: Route::Directed(vec![2, 17]),
             m_key: MKey(0xFEDC_BA98_7654_3210),
             shared_subnet: true,
             window: 64,
             subnet_timeout: Some(SubnetTimeout(18)),
+            assign_lid: None,
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
         }
     );
@@ -223,6 +224,8 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
         ("simulated = \"no\"", "boolean"),
         ("lid = 0", "expected 1 to 49151"),
         ("lid = 49152", "expected 1 to 49151"),
+        ("assign_lid = 0", "expected 1 to 49151"),
+        ("busy = 17", "expected 0 to 16"),
         ("profile = \"ful\"", "did you mean \"full\"?"),
         ("defects = [\"m-key-not-kep\"]", "did you mean \"m-key-not-kept\"?"),
         ("defects = \"all\"", "sequence"),
@@ -248,6 +251,13 @@ fn a_name_or_kind_that_cannot_be_is_refused() {
         (4, 8),
         &["did you mean \"umad\"?"],
     );
+}
+
+#[test]
+fn a_route_that_leaves_by_another_port_than_the_rigs_is_told_at_the_route() {
+    let text = rig("name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 2\nroute = \"0,1\"\n");
+    fails(&text, (7, 9), &["leaves by port 1, and `port` is 2"]);
+    assert!(parse(&text.replace("0,1", "0,2")).is_ok());
 }
 
 #[test]
@@ -278,6 +288,17 @@ fn a_route_that_ends_nowhere_is_refused_with_the_reason() {
     fails(&rig(two_hops), (5, 9), &["does not end at the model"]);
     let both = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1\"\nlid = 3\n";
     fails(&rig(both), (6, 7), &["both there"]);
+}
+
+#[test]
+fn a_lid_is_given_only_where_nobody_else_gives_one() {
+    let assigned = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\nassign_lid = 5\n";
+    let read = parse(&rig(assigned)).unwrap().rigs.remove(0);
+    assert_eq!(read.assign_lid, Some(Lid(5)));
+    let lid = format!("{assigned}lid = 3\n");
+    fails(&rig(&lid), (6, 14), &["keep one of them"]);
+    let shared = format!("{assigned}shared_subnet = true\n");
+    fails(&rig(&shared), (6, 14), &["it gives out the LIDs"]);
 }
 
 #[test]

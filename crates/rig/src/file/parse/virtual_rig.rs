@@ -38,6 +38,7 @@ pub(super) fn config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> 
         adapter_defects,
         link_defects,
         link_choices: link_choices(rig)?,
+        busy: within(rig.busy.as_ref(), "busy", 0, 16)?,
         ipv6: yes(rig.ipv6.as_ref(), false),
         rules_of_hardware: !yes(rig.simulated.as_ref(), true),
         m_key,

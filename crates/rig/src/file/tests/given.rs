@@ -16,6 +16,7 @@ profile = "minimal"
 seed = "none"
 defects = ["m-key-not-kept", "rnr-interval-halved", "link-ebp-accepted"]
 link_choices = ["corrupts-and-forwards", "takes-grh-on-vl15"]
+busy = 3
 ipv6 = true
 simulated = false
 "#;
@@ -50,6 +51,7 @@ fn every_key_of_a_virtual_rig_is_read() {
             takes_grh_on_vl15: true,
             ..LinkChoices::default()
         },
+        busy: Some(3),
         ipv6: true,
         rules_of_hardware: true,
         m_key: MKey(7),
