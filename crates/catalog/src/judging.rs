@@ -159,7 +159,10 @@ fn why_missing(trace: &Trace, gap: Gap) -> Gap {
 fn passed(trace: &Trace) -> Came {
     let unjudged = trace.unjudged();
     if !unjudged.is_empty() {
-        let reason = format!("a defect of the test: nobody judged {}", unjudged.join(", "));
+        let reason = format!(
+            "a defect of the test: nobody judged {} (a label that shows nothing: `t.not_judged`)",
+            unjudged.join(", ")
+        );
         return (Outcome::Error, Some(Cause::Tester), reason);
     }
     match &trace.stopped {

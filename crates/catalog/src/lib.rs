@@ -18,6 +18,7 @@ mod statements;
 mod transport;
 
 pub mod link;
+pub mod oracle;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
