@@ -38,6 +38,8 @@ enum Event {
     PacketToTester(PortId, Vec<u8>, Delimiter),
     /// A frame on the segment, and whose it is.
     Frame(MacAddress, Vec<u8>),
+    /// A frame that the tester's port has held since then.
+    Held(Time, Vec<u8>),
 }
 
 /// The addresses of a station: one of each family, the last byte as in its MAC address.
@@ -64,6 +66,8 @@ pub struct VirtualRig {
     native: NativeLink,
     adapters: [Adapter; 2],
     segment: Segment,
+    /// What the device sends in frames comes no earlier: a late answer holds it up.
+    held_up: Time,
     arrivals: VecDeque<Arrival>,
     now: Time,
     serial: u64,
@@ -91,6 +95,7 @@ impl VirtualRig {
                 Adapter::new(Self::adapter_profile(Side::Tester), &[]),
             ],
             segment: Segment::new(Disturbance::default()),
+            held_up: Time(0),
             arrivals: VecDeque::new(),
             now: Time(0),
             serial: 0,
@@ -165,7 +170,7 @@ impl VirtualRig {
         self
     }
 
-    /// Lets frames suffer on their way.
+    /// Lets frames and MADs suffer on their way.
     #[must_use]
     pub fn with_disturbance(mut self, disturbance: Disturbance) -> Self {
         self.segment = Segment::new(disturbance);
@@ -219,7 +224,12 @@ impl VirtualRig {
                 _ => vec![(Duration::ZERO, mad)],
             };
             for (delay, mad) in deliveries {
-                self.schedule(self.now.after(WAY + delay), Event::ToTester(cable, mad));
+                if self.segment.loses_mad() {
+                    continue;
+                }
+                let is_trap = mad.method() == Method::TRAP;
+                let late = if is_trap { Duration::ZERO } else { self.segment.late_mad() };
+                self.schedule(self.now.after(WAY + delay + late), Event::ToTester(cable, mad));
             }
         }
     }
@@ -247,7 +257,15 @@ impl VirtualRig {
 
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
         for (delay, frame) in self.segment.carry(frame) {
-            self.schedule(self.now.after(WAY + delay), Event::Frame(from, frame));
+            let mut at = self.now.after(WAY + delay);
+            if from == DUT_MAC {
+                let late = self.segment.late_frame(&frame);
+                at = at.after(late).max(self.held_up);
+                if !late.is_zero() {
+                    self.held_up = at;
+                }
+            }
+            self.schedule(at, Event::Frame(from, frame));
         }
     }
 
@@ -265,7 +283,15 @@ impl VirtualRig {
             }
         }
         let for_tester = from != TESTER_MAC && (to == TESTER_MAC || to.is_multicast());
-        for_tester.then(|| Arrival::Frame(0, Span::exactly(self.now), frame))
+        if !for_tester {
+            return None;
+        }
+        let held = self.segment.hold();
+        if !held.is_zero() {
+            self.schedule(self.now.after(held), Event::Held(self.now, frame));
+            return None;
+        }
+        Some(Arrival::Frame(0, Span::exactly(self.now), frame))
     }
 
     /// A native packet reaches the device. One that the device sends on leaves by its other port, if it has one.
@@ -303,6 +329,7 @@ impl Rig for VirtualRig {
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
         match what {
+            Stimulus::Mad(..) | Stimulus::MadTo(..) if self.segment.loses_mad() => {}
             Stimulus::Mad(cable, mad) => {
                 self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
             }
@@ -367,6 +394,9 @@ impl Rig for VirtualRig {
                     let arrival = self.deliver(from, frame);
                     self.collect_frames();
                     self.arrivals.extend(arrival);
+                }
+                Some(Event::Held(since, frame)) => {
+                    return Arrival::Frame(0, Span::between(since, self.now), frame);
                 }
                 None => {
                     let now = self.since_start();

@@ -4,20 +4,47 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use verbatim_run::qualify::{AnyDefect, Extent, Qualification, qualify, sound_models};
+use clap::ValueEnum;
+use serde::Serialize;
+use verbatim_run::qualify::{AnyDefect, Extent, Qualification, Rules, qualify, sound_models};
 
 use crate::exit::Usage;
 use crate::{exit, print};
+
+/// Version of the shape of [`Document`].
+const SCHEMA: &str = "verbatim.qualification.v1";
+
+/// By what records are judged.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ByRules {
+    /// Nothing is lost, time is exact
+    Simulated,
+    /// Anything may be lost, late or out of order; parameters as they are usual on hardware
+    Hardware,
+    /// One after the other
+    Both,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    /// What it came to by each set of rules.
+    qualifications: Vec<Qualification>,
+}
 
 /// Test the tests.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only these tests and the defects of their statements: an id, a public name, a statement, or a glob
     patterns: Vec<String>,
+    /// Rules to judge by
+    #[arg(long, value_enum, default_value = "both")]
+    rules: ByRules,
     /// States of each sound model, one a seed
     #[arg(long, default_value_t = 10)]
     seeds: u64,
-    /// Illegal values that a sweep tries, telling ones first
+    /// Illegal values that a sweep tries by the rules of simulation, telling ones first
     #[arg(long, default_value_t = 512)]
     sweep: u64,
     /// Print one JSON document
@@ -27,69 +54,108 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
-    let extent = Extent {
-        seeds: arguments.seeds,
-        sweep: arguments.sweep,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        tests,
-        models: sound_models(),
-        defects: AnyDefect::all().collect(),
+    let rules = match arguments.rules {
+        ByRules::Simulated => vec![Rules::Simulated],
+        ByRules::Hardware => vec![Rules::Hardware],
+        ByRules::Both => vec![Rules::Simulated, Rules::Hardware],
     };
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(0)
     } else {
         ProgressBar::hidden()
     };
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} models {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:10} {bar:30} {pos}/{len} models {elapsed}") {
         bar.set_style(style);
     }
-    let qualification = qualify(&extent, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    let one = |rules: Rules| {
+        let extent = Extent {
+            rules,
+            seeds: arguments.seeds,
+            sweep: arguments.sweep,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            tests: tests.clone(),
+            models: sound_models(),
+            defects: AnyDefect::all().collect(),
+        };
+        bar.set_message(rules.name());
+        qualify(&extent, &|done, all| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        })
+    };
+    let qualifications: Vec<_> = rules.into_iter().map(one).collect();
     bar.finish_and_clear();
+    let good = qualifications.iter().all(Qualification::is_good);
     if arguments.json {
-        print::json(&qualification)?;
+        print::json(&Document {
+            schema: SCHEMA,
+            qualifications,
+        })?;
     } else {
-        print::text(&words(&qualification))?;
+        print::text(&words(&qualifications))?;
     }
-    let good = qualification.survived.is_empty() && qualification.false_alarms.is_empty();
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-fn words(qualification: &Qualification) -> String {
+/// A line for each test with a column for each set of rules, then what is wrong, then a line for each set of rules.
+fn words(all: &[Qualification]) -> String {
     let mut out = String::new();
-    for test in &qualification.tests {
+    for (place, test) in all[0].tests.iter().enumerate() {
+        out.push_str(&format!("{:<34}", test.id));
+        for of in all {
+            let test = &of.tests[place];
+            let other = match of.rules {
+                Rules::Simulated => String::new(),
+                Rules::Hardware => format!(", {:>3} inconclusive", test.inconclusive),
+            };
+            out.push_str(&format!(
+                "  {}: passed {:>4}{other}, {:>3} not applicable, catches {:>3} defects",
+                of.rules.name(),
+                test.passed,
+                test.not_applicable,
+                test.catches.len()
+            ));
+        }
+        out.push('\n');
+    }
+    for of in all {
+        let rules = of.rules.name();
+        for defect in of.defects.iter().filter(|defect| of.survived.contains(&defect.name)) {
+            out.push_str(&format!(
+                "SURVIVED    {rules}: {} {} ({})\n            repeat: {}\n",
+                defect.statement, defect.name, defect.about, defect.repeat
+            ));
+        }
+        for one in &of.excepted {
+            out.push_str(&format!(
+                "EXCEPTED    {rules}: {} needs --set {}: {}\n",
+                one.defect, one.set, one.reason
+            ));
+        }
+        for defect in of.defects.iter().filter(|defect| of.stale.contains(&defect.name)) {
+            out.push_str(&format!(
+                "NO EXCEPTION {rules}: {} is caught with the usual parameters: strike it from the exceptions\n            \
+                 repeat: {}\n",
+                defect.name, defect.repeat
+            ));
+        }
+        for alarm in &of.false_alarms {
+            out.push_str(&format!(
+                "FALSE ALARM {rules}: {} on {} seed {}: {} {}\n            repeat: {}\n",
+                alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
+            ));
+        }
+    }
+    for of in all {
         out.push_str(&format!(
-            "{:<34} passed {:>4} sound models, {:>3} not applicable, catches {:>3} defects\n",
-            test.id,
-            test.passed,
-            test.not_applicable,
-            test.catches.len()
+            "{:<10} {} defects, {} survived; {} false alarms; {} excepted; {} cases\n",
+            of.rules.name(),
+            of.defects.len(),
+            of.survived.len(),
+            of.false_alarms.len(),
+            of.excepted.len(),
+            of.cases
         ));
     }
-    for defect in qualification
-        .defects
-        .iter()
-        .filter(|defect| qualification.survived.contains(&defect.name))
-    {
-        out.push_str(&format!(
-            "SURVIVED    {} {} ({})\n            repeat: {}\n",
-            defect.statement, defect.name, defect.about, defect.repeat
-        ));
-    }
-    for alarm in &qualification.false_alarms {
-        out.push_str(&format!(
-            "FALSE ALARM {} on {} seed {}: {} {}\n            repeat: {}\n",
-            alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
-        ));
-    }
-    out.push_str(&format!(
-        "{} defects, {} survived; {} false alarms; {} cases\n",
-        qualification.defects.len(),
-        qualification.survived.len(),
-        qualification.false_alarms.len(),
-        qualification.cases
-    ));
     out
 }

@@ -60,6 +60,7 @@ struct RawRig {
     seed: Option<Spanned<Seed>>,
     defects: Option<Spanned<Vec<Spanned<String>>>>,
     link_choices: Option<Spanned<Vec<Spanned<String>>>>,
+    disturbance: Option<Spanned<Vec<Spanned<String>>>>,
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,

@@ -16,6 +16,7 @@ profile = "minimal"
 seed = "none"
 defects = ["m-key-not-kept", "rnr-interval-halved", "link-ebp-accepted"]
 link_choices = ["corrupts-and-forwards", "takes-grh-on-vl15"]
+disturbance = ["loses", "late"]
 ipv6 = true
 simulated = false
 "#;
@@ -49,6 +50,11 @@ fn every_key_of_a_virtual_rig_is_read() {
             corrupts_and_forwards: true,
             takes_grh_on_vl15: true,
             ..LinkChoices::default()
+        },
+        disturbance: Disturbances {
+            loses: true,
+            late: true,
+            swaps: false,
         },
         ipv6: true,
         rules_of_hardware: true,
@@ -165,7 +171,7 @@ fn the_examples_of_the_head_and_of_the_documentation_are_rig_files() {
         assert!(file.rigs.len() > 1);
     }
     for (name, text) in [("the head", &head), ("rig-file.md", &documented)] {
-        for key in ["link_choices", "ipv6", "simulated"] {
+        for key in ["link_choices", "disturbance", "ipv6", "simulated"] {
             assert!(text.iter().any(|block| block.contains(key)), "{key} is not in {name}");
         }
     }
