@@ -66,6 +66,8 @@ pub struct VirtualRig {
     native: NativeLink,
     adapters: [Adapter; 2],
     segment: Segment,
+    /// When the last frame of each station left.
+    left: BTreeMap<[u8; 6], Time>,
     /// What the device sends in frames comes no earlier: a late answer holds it up.
     held_up: Time,
     arrivals: VecDeque<Arrival>,
@@ -95,6 +97,7 @@ impl VirtualRig {
                 Adapter::new(Self::adapter_profile(Side::Tester), &[]),
             ],
             segment: Segment::new(Disturbance::default()),
+            left: BTreeMap::new(),
             held_up: Time(0),
             arrivals: VecDeque::new(),
             now: Time(0),
@@ -224,7 +227,7 @@ impl VirtualRig {
                 _ => vec![(Duration::ZERO, mad)],
             };
             for (delay, mad) in deliveries {
-                if self.segment.loses_mad() {
+                if self.segment.loses() {
                     continue;
                 }
                 let is_trap = mad.method() == Method::TRAP;
@@ -256,8 +259,14 @@ impl VirtualRig {
     }
 
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
+        let spacing = self.segment.spacing();
+        let leaves = match self.left.get(&from.0) {
+            Some(last) if !spacing.is_zero() => last.after(spacing).max(self.now),
+            _ => self.now,
+        };
+        self.left.insert(from.0, leaves);
         for (delay, frame) in self.segment.carry(frame) {
-            let mut at = self.now.after(WAY + delay);
+            let mut at = leaves.after(WAY + delay);
             if from == DUT_MAC {
                 let late = self.segment.late_frame(&frame);
                 at = at.after(late).max(self.held_up);
@@ -329,7 +338,7 @@ impl Rig for VirtualRig {
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
         match what {
-            Stimulus::Mad(..) | Stimulus::MadTo(..) if self.segment.loses_mad() => {}
+            Stimulus::Mad(..) | Stimulus::MadTo(..) if self.segment.loses() => {}
             Stimulus::Mad(cable, mad) => {
                 self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
             }

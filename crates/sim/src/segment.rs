@@ -16,7 +16,10 @@ const LATE_MAD: Duration = Duration::from_secs(20);
 pub struct Disturbance {
     /// Every frame takes up to this much longer; frames overtake one another by it.
     pub delay: Duration,
-    /// Of a thousand frames and MADs, how many are lost.
+    /// How much later than the one before a frame of the same station leaves, at least.
+    pub spacing: Duration,
+    /// Of a thousand frames and MADs, how many are lost: one at a time, so that what is asked for three times is not lost
+    /// three times.
     pub lost: u16,
     /// Of a thousand frames, how many come twice.
     pub doubled: u16,
@@ -36,25 +39,29 @@ pub struct Disturbance {
 pub(crate) struct Segment {
     disturbance: Disturbance,
     random: ChaCha8Rng,
+    /// How many were carried since the last that was lost.
+    carried: u32,
 }
+
+/// So many are carried between two that are lost: what three requests in a row and their answers may come to.
+const CARRIED: u32 = 8;
 
 impl Segment {
     pub(crate) fn new(disturbance: Disturbance) -> Self {
         Self {
             disturbance,
             random: ChaCha8Rng::seed_from_u64(disturbance.seed),
+            carried: CARRIED,
         }
     }
 
     /// The copies of a frame that arrive, each after a delay of its own.
     pub(crate) fn carry(&mut self, frame: Vec<u8>) -> Vec<(Duration, Vec<u8>)> {
-        let Disturbance {
-            lost, doubled, damaged, ..
-        } = self.disturbance;
+        let Disturbance { doubled, damaged, .. } = self.disturbance;
         if self.disturbance == Disturbance::default() {
             return vec![(Duration::ZERO, frame)];
         }
-        if self.of_thousand(lost) {
+        if self.loses() {
             return Vec::new();
         }
         let copies = if self.of_thousand(doubled) { 2 } else { 1 };
@@ -67,9 +74,11 @@ impl Segment {
         (0..copies).map(|_| (self.up_to(delay), frame.clone())).collect()
     }
 
-    /// Whether a MAD is lost.
-    pub(crate) fn loses_mad(&mut self) -> bool {
-        self.of_thousand(self.disturbance.lost)
+    /// Whether this one is lost.
+    pub(crate) fn loses(&mut self) -> bool {
+        let lost = self.carried >= CARRIED && self.of_thousand(self.disturbance.lost);
+        self.carried = if lost { 0 } else { self.carried.saturating_add(1) };
+        lost
     }
 
     /// How late a MAD is, an answer.
@@ -84,6 +93,11 @@ impl Segment {
             return Duration::ZERO;
         }
         self.late(LATE_FRAME)
+    }
+
+    /// How much later than the one before a frame of a station leaves.
+    pub(crate) fn spacing(&self) -> Duration {
+        self.disturbance.spacing
     }
 
     /// How long the tester's port holds a frame.

@@ -45,18 +45,22 @@ pub struct Disturbances {
 }
 
 impl Disturbances {
-    fn drawn(self, seed: u64) -> Disturbance {
+    /// By the rules of hardware frames also take time, so that their spans say which was first.
+    fn drawn(self, seed: u64, rules_of_hardware: bool) -> Disturbance {
         let share = |is: bool| if is { 20 } else { 0 };
         Disturbance {
             lost: share(self.loses),
             late: share(self.late),
             held: if self.swaps { HELD } else { Duration::ZERO },
+            spacing: if rules_of_hardware { SPACING } else { Duration::ZERO },
             seed,
             ..Disturbance::default()
         }
     }
 }
 
+/// Time from frame to frame of a station: what 1250 bytes take at 10 Gb/s.
+const SPACING: Duration = Duration::from_micros(1);
 /// How long a port that swaps frames holds one.
 const HELD: Duration = Duration::from_micros(20);
 
@@ -148,7 +152,10 @@ impl VirtualConfig {
             .with_adapter(adapter, &self.adapter_defects)
             .with_link_defects(&self.link_defects)
             .with_link_choices(self.link_choices)
-            .with_disturbance(self.disturbance.drawn(self.varied_by().unwrap_or(0)))
+            .with_disturbance(
+                self.disturbance
+                    .drawn(self.varied_by().unwrap_or(0), self.rules_of_hardware),
+            )
     }
 
     /// The profile, varied by the seed.
