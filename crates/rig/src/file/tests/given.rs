@@ -2,6 +2,7 @@
 
 use verbatim_device::link::{LinkChoices, LinkDefect};
 
+use super::super::Disturbances;
 use super::*;
 
 /// A rig of kind `virtual` with every key, each not as in the built-in one.
