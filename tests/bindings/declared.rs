@@ -53,7 +53,6 @@ pub fn verbs() -> Declared {
     }
     let mut rest = text.as_str();
     while let Some((name, behind)) = between(rest, "pub const ", ":") {
-        rest = behind;
         let Some((declared, behind)) = between(behind, " ", ";") else {
             break;
         };

@@ -9,6 +9,7 @@ mod setup;
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use verbatim_lab::{SubnetManager, VibOptions};
 
 use crate::campaign::Options;
 use crate::golden::Golden;
@@ -104,6 +105,21 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// vib: a native InfiniBand adapter in a machine, cabled to a device model outside; the command runs in the machine.
+    Vib {
+        /// When OpenSM manages the subnet: never, from before the daemon starts, or from 20 s after the command began.
+        #[arg(long, default_value = "never", value_parser = ["never", "before", "during"])]
+        opensm: String,
+        /// Ports of the adapter, each cabled to a model of its own.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+        ports: u8,
+        /// Arguments of `verbatimd model`, such as `--model=--defect --model=guid-0-not-port-guid`.
+        #[arg(long, allow_hyphen_values = true)]
+        model: Vec<OsString>,
+        /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -149,6 +165,27 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Lab {
             device: Device::RxeVerbs { bare, command },
         } => return verbatim_lab::run_in_rxe_verbs(&command, bare),
+        Task::Lab {
+            device:
+                Device::Vib {
+                    opensm,
+                    ports,
+                    model,
+                    command,
+                },
+        } => {
+            let subnet_manager = match opensm.as_str() {
+                "before" => SubnetManager::Before,
+                "during" => SubnetManager::During,
+                _ => SubnetManager::Never,
+            };
+            let options = VibOptions {
+                ports,
+                model,
+                subnet_manager,
+            };
+            return verbatim_lab::run_in_vib(&command, &options);
+        }
         Task::Campaign { name: None, .. } => print!("{}", campaign::list()),
         Task::Campaign {
             name: Some(name),

@@ -30,6 +30,8 @@ const PACKAGES: &[Package] = &[
     ("binutils", "readelf"),
     ("cpio", "cpio"),
     ("rdma-core", "rdma-ndd"),
+    ("linux-headers-amd64", "/usr/src"),
+    ("make", "make"),
 ];
 
 /// Installs what is missing, with apt-get, as root; otherwise says what to type.

@@ -2,6 +2,8 @@
 
 use verbatim_client::Error;
 use verbatim_client::v1::{Outcome, Verdict};
+use verbatim_record::BundleError;
+use verbatim_run::RunError;
 
 /// Wrong words on the command line or in the rig file.
 pub(crate) const USAGE: u8 = 2;
@@ -26,7 +28,11 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
         error.downcast_ref::<Error>(),
         Some(Error::Address { .. } | Error::Name { .. } | Error::Invalid(_) | Error::NotFound(_))
     );
-    if asked_wrongly || error.is::<Usage>() {
+    let is_taken = matches!(
+        error.downcast_ref::<RunError>(),
+        Some(RunError::FileExists(_) | RunError::Bundle(BundleError::Taken { .. }))
+    );
+    if asked_wrongly || is_taken || error.is::<Usage>() {
         USAGE
     } else {
         ERROR

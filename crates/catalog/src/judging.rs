@@ -202,6 +202,14 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Cause::Rig,
             format!("exchange #{number} was neither answered nor waited for long enough"),
         ),
+        Gap::NoLid(number) => (
+            Outcome::NotApplicable,
+            Some(Cause::Rig),
+            format!(
+                "exchange #{number}: the port has no LID or no subnet manager and refuses the Set, as it may; let a subnet \
+                 manager bring it up, or write assign_lid = 5 into the rig file"
+            ),
+        ),
         Gap::Refused(number, Status::BUSY) => inconclusive(
             Cause::Rig,
             format!("exchange #{number}: the device was busy each time it was asked"),
@@ -236,7 +244,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
 
 /// Whether silence in that exchange is no lost packet: it was asked again, or the link loses none.
 fn asked_again(trace: &Trace, number: u32) -> bool {
-    trace.begin.simulated || trace.exchanges[number as usize - 1].attempt + 1 >= TRIES
+    trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
 
 /// A device that could not be restored makes any outcome an error: the rig is not what it was.

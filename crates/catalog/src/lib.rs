@@ -20,7 +20,7 @@ pub mod link;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};
-pub use parameters::{WrongParameter, wrong_parameters};
+pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use verbatim_tester::Test;
+use verbatim_tester::{Parameter, Test};
 
 /// A parameter that cannot be given so.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,13 +31,11 @@ pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) 
 }
 
 fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
-    let declared = || {
-        let of = |test: &'static Test| test.parameters.iter().map(move |parameter| (test.id, parameter));
-        tests.iter().copied().flat_map(of)
-    };
-    let mut named = declared().filter(|(_, parameter)| parameter.name == name).peekable();
+    let mut named = declared(tests)
+        .filter(|(_, parameter)| parameter.name == name)
+        .peekable();
     if named.peek().is_none() {
-        let mut names: Vec<&str> = declared().map(|(_, parameter)| parameter.name).collect();
+        let mut names: Vec<&str> = declared(tests).map(|(_, parameter)| parameter.name).collect();
         names.sort_unstable();
         names.dedup();
         let theirs = if names.is_empty() {
@@ -50,9 +48,25 @@ fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
         ));
     }
     let (test, parameter) = named.find(|(_, parameter)| !(parameter.range.0..=parameter.range.1).contains(&value))?;
+    Some(format!("{}, seen {value}", takes(test, parameter)))
+}
+
+/// What the first of these tests that has the parameter takes for it, in words.
+#[must_use]
+pub fn expected_of(tests: &[&'static Test], name: &str) -> Option<String> {
+    let (test, parameter) = declared(tests).find(|(_, parameter)| parameter.name == name)?;
+    Some(takes(test, parameter))
+}
+
+fn declared(tests: &[&'static Test]) -> impl Iterator<Item = (&'static str, &'static Parameter)> {
+    let of = |test: &'static Test| test.parameters.iter().map(move |parameter| (test.id, parameter));
+    tests.iter().copied().flat_map(of)
+}
+
+fn takes(test: &str, parameter: &Parameter) -> String {
     let (least, most) = parameter.range;
-    Some(format!(
-        "a number from {least} to {most} was expected for {test} ({}), seen {value}",
+    format!(
+        "a number from {least} to {most} was expected for {test} ({})",
         parameter.about
-    ))
+    )
 }

@@ -227,6 +227,6 @@ fn answer(request: &Mad, reply: &Reply) -> Mad {
 }
 
 /// The answer that refuses a request with a status and sends its data back.
-fn refuse(request: &Mad, status: Status) -> Mad {
+pub(crate) fn refuse(request: &Mad, status: Status) -> Mad {
     answer(request, &Reply::refused(status))
 }

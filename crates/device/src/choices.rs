@@ -5,6 +5,28 @@ use verbatim_wire::Status;
 
 use crate::profile::below;
 
+/// What becomes of a Set(PortInfo) that carries LID 0 or MasterSMLID 0 where none was assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unassigned {
+    /// It is obeyed.
+    Obeyed,
+    /// It is answered with the invalid-field status, and its other fields are applied.
+    RefusedInPart,
+    /// It is answered with the invalid-field status, and nothing is applied.
+    Refused,
+}
+
+/// What a violation counter becomes when a value other than 0 is written, which the architecture does not define.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterWrite {
+    /// It stays.
+    Ignored,
+    /// It takes the value.
+    Stored,
+    /// It becomes 0, as if 0 were written.
+    Zeroed,
+}
+
 /// Choices of an implementer. The default is what a plain adapter does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
@@ -19,9 +41,8 @@ pub struct Choices {
     pub absent_attribute_as_combination: bool,
     /// A Set with an illegal field applies nothing; else it applies the legal fields.
     pub illegal_set_applies_nothing: bool,
-    /// A Set that carries LID 0 or MasterSMLID 0, where none was assigned, is answered with the invalid-field status;
-    /// the other fields are applied in any case.
-    pub unassigned_lid_refused: bool,
+    /// What becomes of a Set(PortInfo) of a port without LID or subnet manager.
+    pub unassigned: Unassigned,
     /// An AttributeModifier that the attribute does not use must be 0; else it is ignored.
     pub unused_modifier_refused: bool,
     /// A second violation restarts a running lease timer; else the timer runs on.
@@ -30,6 +51,12 @@ pub struct Choices {
     pub tolerated_get_stops_lease: bool,
     /// A Get or Set with another base version is answered with the bad-version status; else it is discarded.
     pub bad_base_version_answered: bool,
+    /// What a violation counter becomes when a value other than 0 is written.
+    pub counter_write: CounterWrite,
+    /// Of 16 SMPs that ask for an answer that many get the busy status, by chance: 0 none, 16 all.
+    pub busy: u8,
+    /// What gets the busy status is done all the same; else it is not looked at.
+    pub busy_and_done: bool,
 }
 
 impl Default for Choices {
@@ -40,11 +67,14 @@ impl Default for Choices {
             foreign_vls_refused: false,
             absent_attribute_as_combination: true,
             illegal_set_applies_nothing: false,
-            unassigned_lid_refused: false,
+            unassigned: Unassigned::Obeyed,
             unused_modifier_refused: false,
             second_violation_restarts_lease: false,
             tolerated_get_stops_lease: false,
             bad_base_version_answered: false,
+            counter_write: CounterWrite::Ignored,
+            busy: 0,
+            busy_and_done: false,
         }
     }
 }
@@ -53,17 +83,35 @@ impl Choices {
     /// All drawn.
     pub(crate) fn drawn(rng: &mut ChaCha8Rng) -> Self {
         let mut coin = || below(rng, 2) == 1;
-        Self {
+        let choices = Self {
             part_beyond_capacity_refused: coin(),
             entries_beyond_capacity_kept: coin(),
             foreign_vls_refused: coin(),
             absent_attribute_as_combination: coin(),
             illegal_set_applies_nothing: coin(),
-            unassigned_lid_refused: coin(),
+            unassigned: if coin() {
+                Unassigned::RefusedInPart
+            } else {
+                Unassigned::Obeyed
+            },
             unused_modifier_refused: coin(),
             second_violation_restarts_lease: coin(),
             tolerated_get_stops_lease: coin(),
             bad_base_version_answered: coin(),
+            ..Self::default()
+        };
+        // Drawn after the older ones, so that a seed stands for what it stood for.
+        let refused_whole = choices.unassigned == Unassigned::RefusedInPart && coin();
+        Self {
+            unassigned: if refused_whole {
+                Unassigned::Refused
+            } else {
+                choices.unassigned
+            },
+            counter_write: [CounterWrite::Ignored, CounterWrite::Stored, CounterWrite::Zeroed][below(rng, 3) as usize],
+            busy: if below(rng, 4) == 0 { 2 } else { 0 },
+            busy_and_done: below(rng, 2) == 1,
+            ..choices
         }
     }
 

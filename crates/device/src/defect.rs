@@ -114,7 +114,6 @@ defects! {
         GidPrefixNotKept "gid-prefix-not-kept" "PortInfo:GidPrefix stays what it was when it is set."
         SetResponseShowsOldState "set-response-shows-old-state" "The answer to a Set shows the state before it."
         ViolationsNotCleared "violations-not-cleared" "A Set that writes 0 does not zero the violation counters."
-        ViolationsWritable "violations-writable" "A Set writes any value into the violation counters."
         NoChangeValueStored "no-change-value-stored" "A Set that carries the no-change value 0 in LinkWidthEnabled stores it."
         PortInfoLocalPortNumWrong "port-info-local-port-num-wrong" "PortInfo:LocalPortNum is one too high."
         NodeInfoLocalPortNumWrong "node-info-local-port-num-wrong" "NodeInfo:LocalPortNum is one too high."

@@ -3,13 +3,15 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use verbatim_wire::{Lid, MAD_LENGTH, Mad, Method, MgmtClass};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use verbatim_wire::{Lid, MAD_LENGTH, Mad, Method, MgmtClass, Status};
 
 use crate::defect::{Defect, Faults};
 use crate::node::Node;
 use crate::port::Port;
-use crate::profile::Profile;
-use crate::{agent, performance, smi};
+use crate::profile::{Profile, below};
+use crate::{agent, performance, port_info, smi};
 
 /// Answers that the device holds at a time; what comes beyond is dropped, as VL 15 may be.
 const MAX_PENDING: usize = 4096;
@@ -46,6 +48,8 @@ pub struct Device {
     ready: VecDeque<Transmit>,
     serial: u64,
     now: Duration,
+    /// Which requests find it busy.
+    chance: ChaCha8Rng,
 }
 
 impl Device {
@@ -53,6 +57,7 @@ impl Device {
     #[must_use]
     pub fn new(profile: Profile, defects: &[Defect]) -> Self {
         let node = Node::new(&profile);
+        let chance = ChaCha8Rng::seed_from_u64(profile.tables_seed);
         let ports = (1..=node.num_ports).map(|number| Port::new(&profile, number)).collect();
         Self {
             profile,
@@ -63,6 +68,7 @@ impl Device {
             ready: VecDeque::new(),
             serial: 0,
             now: Duration::ZERO,
+            chance,
         }
     }
 
@@ -83,7 +89,7 @@ impl Device {
         }
         let answer = match mad.class() {
             MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => smi::receive(&mad, port)
-                .and_then(|mad| self.agent(now, index).serve(&mad, slid))
+                .and_then(|mad| self.serve(now, index, &mad, slid))
                 .map(|answer| smi::send_back(&answer)),
             MgmtClass::PERF => performance::serve(&mut self.ports, index, (&self.profile, &self.faults), &mad),
             _ => None,
@@ -110,6 +116,16 @@ impl Device {
         };
         self.pending.insert((due, self.serial), transmit);
         self.release(now);
+    }
+
+    /// The link of a port has come up anew, with another neighbour perhaps: its state is Initialize (architecture 7.2.7).
+    /// A port that is disabled stays so.
+    pub fn link_up(&mut self, port: u8) {
+        if let Some(port) = self.ports.get_mut(usize::from(port).wrapping_sub(1))
+            && !port.is_disabled()
+        {
+            port.info = port_info::initialize(port.info);
+        }
     }
 
     /// When [`tick`](Self::tick) has something to do next; `None` when only a packet can change anything.
@@ -142,6 +158,19 @@ impl Device {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// The answer to an SMP at the end of its route: the agent's, unless the device is busy.
+    fn serve(&mut self, now: Duration, index: usize, request: &Mad, source: Lid) -> Option<Mad> {
+        let choices = self.profile.choices;
+        let asks = matches!(request.method(), Method::GET | Method::SET);
+        if asks && choices.busy > 0 && below(&mut self.chance, 16) < u64::from(choices.busy) {
+            if choices.busy_and_done {
+                self.agent(now, index).serve(request, source);
+            }
+            return Some(agent::refuse(request, Status::BUSY));
+        }
+        self.agent(now, index).serve(request, source)
     }
 
     fn agent(&mut self, now: Duration, index: usize) -> agent::Agent<'_> {

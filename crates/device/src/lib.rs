@@ -38,7 +38,7 @@ mod vl_arbitration;
 pub mod link;
 pub mod rc;
 
-pub use choices::Choices;
+pub use choices::{Choices, CounterWrite, Unassigned};
 pub use defect::Defect;
 pub use defects::UnknownDefect;
 pub use device::{Device, Transmit};

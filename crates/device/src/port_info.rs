@@ -7,6 +7,7 @@ use verbatim_wire::{
 };
 
 use crate::agent::{Agent, Reply};
+use crate::choices::{CounterWrite, Unassigned};
 use crate::defect::{Defect, Faults};
 use crate::m_key::{Access, Odd};
 use crate::port::Port;
@@ -134,7 +135,8 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     plain_fields(&mut change, wanted, profile);
     read_only_fields(&mut change, wanted);
 
-    if change.illegal && profile.choices.illegal_set_applies_nothing {
+    let refused = unassigned && profile.choices.unassigned == Unassigned::Refused;
+    if refused || change.illegal && profile.choices.illegal_set_applies_nothing {
         return refusal(faults);
     }
     port.info = change.info;
@@ -144,7 +146,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
         wanted.m_key_lease_period(),
         faults,
     );
-    counters(port, wanted, faults);
+    counters(port, wanted, profile.choices.counter_write, faults);
     if change.illegal || unassigned {
         refusal(faults)
     } else {
@@ -177,7 +179,7 @@ fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> b
             info.with_master_sm_lid(sm_lid)
         });
     }
-    unassigned && profile.choices.unassigned_lid_refused
+    unassigned && profile.choices.unassigned != Unassigned::Obeyed
 }
 
 /// Fields about the link: 0 changes nothing in most of them.
@@ -272,7 +274,8 @@ fn states(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-fn initialize(info: PortInfo) -> PortInfo {
+/// The link has come up.
+pub(crate) fn initialize(info: PortInfo) -> PortInfo {
     info.with_port_state(PortState::INITIALIZE)
         .with_port_physical_state(PhysState::LINK_UP)
 }
@@ -326,16 +329,14 @@ fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// The violation counters: only 0 is written, other values are ignored.
-fn counters(port: &mut Port, wanted: &PortInfo, faults: &Faults) {
-    let written = |old: u16, new: u16| {
-        if faults.has(Defect::ViolationsWritable) {
-            new
-        } else if new == 0 && !faults.has(Defect::ViolationsNotCleared) {
-            0
-        } else {
-            old
-        }
+/// The violation counters: 0 zeroes them, what other values do is open.
+fn counters(port: &mut Port, wanted: &PortInfo, choice: CounterWrite, faults: &Faults) {
+    let written = |old: u16, new: u16| match choice {
+        _ if new == 0 && faults.has(Defect::ViolationsNotCleared) => old,
+        _ if new == 0 => 0,
+        CounterWrite::Ignored => old,
+        CounterWrite::Stored => new,
+        CounterWrite::Zeroed => 0,
     };
     port.lock.violations = written(port.lock.violations, wanted.m_key_violations());
     port.info = port

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, KEY, NONE, quiet, seconds};
-use verbatim_device::{Choices, Profile};
+use verbatim_device::{Choices, CounterWrite, Profile, Unassigned};
 use verbatim_wire::values::{Hex16, NodeType};
 use verbatim_wire::{
     AttributeId, Guid, GuidInfo, Layout, Lid, LinkWidths, Mtu, NodeDescription, NodeInfo, PKey, PKeyTable, PhysState,
@@ -253,16 +253,52 @@ fn illegal_values_are_refused_and_the_legal_ones_applied_or_not_by_choice() {
 }
 
 #[test]
-fn without_an_assigned_lid_the_rest_is_applied_whatever_the_status() {
-    for refused in [false, true] {
+fn without_an_assigned_lid_a_set_is_obeyed_or_refused_in_part_or_refused_by_choice() {
+    for (choice, status, applied) in [
+        (Unassigned::Obeyed, Status::OK, 2),
+        (Unassigned::RefusedInPart, Status::INVALID_FIELD, 2),
+        (Unassigned::Refused, Status::INVALID_FIELD, 8),
+    ] {
         let mut profile = Profile::minimal();
-        profile.choices.unassigned_lid_refused = refused;
+        profile.choices.unassigned = choice;
         profile.choices.illegal_set_applies_nothing = true;
         let mut bench = Bench::new(profile, &[]);
         let wanted = quiet(&bench.port_info(NONE)).with_overrun_errors(2);
         let answer = bench.set(0, NONE, &wanted).unwrap();
-        assert_eq!(answer.status() == Status::INVALID_FIELD, refused);
+        assert_eq!(answer.status(), status);
+        assert_eq!(bench.port_info(NONE).overrun_errors(), applied);
+        // With both addresses in it the Set says what it must.
+        let assigned = wanted.with_lid(Lid(5)).with_master_sm_lid(Lid(1));
+        assert_eq!(bench.set(0, NONE, &assigned).unwrap().status(), Status::OK);
         assert_eq!(bench.port_info(NONE).overrun_errors(), 2);
+    }
+}
+
+#[test]
+fn a_busy_device_says_so_to_some_and_does_what_was_asked_or_not_by_choice() {
+    for done in [false, true] {
+        let mut profile = Profile::full();
+        (profile.choices.busy, profile.choices.busy_and_done) = (4, done);
+        let mut bench = Bench::new(profile, &[]);
+        let mut sets = [(0, 0); 2];
+        for entry in 0..160 {
+            let table = PKeyTable::default().with_p_key(1, PKey(entry + 1));
+            let is_busy = bench.set(0, NONE, &table).unwrap().status() == Status::BUSY;
+            let shown = loop {
+                let answer = bench.get(AttributeId::P_KEY_TABLE, 0, NONE).unwrap();
+                if answer.status() == Status::OK {
+                    break answer.attribute::<PKeyTable>().p_key(1);
+                }
+                assert_eq!(answer.status(), Status::BUSY);
+            };
+            let (count, stored) = &mut sets[usize::from(is_busy)];
+            *count += 1;
+            *stored += u32::from(shown == PKey(entry + 1));
+        }
+        let [(answered, stored), (busy, stored_all_the_same)] = sets;
+        assert!((20..60).contains(&busy), "{busy} of 160");
+        assert_eq!(stored, answered);
+        assert_eq!(stored_all_the_same, if done { busy } else { 0 });
     }
 }
 
@@ -307,7 +343,13 @@ fn a_port_goes_down_and_comes_up_and_a_disabled_one_is_deaf() {
 fn whatever_varies_the_keys_and_the_tables_hold() {
     for seed in 0..300 {
         for profile in [Profile::minimal(), Profile::full(), Profile::one_data_vl()] {
-            let profile = profile.vary(seed);
+            let mut profile = profile.vary(seed);
+            profile.choices = Choices {
+                unassigned: Unassigned::RefusedInPart,
+                counter_write: CounterWrite::Ignored,
+                busy: 0,
+                ..profile.choices
+            };
             let has_tables = profile.has_vl_arbitration();
             let mut bench = Bench::new(profile, &[]);
             let found = bench.port_info(NONE);

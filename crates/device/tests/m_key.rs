@@ -4,7 +4,7 @@ mod common;
 
 use common::{Bench, KEY, NONE, OTHER, quiet, seconds};
 use verbatim_device::Defect::{self, *};
-use verbatim_device::Profile;
+use verbatim_device::{CounterWrite, Profile};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{AttributeId, MKey, Method, PortInfo, Status};
 
@@ -89,18 +89,29 @@ fn a_set_with_another_key_is_a_violation_at_every_level() {
 }
 
 #[test]
-fn the_counter_stops_at_65535_and_only_0_is_written() {
+fn the_counter_stops_at_65535_and_what_becomes_of_other_values_than_0_is_a_choice() {
+    for (choice, written) in [
+        (CounterWrite::Ignored, 0xFFFF),
+        (CounterWrite::Stored, 7),
+        (CounterWrite::Zeroed, 0),
+    ] {
+        the_counter_stops(choice, written);
+    }
+}
+
+fn the_counter_stops(choice: CounterWrite, written: u16) {
     let mut profile = Profile::full();
     profile.m_key_violations = 0xFFFE;
+    profile.choices.counter_write = choice;
+    (profile.m_key, profile.protect_bits) = (KEY, ProtectBits(2));
     let mut bench = Bench::new(profile, &[]);
-    bench.lock(KEY, 2, 0);
     for _ in 0..3 {
         wrong_get(&mut bench);
     }
     assert_eq!(violations(&mut bench), 0xFFFF);
     let info = bench.port_info(KEY);
     bench.set(0, KEY, &quiet(&info).with_m_key_violations(7));
-    assert_eq!(violations(&mut bench), 0xFFFF);
+    assert_eq!(violations(&mut bench), written);
     bench.set(0, KEY, &quiet(&info).with_m_key_violations(0));
     assert_eq!(violations(&mut bench), 0);
 }

@@ -1,6 +1,7 @@
 //! The directory that a run leaves: `run.json`, a record for each test, `verdicts.json`, and a manifest
 //! that hashes every one of them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -50,13 +51,21 @@ pub enum BundleError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// There is no manifest.
-    #[error(
-        "{path} holds no record of a run: it has no manifest.json; the run did not end, or this is another directory"
-    )]
-    NoManifest {
+    /// It is no bundle.
+    #[error("{path} holds no record of a run: {what}; name the directory that `verbatim run --record` left")]
+    NoRecord {
         /// The directory.
         path: PathBuf,
+        /// What is missing.
+        what: String,
+    },
+    /// There is something where a bundle is to be made.
+    #[error("{path}: {found}: a record is never written over; name a new one")]
+    Taken {
+        /// The directory.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
     },
     /// The manifest is not as it was written.
     #[error("{path} is damaged: {what}; restore the directory from a copy or run again")]
@@ -145,17 +154,17 @@ impl BundleWriter {
     /// # Errors
     /// When it cannot be made, or holds something.
     pub fn create(directory: &Path) -> Result<Self, BundleError> {
-        std::fs::create_dir_all(directory).map_err(io(directory))?;
+        let taken = |found| BundleError::Taken {
+            path: directory.into(),
+            found,
+        };
+        std::fs::create_dir_all(directory).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => taken("there is a file of this name"),
+            _ => io(directory)(error),
+        })?;
         let mut entries = std::fs::read_dir(directory).map_err(io(directory))?;
         if entries.next().is_some() {
-            let source = std::io::Error::new(
-                std::io::ErrorKind::AlreadyExists,
-                "the directory is not empty: a record is never written over; name a new one",
-            );
-            return Err(BundleError::Io {
-                path: directory.into(),
-                source,
-            });
+            return Err(taken("the directory is not empty"));
         }
         Ok(Self {
             directory: directory.into(),
@@ -259,9 +268,18 @@ impl Bundle {
     /// When a file is missing, damaged or cut.
     pub fn open(directory: &Path) -> Result<Self, BundleError> {
         let path = directory.join(MANIFEST);
-        std::fs::read_dir(directory).map_err(io(directory))?;
+        let none = |what: String| BundleError::NoRecord {
+            path: directory.into(),
+            what,
+        };
+        std::fs::read_dir(directory).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => none(error.to_string()),
+            _ => io(directory)(error),
+        })?;
         if !path.exists() {
-            return Err(BundleError::NoManifest { path: directory.into() });
+            return Err(none(
+                "it has no manifest.json: the run did not end, or this is another directory".into(),
+            ));
         }
         let mut files = Vec::new();
         for listed in Manifest::open(&path)?.files {

@@ -56,6 +56,13 @@ impl Exchange {
             .or_else(|| self.arrivals.iter().find(|arrived| arrived.mad.method().is_response()))
     }
 
+    /// Whether the device said that it was busy: the request may have been done or not.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.answer()
+            .is_some_and(|arrived| arrived.mad.status() == Status::BUSY)
+    }
+
     fn is_answered_by(&self, mad: &Mad) -> bool {
         mad.method() == Method::GET_RESP
             && mad.class() == self.request.class()
@@ -133,6 +140,8 @@ pub enum Gap {
     Repeated(&'static str),
     /// All tries under the label stayed unanswered, by the rule of silence.
     NoAnswer(u32),
+    /// A port without LID or SM refused a Set, as it may.
+    NoLid(u32),
     /// The exchange was answered with an error status.
     Refused(u32, Status),
     /// An exchange was neither answered nor waited for long enough.
@@ -364,6 +373,43 @@ impl Trace {
         self.each(label)
             .filter(|exchange| exchange.request.modifier() == modifier)
             .last()
+    }
+
+    /// How many tries of a request stayed unanswered, up to this one: not those that found the device busy.
+    #[must_use]
+    pub fn silences(&self, exchange: &Exchange) -> usize {
+        let places = self.labels.get(&exchange.label).map_or(&[][..], |(_, places)| places);
+        let tries = places.iter().rev().map(|place| &self.exchanges[*place]);
+        let series =
+            tries.filter(|of| of.number <= exchange.number && of.request.modifier() == exchange.request.modifier());
+        let mut silent = 0;
+        for of in series {
+            silent += usize::from(of.response().is_none());
+            if of.attempt == 0 {
+                break;
+            }
+        }
+        silent
+    }
+
+    /// The first try of a request.
+    #[must_use]
+    pub fn first_try<'t>(&'t self, exchange: &'t Exchange) -> &'t Exchange {
+        let places = self.labels.get(&exchange.label).map_or(&[][..], |(_, places)| places);
+        let tries = places.iter().rev().map(|place| &self.exchanges[*place]);
+        let mut earlier = tries.filter(|of| of.number <= exchange.number && of.attempt == 0);
+        earlier.next().unwrap_or(exchange)
+    }
+
+    /// How many SMPs that carried another key than this one found the device busy, from one exchange to another: whether
+    /// their keys were looked at is not known.
+    #[must_use]
+    pub fn busy_with_another_key(&self, key: MKey, from: &Exchange, to: &Exchange) -> usize {
+        let between = self.exchanges.iter().skip(from.number as usize);
+        let between = between.take_while(|exchange| exchange.number < to.number);
+        between
+            .filter(|exchange| exchange.is_busy() && exchange.request.m_key() != key)
+            .count()
     }
 
     /// Demands that something holds on which a check rests.

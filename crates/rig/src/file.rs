@@ -16,6 +16,7 @@
 //! shared_subnet = false     # whether a subnet manager of somebody else may be there
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
+//! assign_lid = 5            # where no subnet manager gives the device a LID: the one that it gets for each test
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
 //!
@@ -32,6 +33,7 @@
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
 //! disturbance = ["loses", "swaps", "late"]
+//! busy = 2                  # of 16 SMPs that many are answered with "busy", by chance
 //! ipv6 = true               # frames go over IPv6
 //! simulated = false         # judged by the rules that hold on hardware
 //!
@@ -74,7 +76,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use verbatim_tester::Route;
-use verbatim_wire::{MKey, SubnetTimeout};
+use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 pub use given::WrongKey;
 pub use parse::defect;
@@ -118,6 +120,8 @@ pub struct RigConfig {
     pub window: usize,
     /// SubnetTimeOut to count with, where no SM sets the port's own.
     pub subnet_timeout: Option<SubnetTimeout>,
+    /// The LID to give the DUT for each test where it has none, or no SM.
+    pub assign_lid: Option<Lid>,
     /// Environment that the process must have been started with.
     pub env: BTreeMap<String, String>,
 }
@@ -134,6 +138,7 @@ impl RigConfig {
             shared_subnet: false,
             window: DEFAULT_WINDOW,
             subnet_timeout: None,
+            assign_lid: None,
             env: BTreeMap::new(),
         }
     }

@@ -35,6 +35,7 @@ pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
     for (key, value, is_usual) in [
         ("link_choices", json!(choices), choices.is_empty()),
         ("disturbance", json!(disturbance), disturbance.is_empty()),
+        ("busy", json!(config.busy), config.busy.is_none()),
         ("ipv6", json!(config.ipv6), !config.ipv6),
         ("simulated", json!(false), !config.rules_of_hardware),
     ] {
@@ -188,7 +189,8 @@ fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Va
             match rig.wait(until) {
                 Arrival::Stop(stop) => return Err(stop),
                 Arrival::Deadline => break,
-                Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id => {
+                // A busy device is asked again after a while.
+                Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id && mad.status() != Status::BUSY => {
                     return Ok(match mad.status() {
                         Status::OK => fields(&mad.attribute::<A>()),
                         refused => json!({ "refused": refused.to_string() }),

@@ -127,6 +127,7 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
         shared_subnet: config.shared_subnet,
         window: config.window,
         subnet_timeout: config.subnet_timeout,
+        assign_lid: config.assign_lid,
         frames,
         gid_indices: (None, None),
     }

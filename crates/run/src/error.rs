@@ -35,6 +35,9 @@ pub enum RunError {
         /// The journal.
         journal: PathBuf,
     },
+    /// There is something where a capture is to be written.
+    #[error("{0} exists already; name a new file")]
+    FileExists(PathBuf),
     /// A pattern names no test.
     #[error(transparent)]
     Select(#[from] verbatim_catalog::SelectError),
@@ -57,7 +60,9 @@ impl RunError {
     pub fn cause(&self) -> Cause {
         match self {
             Self::Rig(_) | Self::Journal(JournalError::Busy { .. }) | Self::NotRestored { .. } => Cause::Rig,
-            Self::State(_) | Self::Select(_) => Cause::Operator,
+            Self::State(_) | Self::Select(_) | Self::FileExists(_) | Self::Bundle(BundleError::Taken { .. }) => {
+                Cause::Operator
+            }
             Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => Cause::Tester,
         }
     }

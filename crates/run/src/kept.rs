@@ -30,7 +30,7 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
 /// Writes the capture of a bundle.
 ///
 /// # Errors
-/// When the bundle cannot be read or the capture cannot be written.
+/// When the bundle cannot be read, or the capture cannot be written or is there already.
 pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
     let bundle = Bundle::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
@@ -50,7 +50,11 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
             source,
         })
     };
-    let out = std::io::BufWriter::new(std::fs::File::create_new(file).map_err(io)?);
+    let created = std::fs::File::create_new(file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => RunError::FileExists(file.into()),
+        _ => io(error),
+    })?;
+    let out = std::io::BufWriter::new(created);
     let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
     verbatim_capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
     Ok(())

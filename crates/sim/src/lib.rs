@@ -10,5 +10,6 @@ mod rig;
 mod segment;
 
 pub use link::{Delivery, Tamper, smi_forward, smi_return};
+pub use native::{Leaves, NativeLink, packet_of};
 pub use rig::VirtualRig;
 pub use segment::Disturbance;

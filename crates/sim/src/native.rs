@@ -25,16 +25,16 @@ struct Asked {
 
 /// How an answer of the device leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Leaves {
+pub enum Leaves {
     /// As a MAD.
     Mad,
     /// As a native packet.
     Packet(Vec<u8>),
 }
 
-/// The link layer of the device's ports.
+/// The link layer of the device's ports. Without defects it conforms.
 #[derive(Debug, Default)]
-pub(crate) struct NativeLink {
+pub struct NativeLink {
     pub(crate) defects: Vec<LinkDefect>,
     pub(crate) choices: LinkChoices,
     asked: VecDeque<Asked>,
@@ -42,8 +42,8 @@ pub(crate) struct NativeLink {
 
 impl NativeLink {
     /// A packet reaches a port of the device: what is accepted goes up, what is counted shows. A packet that the device
-    /// sends on comes back with its delimiter.
-    pub(crate) fn receive(
+    /// sends on comes back with its delimiter. `as_mad`: the answer leaves as a MAD.
+    pub fn receive(
         &mut self,
         (device, now): (&mut Device, Duration),
         port: u8,
@@ -73,8 +73,8 @@ impl NativeLink {
         relayed(arrival, &outcome)
     }
 
-    /// How something that the device sends leaves it.
-    pub(crate) fn leaves(&mut self, transmit: &Transmit) -> Leaves {
+    /// How something that the device sends leaves it: an answer as its request came, a trap as a MAD.
+    pub fn leaves(&mut self, transmit: &Transmit) -> Leaves {
         let mad = Mad::from(transmit.bytes);
         let is_it = |asked: &Asked| {
             (asked.port, asked.class, asked.transaction) == (transmit.port, mad.class(), mad.transaction_id())
@@ -124,7 +124,8 @@ fn handed_up(bytes: &[u8], up: &[u8]) -> Option<(Mad, MadHeaders)> {
     taken.then_some((mad, headers))
 }
 
-/// A LID-routed SMP as the tester's port sends it.
-pub(crate) fn packet_of(slid: Lid, dlid: Lid, mad: &Mad) -> Vec<u8> {
+/// A LID-routed SMP as a port sends it.
+#[must_use]
+pub fn packet_of(slid: Lid, dlid: Lid, mad: &Mad) -> Vec<u8> {
     mad_packet(&MadHeaders::subnet_management(slid, dlid), mad)
 }

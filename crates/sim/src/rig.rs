@@ -130,6 +130,7 @@ impl VirtualRig {
             shared_subnet: false,
             window: 16,
             subnet_timeout: None,
+            assign_lid: None,
             frames: Some(Self::frame_port(false)),
             gid_indices: (None, None),
         }

@@ -66,7 +66,7 @@ fn execute(rig: &mut VirtualRig, journal: &mut dyn Journal, sink: &mut dyn Sink,
     run(rig, &VirtualRig::info(MKey(0)), sink, journal, &case)
 }
 
-/// What Get(PortInfo) and the arbitration tables show, the time-dependent counters apart.
+/// What Get(PortInfo) and the arbitration tables show, the violation counters apart.
 fn state(rig: &mut VirtualRig) -> (PortInfo, Vec<VlArbitrationTable>) {
     const PORT: Label<PortInfo> = Label::new("port");
     const PART: Label<VlArbitrationTable> = Label::new("part");
@@ -82,10 +82,15 @@ fn state(rig: &mut VirtualRig) -> (PortInfo, Vec<VlArbitrationTable>) {
     let trace = Trace::new(entries).unwrap();
     let tables = trace
         .each(PART)
+        .filter(|exchange| !exchange.is_busy())
         .filter_map(|exchange| Some(exchange.answer()?.mad.attribute()))
         .collect();
     let port: PortInfo = trace.answer(PORT).unwrap();
-    (port.with_m_key_violations(0), tables)
+    let port = port
+        .with_m_key_violations(0)
+        .with_p_key_violations(0)
+        .with_q_key_violations(0);
+    (port, tables)
 }
 
 fn is_restored(rig: &mut VirtualRig, test: &Test) -> Ran {

@@ -1,5 +1,7 @@
 //! Exchanges: a request, its deadline, and what comes in.
 
+use core::time::Duration;
+
 use verbatim_record::{Arrived, Entry, Label, Match, Role, Sent, Span, Time};
 use verbatim_wire::{Attribute, AttributeId, Mad, Method, PortInfo, Status};
 
@@ -24,9 +26,38 @@ pub(crate) struct Outstanding {
     pub(crate) answer: Option<(Mad, Span)>,
 }
 
+/// How often a device that is busy is asked; with the pauses that makes 7.7 s, longer than an answer may take.
+pub(crate) const BUSY_TRIES: u32 = 12;
+/// How long a device that is busy is left alone at first, and at most: twice as long each time.
+const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1280));
+
+/// How long a device that was busy that many times in a row is left alone.
+pub(crate) fn busy_pause(times: u32) -> Duration {
+    let (first, most) = BUSY_PAUSE;
+    first.saturating_mul(1 << times.min(16)).min(most)
+}
+
 impl Tester<'_> {
-    /// One try: sends, and waits for the answer or for proven silence.
+    /// One try, until the device is not busy: sends, and waits for the answer or for proven silence. The last answer says
+    /// busy when the device was so each time.
     pub(crate) fn exchange<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        attempt: u32,
+        mad: &Mad,
+    ) -> Step<Option<Answer<A>>> {
+        for busy in 0.. {
+            let answer = self.exchange_once(label, attempt + busy, mad)?;
+            if busy + 1 == BUSY_TRIES || answer.as_ref().is_none_or(|answer| answer.status != Status::BUSY) {
+                return Ok(answer);
+            }
+            self.pause(busy_pause(busy))?;
+        }
+        Ok(None)
+    }
+
+    /// The same, once: for requests that may not be repeated as they are when the device was busy.
+    pub(crate) fn exchange_once<A: Attribute>(
         &mut self,
         label: Label<A>,
         attempt: u32,
@@ -187,6 +218,7 @@ impl Tester<'_> {
         self.states[number as usize - 1] = State::Answered;
         if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
             let info: PortInfo = mad.attribute();
+            self.shown.insert(mad.modifier(), info);
             self.resp_time = info.resp_time_value();
             self.subnet_timeout = self.info.subnet_timeout.unwrap_or(info.subnet_timeout());
         }

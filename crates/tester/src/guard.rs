@@ -5,13 +5,14 @@ use core::marker::PhantomData;
 use verbatim_record::{Entry, Label, Role};
 use verbatim_wire::values::{LinkSpeedExt, LinkSpeeds, LinkWidths};
 use verbatim_wire::{
-    Attribute, GuidInfo, Layout, LinkDownDefault, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PhysState,
+    Attribute, GuidInfo, Layout, LinkDownDefault, MKey, Mad, Method, NodeDescription, NodeInfo, PKeyTable, PhysState,
     PortInfo, PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
 };
 
+use crate::exchange::{BUSY_TRIES, busy_pause};
 use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
-use crate::tester::{Answer, BUSY_PAUSE, TRIES, Tester};
+use crate::tester::{Answer, TRIES, Tester, refused};
 
 /// An attribute that a Set can carry.
 pub trait Settable: Attribute {
@@ -32,11 +33,31 @@ pub trait Settable: Attribute {
         found.quiet()
     }
 
+    /// The same with the value read last in the fields that have no value which changes nothing: what a Set carries.
+    #[must_use]
+    fn with_last_read(self, _last: &Self) -> Self {
+        self
+    }
+
+    /// The same with `now`'s value in the fields whose value can be one that no Set may carry.
+    #[must_use]
+    fn writable(self, _now: &Self) -> Self {
+        self
+    }
+
+    /// Whether a field may be left as it is now, because a device need not take back the value that was found.
+    fn may_stay(&self, field: &str) -> bool {
+        Self::NOT_RESTORABLE.contains(&field)
+    }
+
     /// The M_Key and lease that a Set of it puts in force.
     fn key_and_lease(&self) -> Option<(MKey, u16)> {
         None
     }
 }
+
+/// Stands in an image for the value that a violation counter was read with last; it never leaves.
+const AS_READ_LAST: u16 = u16::MAX;
 
 impl Settable for PortInfo {
     const NOT_RESTORABLE: &'static [&'static str] = &["M_KeyViolations", "P_KeyViolations", "Q_KeyViolations"];
@@ -64,9 +85,31 @@ impl Settable for PortInfo {
             .with_link_speed_ext_enabled_2(0)
             .with_operational_vls(VlCap::NO_CHANGE)
             .with_client_reregister(false)
-            .with_m_key_violations(0xFFFF)
-            .with_p_key_violations(0xFFFF)
-            .with_q_key_violations(0xFFFF)
+            .with_m_key_violations(AS_READ_LAST)
+            .with_p_key_violations(AS_READ_LAST)
+            .with_q_key_violations(AS_READ_LAST)
+    }
+
+    // What a violation counter becomes by another value than 0 is not laid down: OpenSM, too, writes what it read.
+    fn with_last_read(self, last: &Self) -> Self {
+        let counters = Self::NOT_RESTORABLE.iter().copied();
+        let as_read: Vec<_> = counters
+            .filter(|name| Self::field(name).bits(self.bytes(), 0) == u64::from(AS_READ_LAST))
+            .collect();
+        self.with_fields_of(last, &as_read)
+    }
+
+    // Where no LID was assigned, LID 0 was found, and is none that a Set may assign.
+    fn writable(self, now: &Self) -> Self {
+        let unassigned: Vec<_> = ADDRESSES
+            .into_iter()
+            .filter(|name| is_unassigned(&self, name))
+            .collect();
+        self.with_fields_of(now, &unassigned)
+    }
+
+    fn may_stay(&self, field: &str) -> bool {
+        Self::NOT_RESTORABLE.contains(&field) || is_unassigned(self, field)
     }
 
     fn explicit(found: &Self, now: &Self) -> Self {
@@ -85,6 +128,14 @@ impl Settable for PortInfo {
     fn key_and_lease(&self) -> Option<(MKey, u16)> {
         Some((self.m_key(), self.m_key_lease_period().0))
     }
+}
+
+/// What a subnet manager assigns; 0 when none did.
+const ADDRESSES: [&str; 2] = ["LID", "MasterSMLID"];
+
+/// Whether the field is an address that nobody assigned.
+fn is_unassigned(port: &PortInfo, field: &str) -> bool {
+    ADDRESSES.contains(&field) && PortInfo::field(field).bits(port.bytes(), 0) == 0
 }
 
 impl Settable for VlArbitrationTable {}
@@ -177,16 +228,14 @@ impl Tester<'_> {
                     value,
                     ..
                 }) => found.push((modifier, value)),
+                // A part that is there and not known could not be given back.
+                Some(answer) if answer.status == Status::BUSY => return Err(refused(label.name, answer.status)),
                 Some(answer) => refusal = Some(answer.status),
                 None => return Err(Stop::NoAnswer(label.name.into())),
             }
         }
         if found.is_empty() {
-            let status = refusal.map_or_else(String::new, |status| status.to_string());
-            return Err(Stop::Refused(format!(
-                "\"{}\" was refused with status {status}",
-                label.name
-            )));
+            return Err(refused(label.name, refusal.unwrap_or_default()));
         }
         let area = Area {
             attribute: A::ID.0,
@@ -244,10 +293,24 @@ impl Tester<'_> {
             .key_and_lease()
             .map(|(key, _)| key)
             .filter(|key| *key != old);
-        for attempt in 0..TRIES {
-            if let Some(answer) = self.set_attempt(label, guard, (self.key(), modifier), attempt, value)? {
-                if answer.status == Status::BUSY && attempt + 1 < TRIES {
-                    self.pause(BUSY_PAUSE)?;
+        let (mut silences, mut busy) = (0, 0);
+        while silences < TRIES {
+            let mad = self.prepared(guard, (self.key(), modifier), value)?;
+            let attempt = silences + busy;
+            let answer = match new {
+                Some(_) => self.exchange_once(label, attempt, &mad)?,
+                None => self.exchange(label, attempt, &mad)?,
+            };
+            if let Some(answer) = answer {
+                if new.is_some() && answer.status == Status::BUSY && busy + 1 < BUSY_TRIES {
+                    self.pause(busy_pause(busy))?;
+                    busy += 1;
+                    // It may have been done all the same, and the old key be a wrong one by now.
+                    if let Some(new) = new
+                        && self.shows_key(new)?
+                    {
+                        self.put_in_force(new);
+                    }
                     continue;
                 }
                 if let Some(new) = new {
@@ -265,6 +328,7 @@ impl Tester<'_> {
                 self.put_in_force(new);
                 return Ok(None);
             }
+            silences += 1;
         }
         Err(Stop::NoAnswer(label.name.into()))
     }
@@ -280,7 +344,8 @@ impl Tester<'_> {
         (key, modifier): (MKey, u32),
         value: Quiet<A>,
     ) -> Step<Option<Answer<A>>> {
-        self.set_attempt(label, guard, (key, modifier), 0, value)
+        let mad = self.prepared(guard, (key, modifier), value)?;
+        self.exchange(label, 0, &mad)
     }
 
     /// Sets an attribute with any M_Key: up to three tries, where a repetition does no harm.
@@ -294,22 +359,17 @@ impl Tester<'_> {
         (key, modifier): (MKey, u32),
         value: Quiet<A>,
     ) -> Step<Option<Answer<A>>> {
-        for attempt in 0..TRIES {
-            if let Some(answer) = self.set_attempt(label, guard, (key, modifier), attempt, value)? {
-                return Ok(Some(answer));
-            }
-        }
-        Ok(None)
+        let mad = self.prepared(guard, (key, modifier), value)?;
+        self.try_thrice(label, &mad)
     }
 
-    fn set_attempt<A: Settable>(
+    /// The Set, once the journal knows what it may change.
+    fn prepared<A: Settable>(
         &mut self,
-        label: Label<A>,
         _guard: &Guarded<A>,
         (key, modifier): (MKey, u32),
-        attempt: u32,
         value: Quiet<A>,
-    ) -> Step<Option<Answer<A>>> {
+    ) -> Step<Mad> {
         if let Some((new, lease)) = value.get().key_and_lease() {
             // Whatever comes of this Set, a restorer must know every key that may be in force, and how long a
             // lease it would have to wait for.
@@ -324,11 +384,18 @@ impl Tester<'_> {
                 .may_be_in_force(&keys, lease)
                 .map_err(|error| Stop::Tester(format!("the Set was not sent: {error}")))?;
         }
-        let mad = self
-            .mad::<A>(Method::SET, modifier)
-            .with_m_key(key)
-            .with_data(value.get().bytes());
-        self.exchange(label, attempt, &mad)
+        Ok(self.set_mad(key, modifier, &value.0))
+    }
+
+    /// The Set of an image, with what the port showed last where the image stands for that.
+    pub(crate) fn set_mad<A: Settable>(&self, key: MKey, modifier: u32, image: &A) -> Mad {
+        let shown = self.shown.get(&modifier).or_else(|| self.shown.get(&0));
+        let carried = match shown {
+            Some(port) if A::ID == PortInfo::ID => image.with_last_read(&A::from_bytes(port.bytes())),
+            _ => *image,
+        };
+        let blank = self.mad::<A>(Method::SET, modifier).with_m_key(key);
+        blank.with_data(carried.bytes())
     }
 
     /// Makes a key the likeliest one.

@@ -1,9 +1,11 @@
 //! Series of exchanges with several outstanding at once.
 
-use verbatim_record::{Label, Time};
-use verbatim_wire::{Attribute, MKey, Mad, Method};
+use std::collections::VecDeque;
 
-use crate::exchange::State;
+use verbatim_record::{Label, Time};
+use verbatim_wire::{Attribute, MKey, Mad, Method, Status};
+
+use crate::exchange::{BUSY_TRIES, State, busy_pause};
 use crate::guard::{Guarded, Quiet, Settable};
 use crate::rig::Arrival;
 use crate::stop::Step;
@@ -15,8 +17,8 @@ const SILENCES: usize = 16;
 const FLUSH_EVERY: u32 = 64;
 
 impl Tester<'_> {
-    /// Gets an attribute with each of the modifiers, several outstanding. One try each; returns the modifiers that
-    /// stayed unanswered, to be asked again.
+    /// Gets an attribute with each of the modifiers, several outstanding. One try each, and more while the device is busy;
+    /// returns the modifiers that stayed unanswered, to be asked again.
     ///
     /// # Errors
     /// When the run must stop.
@@ -67,16 +69,26 @@ impl Tester<'_> {
     ) -> Step<Vec<u32>> {
         let window = self.info.window.clamp(1, 64);
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
+        // What found the device busy is asked again when all else was.
+        let (mut attempt, mut again, mut busy) = (0, VecDeque::new(), Vec::new());
         loop {
             while !exhausted && self.outstanding.len() < window && silent.len() < bearable {
-                match mads.next() {
+                let next = if attempt == 0 { mads.next() } else { again.pop_front() };
+                match next {
                     Some(mad) => {
-                        self.launch(label.name, 0, &mad)?;
+                        self.launch(label.name, attempt, &mad)?;
                     }
                     None => exhausted = true,
                 }
             }
-            let Some(first) = self.outstanding.front() else { break };
+            let Some(first) = self.outstanding.front() else {
+                if busy.is_empty() || attempt + 1 == BUSY_TRIES || !exhausted {
+                    break;
+                }
+                self.pause(busy_pause(attempt))?;
+                (attempt, again, exhausted) = (attempt + 1, core::mem::take(&mut busy).into(), false);
+                continue;
+            };
             let deadline: Time = first.deadline;
             if arrivals % FLUSH_EVERY == 0 {
                 self.sink.flush();
@@ -101,10 +113,15 @@ impl Tester<'_> {
                 other => self.take(other)?,
             }
             let states = &self.states;
-            self.outstanding
-                .retain(|out| states[out.number as usize - 1] == State::Waiting);
+            self.outstanding.retain(|out| {
+                if out.answer.is_some_and(|(mad, _)| mad.status() == Status::BUSY) {
+                    busy.push(out.request);
+                }
+                states[out.number as usize - 1] == State::Waiting
+            });
         }
         self.sink.flush();
+        silent.extend(busy.iter().map(Mad::modifier));
         if silent.len() >= bearable && !exhausted {
             self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
         }

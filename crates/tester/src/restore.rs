@@ -4,14 +4,15 @@ use core::time::Duration;
 
 use verbatim_record::{Entry, Label, Restored};
 use verbatim_wire::{
-    AttributeId, GuidInfo, MKey, Method, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
+    AttributeId, GuidInfo, MKey, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
     VlArbitrationTable,
 };
 
+use crate::exchange::{BUSY_TRIES, busy_pause};
 use crate::guard::{AreaState, Settable};
 use crate::journal::Part;
 use crate::stop::{Step, Stop};
-use crate::tester::{TRIES, Tester};
+use crate::tester::{TRIES, Tester, refused};
 
 /// Seconds of lease that a cancelled run waits for at most.
 const CANCELLED_PATIENCE_S: u16 = 120;
@@ -101,6 +102,10 @@ impl Tester<'_> {
                 continue;
             };
             let (shown, level) = (answer.value.m_key(), answer.value.protect_bits().0);
+            // Whoever is busy has not looked at the key: nothing is known of it, and no lease is waited for.
+            if answer.status == Status::BUSY {
+                return Err(refused(PROBE.name, answer.status));
+            }
             if answer.status != Status::OK {
                 continue;
             }
@@ -121,15 +126,17 @@ impl Tester<'_> {
     fn restore_parts<A: Settable>(&mut self, parts: &[Part], result: &mut Restored) -> Step {
         for part in parts {
             let found = A::from_bytes(&part.data);
-            let now = self.read_for_restore::<A>(part.modifier)?;
-            if different::<A>(&found, &now).is_empty() {
-                result.not_restorable.extend(moved::<A>(&found, &now));
-                continue;
-            }
-            self.write_back::<A>(part.modifier, found.quiet())?;
             let mut now = self.read_for_restore::<A>(part.modifier)?;
-            if !different::<A>(&found, &now).is_empty() {
-                self.write_back::<A>(part.modifier, A::explicit(&found, &now))?;
+            let images: [fn(&A, &A) -> A; 3] = [
+                |found, now| found.quiet().writable(now),
+                |found, now| A::explicit(found, now).writable(now),
+                |found, _| found.quiet(),
+            ];
+            for image in images {
+                if is_as_found(&found, &now) {
+                    break;
+                }
+                self.write_back::<A>(part.modifier, image(&found, &now))?;
                 now = self.read_for_restore::<A>(part.modifier)?;
             }
             result.left.extend(different::<A>(&found, &now));
@@ -146,35 +153,45 @@ impl Tester<'_> {
     fn write_back<A: Settable>(&mut self, modifier: u32, image: A) -> Step {
         let label = Label::<A>::new("restoring: as it was found");
         let new = image.key_and_lease().map(|(key, _)| key);
-        for attempt in 0..TRIES {
-            let mad = self
-                .mad::<A>(Method::SET, modifier)
-                .with_m_key(self.key())
-                .with_data(image.bytes());
-            let answered = self.exchange(label, attempt, &mad)?.is_some();
+        let (mut silences, mut busy) = (0, 0);
+        while silences < TRIES && busy < BUSY_TRIES {
+            let mad = self.set_mad(self.key(), modifier, &image);
+            let answer = self.exchange_once(label, silences + busy, &mad)?;
+            let is_busy = answer.as_ref().is_some_and(|answer| answer.status == Status::BUSY);
+            if is_busy {
+                self.pause(busy_pause(busy))?;
+            }
             if let Some(new) = new {
                 if !self.keys.contains(&new) {
                     self.keys.push(new);
                 }
                 self.find_key()?;
             }
-            if answered {
-                return Ok(());
+            match answer {
+                Some(_) if is_busy => busy += 1,
+                Some(_) => return Ok(()),
+                None => silences += 1,
             }
         }
         Ok(())
     }
 }
 
+/// Whether nothing differs that a Set could restore.
+fn is_as_found<A: Settable>(found: &A, now: &A) -> bool {
+    let counts = |name| !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name);
+    differences(found, now, "left", counts).is_empty()
+}
+
 /// Fields that differ and can be restored, each with the value found and the value now.
 fn different<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    let counts = |name| !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name);
+    let counts = |name| !found.may_stay(name) && !A::ITS_OWN.contains(&name);
     differences(found, now, "left", counts)
 }
 
 /// Fields that cannot be restored and did change.
 fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    differences(found, now, "now", |name| A::NOT_RESTORABLE.contains(&name))
+    differences(found, now, "now", |name| found.may_stay(name))
 }
 
 fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'static str) -> bool) -> Vec<String> {

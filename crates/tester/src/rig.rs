@@ -108,6 +108,8 @@ pub struct RigInfo {
     pub window: usize,
     /// SubnetTimeOut by the rig file, where no SM sets the port's own.
     pub subnet_timeout: Option<SubnetTimeout>,
+    /// The LID that the device is given for each test when it is found without one or without an SM.
+    pub assign_lid: Option<Lid>,
     /// The tester's own Ethernet port, if it has one.
     pub frames: Option<FramePort>,
     /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use verbatim_record::{Begin, Entry, Label, Restored, Role, Side, Sink, StopReason, Stopped};
-use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
+use verbatim_wire::{Lid, MKey, NodeInfo, PortInfo, PortState, Status};
 
 use crate::exchange::State;
 use crate::guard::AreaState;
@@ -16,6 +16,8 @@ use crate::tester::Tester;
 
 const SANITY: Label<PortInfo> = Label::new("sanity check");
 const IDENTITY: Label<NodeInfo> = Label::new("which device this is");
+const UNASSIGNED: Label<PortInfo> = Label::new("the port before it is given a LID");
+const ASSIGN: Label<PortInfo> = Label::new("giving the port a LID");
 const ALIVE: Label<PortInfo> = Label::new("is the device still there");
 
 /// One execution of one test.
@@ -111,6 +113,9 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     }
     let mut tester = Tester::new(rig, info, sink, journal, case);
     let mut stopped = tester.sanity_by_need(case.test);
+    if stopped.is_none() && case.test.needs.contains(&Need::Mad) {
+        stopped = tester.assign_lid();
+    }
     if stopped.is_none() {
         tester.role = Role::Test;
         let outcome = catch_unwind(AssertUnwindSafe(|| (case.test.procedure)(&mut tester)));
@@ -306,6 +311,16 @@ impl Tester<'_> {
                 self.subnet_timeout
             ));
         }
+        if !matches!(
+            info.port_state(),
+            PortState::INITIALIZE | PortState::ARMED | PortState::ACTIVE
+        ) {
+            return not_sane(format!(
+                "the device answers and says that its port is {}, not Initialize, Armed or Active: are the cable and the port \
+                 at its other end up, and does the route lead to the port that is meant?",
+                info.port_state()
+            ));
+        }
         if info.m_key() == MKey(0) && info.protect_bits().0 == 1 {
             return not_sane(format!(
                 "the device hides its M_Key (it shows 0 at protect level 1 to M_Key {}): give the right one as m_key in \
@@ -328,6 +343,45 @@ impl Tester<'_> {
             self.journal.identify(&node.value.port_guid().to_string());
         }
         None
+    }
+
+    /// Gives the device a LID and an SM's, where it has none and the rig file asks for it. It goes through the journal,
+    /// and is given back as far as the device takes it back. What it refuses is seen by the judges.
+    fn assign_lid(&mut self) -> Option<Stopped> {
+        let given = self.info.assign_lid?;
+        let found = *self.shown.get(&0)?;
+        if found.lid() != Lid(0) && found.master_sm_lid() != Lid(0) {
+            return None;
+        }
+        let key = self.key();
+        let assigned = self.guard(UNASSIGNED, key).and_then(|port| {
+            let image = port.quiet().change(|info| {
+                let lid = if info.lid() == Lid(0) { given } else { info.lid() };
+                let sm_lid = Lid(if lid == Lid(1) { 2 } else { 1 });
+                let info = info.with_lid(lid);
+                if info.master_sm_lid() == Lid(0) {
+                    info.with_master_sm_lid(sm_lid)
+                } else {
+                    info
+                }
+            });
+            self.set(ASSIGN, &port, image)
+        });
+        match assigned {
+            Ok(Some(answer)) if answer.status != Status::OK => {
+                self.note(format!(
+                    "the device refuses the LID of assign_lid: status {}",
+                    answer.status
+                ));
+                None
+            }
+            Ok(_) => None,
+            Err(stop) if stop.is_about_the_device() => {
+                self.note(format!("the device was given no LID: {}", stop.to_entry().text));
+                None
+            }
+            Err(stop) => Some(stop.to_entry()),
+        }
     }
 
     /// A lease period in seconds that outlasts this test by far: twelve silences, at least a minute.

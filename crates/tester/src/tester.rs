@@ -1,12 +1,12 @@
 //! The tester: what a procedure calls.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use verbatim_record::{Entry, Label, Note, Role, Sink, Span, Time};
-use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, Notice, RespTime, Status, SubnetTimeout};
+use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, Notice, PortInfo, RespTime, Status, SubnetTimeout};
 
-use crate::exchange::{Outstanding, State};
+use crate::exchange::{BUSY_TRIES, Outstanding, State};
 use crate::guard::AreaState;
 use crate::journal::Journal;
 use crate::peer::PeerState;
@@ -17,8 +17,6 @@ use crate::stop::{Step, Stop};
 
 /// Tries of an exchange that must be answered: "no answer" is proved by asking again.
 pub(crate) const TRIES: u32 = verbatim_record::TRIES;
-/// How long a busy device is left alone before it is asked again.
-pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// An answer: its status, and the attribute that it carries.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +47,8 @@ pub struct Tester<'r> {
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
     pub(crate) subnet_timeout: SubnetTimeout,
+    /// PortInfo as it was shown last, by AttributeModifier.
+    pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
     pub(crate) keys: Vec<MKey>,
     pub(crate) areas: Vec<AreaState>,
@@ -95,6 +95,7 @@ impl<'r> Tester<'r> {
             subnet_timeout: info
                 .subnet_timeout
                 .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
+            shown: BTreeMap::new(),
             keys: vec![info.key],
             areas: Vec::new(),
             stopped: None,
@@ -204,10 +205,7 @@ impl<'r> Tester<'r> {
     pub fn get_at<A: Attribute>(&mut self, label: Label<A>, key: MKey, modifier: u32) -> Step<A> {
         match self.ask_at(label, key, modifier)? {
             Some(answer) if answer.status == Status::OK => Ok(answer.value),
-            Some(answer) => Err(Stop::Refused(format!(
-                "\"{}\" was refused with status {}",
-                label.name, answer.status
-            ))),
+            Some(answer) => Err(refused(label.name, answer.status)),
             None => Err(Stop::NoAnswer(label.name.into())),
         }
     }
@@ -261,19 +259,14 @@ impl<'r> Tester<'r> {
         self.try_thrice(label, &mad)
     }
 
-    fn try_thrice<A: Attribute>(&mut self, label: Label<A>, mad: &Mad) -> Step<Option<Answer<A>>> {
-        let mut last = None;
+    pub(crate) fn try_thrice<A: Attribute>(&mut self, label: Label<A>, mad: &Mad) -> Step<Option<Answer<A>>> {
         for attempt in 0..TRIES {
-            match self.exchange(label, attempt, mad)? {
-                Some(answer) if answer.status == Status::BUSY => {
-                    last = Some(answer);
-                    self.pause(BUSY_PAUSE)?;
-                }
-                Some(answer) => return Ok(Some(answer)),
-                None => last = None,
+            let answer = self.exchange(label, attempt, mad)?;
+            if answer.is_some() {
+                return Ok(answer);
             }
         }
-        Ok(last)
+        Ok(None)
     }
 
     /// Gets an attribute once, in a MAD of another class version than 1.
@@ -361,4 +354,13 @@ impl<'r> Tester<'r> {
             None => Stimulus::Mad(port, mad),
         })
     }
+}
+
+/// What ends a procedure whose request was refused.
+pub(crate) fn refused(label: &str, status: Status) -> Stop {
+    Stop::Refused(if status == Status::BUSY {
+        format!("\"{label}\": the device was busy each of {BUSY_TRIES} times it was asked; run again when it is not")
+    } else {
+        format!("\"{label}\" was refused with status {status}")
+    })
 }

@@ -38,12 +38,19 @@ fn filter(text: &str) -> anyhow::Result<Targets> {
     if text.trim().is_empty() {
         return Ok(Targets::new().with_default(LevelFilter::INFO));
     }
-    text.parse().with_context(|| {
+    let expected = || {
         format!(
             "{VARIABLE}={text:?}: expected off, error, warn, info, debug or trace, or a list such as \
              info,verbatim_daemon::sched=debug"
         )
-    })
+    };
+    // A word without a level would be taken for a module: then a mistyped level is a log without what was asked for.
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    for word in words.filter(|word| !word.contains('=')) {
+        word.parse::<LevelFilter>()
+            .with_context(|| format!("{}; {word:?} is no level (of a module: {word}=debug)", expected()))?;
+    }
+    text.parse().with_context(expected)
 }
 
 #[cfg(test)]
@@ -74,7 +81,13 @@ mod tests {
 
     #[test]
     fn a_list_that_cannot_be_read_is_an_error_that_says_what_is_expected() {
-        for text in ["verbatim_daemon=loud", "a=b=c"] {
+        for text in [
+            "verbatim_daemon=loud",
+            "a=b=c",
+            "inof",
+            "info, verbatim_daemon",
+            "warn,h2",
+        ] {
             let error = format!("{:#}", filter(text).unwrap_err());
             assert!(
                 error.contains("expected off, error, warn") && error.contains(text),

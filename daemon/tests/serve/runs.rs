@@ -165,6 +165,7 @@ async fn runs_are_listed_the_newest_first_in_pages_and_by_filter() {
             runs.iter()
                 .all(|run| run.verdicts.len() == 1 && run.verdicts[0].passed.is_empty())
         );
+        assert!(runs.iter().all(|run| run.info.is_none()), "a list has no reports");
         seen.extend(runs.into_iter().map(|run| run.name));
         token = next;
         if token.is_empty() {

@@ -28,7 +28,7 @@ async fn a_worker_that_dies_with_a_device_that_is_gone_fails_the_job_and_a_later
     }
     let judged = run::judge_bundle(&place.path("record")).unwrap_err();
     assert!(
-        matches!(&judged, RunError::Bundle(BundleError::NoManifest { .. })),
+        matches!(&judged, RunError::Bundle(BundleError::NoRecord { .. })),
         "{judged}"
     );
     assert!(place.journal().exists());

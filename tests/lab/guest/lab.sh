@@ -80,3 +80,19 @@ started() {
 
 # Whether something listens on a TCP port, given as four hexadecimal digits.
 listens() { grep -q ":$1 0*:0000 0A " /proc/net/tcp /proc/net/tcp6; }
+
+# Runs command.cmd of the share, if there is one, and ends with its exit status; without it, serves for ever. $daemon, if
+# it is set, is verbatimd's process.
+served() {
+    if [ -e /mnt/share/command.cmd ]; then
+        sh -c 'echo $$ >/run/command.pid; exec sh /mnt/share/command.cmd' >"$(port out)" 2>"$(port err)" 4>&-
+        status=$?
+        if [ -n "$daemon" ]; then
+            # It stops what runs, and restores the device.
+            kill -TERM $daemon
+            wait $daemon
+        fi
+        exit $status
+    fi
+    while :; do sleep 3600; done
+}

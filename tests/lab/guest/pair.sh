@@ -29,14 +29,4 @@ if [ -e /mnt/share/daemon.cmd ]; then
     started $daemon "verbatimd" test -S /run/verbatim.sock
 fi
 ready
-if [ -e /mnt/share/command.cmd ]; then
-    sh -c 'echo $$ >/run/command.pid; exec sh /mnt/share/command.cmd' >"$(port out)" 2>"$(port err)" 4>&-
-    status=$?
-    if [ -n "$daemon" ]; then
-        # It stops what runs, and restores the device.
-        kill -TERM $daemon
-        wait $daemon
-    fi
-    exit $status
-fi
-while :; do sleep 3600; done
+served

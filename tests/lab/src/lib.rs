@@ -1,21 +1,24 @@
 //! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
 //!
 //! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
-//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. Each cleans
-//! up when it is dropped, and its processes end with this process, however that ends.
+//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In [`VibLab`] the machine has a native InfiniBand adapter,
+//! and the device under test is a model outside. Each cleans up when it is dropped, and its processes end with this process, however that ends.
 //!
 //! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, what the [`host`] has, and the
 //! [`c_programs`] of tests/c.
 
 pub mod c_programs;
+mod cable;
 mod command;
 pub mod host;
 mod ibsim;
+mod inside;
 pub mod machine;
 mod process;
 mod rig_text;
 mod rxe;
 mod rxe_verbs;
+mod vib;
 pub mod workspace;
 
 pub use c_programs::build_c_programs;
@@ -23,3 +26,4 @@ pub use command::{build_binaries, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
 pub use rxe::{RxeLab, run_in_rxe};
 pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};
+pub use vib::{SubnetManager, VibLab, VibOptions, run_in_vib};

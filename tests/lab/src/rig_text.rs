@@ -16,6 +16,8 @@ pub(super) enum Rig<'a> {
     },
     /// The tester's own adapter, `rxe1`, beside the device under test in one machine.
     Verbs { agent: &'a Path },
+    /// The native adapter `vib0` of the machine. `is_shared`: a subnet manager has the subnet.
+    Native { is_shared: bool },
 }
 
 /// The rig file with the one rig.
@@ -39,6 +41,10 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
             "{start}name = \"rxe-verbs\"\nkind = \"verbs\"\ndevice = \"rxe1\"\nport = 1\ndut_device = \"rxe0\"\n\
              agent = {}\n",
             quoted(Path::new(&format!("unix:{}", agent.display())))
+        ),
+        Rig::Native { is_shared } => format!(
+            "{start}name = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n{}",
+            if *is_shared { "shared_subnet = true\n" } else { "" }
         ),
     }
 }
@@ -85,5 +91,16 @@ mod tests {
             "config_version = 1\n\n[[rig]]\nname = \"rxe-verbs\"\nkind = \"verbs\"\ndevice = \"rxe1\"\nport = 1\n\
              dut_device = \"rxe0\"\nagent = \"unix:/run/agent.sock\"\n"
         );
+    }
+
+    #[test]
+    fn the_native_rig_says_when_a_subnet_manager_has_the_subnet() {
+        let own = rig_file(&Rig::Native { is_shared: false });
+        assert_eq!(
+            own,
+            "config_version = 1\n\n[[rig]]\nname = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n"
+        );
+        let shared = rig_file(&Rig::Native { is_shared: true });
+        assert_eq!(shared, own + "shared_subnet = true\n");
     }
 }

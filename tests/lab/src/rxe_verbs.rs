@@ -2,34 +2,28 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
-    io::{self, Read as _, Write},
-    os::unix::ffi::OsStrExt as _,
+    ffi::OsString,
+    io::{self, Write},
     path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
+    sync::atomic::AtomicUsize,
 };
 
-use crate::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
-use anyhow::{Context, bail};
+use crate::{
+    inside,
+    machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log},
+};
+use anyhow::Context;
 
 use super::{
     command,
     rig_text::{Rig, rig_file},
 };
-use crate::host::program;
-
 /// The agent's socket in the machine; the machine's script waits for it.
 const AGENT: &str = "/run/agent.sock";
 /// The daemon's socket in the machine, likewise.
 const DAEMON: &str = "/run/verbatim.sock";
 /// The daemon's state in the machine.
 const STATE: &str = "/run/verbatim-state";
-/// How often a signal to us is looked for.
-const SLICE: Duration = Duration::from_millis(50);
-/// How long the machine may take to power off, its daemon restoring the device among it.
-const POWER_OFF: Duration = Duration::from_secs(100);
 
 /// A machine with `rxe0`, the device under test, and `rxe1`, the tester's adapter, on a veth pair.
 ///
@@ -134,134 +128,19 @@ fn run_inside(
     let share = Share::new()?;
     fill(&share, binaries)?;
     let here = env::current_dir().context("looking for the working directory")?;
-    let mut script = environment().into_bytes();
-    script.extend(passed_on());
-    script.extend(b"exec");
-    let first = inside(&command[0], &image, &share, &here)?;
-    for word in std::iter::once(&first).chain(&command[1..]) {
-        script.push(b' ');
-        script.extend(quoted(word));
-    }
-    script.push(b'\n');
-    share.write("command.cmd", script)?;
-
+    inside::write_command(command, &environment(), &image, &share, &here)?;
     let options = options(&share)?.with_output().with_directory(&here);
     let mut machine = Machine::boot(&image, &options)?;
-    eprintln!(
-        "xtask: the machine runs (process {}, up in {:.1?}), its console is {}",
-        machine.pid(),
-        machine.booted_in(),
-        machine.console().display()
-    );
-    let output = machine.take_output().context("the machine has no output")?;
-    let readers = [
-        thread::spawn(move || pass_on(output.out, out)),
-        thread::spawn(move || pass_on(output.err, err)),
-    ];
-    let code = wait(&mut machine, signal)?;
-    // What is printed has left the machine; the ends of the streams come when it is gone.
-    let bound = Instant::now() + POWER_OFF;
-    while machine.is_running() && Instant::now() < bound {
-        thread::sleep(Duration::from_millis(5));
-    }
-    machine.kill();
-    for reader in readers {
-        let _ = reader.join();
-    }
-    Ok(code)
-}
-
-/// Waits for the command; passes a signal on to it, and ends the machine when it does not obey.
-fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
-    let mut told: Option<Instant> = None;
-    loop {
-        match machine.wait_for_exit(SLICE) {
-            Ok(code) => return Ok(code),
-            Err(MachineError::TooLate { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let caught = signal.load(Ordering::Relaxed);
-        if caught == 0 {
-            continue;
-        }
-        match told {
-            None => {
-                told = Some(Instant::now());
-                // A command that has not begun yet is told when it has.
-                let tell = format!("kill -s {caught} \"$(cat /run/command.pid)\"");
-                if !machine.run(&tell, command::GRACE).is_ok_and(|ran| ran.status == 0) {
-                    told = None;
-                }
-            }
-            Some(since) if since.elapsed() > POWER_OFF => {
-                machine.kill();
-                bail!("the command did not end within {POWER_OFF:?} of its signal; the machine was ended");
-            }
-            Some(_) => {}
-        }
-    }
-}
-
-/// The first word of the command, as it is called in the machine.
-fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Result<OsString> {
-    let path = if word.as_bytes().contains(&b'/') {
-        Some(here.join(word)).filter(|path| path.is_file())
-    } else {
-        let name = word.to_string_lossy();
-        let is_there = share.path().join("bin").join(word).is_file() || image.has_program(&name);
-        if is_there { None } else { program(&name) }
-    };
-    let Some(path) = path else { return Ok(word.to_owned()) };
-    // A script of the working directory is there already, beside what it may look for.
-    if path.starts_with(here) && !crate::machine::is_elf(&path)? {
-        return Ok(path.into());
-    }
-    Ok(share.program(&path)?.into())
-}
-
-/// The variables of our environment that the command gets too: those for whoever looks for a fault.
-fn passed_on() -> Vec<u8> {
-    let mut script = Vec::new();
-    for name in ["RUST_BACKTRACE", "RUST_LOG"] {
-        if let Some(value) = env::var_os(name) {
-            script.extend(format!("export {name}=").bytes());
-            script.extend(quoted(&value));
-            script.push(b'\n');
-        }
-    }
-    script
-}
-
-/// A word for the shell.
-fn quoted(word: &OsStr) -> Vec<u8> {
-    let mut quoted = vec![b'\''];
-    for &byte in word.as_bytes() {
-        if byte == b'\'' {
-            quoted.extend(b"'\\''");
-        } else {
-            quoted.push(byte);
-        }
-    }
-    quoted.push(b'\'');
-    quoted
-}
-
-/// Copies until the end. When our own output is gone, the rest is read all the same: the command must not wait for it.
-fn pass_on(mut from: std::os::unix::net::UnixStream, mut to: impl Write) {
-    let mut buffer = [0; 16384];
-    let mut gone = false;
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        if !gone {
-            gone = to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_err();
-        }
-    }
+    inside::attend(&mut machine, signal, out, err)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::ffi::OsStr;
+    use std::sync::{Arc, Mutex, atomic::Ordering};
 
     use super::*;
+    use crate::machine::MachineError;
 
     /// What a command in a bare machine prints, and its exit code; nothing where this host lacks something and need not
     /// have it. `on_output` is called with each piece of output.
@@ -331,34 +210,5 @@ mod tests {
             return;
         };
         assert_eq!((code, out), (128 + 15, b"running\n".to_vec()));
-    }
-
-    #[test]
-    fn a_word_is_one_word_for_the_shell() {
-        for word in ["plain", "two words", "it's", "$HOME `x` \"y\" \\", "", "\n"] {
-            let script = [b"printf %s ".as_slice(), &quoted(OsStr::new(word))].concat();
-            let script = OsString::from(OsStr::from_bytes(&script));
-            let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
-            assert_eq!(output.stdout, word.as_bytes());
-        }
-    }
-
-    #[test]
-    fn output_is_read_to_its_end_when_nobody_takes_it() {
-        struct Closed;
-        impl Write for Closed {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let reader = thread::spawn(move || pass_on(ours, Closed));
-        // More than the socket holds.
-        (&theirs).write_all(&vec![b'x'; 4 << 20]).unwrap();
-        drop(theirs);
-        reader.join().unwrap();
     }
 }

@@ -137,11 +137,19 @@ fn tshark_reads_every_packet_of_a_run_and_finds_the_statement_beside_the_exchang
 fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
     let place = Place::new();
     assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
-    for file in ["no/such/directory.pcapng", "/dev/full"] {
+    place.write("mine.pcapng", "mine");
+    for (file, code, words) in [
+        ("no/such/directory.pcapng", 3, "No such file"),
+        ("mine.pcapng", 2, "exists already; name a new file"),
+    ] {
         let output = run(&mut place.verbatim(&format!("export record --pcapng {file}")));
-        assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
-        assert!(output.stderr.contains(file), "{output}");
+        assert_eq!((output.code(), output.stdout.as_str()), (code, ""), "{output}");
+        assert!(
+            output.stderr.contains(file) && output.stderr.contains(words),
+            "{output}"
+        );
     }
+    assert_eq!(std::fs::read_to_string(place.path("mine.pcapng")).unwrap(), "mine");
 }
 
 /// Tests whose frames are all sound, the tester's and the device's: nothing in them is broken on purpose.

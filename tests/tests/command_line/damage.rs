@@ -197,6 +197,12 @@ fn what_is_no_record_of_a_run_is_told_apart() {
             output.stderr.contains(words) && output.stderr.contains(name),
             "{output}"
         );
+        assert!(
+            output
+                .stderr
+                .contains("name the directory that `verbatim run --record` left"),
+            "{output}"
+        );
         assert_eq!(output.stderr.matches(words).count(), 1, "said once: {output}");
     }
 }

@@ -37,11 +37,11 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
         ),
         (
             "run --set illegal_parts=-1",
-            ["--set illegal_parts=-1", "a number from 0 to "],
+            ["--set illegal_parts=-1", "a number from 0 to 65532 was"],
         ),
         (
             "run --set illegal_parts=0xg",
-            ["--set illegal_parts=0xg", "a number from 0 to "],
+            ["--set illegal_parts=0xg", "a number from 0 to 65532 was"],
         ),
         (
             "run --rig-key seed=-1",

@@ -67,6 +67,41 @@ fn a_record_is_downloaded_whole_and_judged_alike() {
 }
 
 #[test]
+fn lists_and_events_have_no_report_and_no_empty_lists_of_what_only_a_report_tells() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim(FAILING).code, Some(1));
+    let shown = place.verbatim("runs show latest --json").json();
+    assert!(
+        !shown["report"]["verdicts"][1]["passed"].as_array().unwrap().is_empty(),
+        "{shown}"
+    );
+    let listed = place.verbatim("runs list --json").json();
+    let run = listed["runs"][0].as_object().unwrap();
+    assert!(!run.contains_key("report"), "{listed}");
+    let tests = run["tests"].as_array().unwrap().len();
+    let watched = place.verbatim("runs watch latest --json");
+    let events = watched
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_events: Vec<Value> = events
+        .map(|mut event| event["test_ended"]["verdict"].take())
+        .filter(|v| !v.is_null())
+        .collect();
+    for verdicts in [run["verdicts"].as_array().unwrap(), &of_events] {
+        assert_eq!(verdicts.len(), tests, "{listed} {watched:?}");
+        for verdict in verdicts {
+            let fields = keys(verdict);
+            assert!(fields.iter().any(|field| *field == "outcome"), "{verdict}");
+            for of_report in ["passed", "observations", "restored"] {
+                assert!(!fields.iter().any(|field| *field == of_report), "{verdict}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_detached_run_is_named_and_its_files_can_be_had_later() {
     let place = Place::new();
     let _daemon = place.daemon();
@@ -142,6 +177,7 @@ fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
         ("run no-such-test", "no-such-test"),
         ("run C13_013 --set nothing=1", "nothing"),
         ("run C13_013 --set nothing", "NAME=VALUE"),
+        ("run --set illegal_parts=-1", "a number from 0 to 65532 was"),
         ("runs show 0123456789ab-0000", "0123456789ab-0000"),
         ("runs watch rigs/7", "runs/ID"),
         ("rigs restore nope", "nope"),

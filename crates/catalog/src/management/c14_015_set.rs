@@ -83,7 +83,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             "a value that was not there before",
             asked.local_phy_errors() != start.local_phy_errors(),
         )?;
-        f.status("C14-15", t.exchange(set)?, keys::accepted(&found));
+        let read = t.exchange(after)?;
+        keys::obeyed(t, f, "C14-15", (&found, set), (read, &["LocalPhyErrors"]))?;
         f.same_fields("C14-15", t.exchange(after)?, &["LocalPhyErrors"], &asked)?;
         f.same_fields("C14-15", t.exchange(after)?, &["M_KeyViolations"], &start)?;
     }

@@ -222,7 +222,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     foreign(t, f);
     refused(t, f, "Set", BAD_SET, BAD_SET_REPEAT);
     refused(t, f, "Get", BAD_GET, BAD_REPEAT);
-    for exchange in t.each(AGAIN) {
+    for exchange in last_of_each(t, AGAIN).into_values() {
         f.status("C14-24", exchange, &[Status::OK]);
     }
     let when = "after Sets of illegal parts, which store nothing";
@@ -291,7 +291,7 @@ fn same(
 
 /// What became of VLs that are not operational and of entries beyond the capacity: left open.
 fn foreign(t: &Trace, f: &mut Findings<'_>) {
-    for exchange in t.each(FOREIGN) {
+    for exchange in last_of_each(t, FOREIGN).into_values() {
         let part = exchange.request.modifier() >> 16;
         let status = exchange
             .answer()
@@ -321,7 +321,7 @@ fn refused(
     label: Label<VlArbitrationTable>,
     repeat: Label<VlArbitrationTable>,
 ) {
-    let tried = t.each(label).count() as u64;
+    let tried = t.each(label).filter(|exchange| exchange.attempt == 0).count() as u64;
     let asked = t.parameter("illegal_parts").unwrap_or(ILLEGAL);
     if tried != asked {
         f.claim("C13-24", format!("{method} of illegal parts"))
@@ -335,10 +335,19 @@ fn refused(
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
+    // One that found the device busy was asked again in the same series, and at last by itself.
+    let last_of_series = last_of_each(t, label);
     for exchange in t.each(label) {
+        let modifier = exchange.request.modifier();
+        let is_last = last_of_series
+            .get(&modifier)
+            .is_some_and(|last| last.number == exchange.number);
+        if exchange.is_busy() && !is_last {
+            continue;
+        }
         let decided = match exchange.answer() {
-            None => repeated.get(&exchange.request.modifier()).copied().unwrap_or(exchange),
-            Some(_) => exchange,
+            Some(_) if !exchange.is_busy() => exchange,
+            _ => repeated.get(&modifier).copied().unwrap_or(exchange),
         };
         match decided.answer() {
             Some(answer) if answer.mad.status() == Status::INVALID_FIELD => {

@@ -9,7 +9,7 @@ use verbatim_device::{Defect, Device, Profile};
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 use verbatim_wire::{
     Attribute, AttributeId, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mad, Method, PhysState,
-    PortInfo, PortState, VlCap,
+    PortInfo, PortState, Status, VlCap,
 };
 
 pub const KEY: MKey = MKey(0x1122_3344_5566_7788);
@@ -98,9 +98,12 @@ impl Bench {
 
     /// PortInfo of the receiving port.
     pub fn port_info(&mut self, key: MKey) -> PortInfo {
-        self.get(AttributeId::PORT_INFO, 0, key)
-            .expect("PortInfo is answered")
-            .attribute()
+        loop {
+            let answer = self.get(AttributeId::PORT_INFO, 0, key).expect("PortInfo is answered");
+            if answer.status() != Status::BUSY {
+                return answer.attribute();
+            }
+        }
     }
 
     /// Lets time pass.

@@ -53,7 +53,7 @@ macro_rules! symbols {
 
         /// Compares the types above with those of the generated declarations. Generic, so that it is checked and never
         /// compiled: nothing may refer to these functions at link time.
-        #[allow(dead_code)]
+        #[expect(dead_code, reason = "the compiler's comparison is its use")]
         fn prototypes<T>(_never: T) {
             $(let _: unsafe extern "C" fn($($argument),*) $(-> $result)? = c::$name;)*
         }

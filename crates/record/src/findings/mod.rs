@@ -102,6 +102,7 @@ impl<'t> Findings<'t> {
     /// The exchange must stay unanswered.
     pub fn silent(&mut self, statement: &str, exchange: &Exchange) -> bool {
         let (result, seen) = match exchange.response() {
+            Some(arrived) if exchange.is_busy() => (Passed::Inconclusive, format!("{}", arrived.mad)),
             Some(arrived) => (Passed::Fail, format!("{}", arrived.mad)),
             None if exchange.is_silent(&self.trace.begin) => (Passed::Pass, "no answer".into()),
             None => (Passed::Inconclusive, "the wait was too short to prove silence".into()),
@@ -140,7 +141,7 @@ impl<'t> Findings<'t> {
     /// something later.
     #[must_use]
     pub fn silence_of(&self, exchange: &Exchange) -> Passed {
-        let asked_again = exchange.attempt + 1 >= TRIES || self.trace.begin.simulated;
+        let asked_again = self.trace.silences(exchange) >= TRIES as usize || self.trace.begin.simulated;
         if asked_again && self.trace.alive_after(exchange.number) {
             Passed::Fail
         } else {

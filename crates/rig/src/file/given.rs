@@ -29,7 +29,8 @@ impl RigConfig {
         let window = (self.window != DEFAULT_WINDOW).then(|| format!("window={}", self.window));
         let timeout = self.subnet_timeout.map(|value| format!("subnet_timeout={}", value.0));
         let shared = self.shared_subnet.then(|| "shared_subnet=true".to_string());
-        let of_rig = [route, key, shared, window, timeout].into_iter().flatten();
+        let assigned = self.assign_lid.map(|lid| format!("assign_lid={}", lid.0));
+        let of_rig = [route, key, shared, window, timeout, assigned].into_iter().flatten();
         of_rig.chain(model.keys()).collect()
     }
 
@@ -119,6 +120,7 @@ impl VirtualConfig {
             list("defects", &self.defect_names()),
             list("link_choices", &self.link_choice_names()),
             list("disturbance", &self.disturbance_names()),
+            self.busy.map(|of_16| format!("busy={of_16}")),
             self.ipv6.then(|| "ipv6=true".into()),
             self.rules_of_hardware.then(|| "simulated=false".into()),
         ];

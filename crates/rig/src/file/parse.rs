@@ -51,6 +51,7 @@ struct RawRig {
     shared_subnet: Option<Spanned<bool>>,
     window: Option<Spanned<i64>>,
     subnet_timeout: Option<Spanned<i64>>,
+    assign_lid: Option<Spanned<i64>>,
     route: Option<Spanned<String>>,
     lid: Option<Spanned<i64>>,
     device: Option<Spanned<String>>,
@@ -61,6 +62,7 @@ struct RawRig {
     defects: Option<Spanned<Vec<Spanned<String>>>>,
     link_choices: Option<Spanned<Vec<Spanned<String>>>>,
     disturbance: Option<Spanned<Vec<Spanned<String>>>>,
+    busy: Option<Spanned<i64>>,
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
@@ -220,6 +222,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         shared_subnet: rig.shared_subnet.as_ref().is_some_and(|shared| *shared.get_ref()),
         window: within(rig.window.as_ref(), "window", 1, 64)?.unwrap_or(DEFAULT_WINDOW),
         subnet_timeout: within(rig.subnet_timeout.as_ref(), "subnet_timeout", 0, 20)?.map(SubnetTimeout),
+        assign_lid: assign_lid(&rig)?,
         env: environment(rig.env.as_ref())?,
         kind: match kind {
             "umad" => RigKind::Umad {
@@ -342,6 +345,28 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
             }
         }
     }
+}
+
+/// The LID to give a device that nobody gave one.
+fn assign_lid(rig: &RawRig) -> Result<Option<Lid>, Wrong> {
+    let lid = within(rig.assign_lid.as_ref(), "assign_lid", 1, LAST_UNICAST_LID)?.map(Lid);
+    let Some(key) = rig.assign_lid.as_ref() else {
+        return Ok(None);
+    };
+    if rig.lid.is_some() {
+        return wrong(
+            key.span(),
+            "\"assign_lid\" gives a LID to a device without one, and \"lid\" says that it has one; keep one of them",
+        );
+    }
+    if rig.shared_subnet.as_ref().is_some_and(|shared| *shared.get_ref()) {
+        return wrong(
+            key.span(),
+            "\"assign_lid\" and \"shared_subnet\" are both there; where a subnet manager manages the subnet, it gives out \
+             the LIDs: remove \"assign_lid\"",
+        );
+    }
+    Ok(lid)
 }
 
 fn environment(env: Option<&Spanned<BTreeMap<String, Spanned<String>>>>) -> Result<BTreeMap<String, String>, Wrong> {

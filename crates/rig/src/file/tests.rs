@@ -84,6 +84,7 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             shared_subnet: true,
             window: 64,
             subnet_timeout: Some(SubnetTimeout(18)),
+            assign_lid: None,
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
         }
     );
@@ -224,6 +225,8 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
         ("simulated = \"no\"", "boolean"),
         ("lid = 0", "expected 1 to 49151"),
         ("lid = 49152", "expected 1 to 49151"),
+        ("assign_lid = 0", "expected 1 to 49151"),
+        ("busy = 17", "expected 0 to 16"),
         ("profile = \"ful\"", "did you mean \"full\"?"),
         ("defects = [\"m-key-not-kep\"]", "did you mean \"m-key-not-kept\"?"),
         ("defects = \"all\"", "sequence"),
@@ -279,6 +282,17 @@ fn a_route_that_ends_nowhere_is_refused_with_the_reason() {
     fails(&rig(two_hops), (5, 9), &["does not end at the model"]);
     let both = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1\"\nlid = 3\n";
     fails(&rig(both), (6, 7), &["both there"]);
+}
+
+#[test]
+fn a_lid_is_given_only_where_nobody_else_gives_one() {
+    let assigned = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\nassign_lid = 5\n";
+    let read = parse(&rig(assigned)).unwrap().rigs.remove(0);
+    assert_eq!(read.assign_lid, Some(Lid(5)));
+    let lid = format!("{assigned}lid = 3\n");
+    fails(&rig(&lid), (6, 14), &["keep one of them"]);
+    let shared = format!("{assigned}shared_subnet = true\n");
+    fails(&rig(&shared), (6, 14), &["it gives out the LIDs"]);
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub struct VirtualConfig {
     pub link_choices: LinkChoices,
     /// What the way to it does.
     pub disturbance: Disturbances,
+    /// Of 16 SMPs that many are answered with "busy", by chance; none: as the seed has it.
+    pub busy: Option<u8>,
     /// Whether frames go over IPv6; else over IPv4.
     pub ipv6: bool,
     /// Whether it is judged by the rules that hold on hardware; else by those of simulated time.
@@ -163,6 +165,7 @@ impl VirtualConfig {
     pub fn profile(&self) -> Profile {
         let mut profile = self.profile.profile(self.varied_by());
         profile.m_key = self.m_key;
+        profile.choices.busy = self.busy.unwrap_or(profile.choices.busy);
         profile
     }
 }

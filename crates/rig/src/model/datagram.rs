@@ -7,17 +7,20 @@ pub const LONGEST: usize = 8192;
 
 const NOTHING: u8 = 0x00;
 const MAD: u8 = 0x01;
+const PACKET: u8 = 0x02;
 /// Length and kind.
 const HEAD: usize = 3;
 
 /// What a datagram carries.
 #[allow(clippy::large_enum_variant)] // one at a time, on the stack; a box would be an allocation for each MAD
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// Nothing: sent to learn whether somebody is there.
     Nothing,
     /// A MAD.
     Mad(Mad),
+    /// A native packet, from its LRH to its VCRC.
+    Packet(Vec<u8>),
 }
 
 /// Why a datagram is no message.
@@ -33,7 +36,7 @@ pub enum Junk {
     )]
     Length,
     /// This program does not know its kind.
-    #[error("a datagram of kind {0:#04x}; this program knows 0x00 (nothing) and 0x01 (a MAD)")]
+    #[error("a datagram of kind {0:#04x}; this program knows 0x00 (nothing), 0x01 (a MAD) and 0x02 (a native packet)")]
     Kind(u8),
     /// Its body does not have the size of its kind.
     #[error("a datagram of kind {0:#04x} whose body has another size than {1} bytes")]
@@ -46,8 +49,9 @@ pub fn encode(message: &Message) -> Vec<u8> {
     let (kind, body): (u8, &[u8]) = match message {
         Message::Nothing => (NOTHING, &[]),
         Message::Mad(mad) => (MAD, mad.bytes()),
+        Message::Packet(bytes) => (PACKET, bytes),
     };
-    #[allow(clippy::cast_possible_truncation)] // a body has 256 bytes at most
+    #[allow(clippy::cast_possible_truncation)] // a MAD or its packet
     let length = (1 + body.len()) as u16;
     let mut datagram = Vec::with_capacity(HEAD + body.len());
     datagram.extend_from_slice(&length.to_be_bytes());
@@ -73,6 +77,7 @@ pub fn decode(datagram: &[u8]) -> Result<Message, Junk> {
         MAD => Mad::try_from(body)
             .map(Message::Mad)
             .map_err(|_| Junk::Body(MAD, MAD_LENGTH)),
+        PACKET => Ok(Message::Packet(body.to_vec())),
         kind => Err(Junk::Kind(kind)),
     }
 }
@@ -88,6 +93,7 @@ mod tests {
         assert_eq!(datagram[..3], [1, 1, 1], "257, kind 1");
         assert_eq!(datagram[3..], [7; MAD_LENGTH]);
         assert_eq!(encode(&Message::Nothing), [0, 1, 0]);
+        assert_eq!(encode(&Message::Packet(vec![9, 8])), [0, 3, 2, 9, 8]);
     }
 
     #[test]
@@ -121,7 +127,7 @@ mod tests {
             let mut datagram = u16::try_from(body.len() + 1).unwrap().to_be_bytes().to_vec();
             datagram.push(kind);
             datagram.extend(&body);
-            prop_assert_eq!(decode(&datagram).is_ok(), kind == 1 && body.len() == 256);
+            prop_assert_eq!(decode(&datagram).is_ok(), kind == 2 || kind == 1 && body.len() == 256);
         }
     }
 }

@@ -134,7 +134,7 @@ impl Link for ModelLink {
             match datagram::decode(&buffer[..length]) {
                 Ok(Message::Mad(mad)) => return Ok(Some(Incoming { mad, errno: 0 })),
                 // What a newer model has to say beyond MADs is not for this rig.
-                Ok(Message::Nothing) | Err(Junk::Kind(_)) => {}
+                Ok(Message::Nothing | Message::Packet(_)) | Err(Junk::Kind(_)) => {}
                 Err(junk) => {
                     return Err(format!(
                         "what answers at {} is no device model: it sent {junk}",

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | 0x00 | none | nothing: its sender wants to know whether somebody is there, which its system tells |
 //! | 0x01 | 256 bytes | a MAD |
+//! | 0x02 | a native packet, LRH to VCRC | what a port sends on its cable, as it is there |
 //!
 //! Other kinds are reserved. A datagram that is not of this form is reported once on stderr, by its sort of fault,
 //! and dropped. The sender's socket must have an address of its own, or nobody can answer.
@@ -27,6 +28,10 @@
 //! with HopPointer 0, and its answer comes with HopPointer 0. The steps of the interfaces at both ends of the cable
 //! (architecture 14.2.2) happen here. An SMP that would not have come to this device, because it has no hop or leaves
 //! by another port, is dropped like a malformed datagram.
+//!
+//! A native packet has left its sender's port: nothing is done to it. It goes through the link layer of the device's
+//! port, which drops what no port would take, and is answered by a packet. With the first one of a new sender the link
+//! comes up anew: the port's state is Initialize.
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +47,9 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use verbatim_device::{Defect, Device, Profile};
+use verbatim_device::link::Arrival;
+use verbatim_device::{Defect, Device, Profile, Transmit};
+use verbatim_sim::{Leaves, NativeLink, packet_of};
 use verbatim_socket::{BindError, Bound};
 use verbatim_wire::Mad;
 
@@ -130,7 +137,9 @@ impl Model {
             socket: bind(&self.listen)?,
             device: Device::new(self.profile.clone(), &self.defects),
             clock: Instant::now(),
+            native: NativeLink::default(),
             partner: None,
+            has_packets: false,
             outbox: VecDeque::new(),
             stuck_since: None,
             reported: BTreeSet::new(),
@@ -171,10 +180,13 @@ struct Served {
     socket: Bound<UnixDatagram>,
     device: Device,
     clock: Instant,
+    native: NativeLink,
     /// Who is at the other end of the cable.
     partner: Option<SocketAddr>,
-    /// MADs for a partner whose queue is full.
-    outbox: VecDeque<Mad>,
+    /// Whether it sends native packets.
+    has_packets: bool,
+    /// What a partner whose queue is full has not got yet.
+    outbox: VecDeque<Message>,
     stuck_since: Option<Instant>,
     /// What was reported, so that it is reported once.
     reported: BTreeSet<String>,
@@ -212,19 +224,29 @@ impl Served {
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
             if transmit.port == PORT && self.outbox.len() < MAX_OUTBOX {
-                self.outbox.push_back(link::arrives(&Mad::from(transmit.bytes)));
+                let message = self.message(&transmit);
+                self.outbox.push_back(message);
             }
         }
     }
 
+    fn message(&mut self, transmit: &Transmit) -> Message {
+        let mad = Mad::from(transmit.bytes);
+        match self.native.leaves(transmit) {
+            Leaves::Packet(packet) => Message::Packet(packet),
+            Leaves::Mad if self.has_packets => Message::Packet(packet_of(transmit.slid, transmit.dlid, &mad)),
+            Leaves::Mad => Message::Mad(link::arrives(&mad)),
+        }
+    }
+
     fn deliver(&mut self) {
-        while let Some(mad) = self.outbox.front() {
+        while let Some(message) = self.outbox.front() {
             let Some(partner) = &self.partner else {
                 // A trap, and nobody was ever there.
                 self.outbox.clear();
                 return;
             };
-            let datagram = datagram::encode(&Message::Mad(*mad));
+            let datagram = datagram::encode(message);
             match self.socket.send_to_addr(&datagram, partner) {
                 Ok(_) => {
                     self.outbox.pop_front();
@@ -268,15 +290,21 @@ impl Served {
             }
             Err(error) => return Err(error),
         };
+        let now = self.clock.elapsed();
         match self.accept(&buffer[..length], from) {
-            Ok(Some(mad)) => self.device.handle(self.clock.elapsed(), PORT, mad.bytes()),
-            Ok(None) => {}
+            Ok(Message::Mad(mad)) => self.device.handle(now, PORT, mad.bytes()),
+            Ok(Message::Packet(bytes)) => {
+                let arrival = Arrival::good(&bytes);
+                // A channel adapter sends nothing on.
+                let _ = self.native.receive((&mut self.device, now), PORT, &arrival, false);
+            }
+            Ok(Message::Nothing) => {}
             Err(what) => self.report(format!("dropped: {what}")),
         }
         Ok(true)
     }
 
-    fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Option<Mad>, String> {
+    fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Message, String> {
         let message = datagram::decode(datagram).map_err(|junk| junk.to_string())?;
         if from.is_unnamed() {
             return Err("a datagram from a socket without an address cannot be answered; bind it first".into());
@@ -286,11 +314,18 @@ impl Served {
             self.outbox.clear();
             self.stuck_since = None;
             self.partner = Some(from);
+            self.has_packets = false;
         }
-        match message {
-            Message::Nothing => Ok(None),
-            Message::Mad(mad) => link::leaves(&mad).map(Some).map_err(str::to_owned),
+        match &message {
+            Message::Nothing => {}
+            Message::Mad(mad) => return link::leaves(mad).map(Message::Mad).map_err(str::to_owned),
+            Message::Packet(_) if self.has_packets => {}
+            Message::Packet(_) => {
+                self.has_packets = true;
+                self.device.link_up(PORT);
+            }
         }
+        Ok(message)
     }
 
     /// Once for each text.

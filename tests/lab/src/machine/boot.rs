@@ -72,6 +72,9 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
             check_socket(path)?;
         }
     }
+    for path in &options.cables {
+        check_socket(path)?;
+    }
     let names: &[&str] = if options.output {
         &["events", "shell", "out", "err"]
     } else {
@@ -229,8 +232,11 @@ fn arguments(
     let console = with_path("file,id=console,append=on,path=", &options.console);
     pair("-chardev", console);
     pair("-serial", "chardev:console".into());
-    for name in ports {
-        let end = with_path(&format!("socket,id={name},path="), &place.join(name));
+    let ports = ports.iter().map(|&name| (name.to_owned(), place.join(name)));
+    let cables = (1..).zip(&options.cables);
+    let cables = cables.map(|(number, socket)| (format!("cable{number}"), socket.clone()));
+    for (name, socket) in ports.chain(cables) {
+        let end = with_path(&format!("socket,id={name},path="), &socket);
         pair("-chardev", end);
         pair("-device", format!("virtserialport,chardev={name},name={name}").into());
     }

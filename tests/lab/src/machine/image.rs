@@ -68,6 +68,17 @@ pub fn console_log(name: &str) -> Result<PathBuf, MachineError> {
     Ok(place.join(format!("{name}-{}-{count}.log", std::process::id())))
 }
 
+/// The store, and what keeps others from making anything in it meanwhile; the system frees it, however this process
+/// ends.
+pub(crate) fn locked_store() -> Result<(PathBuf, fs::File), MachineError> {
+    let store = store();
+    fs::create_dir_all(&store).map_err(path_error("making", &store))?;
+    let path = store.join("lock");
+    let lock = fs::File::create(&path).map_err(path_error("making", &path))?;
+    lock.lock().map_err(path_error("locking", &path))?;
+    Ok((store, lock))
+}
+
 impl Image {
     /// The image, made if there is none yet: that takes seconds and, for a new kernel, a download of 70 MB. Of two
     /// processes that want it at once, one makes it and the other waits.
@@ -78,13 +89,7 @@ impl Image {
     /// fails. What was half made is removed.
     pub fn ensure() -> Result<Image, MachineError> {
         host::check()?;
-        let store = store();
-        fs::create_dir_all(&store).map_err(path_error("making", &store))?;
-        let path = store.join("lock");
-        let lock = fs::File::create(&path).map_err(path_error("making", &path))?;
-        // Freed by the system, however this process ends.
-        lock.lock().map_err(path_error("locking", &path))?;
-
+        let (store, _lock) = locked_store()?;
         let package = Package::find()?;
         let ingredients: Vec<&str> = [RECIPE, &package.identity]
             .into_iter()
@@ -159,7 +164,7 @@ pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
 }
 
 /// A directory that is made of these ingredients, all at once or not at all.
-fn once(
+pub(crate) fn once(
     store: &Path,
     kind: &str,
     ingredients: &[&str],
@@ -194,8 +199,11 @@ fn forget(store: &Path, used: &[&Path]) {
         };
         // The lock is ours, so nobody is making anything now.
         let is_half_made = name.starts_with("making-");
-        let is_unused =
-            (name.starts_with("kernel-") || name.starts_with("image-")) && !used.contains(&path.as_path()) && is_old();
+        let is_unused = ["kernel-", "image-", "module-"]
+            .iter()
+            .any(|kind| name.starts_with(kind))
+            && !used.contains(&path.as_path())
+            && is_old();
         if is_half_made || is_unused {
             let _ = fs::remove_dir_all(path);
         }

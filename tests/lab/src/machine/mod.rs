@@ -22,6 +22,7 @@ mod error;
 mod host;
 mod image;
 mod kernel;
+mod module;
 mod options;
 mod place;
 mod port;
@@ -34,6 +35,7 @@ pub use error::MachineError;
 pub use host::PACKAGES;
 pub(crate) use host::is_elf;
 pub use image::{Image, console_log, store};
+pub(crate) use module::adapter_module;
 pub use options::{BootOptions, DATA_MAC, DataSockets, MANAGEMENT_MAC};
 pub use running::{Machine, Output, Ran};
 pub use share::Share;
@@ -44,3 +46,6 @@ pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
 /// 10.0.0.2, fd00::2) on a veth pair; `agent.cmd`, `daemon.cmd` and `command.cmd` of the share run beside them.
 pub const PAIR_SCRIPT: &str = include_str!("../../guest/pair.sh");
+/// The script of the native adapter: `vib0` of `vib.ko` in the share, its cables on the ports `cable1` and up, and what of
+/// the share runs beside it.
+pub(crate) const VIB_SCRIPT: &str = include_str!("../../guest/vib.sh");

@@ -38,6 +38,7 @@ pub struct BootOptions {
     pub(crate) data: DataNic,
     pub(crate) agent_port: bool,
     pub(crate) output: bool,
+    pub(crate) cables: Vec<PathBuf>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) cpus: u8,
     pub(crate) counted_time: bool,
@@ -57,6 +58,7 @@ impl BootOptions {
             data: DataNic::Absent,
             agent_port: false,
             output: false,
+            cables: Vec::new(),
             directory: None,
             cpus: 1,
             counted_time: false,
@@ -92,6 +94,14 @@ impl BootOptions {
     #[must_use]
     pub fn with_output(mut self) -> Self {
         self.output = true;
+        self
+    }
+
+    /// With ports `cable1` and up, each a stream of bytes both ways between the machine and a unix stream socket where
+    /// somebody listens already.
+    #[must_use]
+    pub fn with_cables(mut self, sockets: Vec<PathBuf>) -> Self {
+        self.cables = sockets;
         self
     }
 

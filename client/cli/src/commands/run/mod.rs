@@ -6,6 +6,7 @@ mod remote;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::RunSpec;
 
 use crate::exit::Usage;
@@ -52,9 +53,11 @@ impl Arguments {
                 .split_once('=')
                 .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
             let value = number(value).ok_or_else(|| {
-                let most = u64::MAX;
+                // A daemon may have other tests, and then it says what they take.
+                let tests = select(&self.patterns).unwrap_or_default();
+                let expected = expected_of(&tests, name).unwrap_or_else(|| "a number was expected".into());
                 Usage(format!(
-                    "--set {given}: a number from 0 to {most} was expected, hexadecimal with 0x in front"
+                    "--set {given}: {expected}, in decimal or, with 0x in front, in hexadecimal"
                 ))
             })?;
             Ok((name.to_string(), value))

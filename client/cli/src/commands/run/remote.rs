@@ -8,10 +8,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, RunName, fresh_id, patiently, v1};
+use verbatim_record::BundleWriter;
+use verbatim_run::RunError;
 
 use crate::commands::run::Arguments;
 use crate::commands::runs::artifacts;
-use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print, server};
 
@@ -201,13 +202,7 @@ async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress) {
 /// A directory that is absent or empty, made if need be.
 fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path).context("--record")?;
-    let shown = path.display();
-    std::fs::create_dir_all(&path).with_context(|| format!("--record {shown}"))?;
-    let mut entries = std::fs::read_dir(&path).with_context(|| format!("--record {shown}"))?;
-    if entries.next().is_some() {
-        let why = format!("{shown}: the directory is not empty: a record is never written over; name a new one");
-        return Err(Usage(why).into());
-    }
+    BundleWriter::create(&path).map_err(RunError::from)?;
     Ok(path)
 }
 

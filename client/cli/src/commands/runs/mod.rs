@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Client, RunName};
+use verbatim_run::RunError;
 
 use crate::commands::run::{Followed, follow, show_end};
-use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::server::{self, Place, run_named};
 use crate::{exit, print};
@@ -100,11 +100,7 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
             Command::Export { run, pcapng } => {
                 let run = run_named(&client, &run).await?;
                 if pcapng.exists() {
-                    let file = pcapng.display();
-                    return Err(Usage(format!(
-                        "{file} exists already, and is not written over; name a new file"
-                    ))
-                    .into());
+                    return Err(RunError::FileExists(pcapng).into());
                 }
                 artifacts::to_file(&client, &run, "run.pcapng", &pcapng).await?;
                 eprintln!("wrote {}", pcapng.display());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
 use verbatim_wire::{
-    Attribute, Medium, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, RespTime, Status,
+    Attribute, Lid, Medium, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, RespTime, Status,
 };
 
 use super::wire::{asks, is_marked, mad_in};
@@ -61,6 +61,14 @@ pub(crate) fn took(
     for set in t.each(label) {
         let next = t.each(PORT).find(|read| read.number > set.number && is_success(read));
         let shown: PortInfo = t.answered(next.ok_or(Gap::Missing(PORT.name))?)?;
+        let asked: PortInfo = set.request.attribute();
+        let unassigned = asked.lid() == Lid(0) || asked.master_sm_lid() == Lid(0);
+        let refused = set
+            .answer()
+            .is_some_and(|answer| answer.mad.status() == Status::INVALID_FIELD);
+        if unassigned && refused && !holds(&asked, &shown) {
+            return Err(Gap::NoLid(set.number));
+        }
         t.require(label, what, holds(&set.request.attribute(), &shown))?;
     }
     Ok(())

@@ -18,11 +18,12 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 29] = [
+    let keys: [Key<'_>; 31] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
         ("subnet_timeout", &OF_MADS, at(rig.subnet_timeout.as_ref())),
+        ("assign_lid", &OF_MADS, at(rig.assign_lid.as_ref())),
         ("route", &OF_MADS, at(rig.route.as_ref())),
         ("lid", &OF_MADS, at(rig.lid.as_ref())),
         ("device", &["umad", "verbs"], at(rig.device.as_ref())),
@@ -34,6 +35,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("defects", &["virtual"], at(rig.defects.as_ref())),
         ("link_choices", &["virtual"], at(rig.link_choices.as_ref())),
         ("disturbance", &["virtual"], at(rig.disturbance.as_ref())),
+        ("busy", &["virtual"], at(rig.busy.as_ref())),
         ("ipv6", &["virtual"], at(rig.ipv6.as_ref())),
         ("simulated", &["virtual"], at(rig.simulated.as_ref())),
         ("interface", &["packet"], at(rig.interface.as_ref())),

@@ -18,6 +18,7 @@ seed = "none"
 defects = ["m-key-not-kept", "rnr-interval-halved", "link-ebp-accepted"]
 link_choices = ["corrupts-and-forwards", "takes-grh-on-vl15"]
 disturbance = ["loses", "late"]
+busy = 3
 ipv6 = true
 simulated = false
 "#;
@@ -57,6 +58,7 @@ fn every_key_of_a_virtual_rig_is_read() {
             late: true,
             swaps: false,
         },
+        busy: Some(3),
         ipv6: true,
         rules_of_hardware: true,
         m_key: MKey(7),

@@ -5,7 +5,9 @@ use std::thread::{self, JoinHandle};
 
 use verbatim_device::Defect;
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
-use verbatim_wire::{AttributeId, Layout, Method, MgmtClass, PortInfo};
+use verbatim_wire::{
+    AttributeId, Layout, Lid, MadHeaders, Method, MgmtClass, PhysState, PortInfo, PortState, mad_packet,
+};
 
 use crate::{RigConfig, RigFile, RigKind, Session};
 
@@ -139,6 +141,55 @@ fn the_device_survives_its_tester_and_remembers() {
     let mut second = running.open(Arc::default());
     let now: PortInfo = answer(&mut *second, &get(4)).unwrap().attribute();
     assert_eq!(now.local_phy_errors(), changed.local_phy_errors());
+}
+
+#[test]
+fn a_native_packet_is_answered_by_one_and_its_link_has_come_up_anew() {
+    let running = Running::start(Profile::full(), &[]);
+    let place = tempfile::tempdir().unwrap();
+    let cable = UnixDatagram::bind(place.path().join("cable")).unwrap();
+    cable.set_read_timeout(Some(10 * SECOND)).unwrap();
+    let headers = MadHeaders::subnet_management(Lid(7), Lid(5));
+    let send = |mad: &Mad| {
+        let packet = Message::Packet(mad_packet(&headers, mad));
+        cable.send_to(&datagram::encode(&packet), running.socket()).unwrap();
+    };
+    let answer = || {
+        let mut bytes = [0; datagram::LONGEST];
+        let length = cable.recv(&mut bytes).unwrap();
+        let Ok(Message::Packet(packet)) = datagram::decode(&bytes[..length]) else {
+            panic!("no packet: {:?}", &bytes[..length])
+        };
+        packet
+    };
+    let ask = Mad::lid_routed(Method::GET, AttributeId::PORT_INFO, 0).with_transaction_id(9);
+    // A packet that no port takes is not answered: the next one is.
+    let mut bad = mad_packet(&headers, &ask.with_transaction_id(8));
+    bad[60] ^= 1;
+    let bad = datagram::encode(&Message::Packet(bad));
+    cable.send_to(&bad, running.socket()).unwrap();
+    send(&ask);
+    let packet = answer();
+    let seen = Mad::try_from(&packet[28..284]).unwrap();
+    assert_eq!(
+        packet,
+        mad_packet(&MadHeaders::subnet_management(Lid(5), Lid(7)), &seen)
+    );
+    assert_eq!((seen.transaction_id(), seen.method()), (9, Method::GET_RESP));
+    assert_eq!(
+        seen.attribute::<PortInfo>().port_state(),
+        PortState::INITIALIZE,
+        "found ACTIVE"
+    );
+    // The same cable: what was set stays.
+    let armed = seen.attribute::<PortInfo>().with_port_state(PortState::ARMED);
+    let armed = armed.with_port_physical_state(PhysState::NO_CHANGE);
+    let set = Mad::lid_routed(Method::SET, AttributeId::PORT_INFO, 0).with_transaction_id(10);
+    send(&set.with_data(armed.bytes()));
+    answer();
+    send(&ask.with_transaction_id(11));
+    let seen = Mad::try_from(&answer()[28..284]).unwrap();
+    assert_eq!(seen.attribute::<PortInfo>().port_state(), PortState::ARMED);
 }
 
 #[test]

@@ -1,0 +1,33 @@
+# The native set-up: vib0, an InfiniBand adapter of our own module, each port cabled to a device model outside.
+#
+# In the share: vib.ko, and `ports`, how many it has. Optional, each a script: opensm.cmd (a subnet manager, which shall
+# bring port 1 to Active), daemon.cmd (it shall make the socket /run/verbatim.sock) and command.cmd. The machine powers
+# off after command.cmd, with its exit status; without it, it stays up.
+. /etc/lab.sh
+ports=$(cat /mnt/share/ports)
+insmod /mnt/share/vib.ko ports=$ports || fail "the module vib was refused"
+number=0
+while [ $number -lt $ports ]; do
+    number=$((number + 1))
+    # Opened once: a virtio port cannot be opened twice.
+    exec 5<>"$(port cable$number)"
+    # Who reads the adapter's cable is its far end: from then on the link is up.
+    cat <&5 >/dev/vib0p$number &
+    cat /dev/vib0p$number >&5 &
+    exec 5>&-
+done
+state() { grep -q "$1" /sys/class/infiniband/vib0/ports/1/state; }
+up() { state INIT && [ -e /dev/infiniband/umad0 ]; }
+started $! "port 1 of vib0" up
+
+if [ -e /mnt/share/opensm.cmd ]; then
+    sh /mnt/share/opensm.cmd &
+    started $! OpenSM state ACTIVE
+fi
+if [ -e /mnt/share/daemon.cmd ]; then
+    sh /mnt/share/daemon.cmd &
+    daemon=$!
+    started $daemon "verbatimd" test -S /run/verbatim.sock
+fi
+ready
+served

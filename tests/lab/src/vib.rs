@@ -1,0 +1,264 @@
+//! The vib lab: a native InfiniBand adapter in the machine, under the kernel's own ib_mad and ib_umad, cabled to device
+//! models outside, which outlive the machine.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    os::unix::net::UnixDatagram,
+    path::Path,
+    sync::atomic::AtomicUsize,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+use super::{
+    command,
+    rig_text::{Rig, rig_file},
+};
+use crate::{
+    cable,
+    host::program,
+    inside,
+    machine::{BootOptions, Image, Machine, MachineError, Share, VIB_SCRIPT, adapter_module, console_log},
+    process::Process,
+};
+
+/// The daemon's socket in the machine; the machine's script waits for it.
+const DAEMON: &str = "/run/verbatim.sock";
+/// The daemon's state: outside, so that a restore journal outlives the machine.
+const STATE: &str = "/mnt/share/state";
+/// What starts a subnet manager in the machine, and keeps its files out of the way.
+const OPENSM: &str = "OSM_CACHE_DIR=/run OSM_TMP_DIR=/run exec opensm --log_file /run/opensm.log";
+/// When OpenSM starts, after the command has begun, where it shall come in mid-run.
+const MID_RUN: &str = "20";
+/// How long a model may take to listen.
+const LISTENS_WITHIN: Duration = Duration::from_secs(20);
+
+/// The programs of others that come with the machine, besides the image's.
+const TOOLS: [&str; 7] = [
+    "opensm",
+    "ibnetdiscover",
+    "smpquery",
+    "perfquery",
+    "ibroute",
+    "saquery",
+    "ibstat",
+];
+
+/// When OpenSM manages the subnet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SubnetManager {
+    /// Never.
+    #[default]
+    Never,
+    /// From before the daemon starts.
+    Before,
+    /// From 20 s after the command has begun.
+    During,
+}
+
+/// What the lab is made of.
+#[derive(Clone, Debug)]
+pub struct VibOptions {
+    /// Ports of the adapter, 1 or 2, each cabled to a model of its own.
+    pub ports: u8,
+    /// Arguments of `verbatimd model`, behind `--listen`: which device is at the far end.
+    pub model: Vec<OsString>,
+    /// When OpenSM runs.
+    pub subnet_manager: SubnetManager,
+}
+
+impl Default for VibOptions {
+    fn default() -> Self {
+        Self {
+            ports: 1,
+            model: Vec::new(),
+            subnet_manager: SubnetManager::Never,
+        }
+    }
+}
+
+/// The far ends of the cables: device models, each a process. They outlive every machine that is cabled to them.
+#[derive(Debug)]
+struct FarEnds {
+    place: tempfile::TempDir,
+    models: Vec<Process>,
+    sockets: Vec<cable::Socket>,
+}
+
+impl FarEnds {
+    fn start(binaries: &Path, options: &VibOptions) -> anyhow::Result<Self> {
+        let place = tempfile::Builder::new().prefix("verbatim-vib-").tempdir()?;
+        let mut ends = Self {
+            place,
+            models: Vec::new(),
+            sockets: Vec::new(),
+        };
+        for number in 1..=options.ports {
+            let socket = ends.place.path().join(format!("model{number}"));
+            let log = ends.place.path().join(format!("model{number}.log"));
+            let output = fs::File::create(&log)?;
+            let prepare = |command: &mut std::process::Command| {
+                command.arg("model").arg("--listen").arg(&socket).args(&options.model);
+                command.stdin(std::process::Stdio::null()).stderr(output);
+                command.stdout(std::process::Stdio::null());
+            };
+            let model = Process::start(prepare, &binaries.join("verbatimd")).context("starting `verbatimd model`")?;
+            let bound = Instant::now() + LISTENS_WITHIN;
+            let listens = || UnixDatagram::unbound().and_then(|probe| probe.connect(&socket)).is_ok();
+            while !listens() {
+                if model.has_ended() || Instant::now() > bound {
+                    let said = fs::read_to_string(&log).unwrap_or_default();
+                    bail!(
+                        "`verbatimd model` does not listen at {}: {}",
+                        socket.display(),
+                        said.trim()
+                    );
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            ends.models.push(model);
+            let path = ends.place.path().join(format!("cable{number}"));
+            let socket = cable::Socket::new(&path, &socket).context("making the cable's socket")?;
+            ends.sockets.push(socket);
+        }
+        Ok(ends)
+    }
+}
+
+/// A machine with `vib0`, the tester's adapter, and the device under test at the far end of its cable.
+///
+/// Dropping it ends machine and models; the console's log stays.
+#[derive(Debug)]
+pub struct VibLab {
+    image: Image,
+    machine: Machine,
+    share: Share,
+    ends: FarEnds,
+}
+
+impl VibLab {
+    /// Starts the models and boots the machine. `binaries`: the directory of `verbatim` and `verbatimd`, whose daemon holds
+    /// the rig `vib`.
+    ///
+    /// # Errors
+    ///
+    /// When something is not installed, with the line that installs it; when a model or the machine does not come up.
+    pub fn start(binaries: &Path, options: VibOptions) -> anyhow::Result<Self> {
+        let image = Image::ensure()?;
+        let share = Share::new()?;
+        fill(&share, &image, binaries, &options)?;
+        let ends = FarEnds::start(binaries, &options)?;
+        let machine = Machine::boot(&image, &boot_options(&share, &ends)?)?;
+        Ok(Self {
+            image,
+            machine,
+            share,
+            ends,
+        })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Pulls the machine's plug and boots it anew. The models and the daemon's state are as they were.
+    ///
+    /// # Errors
+    ///
+    /// When the machine does not come up.
+    pub fn pull_the_plug(&mut self) -> anyhow::Result<()> {
+        self.machine.kill();
+        self.machine = Machine::boot(&self.image, &boot_options(&self.share, &self.ends)?)?;
+        Ok(())
+    }
+
+    /// What a command in the machine needs in its environment to use the daemon, as assignments for a shell.
+    pub fn environment(&self) -> String {
+        environment()
+    }
+}
+
+fn boot_options(share: &Share, ends: &FarEnds) -> anyhow::Result<BootOptions> {
+    let boot = BootOptions::new(share.path(), "vib.sh", console_log("lab-vib")?);
+    let cables = ends.sockets.iter().map(|socket| socket.path().to_owned());
+    Ok(boot.with_cpus(2).with_memory(1024).with_cables(cables.collect()))
+}
+
+fn environment() -> String {
+    format!("export VERBATIM_SERVER={DAEMON} STATE_DIRECTORY={STATE} VERBATIM_RIG_FILE=/mnt/share/rigs.toml\n")
+}
+
+/// The module, the script, the tools, and Verbatim's programs with what starts them.
+fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> anyhow::Result<()> {
+    let module = adapter_module(image)?;
+    share.write(
+        "vib.ko",
+        fs::read(&module).with_context(|| format!("reading {}", module.display()))?,
+    )?;
+    share.write("vib.sh", VIB_SCRIPT)?;
+    share.write("ports", options.ports.to_string())?;
+    for tool in TOOLS {
+        let path = program(tool).ok_or_else(|| MachineError::NotInstalled {
+            missing: format!("the program {tool}"),
+            remedy: "install: sudo apt-get install -y --no-install-recommends infiniband-diags opensm".to_owned(),
+        })?;
+        share.program(&path)?;
+    }
+    for name in ["verbatim", "verbatimd"] {
+        share.program(&binaries.join(name))?;
+    }
+    let is_shared = options.subnet_manager == SubnetManager::Before;
+    let rigs = share.write("rigs.toml", rig_file(&Rig::Native { is_shared }))?;
+    if is_shared {
+        share.write("opensm.cmd", format!("{OPENSM} >/run/opensm.out 2>&1\n"))?;
+    }
+    share.write(
+        "daemon.cmd",
+        format!(
+            "mkdir -p {STATE}\nNO_COLOR=1 exec verbatimd serve --rig-file {} --socket {DAEMON} --state {STATE}\n",
+            rigs.display()
+        ),
+    )?;
+    Ok(())
+}
+
+/// Runs `command` inside a fresh machine, as [`super::run_in_rxe_verbs`] does.
+///
+/// # Errors
+///
+/// When the lab does not come up, or the machine ends by itself.
+pub fn run_in_vib(command: &[OsString], options: &VibOptions) -> anyhow::Result<u8> {
+    command::check(command, "vib")?;
+    let signal = command::catch_signals()?;
+    let binaries = command::build_binaries()?;
+    run_inside(command, &binaries, options, &signal, io::stdout(), io::stderr())
+}
+
+fn run_inside(
+    command: &[OsString],
+    binaries: &Path,
+    options: &VibOptions,
+    signal: &AtomicUsize,
+    out: impl Write + Send + 'static,
+    err: impl Write + Send + 'static,
+) -> anyhow::Result<u8> {
+    let image = Image::ensure()?;
+    let share = Share::new()?;
+    fill(&share, &image, binaries, options)?;
+    let here = env::current_dir().context("looking for the working directory")?;
+    let mut start = environment();
+    if options.subnet_manager == SubnetManager::During {
+        start.push_str(&format!("(sleep {MID_RUN}; {OPENSM} >/run/opensm.out 2>&1) &\n"));
+    }
+    inside::write_command(command, &start, &image, &share, &here)?;
+    let ends = FarEnds::start(binaries, options)?;
+    let boot = boot_options(&share, &ends)?.with_output().with_directory(&here);
+    let mut machine = Machine::boot(&image, &boot)?;
+    inside::attend(&mut machine, signal, out, err)
+}
