@@ -178,7 +178,8 @@ impl Extent {
         self.request(&[test], config, seed, &[("violations", VIOLATIONS)])
     }
 
-    /// Tests on a rig in a state, as `verbatim run` would run them. By the rules of hardware parameters are as usual there.
+    /// Tests on a rig in a state, as `verbatim run` would run them. By the rules of hardware parameters are as usual there, but
+    /// for the length of a sweep: what is left out of it comes last.
     fn request(
         &self,
         tests: &[&'static Test],
@@ -187,11 +188,12 @@ impl Extent {
         simulated: &[(&str, u64)],
     ) -> Request {
         model.rules_of_hardware = self.rules == Rules::Hardware;
-        let simulated = match self.rules {
-            Rules::Simulated => [&[("illegal_parts", self.sweep)], simulated].concat(),
-            Rules::Hardware => Vec::new(),
+        let sweep = [("illegal_parts", self.sweep)];
+        let parameters = match self.rules {
+            Rules::Simulated => [&sweep, simulated].concat(),
+            Rules::Hardware => sweep.to_vec(),
         };
-        self.request_with(tests, model, seed, &simulated)
+        self.request_with(tests, model, seed, &parameters)
     }
 
     /// The same with these parameters, as far as a test has them.

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// States of each sound model, one a seed
     #[arg(long, default_value_t = 10)]
     seeds: u64,
-    /// Illegal values that a sweep tries by the rules of simulation, telling ones first
+    /// Illegal values that a sweep tries, telling ones first
     #[arg(long, default_value_t = 512)]
     sweep: u64,
     /// Print one JSON document
