@@ -59,7 +59,10 @@ mod listing {
                     continue;
                 }
                 let shown = path.display();
-                assert!(contents.contains(&format!("mod {name};\n")), "{shown} is no module");
+                assert!(
+                    contents.contains(&format!("mod {name};\n")),
+                    "{shown} is no module: list it in mod.rs"
+                );
                 let is_test = name.starts_with('c') && name[1..].starts_with(|c: char| c.is_ascii_digit());
                 assert!(
                     !is_test || contents.contains(&format!("&{name}::")),

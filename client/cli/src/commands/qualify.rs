@@ -1,5 +1,6 @@
 //! `verbatim qualify`: the tests are tested.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -92,13 +93,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             qualifications,
         })?;
     } else {
-        print::text(&words(&qualifications))?;
+        print::text(&words(&qualifications, !arguments.patterns.is_empty()))?;
     }
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-/// A line for each test with a column for each set of rules, then what is wrong, then a line for each set of rules.
-fn words(all: &[Qualification]) -> String {
+/// A line for each test with a column for each set of rules, then what is wrong, then a line for each set of rules. Of
+/// `chosen` tests it says which defects they catch, and of all tests which defects survived.
+fn words(all: &[Qualification], chosen: bool) -> String {
     let mut out = String::new();
     for (place, test) in all[0].tests.iter().enumerate() {
         out.push_str(&format!("{:<34}", test.id));
@@ -117,6 +119,9 @@ fn words(all: &[Qualification]) -> String {
             ));
         }
         out.push('\n');
+        if chosen {
+            out.push_str(&caught(all, place));
+        }
     }
     for of in all {
         let rules = of.rules.name();
@@ -147,15 +152,38 @@ fn words(all: &[Qualification]) -> String {
         }
     }
     for of in all {
+        let survived = if chosen {
+            "survivors count in a run of all tests alone".into()
+        } else {
+            format!("{} survived", of.survived.len())
+        };
         out.push_str(&format!(
-            "{:<10} {} defects, {} survived; {} false alarms; {} excepted; {} cases\n",
+            "{:<10} {} defects, {survived}; {} false alarms; {} excepted; {} cases\n",
             of.rules.name(),
             of.defects.len(),
-            of.survived.len(),
             of.false_alarms.len(),
             of.excepted.len(),
             of.cases
         ));
     }
     out
+}
+
+/// The names of the defects that a test catches, a line each.
+fn caught(all: &[Qualification], place: usize) -> String {
+    let names: BTreeSet<_> = all.iter().flat_map(|of| &of.tests[place].catches).collect();
+    if names.is_empty() {
+        return "    catches none of the defects of its statements: give the device model one that it catches\n".into();
+    }
+    let line = |name: &String| {
+        let by = all.iter().filter(|of| of.tests[place].catches.contains(name));
+        let by: Vec<_> = by.map(|of| of.rules.name()).collect();
+        let alone = if by.len() == all.len() {
+            String::new()
+        } else {
+            format!(" by the rules of {} alone", by.join(", "))
+        };
+        format!("    catches {name}{alone}\n")
+    };
+    names.into_iter().map(line).collect()
 }
