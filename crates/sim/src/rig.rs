@@ -232,7 +232,11 @@ impl VirtualRig {
                     continue;
                 }
                 let is_trap = mad.method() == Method::TRAP;
-                let late = if is_trap { Duration::ZERO } else { self.segment.late_mad() };
+                let late = if is_trap {
+                    Duration::ZERO
+                } else {
+                    self.segment.late_mad()
+                };
                 self.schedule(self.now.after(WAY + delay + late), Event::ToTester(cable, mad));
             }
         }

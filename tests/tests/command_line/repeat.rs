@@ -155,7 +155,9 @@ fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its
     let mut wanted = extent(
         TESTS,
         sound_models(),
-        AnyDefect::all().filter(|defect| *defect == AnyDefect::Agent(Defect::ZeroLeaseExpiresAfter65536Seconds)).collect(),
+        AnyDefect::all()
+            .filter(|defect| *defect == AnyDefect::Agent(Defect::ZeroLeaseExpiresAfter65536Seconds))
+            .collect(),
     );
     (wanted.rules, wanted.seeds) = (Rules::Hardware, 0);
     let qualification = qualify(&wanted, &|_, _| {});

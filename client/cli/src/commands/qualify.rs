@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use verbatim_run::qualify::{AnyDefect, Extent, Qualification, Rules, qualify, sound_models};
 

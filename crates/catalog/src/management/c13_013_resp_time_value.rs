@@ -90,7 +90,10 @@ pub(super) fn slowest<'t>(
         (result, most, least, exchange)
     });
     let judged: Vec<_> = judged.collect();
-    let (count, late) = (judged.len(), judged.iter().filter(|(result, ..)| *result == Passed::Fail));
+    let (count, late) = (
+        judged.len(),
+        judged.iter().filter(|(result, ..)| *result == Passed::Fail),
+    );
     let is_shown = t.begin.simulated || late.count() >= TRIES as usize;
     let worst = judged.into_iter().max_by_key(|(result, most, ..)| (*result, *most));
     let Some((result, most, least, exchange)) = worst else {

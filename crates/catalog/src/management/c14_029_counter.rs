@@ -91,7 +91,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let last_read = t.each(MANY).last().ok_or(Gap::Missing(MANY.name))?;
     let busy = t.busy_with_another_key(key, t.exchange(AGAIN)?, last_read);
     let mut many = again;
-    for exchange in t.each(MANY).filter(|exchange| exchange.answer().is_some() && !exchange.is_busy()) {
+    for exchange in t
+        .each(MANY)
+        .filter(|exchange| exchange.answer().is_some() && !exchange.is_busy())
+    {
         let read = t.answered::<PortInfo>(exchange)?.m_key_violations();
         // No lost packet makes it go back.
         if read < many && !t.begin.shared_subnet {

@@ -88,10 +88,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     rc::sound_packets(f, &case.dialogue);
     let path = rc::path(t);
     // What the procedure knew when it chose.
-    let round_trip = t.timeline.round_trips.first().map_or(Duration::ZERO, |trips| trips.longest);
+    let round_trip = t
+        .timeline
+        .round_trips
+        .first()
+        .map_or(Duration::ZERO, |trips| trips.longest);
     let (asked, left_out) = codes(t.parameter("least_interval_us").unwrap_or(0), round_trip);
     if !left_out.is_empty() {
-        let list = |codes: &[RnrTimer]| codes.iter().map(|code| code.0.to_string()).collect::<Vec<_>>().join(", ");
+        let list = |codes: &[RnrTimer]| {
+            codes
+                .iter()
+                .map(|code| code.0.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         f.observe(
             format!(
                 "RNR codes tried: {}; left out: {}, whose intervals are too short to be told from the path (longest round \

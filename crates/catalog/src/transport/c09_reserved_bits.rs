@@ -68,9 +68,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
     rc::sound_packets(f, &case.dialogue);
     for (about, responses) in [("requests", false), ("responses", true)] {
-        let counts = |seen: &Seen<'_>| {
-            seen.packet.opcode().is_response() == responses && seen.packet.icrc_is_right()
-        };
+        let counts = |seen: &Seen<'_>| seen.packet.opcode().is_response() == responses && seen.packet.icrc_is_right();
         let sent: Vec<Seen<'_>> = case.dialogue.of_dut().filter(counts).collect();
         for (name, field) in FIELDS {
             let set: Vec<&Seen<'_>> = sent.iter().filter(|seen| field(seen.packet.bth()).0 != 0).collect();

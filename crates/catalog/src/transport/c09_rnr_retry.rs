@@ -195,12 +195,16 @@ fn judge_case(
 fn too_soon(f: &mut Findings<'_>, case: &Case<'_>, rnr_retry: u8, naks: &[&FrameSeen]) {
     let about = format!("rnr_retry {rnr_retry}: errors of spent retries before they were spent");
     let within = case.dialogue.completions_between(case.start(), case.end());
-    let spent = within.into_iter().filter(|done| done.status() == WcStatus::RNR_RETRY_EXC_ERR);
+    let spent = within
+        .into_iter()
+        .filter(|done| done.status() == WcStatus::RNR_RETRY_EXC_ERR);
     let early = spent.filter(|done| {
         let request = usize::try_from(done.completion.wr_id).unwrap_or(0).checked_sub(1);
         let posted = request.and_then(|at| case.posted.get(at));
         let from = posted.map_or(case.start(), |posted| posted.command.place);
-        let sent = naks.iter().filter(|nak| nak.place > from && nak.place < done.told.place);
+        let sent = naks
+            .iter()
+            .filter(|nak| nak.place > from && nak.place < done.told.place);
         rnr_retry == INFINITE || sent.count() <= usize::from(rnr_retry)
     });
     let early: Vec<_> = early.collect();

@@ -202,8 +202,13 @@ fn untangle(packets: &mut [Seen<'_>]) {
             other.frame.received && other.packet.opcode().is_response() == seen.packet.opcode().is_response()
         };
         let before = packets[..at].iter().rev();
-        let open = at - before.take_while(|other| !other.frame.at.is_before(seen.frame.at)).count();
-        let is_there = packets[open..at].iter().any(|other| of_kind(other) && other.psn() == seen.psn());
+        let open = at
+            - before
+                .take_while(|other| !other.frame.at.is_before(seen.frame.at))
+                .count();
+        let is_there = packets[open..at]
+            .iter()
+            .any(|other| of_kind(other) && other.psn() == seen.psn());
         if !seen.frame.received || is_there {
             continue;
         }
