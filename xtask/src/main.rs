@@ -96,6 +96,12 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// remote: a daemon with mutual TLS and the device model on one machine, the command on another (network namespaces).
+    Remote {
+        /// The command, with `verbatim` on its PATH and a certificate; the daemon's rig is `model`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// rxe-verbs: two RoCEv2 devices in one machine; agent, daemon and the command run in it.
     RxeVerbs {
         /// Only the devices: no agent, no daemon, and nothing is built.
@@ -113,9 +119,15 @@ enum Device {
         /// Ports of the adapter, each cabled to a model of its own.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
         ports: u8,
-        /// Arguments of `verbatimd model`, such as `--model=--defect --model=guid-0-not-port-guid`.
-        #[arg(long, allow_hyphen_values = true)]
-        model: Vec<OsString>,
+        /// The device model's profile, as `verbatimd model` takes it.
+        #[arg(long, default_value = "full")]
+        profile: String,
+        /// Its seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// What it does wrong; may be repeated.
+        #[arg(long)]
+        defect: Vec<String>,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -160,6 +172,9 @@ fn run(task: Task) -> anyhow::Result<u8> {
             device: Device::Ibsim { command },
         } => return verbatim_lab::run_in_ibsim(&command),
         Task::Lab {
+            device: Device::Remote { command },
+        } => return verbatim_lab::run_in_remote(&command),
+        Task::Lab {
             device: Device::Rxe { bare, command },
         } => return verbatim_lab::run_in_rxe(&command, bare),
         Task::Lab {
@@ -170,7 +185,9 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 Device::Vib {
                     opensm,
                     ports,
-                    model,
+                    profile,
+                    seed,
+                    defect,
                     command,
                 },
         } => {
@@ -179,10 +196,13 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 "during" => SubnetManager::During,
                 _ => SubnetManager::Never,
             };
+            let device = ["--profile".to_owned(), profile, "--seed".to_owned(), seed.to_string()];
+            let defects = defect.into_iter().flat_map(|name| ["--defect".to_owned(), name]);
             let options = VibOptions {
                 ports,
-                model,
+                model: device.into_iter().chain(defects).map(OsString::from).collect(),
                 subnet_manager,
+                ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);
         }

@@ -50,8 +50,9 @@ mod listing {
             if !chapter.is_dir() || std::fs::read_dir(&chapter).unwrap().next().is_none() {
                 continue;
             }
-            chapters += 1;
             let contents = std::fs::read_to_string(chapter.join("mod.rs")).unwrap();
+            // The oracle is none: it has rules, and no tests of its own.
+            chapters += usize::from(contents.contains("TESTS: &[&Test]"));
             for entry in std::fs::read_dir(&chapter).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_stem().unwrap().to_str().unwrap();

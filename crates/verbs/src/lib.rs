@@ -22,7 +22,6 @@ pub mod drive;
 pub mod fake;
 mod link;
 pub mod session;
-pub mod tls;
 pub mod values;
 mod verbs;
 pub mod wake;
@@ -33,6 +32,7 @@ use std::path::Path;
 pub use drive::Said;
 pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, Place, VerbsLink};
 pub use session::{Limits, Session};
+pub use verbatim_tls as tls;
 pub use verbs::{VerbsDevice, VerbsPair};
 
 /// The largest message that an agent takes in, in bytes. Larger than what a command may write, so that one which asks
