@@ -52,6 +52,7 @@ pub use file::{
     WrongKey,
 };
 pub use fingerprint::device as device_fingerprint;
+pub use place::Place;
 pub use survey::{Part, survey};
 
 /// A rig that is ready for a run.
