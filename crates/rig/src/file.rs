@@ -32,6 +32,7 @@
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
+//! disturbance = ["loses", "swaps", "late"]
 //! busy = 2                  # of 16 SMPs that many are answered with "busy", by chance
 //! ipv6 = true               # frames go over IPv6
 //! simulated = false         # judged by the rules that hold on hardware
@@ -72,6 +73,7 @@ mod virtual_rig;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use verbatim_tester::Route;
@@ -80,7 +82,7 @@ use verbatim_wire::{Lid, MKey, SubnetTimeout};
 pub use given::WrongKey;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
-pub use virtual_rig::{DeviceSeed, ProfileName, VirtualConfig};
+pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
 pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
@@ -126,6 +128,22 @@ pub struct RigConfig {
 }
 
 impl RigConfig {
+    /// What its device is, as far as the rig file tells: the same for each rig that drives it. None for a device within
+    /// the process.
+    #[must_use]
+    pub fn device_identity(&self) -> Option<String> {
+        match &self.kind {
+            RigKind::Virtual(_) => None,
+            RigKind::Umad { device, port } => Some(format!("umad {device} {port} {:?} {:?}", self.route, self.env)),
+            RigKind::Model { socket } => {
+                let socket = socket.canonicalize().unwrap_or_else(|_| socket.clone());
+                Some(format!("model {}", socket.display()))
+            }
+            RigKind::Packet(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
+            RigKind::Verbs(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
+        }
+    }
+
     /// The rig that is always there, with this device.
     #[must_use]
     pub fn built_in(model: VirtualConfig) -> Self {
@@ -140,6 +158,12 @@ impl RigConfig {
             assign_lid: None,
             env: BTreeMap::new(),
         }
+    }
+
+    /// Whether the way to its device is made to lose, swap or delay what it carries.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        matches!(&self.kind, RigKind::Virtual(model) if model.disturbance != Disturbances::default())
     }
 
     /// The rig in a run with this seed: a virtual one without a seed of its own gets a device of its kind for each.
@@ -223,6 +247,20 @@ pub enum RigFileError {
         /// What the system said.
         source: io::Error,
     },
+    /// Others may write it, and it says what is loaded into our process.
+    #[error(
+        "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `env`, by which they could have any \
+         library run as this user; `chmod go-w` it",
+        path.display()
+    )]
+    Others {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// The rig.
+        rig: String,
+    },
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Wrong {
@@ -269,6 +307,16 @@ impl RigFile {
         }
     }
 
+    /// Two rigs that have one device, if there are.
+    #[must_use]
+    pub fn two_of_one_device(&self) -> Option<(&str, &str)> {
+        let mut seen = BTreeMap::new();
+        self.rigs.iter().find_map(|rig| {
+            let before = seen.insert(rig.device_identity()?, rig.name.as_str())?;
+            Some((before, rig.name.as_str()))
+        })
+    }
+
     /// Only the built-in rig.
     #[must_use]
     pub fn built_in() -> Self {
@@ -291,7 +339,17 @@ impl RigFile {
             path: path.into(),
             source,
         })?;
-        Self::parse(&bytes, &whole)
+        let file = Self::parse(&bytes, &whole)?;
+        let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
+        // Group and others: the libraries that a rig's `env` names run with our rights.
+        match file.rigs.iter().find(|rig| !rig.env.is_empty()) {
+            Some(rig) if mode & 0o022 != 0 => Err(RigFileError::Others {
+                path: whole,
+                mode,
+                rig: rig.name.clone(),
+            }),
+            _ => Ok(file),
+        }
     }
 
     /// Reads the bytes of a rig file. `path` is for messages, and what a relative `socket` counts from.

@@ -48,9 +48,11 @@ use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig, WrongKey,
+    DeviceSeed, Disturbances, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig,
+    WrongKey,
 };
 pub use fingerprint::device as device_fingerprint;
+pub use place::Place;
 pub use survey::{Part, survey};
 
 /// A rig that is ready for a run.

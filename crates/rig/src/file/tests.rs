@@ -220,6 +220,7 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
             "link_choices = [\"takes-grh-on-vl-15\"]",
             "did you mean \"takes-grh-on-vl15\"?",
         ),
+        ("disturbance = [\"swop\"]", "did you mean \"swaps\"?"),
         ("ipv6 = 6", "boolean"),
         ("simulated = \"no\"", "boolean"),
         ("lid = 0", "expected 1 to 49151"),
@@ -405,4 +406,24 @@ fn a_defect_that_only_another_model_has_is_not_called_unknown() {
     );
     let error = super::defect("m-key-not-kep").unwrap_err();
     assert!(error.contains("did you mean \"m-key-not-kept\"?"), "{error}");
+}
+
+#[test]
+fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rigs.toml");
+    let with = "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nroute = \"0,1\"\n\
+                [rig.env]\nLD_PRELOAD = \"/a.so\"\n";
+    let read = |text: &str, mode| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        RigFile::read(&path)
+    };
+    for mode in [0o620, 0o602, 0o666] {
+        let error = read(with, mode).unwrap_err().to_string();
+        assert!(error.contains("chmod go-w") && error.contains("rig \"a\""), "{error}");
+    }
+    assert!(read(with, 0o644).is_ok());
+    assert!(read("config_version = 1\n", 0o666).is_ok());
 }
