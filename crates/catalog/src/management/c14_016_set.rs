@@ -86,8 +86,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "a value that was not there before",
         asked.local_phy_errors() != before.local_phy_errors(),
     )?;
-    let read = t.exchange(CHANGED)?;
-    keys::obeyed(t, f, "C14-26", (&found, CHANGE), (read, &["LocalPhyErrors"]))?;
+    keys::obeyed(t, f, "C14-26", (&found, CHANGE), (CHANGED, &["LocalPhyErrors"]))?;
     let changed: PortInfo = t.answer(CHANGED)?;
     let obeyed = f.same_fields("C14-26", t.exchange(CHANGED)?, &["LocalPhyErrors"], &asked)?;
     for label in WRONG {
