@@ -5,6 +5,8 @@ use core::str::FromStr;
 use std::ffi::OsString;
 use std::path::Path;
 
+use verbatim_tls::ClientFiles;
+
 use crate::Error;
 
 /// Where a daemon listens when nothing says otherwise.
@@ -12,9 +14,35 @@ const DEFAULT: &str = "/run/verbatim/verbatim.sock";
 /// The socket's name in a runtime directory.
 const SOCKET: &str = "verbatim.sock";
 
-/// Where a daemon listens: the absolute path of a unix socket.
+/// Where a daemon listens: the absolute path of a unix socket, or a host and a port with the certificates for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Address(String);
+pub struct Address(Place);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Unix(String),
+    Tls(Box<Tls>),
+}
+
+/// A daemon over a network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Tls {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The name that its certificate must be made for; the host when absent.
+    pub(crate) name: Option<String>,
+    pub(crate) files: ClientFiles,
+}
+
+impl Tls {
+    pub(crate) fn host_in_url(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        }
+    }
+}
 
 impl Address {
     /// A socket.
@@ -30,7 +58,38 @@ impl Address {
         if !path.is_absolute() {
             return Err(wrong("the path is not absolute"));
         }
-        Ok(Self(text.into()))
+        Ok(Self(Place::Unix(text.into())))
+    }
+
+    /// `https://HOST:PORT`, with the certificates for it. `name` is the one that the daemon's certificate must be made
+    /// for; the host when absent.
+    ///
+    /// # Errors
+    /// When it has another form.
+    pub fn https(given: &str, files: ClientFiles, name: Option<String>) -> Result<Self, Error> {
+        let wrong = |why: &str| Error::Address {
+            given: given.into(),
+            why: why.into(),
+        };
+        let rest = given
+            .strip_prefix("https://")
+            .ok_or_else(|| wrong("it does not start with https://"))?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("there is no port"))?;
+        let port = port.parse().map_err(|_| wrong("there is no port"))?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        if host.is_empty() || host.contains(['/', '@', '[', ']', ' ']) {
+            return Err(wrong("there is no host"));
+        }
+        Ok(Self(Place::Tls(Box::new(Tls {
+            host: host.into(),
+            port,
+            name,
+            files,
+        }))))
     }
 
     /// Where this machine's daemon listens: `$RUNTIME_DIRECTORY/verbatim.sock`, else `/run/verbatim/verbatim.sock`.
@@ -44,7 +103,7 @@ impl Address {
         let first = variable.and_then(|list| std::env::split_paths(&list).next());
         first
             .and_then(|directory| Self::unix(&directory.join(SOCKET)).ok())
-            .unwrap_or_else(|| Self(DEFAULT.into()))
+            .unwrap_or_else(|| Self(Place::Unix(DEFAULT.into())))
     }
 
     /// Whether there is a socket, or anything else, under this address. Nothing is said of whether it answers.
@@ -52,23 +111,48 @@ impl Address {
     /// # Errors
     /// When that cannot be told, such as for want of the right to look into its directory.
     pub fn exists(&self) -> Result<bool, Error> {
-        match self.path().symlink_metadata() {
+        let Some(path) = self.path() else {
+            return Ok(true);
+        };
+        match path.symlink_metadata() {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::from_connect(self.path(), error)),
+            Err(error) => Err(Error::from_connect(path, error)),
         }
     }
 
-    /// The socket.
+    /// The socket; none over a network.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        Path::new(&self.0)
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Place::Unix(path) => Some(Path::new(path)),
+            Place::Tls(_) => None,
+        }
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        match &self.0 {
+            Place::Unix(_) => None,
+            Place::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// The path of the socket, or the URL.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match &self.0 {
+            Place::Unix(path) => path.clone(),
+            Place::Tls(_) => self.to_string(),
+        }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unix:{}", self.0)
+        match &self.0 {
+            Place::Unix(path) => write!(f, "unix:{path}"),
+            Place::Tls(tls) => write!(f, "https://{}:{}", tls.host_in_url(), tls.port),
+        }
     }
 }
 
@@ -87,9 +171,10 @@ impl FromStr for Address {
         let over_a_network = path.len() == given.len() && given.contains(':');
         Err(Error::Address {
             given: given.into(),
-            why: if over_a_network {
-                "connections over a network are not offered yet: they will need mutual TLS, and plain TCP never will be \
-                 offered; run this command on the daemon's host, or forward its socket with `ssh -L`"
+            why: if given.starts_with("https://") {
+                "over a network it takes certificates: name the CA, the certificate and the key"
+            } else if over_a_network {
+                "over a network a daemon is at https://HOST:PORT, with certificates; plain TCP is not offered"
             } else {
                 "the path of a socket starts with /"
             }
@@ -116,11 +201,47 @@ mod tests {
         }
     }
 
+    fn files() -> ClientFiles {
+        ClientFiles {
+            ca: "ca.pem".into(),
+            cert: "c.pem".into(),
+            key: "k.pem".into(),
+        }
+    }
+
     #[test]
-    fn an_address_over_a_network_is_refused_with_the_reason_and_the_way_round() {
+    fn an_address_over_a_network_has_a_host_a_port_and_certificates() {
+        for given in [
+            "https://bench.lab:7443",
+            "https://10.0.0.1:7443",
+            "https://[fd00::1]:7443",
+        ] {
+            let address = Address::https(&format!("{given}/"), files(), None).unwrap();
+            assert_eq!(address.to_string(), given);
+        }
+        for given in [
+            "https://bench.lab",
+            "https://:7",
+            "https://a/b:7",
+            "http://bench.lab:7443",
+        ] {
+            assert!(Address::https(given, files(), None).is_err(), "{given}");
+        }
+        assert!(
+            parsed("https://bench.lab:7443")
+                .unwrap_err()
+                .contains("takes certificates")
+        );
+    }
+
+    #[test]
+    fn plain_tcp_is_refused_with_what_there_is_instead() {
         for given in ["tcp:host:7", "http://host:50051", "host:50051", "[::1]:5"] {
             let error = parsed(given).unwrap_err();
-            assert!(error.contains("not offered yet") && error.contains("ssh -L"), "{error}");
+            assert!(
+                error.contains("plain TCP is not offered") && error.contains("https://HOST:PORT"),
+                "{error}"
+            );
         }
         for given in ["verbatim.sock", "unix:verbatim.sock", ""] {
             let error = parsed(given).unwrap_err();
@@ -135,7 +256,7 @@ mod tests {
         assert_eq!(at("relative"), "unix:/run/verbatim/verbatim.sock");
         assert_eq!(
             Address::of_runtime_directory(None).path(),
-            Path::new("/run/verbatim/verbatim.sock")
+            Some(Path::new("/run/verbatim/verbatim.sock"))
         );
     }
 }

@@ -11,7 +11,9 @@ use verbatim_proto::v1;
 use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
 use verbatim_proto::v1::rig_service_client::RigServiceClient;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
+use verbatim_tls::{ConnectError, Connector, Words};
 
+use crate::address::Tls;
 use crate::artifacts::ArtifactReader;
 use crate::backoff::Backoff;
 use crate::{Address, Error, RigName, RunName, Watch};
@@ -43,15 +45,26 @@ impl Client {
     /// When nobody listens there, or this user may not connect.
     pub async fn connect(address: Address) -> Result<Self, Error> {
         probe(&address).await?;
-        let endpoint = Endpoint::from_shared(address.to_string()).map_err(|error| Error::Address {
+        let (uri, connector) = match address.tls() {
+            // The connector has its own address; this one is what calls are said to be for.
+            Some(tls) => (
+                format!("http://{}:{}", tls.host_in_url(), tls.port),
+                Some(connector(tls)?),
+            ),
+            None => (address.to_string(), None),
+        };
+        let endpoint = Endpoint::from_shared(uri).map_err(|error| Error::Address {
             given: address.to_string(),
             why: error.to_string(),
         })?;
-        let channel = endpoint
+        let endpoint = endpoint
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .connect_lazy();
+            .keep_alive_while_idle(true);
+        let channel = match connector {
+            Some(connector) => endpoint.connect_with_connector_lazy(connector),
+            None => endpoint.connect_lazy(),
+        };
         Ok(Self { address, channel })
     }
 
@@ -248,7 +261,7 @@ impl Client {
             Ok(Err(status)) => Err(self.translate(name, &status).await),
             Err(_) => Err(Error::Timeout {
                 call: name,
-                path: self.address.path().into(),
+                at: self.address.in_words(),
                 seconds: limit.as_secs(),
             }),
         }
@@ -256,7 +269,7 @@ impl Client {
 
     /// What a status means. When it is the connection that failed, another one is tried: it tells why.
     pub(crate) async fn translate(&self, call: &'static str, status: &Status) -> Error {
-        match Error::of_status(call, self.address.path(), status) {
+        match Error::of_status(call, self.address.in_words(), status) {
             broken @ Error::Broken { .. } => probe(&self.address).await.err().unwrap_or(broken),
             other => other,
         }
@@ -265,7 +278,7 @@ impl Client {
     fn part<T>(&self, call: &'static str, what: &'static str, part: Option<T>) -> Result<T, Error> {
         part.ok_or_else(|| Error::Incomplete {
             call,
-            path: self.address.path().into(),
+            at: self.address.in_words(),
             what,
         })
     }
@@ -292,14 +305,43 @@ where
     }
 }
 
-/// Whether somebody listens there, and if not, why.
+/// What the daemon and its options are called.
+const WORDS: Words = Words {
+    server: "a daemon (`verbatimd serve --config …`)",
+    client_ca: "as client_ca in its configuration",
+    named_by: "--server-host",
+};
+
+fn connector(tls: &Tls) -> Result<Connector, Error> {
+    Connector::new(&tls.host, tls.port, tls.name.as_deref(), &tls.files)
+        .map_err(|error| Error::Certificates(error.to_string()))
+}
+
+/// Whether somebody listens there and lets us in, and if not, why.
 async fn probe(address: &Address) -> Result<(), Error> {
-    match timeout(SHORT, UnixStream::connect(address.path())).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(Error::from_connect(address.path(), error)),
+    let probed = async {
+        let (path, tls) = match (address.path(), address.tls()) {
+            (Some(path), _) => {
+                let connected = UnixStream::connect(path).await;
+                return connected.map(drop).map_err(|error| Error::from_connect(path, error));
+            }
+            (None, Some(tls)) => (address.to_string(), tls),
+            (None, None) => return Ok(()),
+        };
+        let connected = connector(tls)?.connect().await;
+        connected.map(drop).map_err(|error| {
+            let why = error.in_words(&WORDS, &tls.files, tls.name.as_deref().unwrap_or(&tls.host));
+            match error {
+                ConnectError::Unreached(_) | ConnectError::Closed(_) => Error::Unreached { at: path, why },
+                _ => Error::NotLetIn { at: path, why },
+            }
+        })
+    };
+    match timeout(SHORT, probed).await {
+        Ok(probed) => probed,
         Err(_) => Err(Error::Timeout {
             call: "a connection",
-            path: address.path().into(),
+            at: address.in_words(),
             seconds: SHORT.as_secs(),
         }),
     }

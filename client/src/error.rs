@@ -14,8 +14,10 @@ pub use refusal::Refusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An address that names no socket.
-    #[error("the address {given:?} cannot be used: {why}; expected unix:/PATH or /PATH of the daemon's socket")]
+    /// An address that names no daemon.
+    #[error(
+        "the address {given:?} cannot be used: {why}; expected unix:/PATH or /PATH of the daemon's socket, or https://HOST:PORT"
+    )]
     Address {
         /// As given.
         given: String,
@@ -67,46 +69,65 @@ pub enum Error {
         seen: &'static str,
     },
     /// The connection cannot be made for another reason.
-    #[error("cannot connect to the daemon at {path}: {source}")]
+    #[error("cannot connect to the daemon at {at}: {source}")]
     Connect {
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// What the system says.
         source: io::Error,
     },
+    /// Our own certificate, key or CA cannot be used.
+    #[error("{0}")]
+    Certificates(String),
+    /// Nobody can be reached there.
+    #[error("no daemon at {at}: {why}")]
+    Unreached {
+        /// Where it should listen.
+        at: String,
+        /// What was seen, and what to do.
+        why: String,
+    },
+    /// One side does not accept the other.
+    #[error("not let in by the daemon at {at}: {why}")]
+    NotLetIn {
+        /// Where it listens.
+        at: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The connection broke, or whoever listens does not speak gRPC.
     #[error(
-        "the connection to {path} broke: {seen}; if it happens again, see the daemon's log (`journalctl -u verbatimd`) \
+        "the connection to {at} broke: {seen}; if it happens again, see the daemon's log (`journalctl -u verbatimd`) \
          and make sure that it is verbatimd that listens there"
     )]
     Broken {
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// What was seen.
         seen: String,
     },
     /// No answer in time.
     #[error(
-        "no answer to {call} from the daemon at {path} within {seconds} s; it listens but hangs or is overloaded: see its log (`journalctl -u verbatimd`)"
+        "no answer to {call} from the daemon at {at} within {seconds} s; it listens but hangs or is overloaded: see its log (`journalctl -u verbatimd`)"
     )]
     Timeout {
         /// The call.
         call: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// How long it was waited for.
         seconds: u64,
     },
     /// The daemon does not know the call.
     #[error(
-        "the daemon at {path} is of another version: it does not know {call} (it says: {said}), this client is version \
+        "the daemon at {at} is of another version: it does not know {call} (it says: {said}), this client is version \
          {ours}; install the same version on both sides"
     )]
     Version {
         /// The call.
         call: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// Its words.
         said: String,
         /// Our version.
@@ -122,25 +143,25 @@ pub enum Error {
     #[error("{0}")]
     Refusal(Box<Refusal>),
     /// The daemon stops, or is overloaded: the same call may succeed later.
-    #[error("the daemon at {path} cannot serve {call} now: {refusal}")]
+    #[error("the daemon at {at} cannot serve {call} now: {refusal}")]
     Unavailable {
         /// The call.
         call: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// Its words.
         refusal: Box<Refusal>,
     },
     /// The daemon failed.
     #[error(
-        "the daemon at {path} failed in {call}: {refusal}; this is a defect of the daemon: its log has more \
+        "the daemon at {at} failed in {call}: {refusal}; this is a defect of the daemon: its log has more \
          (`journalctl -u verbatimd`)"
     )]
     Failed {
         /// The call.
         call: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// Its words.
         refusal: Box<Refusal>,
     },
@@ -161,14 +182,14 @@ pub enum Error {
     },
     /// Events are missing at the daemon.
     #[error(
-        "events of {run} are missing at the daemon at {path}: expected event {expected}, seen {seen}; its state \
+        "events of {run} are missing at the daemon at {at}: expected event {expected}, seen {seen}; its state \
          directory lost them. `verbatim runs show {run}` shows what is left"
     )]
     Gap {
         /// The run.
         run: String,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// The cursor that follows what was seen.
         expected: u64,
         /// The cursor that came.
@@ -176,13 +197,13 @@ pub enum Error {
     },
     /// An answer without what it must contain.
     #[error(
-        "the daemon at {path} answered {call} without {what}; it is of another version: install the same on both sides"
+        "the daemon at {at} answered {call} without {what}; it is of another version: install the same on both sides"
     )]
     Incomplete {
         /// The call.
         call: &'static str,
-        /// The socket.
-        path: PathBuf,
+        /// Where the daemon listens.
+        at: String,
         /// What is missing.
         what: &'static str,
     },
@@ -220,6 +241,7 @@ impl Error {
             self,
             Self::Absent { .. }
                 | Self::Refused { .. }
+                | Self::Unreached { .. }
                 | Self::Broken { .. }
                 | Self::Timeout { .. }
                 | Self::Unavailable { .. }
@@ -240,23 +262,25 @@ impl Error {
                 path: path_buf,
                 expected: who_may(path),
             },
-            _ => Self::Connect { path: path_buf, source },
+            _ => Self::Connect {
+                at: path.display().to_string(),
+                source,
+            },
         }
     }
 
     /// What a status means that came from the server or from the connection to it.
-    pub(crate) fn of_status(call: &'static str, path: &Path, status: &Status) -> Self {
+    pub(crate) fn of_status(call: &'static str, at: String, status: &Status) -> Self {
         let refusal = Box::new(Refusal::of(status));
-        let path = path.to_path_buf();
         match status.code() {
             // A status with a source was made on this side: no server said it.
             _ if std::error::Error::source(status).is_some() => Self::Broken {
-                path,
+                at,
                 seen: chain(status),
             },
             Code::Unimplemented => Self::Version {
                 call,
-                path,
+                at,
                 said: status.message().into(),
                 ours: env!("CARGO_PKG_VERSION"),
             },
@@ -270,9 +294,9 @@ impl Error {
             | Code::Unauthenticated
             | Code::DataLoss => Self::Refusal(refusal),
             Code::Unavailable | Code::Aborted | Code::ResourceExhausted | Code::Cancelled | Code::DeadlineExceeded => {
-                Self::Unavailable { call, path, refusal }
+                Self::Unavailable { call, at, refusal }
             }
-            _ => Self::Failed { call, path, refusal },
+            _ => Self::Failed { call, at, refusal },
         }
     }
 }

@@ -37,4 +37,5 @@ pub use client::{Client, fresh_id, patiently};
 pub use error::{Error, Refusal};
 pub use names::{RigName, RunName};
 pub use verbatim_proto::v1;
+pub use verbatim_tls::ClientFiles;
 pub use watch::Watch;

@@ -169,7 +169,7 @@ impl Watch {
     fn missed(&mut self, seen: u64) -> Result<(), Error> {
         let gap = Error::Gap {
             run: self.run.to_string(),
-            path: self.client.address().path().into(),
+            at: self.client.address().in_words(),
             expected: self.cursor + 1,
             seen,
         };
@@ -184,7 +184,7 @@ impl Watch {
         self.ended = state == RunState::Ended;
         // Once more from here even when it has ended: what came in between must not be lost.
         self.pause(Error::Broken {
-            path: self.client.address().path().into(),
+            at: self.client.address().in_words(),
             seen: "the daemon closed the stream of events before the run ended".into(),
         })
     }

@@ -1,6 +1,8 @@
 //! The daemon as a library: the API, its scheduler, its store, and the worker process of each rig.
 
+pub mod access;
 pub mod api;
+pub mod config;
 mod framing;
 pub mod sched;
 pub mod serve;

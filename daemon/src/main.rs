@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use verbatim_daemon::config::Config;
 use verbatim_daemon::serve::{self, Options, Served};
 use verbatim_daemon::worker::{self, WorkerArguments};
 use verbatim_device::Defect;
@@ -43,9 +44,9 @@ enum Command {
     /// Serve the rigs of this machine to clients over gRPC on a unix socket.
     ///
     /// SIGTERM and SIGINT stop the daemon in order: no more runs, those under way stop at their next safe point, devices
-    /// are restored. RUST_LOG says what is logged.
+    /// are restored. SIGHUP has the configuration and the certificates read again. RUST_LOG says what is logged.
     Serve(ServeArguments),
-    /// Check the rig file and print its rigs; exit code 2 with line and column when something in it is wrong.
+    /// Check the rig file and the daemon's configuration, and print the rigs; exit code 2 with the place of what is wrong.
     CheckConfig(CheckArguments),
     /// Run tests on one rig for the daemon, which starts this by itself.
     #[command(hide = true)]
@@ -82,6 +83,9 @@ struct ServeArguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
+    /// The configuration: where to listen over a network, and who may do what; else /etc/verbatim/verbatimd.toml, if there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The socket; else $RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -99,6 +103,9 @@ struct CheckArguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
+    /// The configuration; else /etc/verbatim/verbatimd.toml, if there is one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -126,13 +133,26 @@ fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
     })
 }
 
+/// The configuration, or the exit code of a wrong one.
+fn config(path: Option<&Path>) -> Result<Config, ExitCode> {
+    Config::load(path).map_err(|error| {
+        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+        ExitCode::from(USAGE)
+    })
+}
+
 fn serve(arguments: ServeArguments) -> ExitCode {
     let rigs = match rigs(arguments.rig_file.as_deref()) {
         Ok(rigs) => rigs,
         Err(code) => return code,
     };
+    let config = match config(arguments.config.as_deref()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
     let options = Options {
         rigs,
+        config,
         socket: arguments.socket,
         state: arguments.state,
         stop_within: Duration::from_secs(arguments.stop_within),
@@ -152,6 +172,14 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
         Ok(rigs) => rigs,
         Err(code) => return code,
     };
+    let config = match config(arguments.config.as_deref()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    if let Err(error) = config.look() {
+        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+        return ExitCode::from(USAGE);
+    }
     let place = rigs
         .path
         .as_ref()

@@ -5,11 +5,15 @@
 //! | `place` | what only one daemon may have: the state directory and the socket |
 //! | `log` | the log on stderr |
 //! | `notify` | telling a service manager |
+//! | `connection` | connections by the socket and over a network |
+//! | `again` | reading the configuration again |
 //! | `services` | which service a call is for |
 //! | [`crate::api`] | the services |
 //! | [`crate::sched`] | what runs where, and what waits |
 //! | [`crate::store`] | the runs |
 
+mod again;
+mod connection;
 mod log;
 mod notify;
 mod place;
@@ -20,8 +24,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use verbatim_proto::DESCRIPTORS;
@@ -29,13 +35,17 @@ use verbatim_proto::v1::catalog_service_server::CatalogServiceServer;
 use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
-use crate::api::{Catalog, Rigs, Runs};
+use crate::access::{Access, Audit};
+use crate::api::{Catalog, Rigs, Runs, Shared};
+use crate::config::Config;
 use crate::sched::{Scheduler, Workers};
 use crate::store::FileStore;
+use connection::{Connection, patiently};
 use place::{Socket, StateLock};
 use services::Services;
 use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
+use verbatim_tls::Gate;
 
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -45,6 +55,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub struct Options {
     /// The rigs.
     pub rigs: RigFile,
+    /// Where to listen over a network, and who may do what.
+    pub config: Config,
     /// The socket; the usual one when none is given.
     pub socket: Option<PathBuf>,
     /// Journals and runs; the usual directory when none is given.
@@ -90,13 +102,31 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
 
 async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow::Result<Served> {
     // From here on a signal stops the daemon in order.
-    let mut signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(terminate), Ok(interrupt)] = &mut signals else {
-        anyhow::bail!("SIGTERM and SIGINT cannot be caught");
+    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let [Ok(mut terminate), Ok(mut interrupt), Ok(hangup)] = signals else {
+        anyhow::bail!("SIGTERM, SIGINT and SIGHUP cannot be caught");
     };
+    let Options { config, .. } = options;
+    let gate = config
+        .listen
+        .as_ref()
+        .map(|listen| Gate::open(&listen.files))
+        .transpose()?;
     let socket = Socket::bind(options.socket.as_deref())?;
     let listener = socket.listener().context("listening on the socket")?;
     let store = Arc::new(FileStore::open(&state.runs())?);
+    let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
+    let access = Arc::new(Access::new(config.roles.clone()));
+    let tcp = match &config.listen {
+        Some(listen) => {
+            let bound = TcpListener::bind(listen.address).await;
+            let bound =
+                bound.with_context(|| format!("cannot listen on {}, the address in [listen]", listen.address))?;
+            Some(bound)
+        }
+        None => None,
+    };
+    let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let execute = Arc::new(Workers { state: state.clone() });
     let rig_count = options.rigs.rigs.len();
     let scheduler = Scheduler::start(options.rigs, state, store, execute);
@@ -111,6 +141,7 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let (leave, left) = oneshot::channel::<()>();
+    let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     let services = Services::default()
         .with(health_service)
         .with(reflection().build_v1().context("the descriptors of the services")?)
@@ -119,15 +150,30 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
                 .build_v1alpha()
                 .context("the descriptors of the services")?,
         )
-        .with(CatalogServiceServer::new(Catalog))
-        .with(RigServiceServer::new(Rigs::new(Arc::clone(&scheduler))))
-        .with(RunServiceServer::new(Runs::new(Arc::clone(&scheduler))));
-    let server = Server::builder().serve_with_incoming_shutdown(services, UnixListenerStream::new(listener), async {
+        .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))))
+        .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))))
+        .with(RunServiceServer::new(Runs::new(shared)));
+    let local = UnixListenerStream::new(listener)
+        .then(patiently)
+        .map(|unix| unix.map(Connection::unix));
+    let refused = |line: String| tracing::warn!("{line}");
+    let remote = tcp
+        .zip(gate.clone())
+        .map(|(tcp, gate)| verbatim_tls::incoming(tcp, gate, refused));
+    let left = async {
         let _ = left.await;
-    });
-    let mut server = tokio::spawn(server);
+    };
+    let server = Server::builder();
+    let mut server = match remote {
+        Some(remote) => {
+            let all = local.merge(remote.map(|tls| tls.map(Connection::tls)));
+            tokio::spawn(server.serve_with_incoming_shutdown(services, all, left))
+        }
+        None => tokio::spawn(server.serve_with_incoming_shutdown(services, local, left)),
+    };
     tracing::info!(
         socket = %socket.path().display(),
+        address = address.map(tracing::field::display),
         state = %state.path().display(),
         rigs = rig_count,
         ms = begun.elapsed().as_millis(),
@@ -135,8 +181,10 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
     );
     notify::tell("READY=1");
 
+    let again = again::read_again(config, gate, access, hangup);
     tokio::select! {
-        () = told(terminate, interrupt) => {}
+        () = told(&mut terminate, &mut interrupt) => {}
+        () = again => {}
         ended = &mut server => {
             ended.context("the server failed")?.context("the server ended")?;
             anyhow::bail!("the server ended by itself; please report this");

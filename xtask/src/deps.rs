@@ -27,6 +27,7 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only(&[])),
     ("verbatim-socket", Rule::Only(&[])),
+    ("verbatim-tls", Rule::Only(&[])),
     ("verbatim-hw", Rule::Only(&["verbatim-socket", "verbatim-wire"])),
     ("verbatim-record-proto", Rule::Only(&["verbatim-wire"])),
     ("verbatim-proto", Rule::Only(&["verbatim-record-proto"])),
@@ -48,7 +49,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
     (
         "verbatim-verbs",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-wire"]),
+        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-tls", "verbatim-wire"]),
     ),
     (
         "verbatim-verbs-fake",
@@ -60,6 +61,7 @@ const RULES: &[(&str, Rule)] = &[
             "verbatim-proto",
             "verbatim-hw",
             "verbatim-socket",
+            "verbatim-tls",
             "verbatim-verbs",
             "verbatim-verbs-fake",
         ]),
@@ -90,7 +92,7 @@ const RULES: &[(&str, Rule)] = &[
             "xtask",
         ]),
     ),
-    ("verbatim-client", Rule::Only(&["verbatim-proto"])),
+    ("verbatim-client", Rule::Only(&["verbatim-proto", "verbatim-tls"])),
     (
         "verbatim-daemon",
         Rule::AllBut(&[

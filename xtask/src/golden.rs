@@ -96,7 +96,9 @@ impl Golden<'_> {
         match self.defect {
             None if outcome != "PASS" => bail!("on a sound device it came to {outcome}: {reason}"),
             Some(defect) if outcome == "PASS" => bail!(
-                "it passes in spite of {defect}, with seed {}; `verbatim qualify {}` lists what the test catches",
+                "it passes in spite of {defect}, with profile {} and seed {} (another: --profile, --seed); \
+                 `verbatim qualify {}` lists what the test catches",
+                self.profile,
                 self.seed,
                 self.test
             ),

@@ -96,6 +96,12 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// remote: a daemon with mutual TLS and the device model on one machine, the command on another (network namespaces).
+    Remote {
+        /// The command, with `verbatim` on its PATH and a certificate; the daemon's rig is `model`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// rxe-verbs: two RoCEv2 devices in one machine; agent, daemon and the command run in it.
     RxeVerbs {
         /// Only the devices: no agent, no daemon, and nothing is built.
@@ -159,6 +165,9 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Lab {
             device: Device::Ibsim { command },
         } => return verbatim_lab::run_in_ibsim(&command),
+        Task::Lab {
+            device: Device::Remote { command },
+        } => return verbatim_lab::run_in_remote(&command),
         Task::Lab {
             device: Device::Rxe { bare, command },
         } => return verbatim_lab::run_in_rxe(&command, bare),

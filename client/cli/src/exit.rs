@@ -26,7 +26,13 @@ impl std::error::Error for Usage {}
 pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
     let asked_wrongly = matches!(
         error.downcast_ref::<Error>(),
-        Some(Error::Address { .. } | Error::Name { .. } | Error::Invalid(_) | Error::NotFound(_))
+        Some(
+            Error::Address { .. }
+                | Error::Certificates(_)
+                | Error::Name { .. }
+                | Error::Invalid(_)
+                | Error::NotFound(_)
+        )
     );
     let is_taken = matches!(
         error.downcast_ref::<RunError>(),

@@ -18,16 +18,8 @@ use clap::{Parser, Subcommand};
         Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged."
 )]
 struct Arguments {
-    /// The daemon's socket: unix:/PATH or /PATH; `none` for no daemon. Without it: the local daemon if its socket
-    /// exists ($RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock), else inside this process
-    #[arg(
-        long,
-        global = true,
-        value_name = "ADDR",
-        env = "VERBATIM_SERVER",
-        hide_env_values = true
-    )]
-    server: Option<server::Given>,
+    #[command(flatten)]
+    server: server::Arguments,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,7 +50,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let place = || Ok(server::Place::find(arguments.server.as_ref())?);
+    let place = || server::Place::find(&arguments.server);
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
         Command::Rigs(arguments) => place().and_then(|place| commands::rigs::run(&arguments, &place)),

@@ -2,12 +2,67 @@
 
 use core::str::FromStr;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use verbatim_client::{Address, Client, Error, RunName};
+use serde::Deserialize;
+use verbatim_client::{Address, Client, ClientFiles, Error, RunName};
 
 use crate::exit::Usage;
+
+/// Where a daemon is, and the certificates for it.
+#[derive(clap::Args, Clone, Default, Debug)]
+#[group(skip)]
+pub(crate) struct Arguments {
+    /// The daemon: its socket, unix:/PATH or /PATH; https://HOST:PORT over a network; `none` for no daemon. Without it:
+    /// that of ~/.config/verbatim/client.toml, else the local daemon if its socket exists
+    /// ($RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock), else inside this process
+    #[arg(
+        long,
+        visible_alias = "daemon",
+        global = true,
+        value_name = "ADDR",
+        env = "VERBATIM_SERVER",
+        hide_env_values = true
+    )]
+    server: Option<Given>,
+    /// The CA of the daemon's certificate (PEM), for https://
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "VERBATIM_CA",
+        hide_env_values = true
+    )]
+    ca: Option<PathBuf>,
+    /// This client's certificate (PEM), for https://
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "VERBATIM_CERT",
+        hide_env_values = true
+    )]
+    cert: Option<PathBuf>,
+    /// The private key of this client's certificate (PEM), for https://
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "VERBATIM_KEY",
+        hide_env_values = true
+    )]
+    key: Option<PathBuf>,
+    /// The name in the daemon's certificate, where it is not the host of https://
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "VERBATIM_SERVER_NAME",
+        hide_env_values = true
+    )]
+    server_name: Option<String>,
+}
 
 /// `--server`: a daemon's address, or `none`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +71,8 @@ pub(crate) enum Given {
     Inside,
     /// That daemon.
     At(Address),
+    /// That one, over a network.
+    Https(String),
 }
 
 impl FromStr for Given {
@@ -25,7 +82,63 @@ impl FromStr for Given {
         if text == "none" {
             return Ok(Self::Inside);
         }
+        if text.starts_with("https://") {
+            return Ok(Self::Https(text.into()));
+        }
         text.parse().map(Self::At)
+    }
+}
+
+/// The client's configuration: what stands for options that are not given.
+#[derive(Deserialize, Default, Debug)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    server: Option<String>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    server_name: Option<String>,
+}
+
+/// Says where the client's configuration is.
+const VARIABLE: &str = "VERBATIM_CLIENT_CONFIG";
+
+impl Config {
+    fn path() -> Option<PathBuf> {
+        let variable = |name: &str| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        variable(VARIABLE).or_else(|| {
+            let home = || variable("HOME").map(|home| home.join(".config"));
+            variable("XDG_CONFIG_HOME")
+                .or_else(home)
+                .map(|directory| directory.join("verbatim/client.toml"))
+        })
+    }
+
+    /// Reads it. Files in it are named from where it is.
+    fn load() -> anyhow::Result<Self> {
+        let Some(path) = Self::path() else {
+            return Ok(Self::default());
+        };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(Usage(format!("the client's configuration {}: {error}", path.display())).into()),
+        };
+        let mut read: Self = toml::from_str(&text).map_err(|error| {
+            let expected = "server, ca, cert, key, server_name";
+            Usage(format!("{}: {error}; expected some of {expected}", path.display()))
+        })?;
+        let beside = path.parent().unwrap_or(Path::new("."));
+        for file in [&mut read.ca, &mut read.cert, &mut read.key].into_iter().flatten() {
+            *file = beside.join(&*file);
+        }
+        Ok(read)
     }
 }
 
@@ -39,13 +152,43 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The daemon that was named, else the local one when its socket exists, else this process.
+    /// The daemon that was named, on the command line, in the environment or in the client's configuration; else the
+    /// local one when its socket exists; else this process.
     ///
     /// A socket that exists is used: when it refuses, that is an error, for the rigs are the daemon's.
-    pub(crate) fn find(given: Option<&Given>) -> Result<Self, Error> {
-        match given {
-            Some(Given::At(address)) => Ok(Self::Server(address.clone())),
+    pub(crate) fn find(given: &Arguments) -> anyhow::Result<Self> {
+        let config = match &given.server {
+            Some(Given::Inside) => return Ok(Self::Inside(None)),
+            Some(Given::At(address)) => return Ok(Self::Server(address.clone())),
+            _ => Config::load()?,
+        };
+        let server = match (&given.server, &config.server) {
+            (Some(server), _) => Some(server.clone()),
+            (None, Some(text)) => Some(text.parse()?),
+            (None, None) => None,
+        };
+        match server {
+            Some(Given::At(address)) => Ok(Self::Server(address)),
             Some(Given::Inside) => Ok(Self::Inside(None)),
+            Some(Given::Https(url)) => {
+                let file = |given: &Option<PathBuf>, kept: Option<PathBuf>, option: &str| {
+                    given.clone().or(kept).ok_or_else(|| {
+                        Usage(format!(
+                            "{url} takes a certificate, and {option} is missing: over a network a daemon lets in who shows \
+                             one. Give --ca FILE, --cert FILE and --key FILE, or $VERBATIM_CA, $VERBATIM_CERT and \
+                             $VERBATIM_KEY, or ca, cert and key in the client's configuration (`verbatim pki issue DIR NAME` \
+                             makes them)"
+                        ))
+                    })
+                };
+                let files = ClientFiles {
+                    ca: file(&given.ca, config.ca, "--ca")?,
+                    cert: file(&given.cert, config.cert, "--cert")?,
+                    key: file(&given.key, config.key, "--key")?,
+                };
+                let name = given.server_name.clone().or(config.server_name);
+                Ok(Self::Server(Address::https(&url, files, name)?))
+            }
             None => {
                 let local = Address::local();
                 Ok(if local.exists()? {
@@ -63,8 +206,8 @@ impl Place {
             Self::Server(address) => Ok(address),
             Self::Inside(Some(local)) => Err(anyhow::anyhow!(
                 "{purpose} needs a daemon, and there is no socket at {}; start one (`systemctl start verbatimd`, or \
-                 `verbatimd serve --socket {0}`), or name another socket with --server",
-                local.path().display()
+                 `verbatimd serve --socket {0}`), or name another daemon with --server",
+                local.in_words()
             )),
             Self::Inside(None) => Err(Usage(format!(
                 "{purpose} needs a daemon, and --server says none; name its socket"
@@ -81,7 +224,7 @@ pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> 
             "--rig-file {} cannot be used with the daemon at {}: it has its own rig file, and holds its rigs' ports; name \
              one of its rigs (`verbatim rigs`), or work without it by --server none",
             file.display(),
-            address.path().display()
+            address.in_words()
         )))
     })
 }
@@ -92,7 +235,7 @@ pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), 
         Err(Usage(format!(
             "--rig-key {key} cannot be used with the daemon at {}: its rigs are as its own rig file says; work without it by \
              --server none",
-            address.path().display()
+            address.in_words()
         )))
     })
 }
@@ -117,7 +260,7 @@ pub(crate) async fn run_named(client: &Client, given: &str) -> anyhow::Result<Ru
     Ok(client.latest_run().await?.ok_or_else(|| {
         Usage(format!(
             "the daemon at {} has no runs yet; `verbatim run` makes one",
-            client.address().path().display()
+            client.address().in_words()
         ))
     })?)
 }

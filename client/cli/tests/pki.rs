@@ -15,9 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, Stream};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "ca.pem",
     "ca-key.pem",
+    "crl.pem",
     "server.pem",
     "server-key.pem",
     "client.pem",
@@ -34,7 +35,7 @@ fn init(directory: &Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn six_files_are_made_and_keys_are_for_their_owner_alone() {
+fn all_files_are_made_and_keys_are_for_their_owner_alone() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("new/pki");
     let output = init(&directory, &["--agent", "10.0.2.15", "--days", "2"]);

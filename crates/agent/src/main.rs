@@ -7,15 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::layer;
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_hw::verbs::Library;
+use verbatim_tls::ServerFiles;
 use verbatim_verbs::device::Device;
-use verbatim_verbs::tls::ServerFiles;
 use verbatim_verbs::{Limits, VerbsDevice};
 
 /// Exit code when something is wrong that is not the command line's form.
@@ -28,7 +24,7 @@ const ERROR: u8 = 3;
     name = "verbatim-agent",
     version,
     after_help = "Any address but a loopback one needs the three --tls files; `verbatim pki init DIR` makes them.\n\
-        SIGTERM and SIGINT end the sessions, destroy what they made, and stop the agent."
+        SIGTERM and SIGINT end the sessions, destroy what they made, and stop the agent; SIGHUP reads the certificates again."
 )]
 struct Arguments {
     /// Where to listen: unix:PATH, or IP:PORT such as 127.0.0.1:7000 or [::]:7000; port 0 lets the system choose
@@ -49,6 +45,9 @@ struct Arguments {
     /// The CA that signed the testers' certificates (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
     tls_client_ca: Option<PathBuf>,
+    /// The CA's list of revoked certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_client_ca")]
+    tls_crl: Option<PathBuf>,
     /// Memory that a session may register, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: u32,
@@ -71,31 +70,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs who is not let in, and why: tonic says it to `tracing` alone.
-fn log_refusals() {
-    let log = layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .with_level(false)
-        .without_time()
-        .log_internal_errors(false);
-    let of_connections = Targets::new().with_target("tonic::transport::server", LevelFilter::DEBUG);
-    tracing_subscriber::registry()
-        .with(log.with_filter(of_connections))
-        .init();
-}
-
 fn run(arguments: Arguments) -> anyhow::Result<()> {
-    log_refusals();
     let (name, port) = (arguments.device, arguments.port);
     let tls = match (arguments.tls_cert, arguments.tls_key, arguments.tls_client_ca) {
-        (Some(cert), Some(key), Some(client_ca)) => Some(ServerFiles { cert, key, client_ca }),
+        (Some(cert), Some(key), Some(client_ca)) => Some(ServerFiles {
+            cert,
+            key,
+            client_ca,
+            crl: arguments.tls_crl,
+        }),
         _ => None,
     };
     let options = Options {
         listen: arguments.listen,
-        tls,
+        tls: tls.clone(),
         device: name.clone(),
         limits: Limits {
             memory: u64::from(arguments.max_memory) << 20,
@@ -114,6 +102,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         // From here on a signal stops the agent in order.
         let mut terminate = signal(SignalKind::terminate()).context("catching SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("catching SIGINT")?;
+        let mut hangup = signal(SignalKind::hangup()).context("catching SIGHUP")?;
         let server = Server::bind(options).await?;
         let library = Library::open()?;
         // Once now, so that a wrong name is said at once and not to the first tester.
@@ -128,10 +117,26 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         );
         let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
         let open = move || VerbsDevice::open(&library, &name, port);
+        let gate = server.gate().zip(tls);
+        let again = async {
+            while hangup.recv().await.is_some() {
+                let Some((gate, files)) = &gate else {
+                    continue;
+                };
+                let _ = match gate.reload(files) {
+                    Ok(()) => writeln!(std::io::stderr(), "verbatim-agent: the certificates were read again"),
+                    Err(error) => writeln!(
+                        std::io::stderr(),
+                        "verbatim-agent: certificates stay as they were: {error}"
+                    ),
+                };
+            }
+        };
         let stop = async {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                () = again => {}
             }
         };
         server.serve(open, stop).await?;

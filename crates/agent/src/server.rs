@@ -14,17 +14,15 @@ use verbatim_proto::agent::agent_service_server::AgentServiceServer;
 
 use crate::listen::{Listen, ListenError, Listener};
 use crate::service::Agent;
+use verbatim_tls::{Gate, ServerFiles, TlsError, incoming};
 use verbatim_verbs::LARGEST_MESSAGE;
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::session::Limits;
-use verbatim_verbs::tls::{self, ServerFiles, TlsError};
 
 /// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Streams of one connection.
 const STREAMS: u32 = 64;
-/// How long a client may take to let itself in.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long to wait when the system has no descriptor for another connection.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// How long sessions may take to end when the agent stops.
@@ -57,9 +55,6 @@ pub enum ServerError {
     /// A file of its certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// What tonic says of certificates that looked sound.
-    #[error("the certificates cannot be used ({0}); make new ones with `verbatim pki init`")]
-    Certificates(String),
     /// The server ended by itself.
     #[error("the server ended by itself ({0}); please report this")]
     Ended(String),
@@ -70,7 +65,7 @@ pub enum ServerError {
 pub struct Server {
     listener: Listener,
     address: Listen,
-    transport: tonic::transport::Server,
+    gate: Option<Arc<Gate>>,
     options: Options,
 }
 
@@ -92,22 +87,13 @@ impl Server {
             }
             _ => {}
         }
-        let mut transport = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEP_ALIVE))
-            .http2_keepalive_timeout(Some(KEEP_ALIVE))
-            .max_concurrent_streams(Some(STREAMS));
-        if let Some(files) = &options.tls {
-            let tls = tls::server(files)?.timeout(HANDSHAKE);
-            transport = transport
-                .tls_config(tls)
-                .map_err(|error| ServerError::Certificates(format!("{error:?}")))?;
-        }
+        let gate = options.tls.as_ref().map(Gate::open).transpose()?;
         let listener = Listener::bind(&options.listen).await?;
         let address = listener.address().unwrap_or_else(|_| options.listen.clone());
         Ok(Self {
             listener,
             address,
-            transport,
+            gate,
             options,
         })
     }
@@ -116,6 +102,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> &Listen {
         &self.address
+    }
+
+    /// What reads the certificates again.
+    #[must_use]
+    pub fn gate(&self) -> Option<Arc<Gate>> {
+        self.gate.clone()
     }
 
     /// Serves until `stop`, then ends the sessions. `open` opens the device, once for each session.
@@ -144,16 +136,24 @@ impl Server {
             let _ = left.await;
         };
         let service = AgentServiceServer::new(agent).max_decoding_message_size(LARGEST_MESSAGE);
-        let transport = self.transport;
+        let transport = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .max_concurrent_streams(Some(STREAMS));
         // The socket's file goes as soon as the agent is told to stop.
-        let (mut server, file) = match self.listener {
-            Listener::Unix(listener, _) => {
+        let (mut server, file) = match (self.listener, self.gate) {
+            (Listener::Unix(listener, _), _) => {
                 let (listener, file) = listener.into_parts();
                 let incoming = UnixListenerStream::new(listener).then(patiently);
                 let server = transport.serve_with_incoming_shutdown(service, incoming, left);
                 (tokio::spawn(server), Some(file))
             }
-            Listener::Tcp(listener) => {
+            (Listener::Tcp(listener), Some(gate)) => {
+                let incoming = incoming(listener, gate, |line| crate::log(&line));
+                let server = transport.serve_with_incoming_shutdown(service, incoming, left);
+                (tokio::spawn(server), None)
+            }
+            (Listener::Tcp(listener), None) => {
                 let incoming = TcpListenerStream::new(listener).then(patiently).map(at_once);
                 let server = transport.serve_with_incoming_shutdown(service, incoming, left);
                 (tokio::spawn(server), None)

@@ -15,11 +15,11 @@ use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_server::AgentService;
 
 use crate::log;
+use verbatim_tls::Peer;
 use verbatim_verbs::clock::{now_ns, since};
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
-use verbatim_verbs::tls;
 
 /// Bytes of answers and events that may wait for a client.
 const ROOM: u32 = 32 << 20;
@@ -85,14 +85,6 @@ impl<D: Device> AgentService for Agent<D> {
         request: Request<Streaming<proto::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let peer = peer(&request);
-        if let Some(certificate) = request.peer_certs().as_deref().and_then(|chain| chain.first()) {
-            tls::still_valid(certificate).map_err(|what| {
-                log(&format!("{peer}: no session: its certificate {what}"));
-                Status::unauthenticated(format!(
-                    "the client's certificate {what}; make new ones with `verbatim pki init`"
-                ))
-            })?;
-        }
         let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));
         let (inlet, outlet) = commands().map_err(no_thread)?;
         let (answers, said) = unbounded_channel();
@@ -135,6 +127,9 @@ impl<D: Device> AgentService for Agent<D> {
 /// Who is at the other end, for the log.
 fn peer<T>(request: &Request<T>) -> String {
     let local = request.extensions().get::<UdsConnectInfo>();
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        return peer.to_string();
+    }
     match (request.remote_addr(), local.and_then(|local| local.peer_cred)) {
         (Some(address), _) => address.to_string(),
         (None, Some(peer)) => format!("uid {}", peer.uid()),

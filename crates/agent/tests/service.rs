@@ -24,8 +24,8 @@ use verbatim_agent::server::{Options, Server, ServerError};
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::agent_service_client::AgentServiceClient;
 use verbatim_proto::agent::{SessionRequest, command};
+use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
-use verbatim_verbs::tls::ServerFiles;
 use verbatim_verbs_fake::Strings;
 
 /// Long enough for any machine; nothing waits so long when all is well.
@@ -229,6 +229,7 @@ fn pki(directory: &Path) -> ServerFiles {
         cert: directory.join("server.pem"),
         key: directory.join("server-key.pem"),
         client_ca: directory.join("ca.pem"),
+        crl: None,
     }
 }
 

@@ -50,8 +50,9 @@ mod listing {
             if !chapter.is_dir() || std::fs::read_dir(&chapter).unwrap().next().is_none() {
                 continue;
             }
-            chapters += 1;
             let contents = std::fs::read_to_string(chapter.join("mod.rs")).unwrap();
+            // The oracle is none: it has rules, and no tests of its own.
+            chapters += usize::from(contents.contains("TESTS: &[&Test]"));
             for entry in std::fs::read_dir(&chapter).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_stem().unwrap().to_str().unwrap();
@@ -59,7 +60,10 @@ mod listing {
                     continue;
                 }
                 let shown = path.display();
-                assert!(contents.contains(&format!("mod {name};\n")), "{shown} is no module");
+                assert!(
+                    contents.contains(&format!("mod {name};\n")),
+                    "{shown} is no module: list it in mod.rs"
+                );
                 let is_test = name.starts_with('c') && name[1..].starts_with(|c: char| c.is_ascii_digit());
                 assert!(
                     !is_test || contents.contains(&format!("&{name}::")),

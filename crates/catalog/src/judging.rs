@@ -95,6 +95,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
+        StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
@@ -116,6 +117,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             findings.observe(format!("{answers} further answers to one request"), &[exchange]);
         }
     }
+    crate::kernel::observe(trace, findings);
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {
@@ -157,7 +159,10 @@ fn why_missing(trace: &Trace, gap: Gap) -> Gap {
 fn passed(trace: &Trace) -> Came {
     let unjudged = trace.unjudged();
     if !unjudged.is_empty() {
-        let reason = format!("a defect of the test: nobody judged {}", unjudged.join(", "));
+        let reason = format!(
+            "a defect of the test: nobody judged {} (a label that shows nothing: `t.not_judged`)",
+            unjudged.join(", ")
+        );
         return (Outcome::Error, Some(Cause::Tester), reason);
     }
     match &trace.stopped {

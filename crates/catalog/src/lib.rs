@@ -8,6 +8,7 @@
 mod addressing;
 mod chapters;
 mod judging;
+mod kernel;
 mod management;
 mod network;
 mod parameters;
@@ -17,6 +18,7 @@ mod statements;
 mod transport;
 
 pub mod link;
+pub mod oracle;
 
 pub use chapters::TESTS;
 pub use judging::{JudgeError, judge};

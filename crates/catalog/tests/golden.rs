@@ -123,7 +123,7 @@ fn the_verdict_on_each_golden_record_is_the_one_that_is_kept() {
     let differences = differences(&kept, &seen);
     assert!(
         differences.is_empty(),
-        "the verdicts on golden records drifted: explain it in CHANGELOG.md, then `cargo xtask golden`\n{}",
+        "the verdicts on golden records drifted: explain it in CHANGELOG.md, unless the test is new, then `cargo xtask golden`\n{}",
         differences.join("\n")
     );
     assert_eq!(
@@ -138,7 +138,7 @@ fn each_test_has_a_golden_record_that_passes_and_one_that_does_not() {
     for test in TESTS {
         assert!(
             names.iter().any(|name| name == test.id),
-            "{}: no golden/{}.rec",
+            "{}: no record of a sound device: `cargo xtask golden {}`",
             test.id,
             test.id
         );
@@ -159,6 +159,22 @@ fn each_test_has_a_golden_record_that_passes_and_one_that_does_not() {
             verdict.reason
         );
     }
+}
+
+#[test]
+fn on_a_sound_device_a_judge_names_the_statements_of_its_test_alone() {
+    let mut strangers = Vec::new();
+    for name in names().into_iter().filter(|name| !name.contains('@')) {
+        let verdict = verdict(&name);
+        let checks = verdict.passed.iter();
+        let others = checks.filter(|check| !verdict.statements.contains(&check.statement));
+        strangers.extend(others.map(|check| format!("{name}: {} {}", check.statement, check.about)));
+    }
+    assert!(
+        strangers.is_empty(),
+        "checks of statements that the test's `statements` lack: no defect of them would be tried\n{}",
+        strangers.join("\n")
+    );
 }
 
 /// Tests whose records of a device with a defect are too large to keep; tests of the same family have them.

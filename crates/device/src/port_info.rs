@@ -95,6 +95,27 @@ impl Agent<'_> {
         if self.faults.has(Defect::RespTimeValueIllegal) {
             return info.with_resp_time_value(verbatim_wire::RespTime(25));
         }
+        self.show_wrong(info)
+    }
+
+    /// PortInfo as a device shows it that has one of the defects of its values.
+    fn show_wrong(&self, info: PortInfo) -> PortInfo {
+        let widths = info.link_width_supported().0;
+        if self.faults.has(Defect::LinkWidthActiveNotSupported) {
+            return info.with_link_width_active(LinkWidths(!widths & widths.wrapping_add(1)));
+        }
+        if self.faults.has(Defect::LinkWidthActiveAllSupported) {
+            return info.with_link_width_active(LinkWidths(widths));
+        }
+        if self.faults.has(Defect::LinkSpeedActiveNotSupported) {
+            return info.with_link_speed_active(LinkSpeeds(8));
+        }
+        if self.faults.has(Defect::PhysicalStateStale) {
+            return info.with_port_physical_state(PhysState::POLLING);
+        }
+        if self.faults.has(Defect::PortInfoReservedNotZero) {
+            return info.with_reserved_416(verbatim_wire::Reserved(1));
+        }
         info
     }
 }

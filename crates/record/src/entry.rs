@@ -153,6 +153,8 @@ pub enum StopReason {
     NotOffered,
     /// The run ended before this test; nothing was sent.
     Skipped,
+    /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
+    Disturbed,
 }
 
 /// The procedure ended before its end.

@@ -172,6 +172,7 @@ pub(super) fn of_host(opened: &pb::Opened) -> Value {
         "lid": opened.lid,
         "gids": gids,
         "host": opened.host,
+        "driver": opened.driver,
     })
 }
 
@@ -226,12 +227,7 @@ pub(super) fn interface_driver(interface: &str) -> Value {
 }
 
 fn module_of(of: &Path) -> Value {
-    let module = fs::canonicalize(of.join("device/driver/module")).ok();
-    let name = module
-        .as_deref()
-        .and_then(Path::file_name)
-        .map(|name| name.to_string_lossy());
-    let version = module.as_deref().and_then(|module| line(&module.join("version")));
+    let (name, version) = verbatim_verbs::driver(of);
     json!({ "name": name, "version": version })
 }
 

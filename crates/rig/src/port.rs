@@ -1,6 +1,7 @@
 //! What all real ports share: spans, deadlines, cancel, and a peer that vanishes without a word.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +47,33 @@ pub(super) trait Link: Send {
     /// # Errors
     /// When the port is gone: why.
     fn probe(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// How long answers to what is sent from now on are waited for.
+    fn answers_within(&mut self, _: Duration) {}
+
+    /// Whether a MAD that is sent now leaves at once. What frees room is an arrival, or time.
+    ///
+    /// # Errors
+    /// When the port is gone: why.
+    fn has_room(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Nobody waits any more for answers to what was sent so far.
+    ///
+    /// # Errors
+    /// When the port is gone: why.
+    fn give_up(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Whether what the rig was opened on is as it was.
+    ///
+    /// # Errors
+    /// What became of it, and the remedy.
+    fn is_undisturbed(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
@@ -126,6 +154,8 @@ pub(super) struct PortRig<L> {
     empty_at: Time,
     /// The last sign of life: something arrived, or was taken from us.
     sign_at: Time,
+    /// What came in while a send waited for room.
+    early: VecDeque<Arrival>,
 }
 
 impl<L: Link> PortRig<L> {
@@ -136,6 +166,7 @@ impl<L: Link> PortRig<L> {
             end: End::new(cancel),
             empty_at: Time(0),
             sign_at: Time(0),
+            early: VecDeque::new(),
         }
     }
 
@@ -146,8 +177,30 @@ impl<L: Link> PortRig<L> {
         host_bound(self.clock, |wait| link.recv(wait).map(|incoming| incoming.is_none()))
     }
 
-    /// Looks, then waits once. Nothing when neither `until` nor an arrival was met.
+    /// Waits until the link has room for one more. What comes in meanwhile is kept, in order and with its instant. A run
+    /// that was cancelled waits for no answer any more.
+    fn make_room(&mut self) -> Result<(), String> {
+        while !self.link.has_room()? {
+            if self.end.cancel.load(Ordering::Acquire) {
+                self.link.give_up()?;
+            } else if let Some(arrival) = self.look(self.clock.now().after(SLICE))?
+                && arrival != Arrival::Deadline
+            {
+                self.early.push_back(arrival);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what came early; else looks, then waits once. Nothing when neither `until` nor an arrival was met.
     fn step(&mut self, until: Time) -> Result<Option<Arrival>, String> {
+        match self.early.pop_front() {
+            Some(arrival) => Ok(Some(arrival)),
+            None => self.look(until),
+        }
+    }
+
+    fn look(&mut self, until: Time) -> Result<Option<Arrival>, String> {
         let before = self.clock.now();
         if let Some(incoming) = self.link.recv(Duration::ZERO)? {
             return Ok(Some(self.arrived(incoming)));
@@ -195,6 +248,7 @@ impl<L: Link> Rig for PortRig<L> {
                 ));
             }
         };
+        self.make_room().map_err(|why| self.end.lost(why))?;
         let before = self.clock.now();
         let sent = match to {
             None => self.link.send(mad),
@@ -226,12 +280,23 @@ impl<L: Link> Rig for PortRig<L> {
             }
         }
     }
+
+    fn answers_within(&mut self, how_long: Duration) {
+        self.link.answers_within(how_long);
+    }
+
+    fn procedure_ended(&mut self) -> Step {
+        if let Some(stop) = self.end.gone() {
+            return Err(stop);
+        }
+        self.link.give_up().map_err(|why| self.end.lost(why))?;
+        self.link.is_undisturbed().map_err(Stop::Disturbed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::VecDeque;
     use std::thread;
     use std::time::Instant;
     use verbatim_wire::{AttributeId, Method};
@@ -245,6 +310,9 @@ mod tests {
         probes: usize,
         dies_at_probe: bool,
         refuses: Option<NotSent>,
+        /// So many arrivals until there is room.
+        full: usize,
+        disturbed: Option<String>,
     }
 
     impl Link for Script {
@@ -259,6 +327,7 @@ mod tests {
             match due {
                 Some(due) if due <= until => {
                     thread::sleep(due.saturating_sub(start.elapsed()));
+                    self.full = self.full.saturating_sub(1);
                     Ok(self.arrivals.pop_front().map(|(_, incoming)| incoming))
                 }
                 _ => {
@@ -274,6 +343,19 @@ mod tests {
                 return Err("dead".into());
             }
             Ok(())
+        }
+
+        fn has_room(&mut self) -> Result<bool, String> {
+            Ok(self.full == 0)
+        }
+
+        fn give_up(&mut self) -> Result<(), String> {
+            self.full = 0;
+            Ok(())
+        }
+
+        fn is_undisturbed(&mut self) -> Result<(), String> {
+            self.disturbed.clone().map_or(Ok(()), Err)
         }
     }
 
@@ -396,6 +478,48 @@ mod tests {
         let mad = incoming(0).mad;
         assert_eq!(rig.send(Stimulus::Mad(0, &mad)), Err(Stop::Tester("no".into())));
         assert!(rig.send(Stimulus::Mad(0, &mad)).is_ok());
+    }
+
+    #[test]
+    fn a_send_waits_for_room_and_what_comes_meanwhile_keeps_its_order_and_its_instant() {
+        let due = [40, 80].map(Duration::from_millis);
+        let mut rig = rig(Script {
+            arrivals: VecDeque::from([(due[0], incoming(0)), (due[1], incoming(110))]),
+            full: 2,
+            ..Script::default()
+        });
+        let sent = rig.send(Stimulus::Mad(0, &incoming(0).mad)).unwrap();
+        assert!(sent.earliest >= Time(0).after(due[1]), "{sent:?}");
+        let Arrival::Mad(0, first, _) = rig.wait(sent.latest) else {
+            panic!("no MAD");
+        };
+        assert!(first.earliest < sent.earliest && first.latest >= Time(0).after(due[0]));
+        assert!(matches!(rig.wait(sent.latest), Arrival::Returned(0, at, _, 110) if at.latest <= sent.latest));
+        assert_eq!(rig.wait(sent.latest), Arrival::Deadline);
+    }
+
+    #[test]
+    fn a_cancelled_run_waits_for_no_room() {
+        let mut rig = rig(Script {
+            full: 1,
+            ..Script::default()
+        });
+        rig.end.cancel.store(true, Ordering::Release);
+        assert!(rig.send(Stimulus::Mad(0, &incoming(0).mad)).is_ok());
+    }
+
+    #[test]
+    fn what_came_between_is_told_at_the_end_of_a_procedure_and_the_port_lives_on() {
+        let mut rig = rig(Script {
+            full: 1,
+            disturbed: Some("somebody".into()),
+            ..Script::default()
+        });
+        assert_eq!(rig.procedure_ended(), Err(Stop::Disturbed("somebody".into())));
+        assert!(
+            rig.send(Stimulus::Mad(0, &incoming(0).mad)).is_ok(),
+            "and nothing is waited for any more"
+        );
     }
 
     #[test]

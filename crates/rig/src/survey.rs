@@ -4,9 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use verbatim_hw::umad;
 use verbatim_hw::verbs::Library;
 use verbatim_verbs::tls;
+use verbatim_wire::values::{PhysState, PortState};
 
+use super::env;
 use super::file::{AgentConfig, PacketConfig, RigConfig, RigKind, VerbsConfig, Wire};
 use super::peer::{kernel_has, machine_is_there};
 use verbatim_verbs::AgentClient;
@@ -32,14 +35,60 @@ pub struct Part {
     pub words: String,
 }
 
-/// Looks at the parts of a rig of kind `packet` or `verbs`; nothing for other kinds, where opening tells all. Opens no
-/// device and sends no frame.
+/// Looks at the parts of a rig of kind `umad`, `packet` or `verbs`; nothing for other kinds, and for a port that is not
+/// there, where opening tells all. Opens no device and sends no frame.
 #[must_use]
 pub fn survey(config: &RigConfig) -> Vec<Part> {
     match &config.kind {
         RigKind::Packet(of) => packet(of),
         RigKind::Verbs(of) => pair(of),
+        RigKind::Umad { device, port } if env::in_force(config) => port_of(config, device, *port),
         RigKind::Virtual(_) | RigKind::Umad { .. } | RigKind::Model { .. } => Vec::new(),
+    }
+}
+
+/// A port that is not there is told by opening, which knows why.
+fn port_of(config: &RigConfig, device: &str, number: u8) -> Vec<Part> {
+    let library = umad::Library::open().ok();
+    let devices = library
+        .and_then(|library| library.devices(ANSWER_WITHIN).ok())
+        .unwrap_or_default();
+    let ours = devices.iter().find(|known| known.name == device);
+    let port = ours.and_then(|known| known.ports.iter().find(|port| port.number == number));
+    port.map_or_else(Vec::new, |port| {
+        vec![
+            part("link", link(port)),
+            part("LID", Ok(lid(port, config.subnet_timeout.is_some()))),
+        ]
+    })
+}
+
+fn link(port: &umad::DevicePort) -> Result<String, String> {
+    let (state, physical) = (PortState(port.state), PhysState(port.physical_state));
+    let seen = format!("{state}, {physical}, {} Gb/s", port.rate_gbps);
+    match (state, physical) {
+        (PortState::DOWN, _) => Err(format!(
+            "{seen}: no management packet passes; check the cable, and whether the other end is powered; a port that was \
+             disabled: `ibportstate -D 0 {} enable`",
+            port.number
+        )),
+        (_, PhysState::LINK_UP) => Ok(seen),
+        _ => Err(format!(
+            "{seen}: the link is not up; check the cable, and the port on its other end"
+        )),
+    }
+}
+
+/// What of the tests hangs on a LID, and on what a subnet manager sets.
+fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
+    match (port.lid, has_subnet_timeout) {
+        (0, false) => {
+            "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`; where none ever \
+                       set SubnetTimeOut, write subnet_timeout = 18 into the rig file"
+                .into()
+        }
+        (0, true) => "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`".into(),
+        (lid, _) => format!("{lid}"),
     }
 }
 
@@ -276,6 +325,19 @@ mod tests {
         assert!(of("0x1003\n", "0\n").unwrap_err().contains("no link"));
         assert!(of("0x1003\n", "1\n").unwrap().contains("MTU 1500"));
         assert!(interface(all.path(), "e1").unwrap_err().contains("there are: e0"));
+    }
+
+    #[test]
+    fn a_link_that_is_down_is_told_with_the_remedy_and_a_port_without_a_lid_with_what_needs_one() {
+        let mut port = crate::umad::manager::tests::port(0, 0);
+        assert!(link(&port).unwrap().contains("Active, LinkUp, 100 Gb/s"));
+        (port.state, port.physical_state) = (1, 2);
+        assert!(link(&port).unwrap_err().contains("check the cable"));
+        port.state = 2;
+        assert!(link(&port).unwrap_err().contains("not up"));
+        assert!(lid(&port, false).contains("subnet_timeout = 18") && !lid(&port, true).contains("subnet_timeout"));
+        port.lid = 7;
+        assert_eq!(lid(&port, false), "7");
     }
 
     #[test]

@@ -1,10 +1,16 @@
 //! A port of this machine, through libibumad.
 
+pub(super) mod manager;
+mod places;
+
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
-use verbatim_hw::umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError};
+use nix::errno::Errno;
+use verbatim_hw::umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError, awaits_answer};
 use verbatim_tester::{Need, Route};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 
@@ -12,9 +18,12 @@ use super::error::RigError;
 use super::file::RigConfig;
 use super::port::{Incoming, Link, NotSent, PortRig};
 use super::{OpenRig, Session, env, fingerprint, info};
+use manager::{Manager, came_between};
+use places::{AFTERWARDS, Places, Room};
 
-/// How long the kernel waits before it gives a MAD back: longer than any of our own deadlines, so that ours rule.
-const KERNEL_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
+/// How long answers are waited for before anybody said so: the longest that the rule of silence asks of a port that told
+/// nothing of itself yet, and more.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long opening may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// Queue pair and key of the general services interface.
@@ -36,23 +45,35 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
         .map_err(|source| RigError::Listing { rig: rig(), source })?;
     let ours = devices.iter().find(|known| known.name == device);
     let our_port = ours.and_then(|known| known.ports.iter().find(|port| port.number == number));
-    if let (Some(port), false) = (our_port, config.shared_subnet) {
-        refuse_foreign_manager(config, device, port)?;
-    }
-    let port =
+    refuse_omni_path(config, fingerprint::driver(device)["name"].as_str())?;
+    let mut port =
         Port::open(&library, device, number, OPEN_WITHIN).map_err(|source| RigError::Port { rig: rig(), source })?;
-    let fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
+    refuse_what_has_no_smi(config, our_port, &port)?;
+    let manager = our_port.map_or(Ok(Manager::None), |seen| Manager::of(seen, &mut port));
+    let manager = manager.map_err(|why| RigError::Lost { rig: rig(), why })?;
+    if let (Some(seen), false) = (our_port, config.shared_subnet) {
+        refuse_foreign_manager(config, device, seen, manager)?;
+    }
+    let mut fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
+    fingerprint["subnet_manager"] = manager.in_words().into();
     let link = UmadLink {
-        port,
+        library,
+        device: device.into(),
+        number,
+        manager,
+        port: Some(port),
         route: config.route.clone(),
         lid_seen: None,
+        answer_within: ANSWER_WITHIN,
+        places: Places::of_this_kernel(),
+        taken_out: VecDeque::new(),
     };
     let mut port = PortRig::new(link, cancel);
     let bound = port
         .measure_host_bound()
         .map_err(|why| RigError::Lost { rig: rig(), why })?;
     let mut info = info(config, bound);
-    if our_port.is_some_and(|port| port.sm_lid != 0) {
+    if manager.is_there() {
         // Also one of this very host sweeps: it stops lease timers and sends keys of its own.
         info.shared_subnet = true;
         info.offers.retain(|need| *need != Need::OwnSubnet);
@@ -71,35 +92,141 @@ fn without_ports(device: &Device) -> Device {
     }
 }
 
-fn refuse_foreign_manager(config: &RigConfig, device: &str, port: &DevicePort) -> Result<(), RigError> {
-    if port.sm_lid == 0 || port.sm_lid == port.lid {
-        return Ok(());
+/// Subnet management goes by QP0, which not every port that opens has.
+fn refuse_what_has_no_smi(config: &RigConfig, seen: Option<&DevicePort>, port: &Port) -> Result<(), RigError> {
+    let class = match config.route {
+        Route::Directed(_) => MgmtClass::SUBN_DIRECTED,
+        Route::Lid(_) => MgmtClass::SUBN_LID,
+    };
+    match port.refusal(class.0) {
+        None => Ok(()),
+        Some(refusal) => Err(RigError::Refused {
+            rig: config.name.clone(),
+            why: no_smi(config, seen.map_or("", |seen| &seen.link_layer), &refusal.to_string()),
+        }),
     }
+}
+
+fn no_smi(config: &RigConfig, link_layer: &str, refusal: &str) -> String {
+    let what = config.kind.device();
+    if link_layer == "Ethernet" {
+        return format!(
+            "{what} is RoCE, which has no subnet management: take a rig of kind packet or verbs for it, or an InfiniBand port"
+        );
+    }
+    format!(
+        "the kernel gives no subnet management to {what} ({refusal}): a multi-plane adapter has it on a device of its own, \
+         which `rdma dev` shows with `type smi` and `rdma dev add smi1 type SMI parent DEVICE` makes: name that one as \
+         `device`; else another program has all agents, or the driver has no QP0 for this port (`dmesg`)"
+    )
+}
+
+/// Omni-Path looks like InfiniBand to libibumad, and is not: MADs of 2048 bytes, LIDs of 32 bits, an agent of its own.
+fn refuse_omni_path(config: &RigConfig, driver: Option<&str>) -> Result<(), RigError> {
+    match driver {
+        Some(driver @ "hfi1") => Err(RigError::Refused {
+            rig: config.name.clone(),
+            why: format!(
+                "{} is an Omni-Path adapter (driver {driver}), which is not InfiniBand: use an InfiniBand adapter",
+                config.kind.device()
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_foreign_manager(
+    config: &RigConfig,
+    device: &str,
+    port: &DevicePort,
+    manager: Manager,
+) -> Result<(), RigError> {
+    let Manager::Elsewhere(sm_lid) = manager else {
+        return Ok(());
+    };
     Err(RigError::ForeignSubnetManager {
         rig: config.name.clone(),
         device: device.into(),
         port: port.number,
-        sm_lid: port.sm_lid,
+        sm_lid,
         lid: port.lid,
     })
 }
 
 /// One open port.
 struct UmadLink {
-    port: Port,
+    library: Library,
+    device: String,
+    number: u8,
+    /// Who managed the subnet when the rig was opened.
+    manager: Manager,
+    /// Not there when it could not be opened anew.
+    port: Option<Port>,
     route: Route,
     /// The DUT's LID, as its PortInfo told on a directed route.
     lid_seen: Option<Lid>,
+    /// How long answers to what is sent now are waited for.
+    answer_within: Duration,
+    places: Places,
+    /// What was there when the port was opened anew.
+    taken_out: VecDeque<Incoming>,
 }
 
 impl UmadLink {
     fn put(&mut self, mad: &Mad, to: &Destination) -> Result<(), NotSent> {
-        self.port
-            .send(mad.bytes(), to, KERNEL_TIMEOUT)
+        let within = self.answer_within;
+        let now = Instant::now();
+        self.port()
+            .map_err(NotSent::Gone)?
+            .send(mad.bytes(), to, within.saturating_add(AFTERWARDS))
             .map_err(|error| match error {
                 SendError::PortGone(lost) => NotSent::Gone(gone(&lost)),
                 other => NotSent::Refused(other.to_string()),
-            })
+            })?;
+        if awaits_answer(mad.bytes()) {
+            self.places.take(*mad, now, within);
+        }
+        Ok(())
+    }
+
+    fn port(&mut self) -> Result<&mut Port, String> {
+        let (device, number) = (&self.device, self.number);
+        self.port
+            .as_mut()
+            .ok_or_else(|| format!("umad port {device}/{number} was closed and could not be opened again: start anew"))
+    }
+
+    /// Closes the port and opens it again: the kernel then lets go of every request at once. What lies there is taken out
+    /// first; the requests come back as cancelled.
+    fn open_anew(&mut self) -> Result<(), String> {
+        while let Some(incoming) = self.take(Duration::ZERO)? {
+            self.taken_out.push_back(incoming);
+        }
+        self.port = None;
+        let port = Port::open(&self.library, &self.device, self.number, OPEN_WITHIN).map_err(|error| {
+            format!("the port was closed to free what the kernel keeps of unanswered requests, and does not open again: {error}")
+        })?;
+        self.port = Some(port);
+        let errno = Errno::ECANCELED as i32;
+        let cancelled = self.places.clear().into_iter().map(|mad| Incoming { mad, errno });
+        self.taken_out.extend(cancelled);
+        Ok(())
+    }
+
+    /// Takes what the port has.
+    fn take(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
+        let Some(received) = self.port()?.recv(timeout).map_err(|lost| gone(&lost))? else {
+            return Ok(None);
+        };
+        let mad = Mad::from(received.mad);
+        self.places.came(&mad, received.status);
+        if received.status == 0 {
+            self.learn(&mad);
+        }
+        Ok(Some(Incoming {
+            mad,
+            errno: received.status,
+        }))
     }
 
     /// Keeps the LID that the DUT shows, for MADs that go to a LID.
@@ -153,17 +280,40 @@ impl Link for UmadLink {
     }
 
     fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
-        let Some(received) = self.port.recv(timeout).map_err(|lost| gone(&lost))? else {
-            return Ok(None);
-        };
-        let mad = Mad::from(received.mad);
-        if received.status == 0 {
-            self.learn(&mad);
+        match self.taken_out.pop_front() {
+            Some(incoming) => Ok(Some(incoming)),
+            None => self.take(timeout),
         }
-        Ok(Some(Incoming {
-            mad,
-            errno: received.status,
-        }))
+    }
+
+    fn answers_within(&mut self, how_long: Duration) {
+        self.answer_within = how_long;
+    }
+
+    fn has_room(&mut self) -> Result<bool, String> {
+        Ok(match self.places.room(Instant::now()) {
+            Room::Free => true,
+            Room::Taken => false,
+            Room::Stale => {
+                self.open_anew()?;
+                true
+            }
+        })
+    }
+
+    fn is_undisturbed(&mut self) -> Result<(), String> {
+        // What cannot be read now is not held against the run: a port that is gone says so itself.
+        let devices = self.library.devices(OPEN_WITHIN).unwrap_or_default();
+        let ours = devices.iter().find(|known| known.name == self.device);
+        let port = ours.and_then(|known| known.ports.iter().find(|port| port.number == self.number));
+        port.map_or(Ok(()), |port| came_between(&self.device, port, self.manager))
+    }
+
+    fn give_up(&mut self) -> Result<(), String> {
+        if self.places.give_up(Instant::now()) {
+            self.open_anew()?;
+        }
+        Ok(())
     }
 }
 
@@ -172,41 +322,50 @@ mod tests {
     use super::*;
     use crate::RigFile;
 
-    fn config(shared: bool) -> RigConfig {
-        let text = format!(
-            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n\
-             shared_subnet = {shared}\n"
-        );
+    fn config() -> RigConfig {
+        let text =
+            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n";
         RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0)
     }
 
-    fn port(lid: u16, sm_lid: u16) -> DevicePort {
-        DevicePort {
-            number: 1,
-            state: 4,
-            physical_state: 5,
-            lid,
-            lmc: 0,
-            sm_lid,
-            rate_gbps: 100,
-            capability_mask: 0,
-            guid: 1,
-            link_layer: "InfiniBand".into(),
-        }
-    }
-
     #[test]
-    fn a_subnet_manager_elsewhere_is_refused_with_the_remedy_and_our_own_or_none_is_not() {
-        let config = config(false);
-        assert!(refuse_foreign_manager(&config, "d", &port(0, 0)).is_ok());
-        assert!(refuse_foreign_manager(&config, "d", &port(7, 7)).is_ok());
-        let error = refuse_foreign_manager(&config, "d", &port(7, 3))
+    fn a_subnet_manager_elsewhere_is_refused_with_the_remedy_and_our_own_or_one_that_left_is_not() {
+        let text =
+            "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n";
+        let config = RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0);
+        let seen = manager::tests::port(7, 3);
+        for manager in [Manager::None, Manager::Left(3), Manager::Ours] {
+            assert!(
+                refuse_foreign_manager(&config, "d", &seen, manager).is_ok(),
+                "{manager:?}"
+            );
+        }
+        let error = refuse_foreign_manager(&config, "d", &seen, Manager::Elsewhere(3))
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("at LID 3") && error.contains("shared_subnet = true"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_port_without_qp0_is_refused_with_the_remedy_for_roce_and_for_a_multi_plane_adapter() {
+        let config = config();
+        assert!(no_smi(&config, "Ethernet", "").contains("kind packet or verbs"));
+        let said = no_smi(&config, "InfiniBand", "Invalid argument");
+        assert!(
+            said.contains("d port 1 (Invalid argument)") && said.contains("type SMI parent"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn omni_path_is_refused_and_what_is_not_known_to_be_it_is_not() {
+        let config = config();
+        let error = refuse_omni_path(&config, Some("hfi1")).unwrap_err().to_string();
+        assert!(error.contains("not InfiniBand"), "{error}");
+        assert!(refuse_omni_path(&config, Some("mlx5_core")).is_ok() && refuse_omni_path(&config, None).is_ok());
     }
 
     #[test]

@@ -105,8 +105,10 @@ impl Tester<'_> {
         let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
         let mad = *mad;
         let label = self.number_of(label);
+        let silence = self.silence();
+        self.rig.answers_within(silence);
         let at = self.stimulus(&mad)?;
-        let deadline = at.latest.after(self.silence());
+        let deadline = at.latest.after(silence);
         self.states.push(State::Waiting);
         self.sink.put(Entry::Sent(Box::new(Sent {
             exchange: number,

@@ -65,6 +65,17 @@ pub trait Rig {
 
     /// Waits for the next arrival, until an instant at the latest.
     fn wait(&mut self, until: Time) -> Arrival;
+
+    /// How long answers to what is sent from now on are waited for: no host may give a request up sooner.
+    fn answers_within(&mut self, _how_long: Duration) {}
+
+    /// The procedure is over, and nobody waits for answers to what it sent; what follows restores.
+    ///
+    /// # Errors
+    /// [`Stop::Disturbed`] when the record cannot be relied on, [`Stop::RigGone`] when the port is gone.
+    fn procedure_ended(&mut self) -> Step {
+        Ok(())
+    }
 }
 
 /// How MADs reach the DUT.

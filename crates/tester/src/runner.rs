@@ -128,6 +128,12 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
             }),
         };
         tester.role = Role::Runner;
+        let about_the_device = |stopped: &Stopped| matches!(stopped.reason, StopReason::NoAnswer | StopReason::Refused);
+        if let Err(stop) = tester.rig.procedure_ended()
+            && stopped.as_ref().is_none_or(about_the_device)
+        {
+            stopped = Some(stop.to_entry());
+        }
         // A cable that came off is no silence of the device: its host goes on answering over another network.
         if stopped.is_none() && case.test.needs.contains(&Need::Packets) {
             stopped = match tester.port_is_there() {

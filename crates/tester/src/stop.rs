@@ -14,6 +14,8 @@ pub enum Stop {
     LeaseEnded,
     /// The rig is gone: why.
     RigGone(String),
+    /// The rig did not stay what it was when it was opened: what came between, and the remedy.
+    Disturbed(String),
     /// An exchange that the procedure needs was not answered: its label.
     NoAnswer(String),
     /// An exchange that the procedure needs was refused: label and status.
@@ -28,6 +30,7 @@ impl Stop {
             Self::Cancelled => (StopReason::Cancelled, "the run was cancelled"),
             Self::LeaseEnded => (StopReason::LeaseEnded, "the lease of the rig ended"),
             Self::RigGone(text) => (StopReason::RigGone, text.as_str()),
+            Self::Disturbed(text) => (StopReason::Disturbed, text.as_str()),
             Self::NoAnswer(text) => (StopReason::NoAnswer, text.as_str()),
             Self::Refused(text) => (StopReason::Refused, text.as_str()),
             Self::Tester(text) => (StopReason::Tester, text.as_str()),

@@ -22,21 +22,33 @@ pub mod drive;
 pub mod fake;
 mod link;
 pub mod session;
-pub mod tls;
 pub mod values;
 mod verbs;
 pub mod wake;
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 pub use drive::Said;
 pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, Place, VerbsLink};
 pub use session::{Limits, Session};
+pub use verbatim_tls as tls;
 pub use verbs::{VerbsDevice, VerbsPair};
 
 /// The largest message that an agent takes in, in bytes. Larger than what a command may write, so that one which asks
 /// for too much is answered and does not break the stream.
 pub const LARGEST_MESSAGE: usize = 32 << 20;
+
+/// The kernel's module behind a device, and its version where it tells one: of the device that this directory below
+/// `/sys/class` is of. Nothing where there is none, as for a device in software.
+#[must_use]
+pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
+    let module = std::fs::canonicalize(device.join("device/driver/module")).ok();
+    let name = module.as_deref().and_then(Path::file_name);
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let version = module.and_then(|module| std::fs::read_to_string(module.join("version")).ok());
+    (name, version.map(|text| text.trim().to_owned()))
+}
 
 /// This host: name, kernel, and the agent's version.
 #[must_use]

@@ -120,6 +120,10 @@ impl Device for VerbsDevice {
             atomics: device.atomics,
             max_qp: count(device.max_qp),
             host: crate::host(),
+            driver: {
+                let (name, version) = crate::driver(&Path::new("/sys/class/infiniband").join(self.context.name()));
+                [name, version].into_iter().flatten().collect::<Vec<_>>().join(" ")
+            },
         })
     }
 

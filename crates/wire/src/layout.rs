@@ -141,11 +141,13 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
     ///
     /// # Panics
     /// When there is none.
+    #[track_caller]
     fn field(name: &str) -> &'static Field {
-        Self::FIELDS
-            .iter()
-            .find(|field| field.name == name)
-            .unwrap_or_else(|| panic!("{} has no field {name}", Self::NAME))
+        let Some(field) = Self::FIELDS.iter().find(|field| field.name == name) else {
+            let names: Vec<_> = Self::FIELDS.iter().map(|field| field.name).collect();
+            panic!("{} has no field {name}; it has {}", Self::NAME, names.join(", "));
+        };
+        field
     }
 
     /// Whether every bit of the field of that name is 0.

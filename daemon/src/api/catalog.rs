@@ -1,29 +1,41 @@
 //! CatalogService.
 
+use std::sync::Arc;
+
 use tonic::{Request, Response, Status};
-use verbatim_catalog::{VERSION, select, statements};
+use verbatim_catalog::{VERSION, statements};
 use verbatim_proto::v1::catalog_service_server::CatalogService;
 use verbatim_proto::v1::{
     ListStatementsRequest, ListStatementsResponse, ListTestsRequest, ListTestsResponse, Statement, Test, TestParameter,
 };
 
-use super::errors::{self, Violation};
+use super::{Shared, blocking, errors, validate};
 
 /// What can be run: the same in every daemon of this version.
-#[derive(Clone, Copy, Debug)]
-pub struct Catalog;
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    shared: Arc<Shared>,
+}
+
+impl Catalog {
+    /// For whoever has a role.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
 
 #[tonic::async_trait]
 impl CatalogService for Catalog {
     async fn list_tests(&self, request: Request<ListTestsRequest>) -> Result<Response<ListTestsResponse>, Status> {
+        self.shared.caller(&request)?;
         let patterns = request.into_inner().patterns;
-        let tests = select(&patterns).map_err(|error| {
-            let place = patterns
-                .iter()
-                .position(|pattern| *pattern == error.pattern)
-                .unwrap_or(0);
-            errors::invalid(vec![Violation::new(format!("patterns[{place}]"), error.to_string())])
-        })?;
+        let tests = blocking(move || {
+            let mut wrong = Vec::new();
+            validate::tests("patterns", &patterns, &mut wrong).ok_or(wrong)
+        })
+        .await?
+        .map_err(errors::invalid)?;
         Ok(Response::new(ListTestsResponse {
             tests: tests.into_iter().map(test).collect(),
             catalogue: VERSION.into(),
@@ -32,8 +44,9 @@ impl CatalogService for Catalog {
 
     async fn list_statements(
         &self,
-        _: Request<ListStatementsRequest>,
+        request: Request<ListStatementsRequest>,
     ) -> Result<Response<ListStatementsResponse>, Status> {
+        self.shared.caller(&request)?;
         let statement = |of: &verbatim_catalog::Statement| Statement {
             id: of.id.clone(),
             title: of.title.clone(),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
+use crate::access::Denied;
 use crate::sched::{CreateError, Refusal};
 use crate::store::StoreError;
 use verbatim_run::RunId;
@@ -94,6 +95,16 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         details.set_precondition_failure(vec![PreconditionViolation::new(reason, name, message.clone())]);
     }
     Status::with_error_details(code, message, details)
+}
+
+/// What somebody may not do.
+pub(super) fn denied(denied: &Denied) -> Status {
+    let (code, reason) = match denied {
+        Denied::Unknown => (Code::Unauthenticated, "UNKNOWN_CALLER"),
+        Denied::Nobody { .. } | Denied::Role { .. } => (Code::PermissionDenied, "ROLE_NEEDED"),
+        Denied::NotOwner { .. } => (Code::PermissionDenied, "NOT_OWNER"),
+    };
+    with_info(code, &denied.to_string(), reason, &[])
 }
 
 /// What the store cannot do.

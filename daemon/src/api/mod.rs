@@ -9,23 +9,15 @@ mod names;
 mod page;
 mod rigs;
 mod runs;
+mod shared;
 mod validate;
 mod view;
 mod watch;
 
-use tonic::Request;
-use tonic::transport::server::UdsConnectInfo;
-
 pub use catalog::Catalog;
 pub use rigs::Rigs;
 pub use runs::Runs;
-
-/// The user id of who sent a request, as the kernel tells it; that of nobody when it cannot be told.
-fn uid<T>(request: &Request<T>) -> u32 {
-    const NOBODY: u32 = 65534;
-    let info = request.extensions().get::<UdsConnectInfo>();
-    info.and_then(|info| info.peer_cred).map_or(NOBODY, |peer| peer.uid())
-}
+pub use shared::Shared;
 
 /// Runs what blocks on a disk, away from the threads that serve.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {

@@ -5,7 +5,6 @@ use verbatim_proto::v1::RunSpec;
 use verbatim_tester::Test;
 
 use super::errors::Violation;
-use crate::sched::NewRun;
 use verbatim_rig::RigFile;
 
 /// Characters of a request id.
@@ -23,8 +22,8 @@ pub(super) fn plain(mut spec: RunSpec) -> RunSpec {
     spec
 }
 
-/// The run that a request asks for.
-pub(super) fn new_run(request_id: &str, spec: RunSpec, uid: u32, rigs: &RigFile) -> Result<NewRun, Vec<Violation>> {
+/// The tests that a request asks for.
+pub(super) fn tests_of(request_id: &str, spec: &RunSpec, rigs: &RigFile) -> Result<Vec<&'static Test>, Vec<Violation>> {
     let mut wrong = Vec::new();
     let characters = request_id.chars().count();
     if characters > LONGEST_ID {
@@ -36,7 +35,7 @@ pub(super) fn new_run(request_id: &str, spec: RunSpec, uid: u32, rigs: &RigFile)
     if let Err(unknown) = rigs.find(&spec.rig) {
         wrong.push(Violation::new("spec.rig", unknown.to_string()));
     }
-    let tests = tests(&spec.patterns, &mut wrong);
+    let tests = tests("spec.patterns", &spec.patterns, &mut wrong);
     for parameter in wrong_parameters(tests.as_deref().unwrap_or_default(), &spec.parameters) {
         if tests.is_some() {
             let field = format!("spec.parameters[{:?}]", parameter.name);
@@ -44,12 +43,7 @@ pub(super) fn new_run(request_id: &str, spec: RunSpec, uid: u32, rigs: &RigFile)
         }
     }
     match tests {
-        Some(tests) if wrong.is_empty() => Ok(NewRun {
-            request_id: request_id.into(),
-            uid,
-            spec,
-            tests,
-        }),
+        Some(tests) if wrong.is_empty() => Ok(tests),
         _ => Err(wrong),
     }
 }
@@ -66,15 +60,15 @@ pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
 }
 
 /// The tests that the patterns name; none when one of them names nothing.
-fn tests(patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static Test>> {
+pub(super) fn tests(field: &str, patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static Test>> {
     let before = wrong.len();
     if patterns.len() > MOST_PATTERNS {
         let what = format!("expected at most {MOST_PATTERNS}, seen {}", patterns.len());
-        wrong.push(Violation::new("spec.patterns", what));
+        wrong.push(Violation::new(field, what));
         return None;
     }
     for (place, pattern) in patterns.iter().enumerate() {
-        let field = format!("spec.patterns[{place}]");
+        let field = format!("{field}[{place}]");
         let characters = pattern.chars().count();
         if characters > LONGEST_PATTERN {
             let what = format!("expected at most {LONGEST_PATTERN} characters, seen {characters}");
@@ -98,7 +92,7 @@ mod tests {
     }
 
     fn wrong(request_id: &str, spec: RunSpec) -> Vec<(String, String)> {
-        let wrong = new_run(request_id, spec, 0, &RigFile::built_in()).unwrap_err();
+        let wrong = tests_of(request_id, &spec, &RigFile::built_in()).unwrap_err();
         wrong
             .into_iter()
             .map(|violation| (violation.field, violation.what))
@@ -107,8 +101,8 @@ mod tests {
 
     #[test]
     fn no_pattern_means_all_tests() {
-        let new = new_run("a", spec(), 7, &RigFile::built_in()).unwrap();
-        assert_eq!((new.uid, new.tests.len()), (7, verbatim_catalog::TESTS.len()));
+        let tests = tests_of("a", &spec(), &RigFile::built_in()).unwrap();
+        assert_eq!(tests.len(), verbatim_catalog::TESTS.len());
     }
 
     #[test]
@@ -152,7 +146,7 @@ mod tests {
             ..spec()
         };
         let lowest = with(parameter.name, parameter.range.0);
-        assert!(new_run("a", lowest, 0, &RigFile::built_in()).is_ok());
+        assert!(tests_of("a", &lowest, &RigFile::built_in()).is_ok());
         if parameter.range.1 < u64::MAX {
             let told = wrong("a", with(parameter.name, parameter.range.1 + 1));
             assert!(told[0].1.contains(&format!("to {}", parameter.range.1)), "{told:?}");

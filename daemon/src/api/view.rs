@@ -19,7 +19,7 @@ pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>) -> Run {
         verdicts,
         tests: of.tests,
         info: of.info,
-        uid: of.uid,
+        owner: of.owner.to_string(),
         create_time: Some(timestamp(of.created_ns)),
         start_time: of.started_ns.map(timestamp),
         end_time: of.ended_ns.map(timestamp),

@@ -72,7 +72,7 @@ impl Scheduler {
         tracing::info!(
             run = %run.id,
             rig = run.spec.rig,
-            uid = run.uid,
+            who = %run.owner,
             outcome = %ending.outcome,
             cause = ending.cause.map(tracing::field::display),
             reason = ending.reason,
@@ -95,7 +95,7 @@ impl Scheduler {
         .await
         {
             Some(Ok(())) => {
-                tracing::info!(run = %run.id, rig = run.spec.rig, uid = run.uid, "run begins");
+                tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, "run begins");
                 self.execute(&run, &rig, &live).await
             }
             // Why is in the run's log.

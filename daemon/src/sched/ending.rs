@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn a_run_that_was_stopped_is_an_error_unless_all_its_tests_were_run() {
         use Outcome::{Error, Fail, Pass, Skipped};
-        let (outcome, cause, reason) = of(&[Fail, Skipped], Some("cancelled by uid 7"));
+        let (outcome, cause, reason) = of(&[Fail, Skipped], Some("cancelled by uid:7"));
         assert_eq!((outcome, cause), (Error, Some(Cause::Operator)));
-        assert_eq!(reason, "cancelled by uid 7: 1 of 2 tests were judged");
+        assert_eq!(reason, "cancelled by uid:7: 1 of 2 tests were judged");
         assert_eq!(of(&[Pass, Pass], Some("too late")).0, Pass);
     }
 }

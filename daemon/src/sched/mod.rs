@@ -23,6 +23,7 @@ pub use execute::{Execute, Workers};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use plan::{Lane, Phase, Refusal};
 
+use crate::access::{End, May, Operate};
 use crate::store::{Filter, RunStore, StoreError, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Left, Plan};
@@ -34,10 +35,10 @@ use verbatim_run::{RunId, now_ns};
 /// A run that somebody asks for; everything in it was checked.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// Whose it will be, who may run tests on its rig.
+    pub may: May<Operate>,
     /// The client's id of the request; empty when it gave none.
     pub request_id: String,
-    /// The user.
-    pub uid: u32,
     /// What is asked for.
     pub spec: RunSpec,
     /// The tests that this comes to.
@@ -162,9 +163,12 @@ impl Scheduler {
     pub fn create(self: &Arc<Self>, new: NewRun) -> Result<StoredRun, CreateError> {
         let mut last = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
         if !new.request_id.is_empty()
-            && let Some(run) = self.store.of_request(new.uid, &new.request_id)?
+            && let Some(run) = self.store.of_request(new.may.who(), &new.request_id)?
         {
             return Ok(run);
+        }
+        if new.may.rig() != new.spec.rig {
+            return Err(Refusal::UnknownRig(new.spec.rig).into());
         }
         self.state().plan.takes(&new.spec.rig)?;
         let run = self.keep(&mut last, &new)?;
@@ -174,7 +178,7 @@ impl Scheduler {
             run.created_ns,
             vec![changed(RunState::Queued, None)],
         );
-        tracing::info!(run = %run.id, rig = run.spec.rig, uid = run.uid, tests = run.tests.len(), "run created");
+        tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, tests = run.tests.len(), "run created");
         let submitted = {
             let mut state = self.state();
             state.live.insert(run.id.clone(), Arc::clone(&live));
@@ -201,7 +205,7 @@ impl Scheduler {
             schema: StoredRun::SCHEMA.into(),
             id: RunId::new(created_ns, 0),
             request_id: new.request_id.clone(),
-            uid: new.uid,
+            owner: new.may.who().clone(),
             spec: new.spec.clone(),
             tests: new.tests.iter().map(|test| test.id.to_string()).collect(),
             state: RunState::Queued,
@@ -232,9 +236,9 @@ impl Scheduler {
         }
     }
 
-    /// Cancels a run on behalf of a user. One that waits ends at once. Blocks on the disk.
-    pub fn cancel(self: &Arc<Self>, run: &StoredRun, uid: u32) {
-        let who = format!("cancelled by uid {uid}");
+    /// Cancels a run on behalf of somebody. One that waits ends at once. Blocks on the disk.
+    pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) {
+        let who = format!("cancelled by {}", may.who());
         let (cancelled, live) = {
             let mut state = self.state();
             (
@@ -245,7 +249,7 @@ impl Scheduler {
         let (Cancelled::Waiting(actions) | Cancelled::UnderWay(actions)) = cancelled else {
             return;
         };
-        tracing::info!(run = %run.id, rig = run.spec.rig, uid, "run cancelled");
+        tracing::info!(run = %run.id, rig = run.spec.rig, who = %may.who(), "run cancelled");
         let Some(live) = live else {
             return;
         };
@@ -257,12 +261,13 @@ impl Scheduler {
         }
     }
 
-    /// Restores a rig's device.
+    /// Restores the device of a rig, on behalf of somebody.
     ///
     /// # Errors
     /// When the rig is busy, or the daemon stops.
-    pub fn restore(self: &Arc<Self>, rig: &str) -> Result<oneshot::Receiver<RestoreDone>, Refusal> {
+    pub fn restore(self: &Arc<Self>, may: &May<End>) -> Result<oneshot::Receiver<RestoreDone>, Refusal> {
         let (sender, receiver) = oneshot::channel();
+        let rig = may.rig();
         let actions = {
             let mut state = self.state();
             let actions = state.plan.restore(rig)?;
@@ -308,7 +313,7 @@ fn end_interrupted(store: &dyn RunStore) {
     };
     for run in store.list(&unfinished, None, usize::MAX) {
         let ending = Ending::of_interrupted(run.state == RunState::Running);
-        tracing::warn!(run = %run.id, rig = run.spec.rig, uid = run.uid, "run ended: {}", ending.reason);
+        tracing::warn!(run = %run.id, rig = run.spec.rig, who = %run.owner, "run ended: {}", ending.reason);
         let mended = store.mend_events(&run.id);
         let last = *mended.as_ref().unwrap_or(&0);
         let live = Live::new(run, last);

@@ -11,6 +11,7 @@ use verbatim_proto::v1::{Outcome, RunEvent, RunState, Verdict};
 use verbatim_run::RunId;
 
 use super::{EventReader, Filter, RunStore, StoreError, StoredRun};
+use crate::access::Identity;
 use crate::framing::{self, FrameError, FramesOfFile};
 
 /// Events read at once.
@@ -26,7 +27,7 @@ pub struct FileStore {
 #[derive(Debug, Default)]
 struct Index {
     runs: BTreeMap<RunId, Known>,
-    requests: HashMap<(u32, String), RunId>,
+    requests: HashMap<(Identity, String), RunId>,
     /// Runs whose last state could not be written.
     unwritten: HashMap<RunId, StoredRun>,
 }
@@ -47,7 +48,8 @@ impl Index {
         };
         self.runs.insert(run.id.clone(), known);
         if !run.request_id.is_empty() {
-            self.requests.insert((run.uid, run.request_id.clone()), run.id.clone());
+            let request = (run.owner.clone(), run.request_id.clone());
+            self.requests.insert(request, run.id.clone());
         }
     }
 }
@@ -226,8 +228,12 @@ impl RunStore for FileStore {
         read(&self.path(id, "run.json"), id)
     }
 
-    fn of_request(&self, uid: u32, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
-        let id = self.index().requests.get(&(uid, request_id.to_string())).cloned();
+    fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
+        let id = self
+            .index()
+            .requests
+            .get(&(owner.clone(), request_id.to_string()))
+            .cloned();
         id.map(|id| self.get(&id)).transpose()
     }
 

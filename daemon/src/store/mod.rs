@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use verbatim_proto::v1::{Outcome, RunEvent, RunState, Verdict};
 use verbatim_run::RunId;
 
+use crate::access::{Identity, names};
+
 pub use files::FileStore;
 pub use run::StoredRun;
 
@@ -22,6 +24,8 @@ pub struct Filter {
     pub rig: Option<String>,
     /// In one of these states; in any when empty.
     pub states: Vec<RunState>,
+    /// On one of these rigs, as [`names`] has it; on any when none.
+    pub sees: Option<Vec<String>>,
     /// With one of these outcomes; with any, or none yet, when empty.
     pub outcomes: Vec<Outcome>,
 }
@@ -31,6 +35,7 @@ impl Filter {
     #[must_use]
     pub fn takes(&self, rig: &str, state: RunState, outcome: Option<Outcome>) -> bool {
         self.rig.as_deref().is_none_or(|wanted| wanted == rig)
+            && self.sees.as_ref().is_none_or(|patterns| names(patterns, rig))
             && (self.states.is_empty() || self.states.contains(&state))
             && (self.outcomes.is_empty() || outcome.is_some_and(|outcome| self.outcomes.contains(&outcome)))
     }
@@ -103,7 +108,7 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn of_request(&self, uid: u32, request_id: &str) -> Result<Option<StoredRun>, StoreError>;
+    fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError>;
 
     /// Runs, the newest first, from the one that follows `after` on. Runs that cannot be read are left out.
     fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun>;

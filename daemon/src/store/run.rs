@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use verbatim_proto::v1::{Cause, Outcome, RunInfo, RunSpec, RunState};
 use verbatim_run::RunId;
 
+use crate::access::Identity;
+
 /// A run without its events, verdicts and report.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoredRun {
@@ -13,8 +15,9 @@ pub struct StoredRun {
     pub id: RunId,
     /// The client's id of the request that created it; empty when it gave none.
     pub request_id: String,
-    /// The user who created it.
-    pub uid: u32,
+    /// Who created it.
+    #[serde(alias = "uid")]
+    pub owner: Identity,
     /// What was asked for.
     #[serde(flatten)]
     pub spec: RunSpec,

@@ -67,7 +67,7 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
         }))
         .await;
     assert_eq!(created.tests.len(), verbatim_catalog::TESTS.len());
-    assert_eq!(created.uid, rustix::process::geteuid().as_raw());
+    assert_eq!(created.owner, format!("uid:{}", rustix::process::geteuid().as_raw()));
     let run = clients.ended(&created.name).await;
     assert_eq!(
         (run.state(), run.outcome()),
@@ -82,7 +82,7 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
     assert_eq!((info.rig.as_str(), info.outcome()), ("virtual", Outcome::Pass));
     assert_eq!(format!("runs/{}", info.id), run.name);
     let line = daemon.says("run ended");
-    for field in ["run=", "rig=\"virtual\"", "uid=", "outcome=PASS"] {
+    for field in ["run=", "rig=\"virtual\"", "who=uid:", "outcome=PASS"] {
         assert!(line.contains(field), "{field} in {line}");
     }
 }

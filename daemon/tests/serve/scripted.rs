@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::StreamExt;
 use tonic::Request;
-use verbatim_daemon::api::Runs;
+use verbatim_daemon::access::{Access, Audit, Caller, Identity, Table};
+use verbatim_daemon::api::{Runs, Shared};
 use verbatim_daemon::sched::{Execute, Scheduler};
 use verbatim_daemon::store::{EventReader, FileStore, Filter, RunStore, StoreError, StoredRun};
 use verbatim_daemon::worker::{Job, WorkerEnd};
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
-    Cause, GetRunRequest, Outcome, Run, RunEvent, RunState, StepStarted, Verdict, WatchRunRequest, WatchRunResponse,
+    CancelRunRequest, Cause, GetRunRequest, Outcome, Run, RunEvent, RunState, StepStarted, Verdict, WatchRunRequest,
+    WatchRunResponse,
 };
 use verbatim_proto::worker::RigText;
 use verbatim_record::Restored;
@@ -69,12 +71,24 @@ impl Execute for Steps {
 
 fn start(directory: &Path, store: Arc<dyn RunStore>, execute: &Arc<Steps>) -> Runs {
     let state = StateDirectory::at(directory);
-    Runs::new(Scheduler::start(
-        RigFile::built_in(),
-        &state,
-        store,
-        Arc::clone(execute) as Arc<dyn Execute>,
-    ))
+    let execute = Arc::clone(execute) as Arc<dyn Execute>;
+    let scheduler = Scheduler::start(RigFile::built_in(), &state, store, execute);
+    let access = Arc::new(Access::new(Table::usual(OWNER)));
+    Runs::new(Shared::new(scheduler, access, Audit::open(directory).unwrap()))
+}
+
+/// Who has started the daemon.
+const OWNER: u32 = 1000;
+
+/// A request of that user.
+fn of_user<T>(uid: u32, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.extensions_mut().insert(Caller::user(uid, uid));
+    request
+}
+
+fn ask<T>(message: T) -> Request<T> {
+    of_user(OWNER, message)
 }
 
 fn files(directory: &Path) -> Arc<FileStore> {
@@ -83,7 +97,7 @@ fn files(directory: &Path) -> Arc<FileStore> {
 
 async fn create(runs: &Runs) -> Run {
     let wanted = request("virtual", &["c14-024-node-info"]);
-    within(runs.create_run(Request::new(wanted)))
+    within(runs.create_run(ask(wanted)))
         .await
         .unwrap()
         .into_inner()
@@ -93,7 +107,7 @@ async fn create(runs: &Runs) -> Run {
 
 async fn get(runs: &Runs, name: &str) -> Run {
     let name = name.to_string();
-    within(runs.get_run(Request::new(GetRunRequest { name })))
+    within(runs.get_run(ask(GetRunRequest { name })))
         .await
         .unwrap()
         .into_inner()
@@ -106,10 +120,7 @@ async fn watch(runs: &Runs, name: &str) -> <Runs as RunService>::WatchRunStream 
         name: name.into(),
         cursor: 0,
     };
-    within(runs.watch_run(Request::new(request)))
-        .await
-        .unwrap()
-        .into_inner()
+    within(runs.watch_run(ask(request))).await.unwrap().into_inner()
 }
 
 async fn all(mut watch: <Runs as RunService>::WatchRunStream) -> Vec<WatchRunResponse> {
@@ -195,7 +206,7 @@ async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
         "a later watcher is told too"
     );
     let wanted = request("virtual", &["c14-024-node-info"]);
-    let refused = runs.create_run(Request::new(wanted)).await.unwrap_err();
+    let refused = runs.create_run(ask(wanted)).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
     store.full.store(false, Ordering::Relaxed);
     steps.waits.store(false, Ordering::Relaxed);
@@ -240,8 +251,8 @@ impl RunStore for FullDisk {
     fn get(&self, id: &RunId) -> Result<StoredRun, StoreError> {
         self.store.get(id)
     }
-    fn of_request(&self, uid: u32, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
-        self.store.of_request(uid, request_id)
+    fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.store.of_request(owner, request_id)
     }
     fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun> {
         self.store.list(filter, after, at_most)
@@ -255,4 +266,75 @@ impl RunStore for FullDisk {
     fn record(&self, id: &RunId) -> PathBuf {
         self.store.record(id)
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_by_its_owner_or_an_admin_and_by_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let execute = Arc::new(Steps {
+        waits: AtomicBool::new(true),
+        ..Steps::default()
+    });
+    let runs = start(directory.path(), files(directory.path()), &execute);
+    let cancel = |uid: u32, name: &str| {
+        let request = CancelRunRequest { name: name.into() };
+        within(runs.cancel_run(of_user(uid, request)))
+    };
+    for ends_it in [1001, OWNER] {
+        let wanted = request("virtual", &["c14-024-node-info"]);
+        let created = within(runs.create_run(of_user(1001, wanted))).await.unwrap();
+        let run = created.into_inner().run.unwrap();
+        assert_eq!(run.owner, "uid:1001");
+        let refused = cancel(1002, &run.name).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+        assert!(
+            refused.message().contains("its owner, uid:1001"),
+            "{}",
+            refused.message()
+        );
+        assert!(get(&runs, &run.name).await.reason.is_empty());
+        cancel(ends_it, &run.name).await.unwrap();
+        all(watch(&runs, &run.name).await).await;
+        let ended = get(&runs, &run.name).await;
+        assert!(
+            ended.reason.contains(&format!("cancelled by uid:{ends_it}")),
+            "{}",
+            ended.reason
+        );
+    }
+    let log = std::fs::read_to_string(directory.path().join("audit.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["who"].as_str().unwrap(),
+                line["what"].as_str().unwrap(),
+                line["refused"] == "",
+            )
+        })
+        .collect();
+    let expected = |ends_it| {
+        [
+            ("uid:1001", "CreateRun", true),
+            ("uid:1002", "CancelRun", false),
+            (ends_it, "CancelRun", true),
+        ]
+    };
+    assert_eq!(told, [expected("uid:1001"), expected("uid:1000")].concat());
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["rig"] == "virtual" && line["device"].as_str().is_some_and(|device| !device.is_empty()))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_no_connection_tells_of_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = start(directory.path(), files(directory.path()), &Arc::default());
+    let refused = within(runs.create_run(Request::new(request("virtual", &[]))))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }

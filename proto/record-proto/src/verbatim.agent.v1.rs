@@ -383,9 +383,13 @@ pub struct Opened {
     /// Queue pairs that the device has.
     #[prost(uint32, tag = "16")]
     pub max_qp: u32,
-    /// The host: kernel, driver and agent versions.
+    /// The host: its kernel, and the agent's version.
     #[prost(string, tag = "17")]
     pub host: ::prost::alloc::string::String,
+    /// The driver of the device, and its version where it tells one; empty where the device has none of its own, as in
+    /// software.
+    #[prost(string, tag = "18")]
+    pub driver: ::prost::alloc::string::String,
 }
 /// An entry of the GID table.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -525,6 +525,8 @@ pub enum StopReason {
     NotOffered = 9,
     /// The run ended before this test; nothing was sent.
     Skipped = 10,
+    /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
+    Disturbed = 11,
 }
 impl StopReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -544,6 +546,7 @@ impl StopReason {
             Self::NotSane => "STOP_REASON_NOT_SANE",
             Self::NotOffered => "STOP_REASON_NOT_OFFERED",
             Self::Skipped => "STOP_REASON_SKIPPED",
+            Self::Disturbed => "STOP_REASON_DISTURBED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -560,6 +563,7 @@ impl StopReason {
             "STOP_REASON_NOT_SANE" => Some(Self::NotSane),
             "STOP_REASON_NOT_OFFERED" => Some(Self::NotOffered),
             "STOP_REASON_SKIPPED" => Some(Self::Skipped),
+            "STOP_REASON_DISTURBED" => Some(Self::Disturbed),
             _ => None,
         }
     }

@@ -1061,9 +1061,9 @@ pub struct Run {
     /// The head of its report; set when all its tests were run.
     #[prost(message, optional, tag = "9")]
     pub info: ::core::option::Option<::verbatim_record_proto::v1::RunInfo>,
-    /// Who created it: user id of the peer.
-    #[prost(uint32, tag = "10")]
-    pub uid: u32,
+    /// Who created it: "uid:NUMBER" for a user of the daemon's host, "cert:NAME" for a certificate.
+    #[prost(string, tag = "15")]
+    pub owner: ::prost::alloc::string::String,
     /// When it was created.
     #[prost(message, optional, tag = "11")]
     pub create_time: ::core::option::Option<::prost_types::Timestamp>,

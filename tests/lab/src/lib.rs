@@ -1,8 +1,10 @@
 //! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
 //!
 //! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
-//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In [`VibLab`] the machine has a native InfiniBand adapter,
-//! and the device under test is a model outside. Each cleans up when it is dropped, and its processes end with this process, however that ends.
+//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In
+//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. In [`RemoteLab`]
+//! the device is our model too, and the client is on another machine than the daemon. Each cleans up when it is dropped,
+//! and its processes end with this process, however that ends.
 //!
 //! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, what the [`host`] has, and the
 //! [`c_programs`] of tests/c.
@@ -15,6 +17,7 @@ mod ibsim;
 mod inside;
 pub mod machine;
 mod process;
+mod remote;
 mod rig_text;
 mod rxe;
 mod rxe_verbs;
@@ -24,6 +27,7 @@ pub mod workspace;
 pub use c_programs::build_c_programs;
 pub use command::{build_binaries, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
+pub use remote::{RemoteLab, run_in_remote};
 pub use rxe::{RxeLab, run_in_rxe};
 pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};
 pub use vib::{SubnetManager, VibLab, VibOptions, run_in_vib};

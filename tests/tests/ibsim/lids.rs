@@ -51,6 +51,9 @@ fn a_port_answers_at_each_lid_that_opensm_gave_it_and_its_neighbours_beside_them
     assert!(rigs.contains("route = \"0,1\""), "{rigs}");
     sim.place
         .write("rigs.toml", rigs.replace("route = \"0,1\"", "route = \"0,1,2\""));
+    // OpenSM left, and its LID stays in the port: nobody manages the subnet, which is ours to disturb.
+    let output = run(&mut sim.verbatim("doctor --rig ibsim --rig-file rigs.toml"));
+    assert!(output.stdout.contains("LID 12 of one that does not answer"), "{output}");
     let output = run(&mut sim.verbatim("run --rig ibsim --rig-file rigs.toml c04-dlid-lmc --json"));
     assert_eq!(came_to(&output), ("PASS".into(), String::new()), "{output}");
     let json = output.json();

@@ -20,7 +20,7 @@ fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
         let test = verdict["test"].as_str().unwrap();
         let expected = expected
             .remove(test)
-            .unwrap_or_else(|| panic!("{test} is not in the table: {verdict:#}"));
+            .unwrap_or_else(|| panic!("{test} is not in tests/data/ibsim-outcomes.toml: {verdict:#}"));
         let checks = verdict["findings"].as_array().unwrap();
         let findings: BTreeSet<String> = checks.iter().map(in_words).collect();
         assert_eq!(verdict["outcome"], expected.outcomes[0], "{test}: {verdict:#}");

@@ -10,6 +10,7 @@ mod kinds;
 mod large;
 mod pairs;
 mod pipe;
+mod rc;
 
 use serde_json::Value;
 use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};

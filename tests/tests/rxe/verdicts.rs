@@ -36,7 +36,7 @@ fn every_outcome_is_the_one_in_the_table() {
         let test = verdict["test"].as_str().unwrap();
         let expected = expected
             .remove(test)
-            .unwrap_or_else(|| panic!("{test} is not in the table: {verdict:#}"));
+            .unwrap_or_else(|| panic!("{test} is not in tests/data/rxe-outcomes.toml: {verdict:#}"));
         let outcome = verdict["outcome"].as_str().unwrap();
         assert!(
             expected.outcomes.iter().any(|allowed| allowed == outcome),

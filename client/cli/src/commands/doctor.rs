@@ -148,14 +148,14 @@ fn a_rig(config: &RigConfig) -> Vec<Found> {
         })
         .collect();
     if found.iter().all(|found| found.usable) {
-        found.push(whole(config));
+        found.extend(whole(config));
     }
     found
 }
 
-fn whole(config: &RigConfig) -> Found {
+fn whole(config: &RigConfig) -> Vec<Found> {
     let what = format!("rig {}", config.name);
-    match &config.kind {
+    let whole = match &config.kind {
         RigKind::Virtual(_) => good(&what, "simulated: always usable".into()),
         RigKind::Umad { .. } if !verbatim_rig::env::in_force(config) => good(
             &what,
@@ -165,8 +165,28 @@ fn whole(config: &RigConfig) -> Found {
             ),
         ),
         _ => match verbatim_rig::open(config, Default::default()) {
-            Ok(open) => good(&what, format!("opens; {}", open.fingerprint)),
+            Ok(open) => {
+                let mut found = who_else(&config.name, &open.fingerprint);
+                found.push(good(&what, format!("opens; {}", open.fingerprint)));
+                return found;
+            }
             Err(error) => bad(&what, error.to_string()),
         },
-    }
+    };
+    vec![whole]
+}
+
+/// Who else has a hand in the port's subnet, by what opening it showed.
+fn who_else(rig: &str, opened: &serde_json::Value) -> Vec<Found> {
+    let Some(manager) = opened["subnet_manager"].as_str() else {
+        return Vec::new();
+    };
+    let traps = match opened["receives_traps"].as_bool() {
+        Some(false) => "another program has those of this port, such as a subnet manager: the record will hold none",
+        _ => "arrive here; while a run has the port open, no subnet manager can start on it",
+    };
+    vec![
+        good(&format!("{rig}: subnet manager"), manager.into()),
+        good(&format!("{rig}: traps"), traps.into()),
+    ]
 }

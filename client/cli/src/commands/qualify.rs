@@ -51,13 +51,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         print::json(&qualification)?;
     } else {
-        print::text(&words(&qualification))?;
+        print::text(&words(&qualification, !arguments.patterns.is_empty()))?;
     }
     let good = qualification.survived.is_empty() && qualification.false_alarms.is_empty();
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-fn words(qualification: &Qualification) -> String {
+/// What it came to. Of `chosen` tests it says which defects they catch, and of all tests which defects survived.
+fn words(qualification: &Qualification, chosen: bool) -> String {
     let mut out = String::new();
     for test in &qualification.tests {
         out.push_str(&format!(
@@ -67,6 +68,9 @@ fn words(qualification: &Qualification) -> String {
             test.not_applicable,
             test.catches.len()
         ));
+        if chosen {
+            out.push_str(&caught(&test.catches));
+        }
     }
     for defect in qualification
         .defects
@@ -84,12 +88,24 @@ fn words(qualification: &Qualification) -> String {
             alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
         ));
     }
+    let survived = if chosen {
+        "survivors count in a run of all tests alone".into()
+    } else {
+        format!("{} survived", qualification.survived.len())
+    };
     out.push_str(&format!(
-        "{} defects, {} survived; {} false alarms; {} cases\n",
+        "{} defects, {survived}; {} false alarms; {} cases\n",
         qualification.defects.len(),
-        qualification.survived.len(),
         qualification.false_alarms.len(),
         qualification.cases
     ));
     out
+}
+
+/// The names of the defects that a test catches, a line each.
+fn caught(names: &[String]) -> String {
+    if names.is_empty() {
+        return "    catches none of the defects of its statements: give the device model one that it catches\n".into();
+    }
+    names.iter().map(|name| format!("    catches {name}\n")).collect()
 }

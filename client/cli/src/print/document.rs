@@ -88,7 +88,7 @@ pub(crate) fn run(run: &v1::Run) -> Value {
         "parameters": spec.parameters,
         "seed": spec.seed,
         "tests": run.tests,
-        "uid": run.uid,
+        "owner": run.owner,
         "create_time": run.create_time.as_ref().map(ToString::to_string),
         "start_time": run.start_time.as_ref().map(ToString::to_string),
         "end_time": run.end_time.as_ref().map(ToString::to_string),

@@ -71,7 +71,7 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
         .collect();
     field("set", set.join(" "));
     field("seed", spec.seed.to_string());
-    field("user id", run.uid.to_string());
+    field("owner", run.owner.clone());
     let times = [
         ("created", run.create_time),
         ("started", run.start_time),

@@ -4,5 +4,6 @@
 
 mod following;
 mod places;
+mod remote;
 mod runs;
 mod support;

@@ -42,7 +42,7 @@ fn a_server_that_is_named_but_absent_is_an_error() {
     );
     let network = place.verbatim("rigs --server tcp:bench.example:7");
     assert_eq!(network.code, Some(2), "{network:?}");
-    assert!(network.stderr.contains("not offered yet"), "{network:?}");
+    assert!(network.stderr.contains("plain TCP is not offered"), "{network:?}");
 }
 
 #[test]

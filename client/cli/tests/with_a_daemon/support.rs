@@ -92,12 +92,17 @@ impl Place {
 
     /// A daemon that serves at this place's socket.
     pub(crate) fn daemon(&self) -> Running {
-        let arguments = "serve --rig-file rigs.toml --socket verbatim.sock --state state";
-        let mut command = self.command(&DAEMON, arguments);
+        self.daemon_with("").0
+    }
+
+    /// One with more options, and the line by which it says that it serves.
+    pub(crate) fn daemon_with(&self, options: &str) -> (Running, String) {
+        let arguments = format!("serve --rig-file rigs.toml --socket verbatim.sock --state state {options}");
+        let mut command = self.command(&DAEMON, &arguments);
         command.env("RUST_LOG", "info");
         let mut daemon = Running::start(command);
-        daemon.says("serving");
-        daemon
+        let line = daemon.stderr.until("serving");
+        (daemon, line)
     }
 
     /// The device of the rig `bench`: it answers in real time, and what must be silent takes real time, too.
@@ -140,12 +145,12 @@ impl Running {
 
     /// Waits for a line on stderr.
     pub(crate) fn says(&mut self, words: &str) {
-        self.stderr.until(words);
+        let _ = self.stderr.until(words);
     }
 
     /// Waits for a line on stdout.
     pub(crate) fn prints(&mut self, words: &str) {
-        self.stdout.until(words);
+        let _ = self.stdout.until(words);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -215,13 +220,13 @@ impl Lines {
         Some(line)
     }
 
-    fn until(&mut self, words: &str) {
+    fn until(&mut self, words: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {
             let line = self.next(deadline);
             let line = line.unwrap_or_else(|| panic!("it never said {words:?} but: {}", self.seen));
             if line.contains(words) {
-                return;
+                return line;
             }
         }
     }

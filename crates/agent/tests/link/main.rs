@@ -17,8 +17,8 @@ use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_proto::agent as proto;
 use verbatim_proto::agent::{Command, command, event, reply};
+use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
-use verbatim_verbs::tls::ServerFiles;
 use verbatim_verbs_fake::Strings;
 
 use verbatim_verbs::{AgentAddress, AgentClient, Place, Said, VerbsLink};

@@ -8,7 +8,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 use time::{Duration as Days, OffsetDateTime};
-use verbatim_verbs::tls::ClientFiles;
+use verbatim_tls::ClientFiles;
 
 use super::*;
 use verbatim_verbs::AgentTls;
@@ -50,6 +50,7 @@ impl Pki {
             cert: self.0.path().join("server.pem"),
             key: self.0.path().join("server-key.pem"),
             client_ca: self.0.path().join("ca.pem"),
+            crl: None,
         }
     }
 

@@ -45,6 +45,7 @@ mod c14_024_node_type;
 mod c14_024_guid_info;
 mod c14_024_p_key_table;
 mod c14_024_port_info_illegal;
+mod c14_024_port_info_legal;
 mod c14_024_port_info_link;
 mod c14_024_port_info_modifier;
 mod c14_024_port_info_ro;
@@ -103,6 +104,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_024_node_type::TEST,
     &c14_024_p_key_table::TEST,
     &c14_024_port_info_illegal::TEST,
+    &c14_024_port_info_legal::TEST,
     &c14_024_port_info_modifier::TEST,
     &c14_024_port_info_ro::TEST,
     &c14_024_port_info_link::TEST,

@@ -2,6 +2,8 @@
 
 use std::{ffi::OsStr, io, path::PathBuf, time::Duration};
 
+use nix::errno::Errno;
+
 /// libibumad cannot be used in this process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -199,7 +201,8 @@ pub enum SendError {
     /// The management class of this MAD is not ours to send on this port.
     #[error(
         "a MAD of management class {class:#04x} cannot be sent on {device}/{port}: the kernel refused to register \
-         that class ({seen}); a RoCE port has no subnet management, and vendor classes 0x30..=0x4f are not supported"
+         that class ({seen}); a RoCE port has no subnet management, the SMI device of a multi-plane adapter has nothing \
+         else, and vendor classes 0x30..=0x4f are not supported"
     )]
     ClassRefused {
         /// The class, byte 1 of the MAD.
@@ -214,7 +217,8 @@ pub enum SendError {
     /// The kernel refused this MAD; the port lives.
     #[error(
         "the kernel refused a MAD on {device}/{port} ({seen}); EINVAL: another request with the same low 32 bits of \
-         the transaction id is on its way, or the address is impossible; ENOMEM: too many are on their way"
+         the transaction id is on its way, the address is impossible, or the directed route does not leave by this port; \
+         ENOMEM: too many are on their way"
     )]
     Refused {
         /// The device.
@@ -232,7 +236,7 @@ pub enum SendError {
 #[error(
     "umad port {device}/{port} went away while {during} ({}): expected an open port; check that the device is still \
      there with `ibstat {device}` (or that the simulator still runs), then open the port again in a new process",
-    errno_text(*.errno)
+    errno_text(.during, *.errno)
 )]
 pub struct PortGone {
     /// The device.
@@ -245,8 +249,16 @@ pub struct PortGone {
     pub errno: i32,
 }
 
-fn errno_text(errno: i32) -> io::Error {
-    io::Error::from_raw_os_error(errno)
+fn errno_text(during: &str, errno: i32) -> String {
+    let seen = io::Error::from_raw_os_error(errno);
+    match Errno::from_raw(errno) {
+        // The kernel keeps it at the head of the queue for ever.
+        Errno::ENOSPC | Errno::EINVAL if during == "receiving" => format!(
+            "{seen}: a MAD of more than 256 bytes lies there, as Omni-Path has them and RMPP by the kernel, neither of \
+             which is asked for"
+        ),
+        _ => seen.to_string(),
+    }
 }
 
 fn still_opening(bound: &Duration) -> String {

@@ -30,4 +30,4 @@ mod tests;
 pub use destination::{Destination, GlobalRoute};
 pub use error::{ListError, OpenError, PortGone, SendError, Unavailable};
 pub use library::{Device, DevicePort, Library};
-pub use port::{MAD_LENGTH, Port, Received};
+pub use port::{MAD_LENGTH, Port, Received, awaits_answer};

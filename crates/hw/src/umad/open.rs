@@ -139,6 +139,10 @@ impl Agents {
         self.by_class.iter().flatten().filter_map(|agent| agent.ok())
     }
 
+    pub(super) fn refusal(&self, class: u8) -> Option<Errno> {
+        self.by_class[usize::from(class)]?.err()
+    }
+
     /// The agent to send `class` with; registers the class when it was never asked for.
     pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, Errno> {
         *self.by_class[usize::from(class)].get_or_insert_with(|| register(symbols, id, class, false))

@@ -137,6 +137,11 @@ impl Port {
         self.opened.agents.traps
     }
 
+    /// Why the kernel registered no agent of ours for a management class, or nothing where it did or was not asked.
+    pub fn refusal(&self, class: u8) -> Option<io::Error> {
+        self.opened.agents.refusal(class).map(io::Error::from)
+    }
+
     /// Sends one MAD, as it is, but for the high 32 bits of the transaction id, which the kernel overwrites. The
     /// agent is picked by the management class, byte 1. There are no retries.
     ///
@@ -151,7 +156,7 @@ impl Port {
         if let Some(gone) = &self.gone {
             return Err(gone.clone().into());
         }
-        let (class, method) = (mad[1], mad[3]);
+        let class = mad[1];
         let Opened { symbols, id, agents } = &mut self.opened;
         let agent = match agents.of(symbols, *id, class) {
             Ok(agent) => agent,
@@ -165,8 +170,11 @@ impl Port {
                 });
             }
         };
-        let awaits_answer = method & 0x80 == 0 && method != 0x07;
-        let timeout_ms = if awaits_answer { milliseconds(timeout).max(1) } else { 0 };
+        let timeout_ms = if awaits_answer(mad) {
+            milliseconds(timeout).max(1)
+        } else {
+            0
+        };
 
         let (dlid, sl, qpn, qkey, pkey_index, route) = match *to {
             Destination::DirectedRoute => (0xffff, 0, 0, 0, 0, None),
@@ -303,6 +311,15 @@ impl Port {
         self.gone = Some(gone.clone());
         gone
     }
+}
+
+/// Whether the kernel keeps a MAD after it was sent, until its answer comes or its time is over: one that is no answer
+/// itself (response bit, or TrapRepress).
+#[must_use]
+pub fn awaits_answer(mad: &[u8; MAD_LENGTH]) -> bool {
+    const TRAP_REPRESS: u8 = 0x07;
+    let method = mad[3];
+    method & 0x80 == 0 && method != TRAP_REPRESS
 }
 
 /// Milliseconds for the library, rounded up.

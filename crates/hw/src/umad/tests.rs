@@ -12,7 +12,9 @@ use fake::{Poll, World, library, one_at_a_time, register_general_only, register_
 
 use nix::errno::Errno;
 
-use super::{Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, ffi::Symbols};
+use super::{
+    Destination, GlobalRoute, Library, MAD_LENGTH, OpenError, Port, SendError, Unavailable, awaits_answer, ffi::Symbols,
+};
 
 const BOUND: Duration = Duration::from_secs(5);
 
@@ -147,6 +149,7 @@ fn a_port_with_general_management_only_opens_and_refuses_subnet_management() {
     };
     let mut port = Port::open(&library, "roce", 1, BOUND).unwrap();
     assert!(!port.receives_traps());
+    assert!(port.refusal(0x81).is_some() && port.refusal(0x04).is_none());
     let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
     assert!(
         matches!(error, SendError::ClassRefused { class: 0x81, .. }),
@@ -380,6 +383,30 @@ fn a_port_that_goes_away_while_receiving_says_so() {
     let mut port = opened();
     world(|world| world.polls = [Poll::Errno(Errno::EBADF as i32)].into());
     assert_eq!(port.recv(BOUND).unwrap_err().errno, Errno::EBADF as i32);
+}
+
+#[test]
+fn a_mad_that_is_longer_than_the_buffer_is_told_for_what_it_is() {
+    for (errno, is_long) in [(Errno::ENOSPC, true), (Errno::EINVAL, true), (Errno::EIO, false)] {
+        let mut port = opened();
+        world(|world| {
+            world.polls = [Poll::Data].into();
+            world.recv_errno = Some(errno as i32);
+        });
+        let said = port.recv(BOUND).unwrap_err().to_string();
+        assert_eq!(said.contains("more than 256 bytes"), is_long, "{said}");
+    }
+}
+
+#[test]
+fn only_what_is_no_answer_itself_awaits_one() {
+    let with_method = |method| {
+        let mut mad = get(0x81);
+        mad[3] = method;
+        awaits_answer(&mad)
+    };
+    assert!([0x01, 0x02, 0x05].into_iter().all(with_method));
+    assert!(![0x81, 0x07, 0x86].into_iter().any(with_method));
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl fmt::Display for Legal {
 
 impl Findings<'_> {
     /// The fields of an attribute must hold what the table allows; the evidence is the exchange that showed it.
+    #[track_caller]
     pub fn legal<A: Attribute>(
         &mut self,
         statement: &str,

@@ -78,6 +78,7 @@ impl<'t> Findings<'t> {
     ///
     /// # Errors
     /// When there was no answer or an error status.
+    #[track_caller]
     pub fn same_fields<A: Attribute>(
         &mut self,
         statement: &str,

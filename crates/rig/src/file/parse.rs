@@ -339,6 +339,17 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
                 [0, ports @ ..] if kind != "umad" && ports != [1] => {
                     bad("does not end at the model, which is cabled to port 1: its route is \"0,1\"")
                 }
+                [0, first, ..]
+                    if rig
+                        .port
+                        .as_ref()
+                        .is_some_and(|port| *port.get_ref() != i64::from(*first)) =>
+                {
+                    bad(&format!(
+                        "leaves by port {first}, and `port` is {}: the kernel refuses what leaves its port by another",
+                        rig.port.as_ref().map_or(0, |port| *port.get_ref())
+                    ))
+                }
                 [0, ports @ ..] => Ok(Route::Directed(ports.to_vec())),
                 _ => bad("does not begin with 0"),
             }

@@ -18,7 +18,7 @@ name = "bench-3"
 kind = "umad"
 device = "mlx5_0"
 port = 2
-route = "0,1,17"
+route = "0,2,17"
 m_key = "0xFEDCBA9876543210"
 shared_subnet = true
 window = 64
@@ -79,7 +79,7 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
                 device: "mlx5_0".into(),
                 port: 2
             },
-            route: Route::Directed(vec![1, 17]),
+            route: Route::Directed(vec![2, 17]),
             m_key: MKey(0xFEDC_BA98_7654_3210),
             shared_subnet: true,
             window: 64,
@@ -251,6 +251,13 @@ fn a_name_or_kind_that_cannot_be_is_refused() {
         (4, 8),
         &["did you mean \"umad\"?"],
     );
+}
+
+#[test]
+fn a_route_that_leaves_by_another_port_than_the_rigs_is_told_at_the_route() {
+    let text = rig("name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 2\nroute = \"0,1\"\n");
+    fails(&text, (7, 9), &["leaves by port 1, and `port` is 2"]);
+    assert!(parse(&text.replace("0,1", "0,2")).is_ok());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use verbatim_proto::agent::session_response::Kind;
 use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionResponse};
 
 use super::address::AgentAddress;
-use super::connect::{call_failed, connect, may_be_a_refusal};
+use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
 use super::{Gone, Said, VerbsLink};
 
@@ -228,11 +228,7 @@ async fn begin(
     let at = |why: String| format!("agent at {address}: {why}");
     let channel = connect(address).await.map_err(at)?;
     let mut client = AgentServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
-    let mut agent = client.get_agent(proto::GetAgentRequest {}).await;
-    // Nothing has begun yet, so that another connection does no harm.
-    if agent.as_ref().is_err_and(|status| may_be_a_refusal(status, address)) {
-        agent = client.get_agent(proto::GetAgentRequest {}).await;
-    }
+    let agent = client.get_agent(proto::GetAgentRequest {}).await;
     let agent = agent.map_err(|status| at(call_failed(&status, address, false)))?;
     let answers = client.session(ReceiverStream::new(requests)).await;
     let answers = answers.map_err(|status| at(call_failed(&status, address, true)))?;

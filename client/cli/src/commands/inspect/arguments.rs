@@ -44,7 +44,13 @@ pub(crate) struct Arguments {
     /// Show only these packets; all are judged and counted
     #[arg(long, value_enum)]
     pub(super) only: Option<Only>,
-    /// Print one JSON document a packet, a line each, and one of the whole
+    /// Judge reliable connections by the packets of both ends, not packets by themselves
+    #[arg(long, conflicts_with_all = ["only", "kind", "not_destination", "lid", "lmc", "mtu_cap", "vls", "p_keys"])]
+    pub(super) rc: bool,
+    /// With --rc: no packet was lost, repeated or reordered, on the way or by the capture, so that loss excuses nothing
+    #[arg(long, requires = "rc")]
+    pub(super) lossless: bool,
+    /// Print one JSON document a packet or connection, a line each, and one of the whole
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod input;
+mod rc;
 mod report;
 mod tally;
 mod what;
@@ -104,14 +105,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         failed: RefCell::new(None),
     };
     let input = input::open(&arguments.file)?;
-    let judged = judge(arguments, &port, &out, input);
+    let judged = if arguments.rc {
+        rc::judge(arguments, &out, input)
+    } else {
+        judge(arguments, &port, &out, input).map(|(tally, ended)| (tally.exit_code(), ended))
+    };
     // What stdout says comes first: without it nothing else is of use.
     if let Some(error) = out.failed.take() {
         return Err(anyhow::Error::from(error).context("cannot write to stdout"));
     }
-    let (tally, ended) = judged?;
+    let (code, ended) = judged?;
     match ended {
-        None => Ok(ExitCode::from(tally.exit_code())),
+        None => Ok(ExitCode::from(code)),
         Some(error) => {
             eprintln!("verbatim: {}: {error}", arguments.file.display());
             Ok(ExitCode::from(exit::ERROR))

@@ -1,15 +1,18 @@
-//! The certificates: X.509 version 3 (RFC 5280), keys on the curve P-256.
+//! The certificates and lists of revoked ones: X.509 version 3 (RFC 5280), keys on the curve P-256.
 
+use anyhow::Context;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
 };
 use time::{Duration, OffsetDateTime};
 
-use super::Server;
+use super::Host;
 
 /// Clocks of lab machines are behind at times.
 const ALLOWANCE: Duration = Duration::DAY;
+/// Bytes of a serial number: 127 random bits and a sign.
+const SERIAL: usize = 16;
 
 /// A certificate and its key, as PEM texts.
 pub(super) struct Pair {
@@ -17,60 +20,139 @@ pub(super) struct Pair {
     pub(super) key: String,
 }
 
-/// A CA, and a certificate for each side.
-pub(super) struct Pki {
-    pub(super) ca: Pair,
-    pub(super) server: Pair,
-    pub(super) client: Pair,
-    /// The last day.
-    pub(super) until: String,
+/// What a certificate is for.
+pub(super) enum For<'a> {
+    /// A server with these names.
+    Server(&'a [Host]),
+    /// A client of this name.
+    Client(&'a str),
 }
 
-impl Pki {
-    pub(super) fn make(names: &[Server], now: OffsetDateTime, days: u16) -> Result<Self, rcgen::Error> {
-        let until = now + Duration::days(days.into());
-        let valid = |common_name: String| {
-            let mut params = CertificateParams::default();
-            params.not_before = now - ALLOWANCE;
-            params.not_after = until;
-            params.distinguished_name.push(DnType::CommonName, common_name);
-            params
-        };
-        let mut of_ca = valid(format!("Verbatim lab CA of {}", now.date()));
-        of_ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        of_ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let ca = CertifiedIssuer::self_signed(of_ca, KeyPair::generate()?)?;
+/// A CA.
+pub(super) struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its certificate, as PEM text, and its key.
+    pub(super) pair: Pair,
+    /// Its last day.
+    until: OffsetDateTime,
+}
 
-        let mut server = valid("verbatim-agent".into());
-        server.subject_alt_names = names.iter().map(subject).collect::<Result<_, _>>()?;
-        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let mut client = valid("verbatim".into());
-        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+impl Ca {
+    /// A new one.
+    pub(super) fn make(now: OffsetDateTime, days: u16) -> Result<Self, rcgen::Error> {
+        let until = now + Duration::days(days.into());
+        let mut params = valid(&format!("Verbatim lab CA of {}", now.date()), now, until);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate()?;
+        let pair = Pair {
+            certificate: params.self_signed(&key)?.pem(),
+            key: key.serialize_pem(),
+        };
+        let issuer = Issuer::new(params, key);
+        Ok(Self { issuer, pair, until })
+    }
+
+    /// The one of these PEM texts.
+    pub(super) fn of(certificate: String, key: String) -> anyhow::Result<Self> {
+        let issuer = Issuer::from_ca_cert_pem(&certificate, KeyPair::from_pem(&key).context("the CA's key")?);
+        let issuer = issuer.context("the CA's certificate")?;
+        let (_, until) = read(&certificate).context("the CA's certificate")?;
         Ok(Self {
-            server: signed(server, &ca)?,
-            client: signed(client, &ca)?,
-            ca: Pair {
-                certificate: ca.pem(),
-                key: ca.key().serialize_pem(),
-            },
-            until: until.date().to_string(),
+            issuer,
+            pair: Pair { certificate, key },
+            until,
         })
+    }
+
+    /// A certificate that it signs, until its own last day at most; and until when.
+    pub(super) fn issue(
+        &self,
+        of: &For<'_>,
+        now: OffsetDateTime,
+        days: u16,
+    ) -> Result<(Pair, OffsetDateTime), rcgen::Error> {
+        let until = self.until.min(now + Duration::days(days.into()));
+        let mut params = match of {
+            For::Server(names) => {
+                let mut params = valid("verbatim server", now, until);
+                params.subject_alt_names = names.iter().map(subject).collect::<Result<_, _>>()?;
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+                params
+            }
+            For::Client(name) => {
+                let mut params = valid(name, now, until);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+                params
+            }
+        };
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let pair = Pair {
+            certificate: params.signed_by(&key, &self.issuer)?.pem(),
+            key: key.serialize_pem(),
+        };
+        Ok((pair, until))
+    }
+
+    /// The list of the certificates with these serial numbers, as PEM text. It is good as long as the CA is.
+    pub(super) fn revoke(&self, serials: &[Vec<u8>], now: OffsetDateTime) -> Result<String, rcgen::Error> {
+        let revoked = |serial: &Vec<u8>| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial),
+            revocation_time: now,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let seconds = u64::try_from(now.unix_timestamp()).unwrap_or(0);
+        let list = CertificateRevocationListParams {
+            this_update: now - ALLOWANCE,
+            next_update: self.until,
+            // It only grows, as long as the clock does.
+            crl_number: SerialNumber::from(seconds),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer)?.pem()
     }
 }
 
-fn subject(server: &Server) -> Result<SanType, rcgen::Error> {
-    Ok(match server {
-        Server::Name(name) => SanType::DnsName(name.as_str().try_into()?),
-        Server::Address(address) => SanType::IpAddress(*address),
+fn valid(common_name: &str, now: OffsetDateTime, until: OffsetDateTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.not_before = now - ALLOWANCE;
+    params.not_after = until;
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let mut serial = [0; SERIAL];
+    // Without randomness rcgen takes the key's hash, which is as good.
+    if getrandom::fill(&mut serial).is_ok() {
+        serial[0] &= 0x7F;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+    }
+    params
+}
+
+fn subject(host: &Host) -> Result<SanType, rcgen::Error> {
+    Ok(match host {
+        Host::Name(name) => SanType::DnsName(name.as_str().try_into()?),
+        Host::Address(address) => SanType::IpAddress(*address),
     })
 }
 
-fn signed(mut params: CertificateParams, ca: &CertifiedIssuer<'_, KeyPair>) -> Result<Pair, rcgen::Error> {
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = true;
-    let key = KeyPair::generate()?;
-    Ok(Pair {
-        certificate: params.signed_by(&key, ca)?.pem(),
-        key: key.serialize_pem(),
-    })
+/// A certificate's serial number, and its last day.
+pub(super) fn read(pem: &str) -> anyhow::Result<(Vec<u8>, OffsetDateTime)> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
+    let certificate = pem.parse_x509()?;
+    let until = OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())?;
+    Ok((certificate.raw_serial().to_vec(), until))
+}
+
+/// The serial numbers in a list.
+pub(super) fn revoked(pem: &str) -> anyhow::Result<Vec<Vec<u8>>> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
+    let (_, list) = x509_parser::parse_x509_crl(&pem.contents)?;
+    Ok(list
+        .iter_revoked_certificates()
+        .map(|revoked| revoked.raw_serial().to_vec())
+        .collect())
 }

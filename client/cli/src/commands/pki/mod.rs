@@ -1,4 +1,4 @@
-//! `verbatim pki`: certificates for agents on other hosts.
+//! `verbatim pki`: certificates for daemons and agents on other hosts, and for who uses them.
 
 mod certificates;
 
@@ -16,9 +16,9 @@ use time::OffsetDateTime;
 
 use crate::exit::Usage;
 use crate::print;
-use certificates::Pki;
+use certificates::{Ca, For, Pair};
 
-/// Make certificates for agents on other hosts.
+/// Make, and revoke, certificates for daemons and agents on other hosts and for their clients.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,8 +27,12 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a small CA with a certificate for the agent and one for the tester
+    /// Make a small CA, a certificate for the daemon or agent and one for its first client
     Init(Init),
+    /// Make a certificate for another client, or with --server for another daemon or agent
+    Issue(Issue),
+    /// Put a certificate on the CA's list of revoked ones
+    Revoke(Revoke),
 }
 
 #[derive(clap::Args)]
@@ -36,9 +40,12 @@ struct Init {
     /// Where to put the files; the directory is made if it is not there, and nothing is overwritten
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// A name or address of the agent's host, besides localhost, 127.0.0.1 and ::1; may be given several times
-    #[arg(long = "agent", value_name = "NAME_OR_IP")]
-    servers: Vec<Server>,
+    /// A name or address of the server's host, besides localhost, 127.0.0.1 and ::1; may be given several times
+    #[arg(long = "server-host", visible_alias = "agent", value_name = "NAME_OR_IP")]
+    servers: Vec<Host>,
+    /// Who the client's certificate is for: its name in roles and logs
+    #[arg(long, value_name = "NAME", default_value = "admin", value_parser = client_name)]
+    client: String,
     /// How long the certificates are valid
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
@@ -47,14 +54,50 @@ struct Init {
     json: bool,
 }
 
+#[derive(clap::Args)]
+struct Issue {
+    /// The directory of `verbatim pki init`
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Who it is for: the name in roles and logs, and of the files NAME.pem and NAME-key.pem
+    #[arg(value_name = "NAME", value_parser = client_name)]
+    name: String,
+    /// Make it for a server with this name or address, and localhost; may be given several times
+    #[arg(long = "server-host", value_name = "NAME_OR_IP")]
+    servers: Vec<Host>,
+    /// How long it is valid, at most until the CA's end
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    days: u16,
+}
+
+#[derive(clap::Args)]
+struct Revoke {
+    /// The directory of `verbatim pki init`
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The certificate: the NAME of its file NAME.pem in the directory, or a path
+    #[arg(value_name = "NAME_OR_FILE")]
+    certificate: PathBuf,
+}
+
+/// A name that is safe as that of a file, and plain in a line of a log.
+fn client_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    if (1..=64).contains(&text.len()) && text.chars().all(plain) && !text.starts_with(['.', '-']) {
+        Ok(text.into())
+    } else {
+        Err("expected 1 to 64 letters, digits and -_.@, such as alice or ci@lab".into())
+    }
+}
+
 /// What a certificate can be made for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Server {
+enum Host {
     Name(String),
     Address(IpAddr),
 }
 
-impl FromStr for Server {
+impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -81,7 +124,7 @@ impl FromStr for Server {
     }
 }
 
-impl std::fmt::Display for Server {
+impl std::fmt::Display for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
@@ -91,9 +134,10 @@ impl std::fmt::Display for Server {
 }
 
 /// A file to make.
+#[derive(Clone)]
 struct Planned {
-    name: &'static str,
-    about: &'static str,
+    name: String,
+    about: String,
     /// Nobody else may read it.
     secret: bool,
     text: String,
@@ -102,40 +146,143 @@ struct Planned {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Command::Init(init) => make(init),
+        Command::Issue(issue) => self::issue(issue),
+        Command::Revoke(revoke) => self::revoke(revoke),
     }
 }
 
 fn make(init: &Init) -> anyhow::Result<ExitCode> {
     let directory = std::path::absolute(&init.directory).context("the directory's name")?;
     let names = names(&init.servers);
-    let pki = Pki::make(&names, OffsetDateTime::now_utc(), init.days).context("making certificates")?;
-    let until = pki.until.clone();
-    let planned = plan(pki);
-    let present: Vec<&str> = planned
-        .iter()
-        .map(|file| file.name)
-        .filter(|name| directory.join(name).symlink_metadata().is_ok())
-        .collect();
-    if !present.is_empty() {
-        return Err(Usage(format!(
-            "{} has {} already, and nothing is overwritten: name another directory, or remove them if no agent uses them",
-            directory.display(),
-            present.join(", ")
-        ))
-        .into());
-    }
+    let (planned, until) = plan(&names, &init.client, init.days).context("making certificates")?;
+    refuse_present(&directory, &planned)?;
     fs::create_dir_all(&directory).with_context(|| format!("the directory {}", directory.display()))?;
     write_all(&directory, &planned)?;
-    report(init, &directory, &names, &planned, &until)?;
+    report(init, &directory, &names, &planned, &until)
+}
+
+/// Nothing is overwritten.
+fn refuse_present(directory: &Path, planned: &[Planned]) -> Result<(), Usage> {
+    let names = planned.iter().map(|file| file.name.as_str());
+    let present: Vec<&str> = names
+        .filter(|name| directory.join(name).symlink_metadata().is_ok())
+        .collect();
+    if present.is_empty() {
+        return Ok(());
+    }
+    Err(Usage(format!(
+        "{} has {} already, and nothing is overwritten: name another, or remove them if nobody uses them",
+        directory.display(),
+        present.join(", ")
+    )))
+}
+
+/// The CA of a directory.
+fn ca_of(directory: &Path) -> anyhow::Result<Ca> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        fs::read_to_string(&path).map_err(|error| {
+            Usage(format!(
+                "{}: {error}; expected the directory of `verbatim pki init`, with the CA's key",
+                path.display()
+            ))
+        })
+    };
+    Ca::of(read("ca.pem")?, read("ca-key.pem")?)
+}
+
+fn issue(issue: &Issue) -> anyhow::Result<ExitCode> {
+    let directory = std::path::absolute(&issue.directory).context("the directory's name")?;
+    let ca = ca_of(&directory)?;
+    let names = names(&issue.servers);
+    let (what, about) = match &issue.servers[..] {
+        [] => (For::Client(&issue.name), "client"),
+        _ => (For::Server(&names), "server"),
+    };
+    let (pair, until) = ca
+        .issue(&what, OffsetDateTime::now_utc(), issue.days)
+        .context("making a certificate")?;
+    let planned = pair_of(
+        &issue.name,
+        &format!("the {about}'s certificate"),
+        &format!("the {about}'s key"),
+        pair,
+    );
+    refuse_present(&directory, &planned)?;
+    write_all(&directory, &planned)?;
+    let path = |name: &str| directory.join(name).display().to_string();
+    let mut text = format!(
+        "made {} and {}, valid until {}\n",
+        path(&planned[0].name),
+        path(&planned[1].name),
+        until.date()
+    );
+    if issue.servers.is_empty() {
+        text.push_str(&format!(
+            "give both, and ca.pem, to {0}; the daemon knows it as cert:{0}, for which its configuration must have a role\n",
+            issue.name
+        ));
+    }
+    print::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the agent's certificate is for: always this host, so that a forwarded port works.
-fn names(given: &[Server]) -> Vec<Server> {
+fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
+    let directory = std::path::absolute(&revoke.directory).context("the directory's name")?;
+    let ca = ca_of(&directory)?;
+    let named = directory.join(&revoke.certificate).with_extension("pem");
+    let path = if named.is_file() {
+        named
+    } else {
+        revoke.certificate.clone()
+    };
+    let pem = fs::read_to_string(&path).map_err(|error| {
+        Usage(format!(
+            "{}: {error}; expected a certificate, or the NAME of one in {}",
+            path.display(),
+            directory.display()
+        ))
+    })?;
+    let (serial, _) = certificates::read(&pem).with_context(|| path.display().to_string())?;
+    let list = directory.join("crl.pem");
+    let mut serials = match fs::read_to_string(&list) {
+        Ok(text) => certificates::revoked(&text).with_context(|| list.display().to_string())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error).with_context(|| list.display().to_string()),
+    };
+    if !serials.contains(&serial) {
+        serials.push(serial);
+    }
+    let text = ca
+        .revoke(&serials, OffsetDateTime::now_utc())
+        .context("making the list")?;
+    replace(&list, &text)?;
+    print::text(&format!(
+        "{} is revoked; {} lists {} certificates. Put it where the daemon's configuration names its crl (the agent's \
+         --tls-crl): the daemon takes it up at once, the agent at SIGHUP\n",
+        path.display(),
+        list.display(),
+        serials.len()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Another text in a file's place, whole or not at all.
+fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    let named = || path.display().to_string();
+    let new = path.with_extension("pem.new");
+    let _ = fs::remove_file(&new);
+    let mut open = create(&new, false).with_context(named)?;
+    let written = open.write_all(text.as_bytes()).and_then(|()| open.sync_all());
+    written.and_then(|()| fs::rename(&new, path)).with_context(named)
+}
+
+/// What the server's certificate is for: always this host, so that a forwarded port works.
+fn names(given: &[Host]) -> Vec<Host> {
     let mut names = vec![
-        Server::Name("localhost".into()),
-        Server::Address(IpAddr::from([127, 0, 0, 1])),
-        Server::Address(std::net::Ipv6Addr::LOCALHOST.into()),
+        Host::Name("localhost".into()),
+        Host::Address(IpAddr::from([127, 0, 0, 1])),
+        Host::Address(std::net::Ipv6Addr::LOCALHOST.into()),
     ];
     for server in given {
         if !names.contains(server) {
@@ -145,30 +292,52 @@ fn names(given: &[Server]) -> Vec<Server> {
     names
 }
 
-fn plan(pki: Pki) -> [Planned; 6] {
-    let file = |name, about, secret, text| Planned {
+/// All files of a lab, and the last day of what is in them.
+fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String), rcgen::Error> {
+    let now = OffsetDateTime::now_utc();
+    let ca = Ca::make(now, days)?;
+    let (server, until) = ca.issue(&For::Server(names), now, days)?;
+    let (of_client, _) = ca.issue(&For::Client(client), now, days)?;
+    let list = Planned {
+        name: "crl.pem".into(),
+        about: "the CA's list of revoked certificates, for servers".into(),
+        secret: false,
+        text: ca.revoke(&[], now)?,
+    };
+    let mut planned = pair_of(
+        "ca",
+        "the CA's certificate, for all hosts",
+        "the CA's key: for `pki issue` and `pki revoke`, nobody else",
+        ca.pair,
+    )
+    .to_vec();
+    planned.push(list);
+    planned.extend(pair_of(
+        "server",
+        "the certificate of the daemon or agent",
+        "its key",
+        server,
+    ));
+    planned.extend(pair_of(
+        "client",
+        &format!("the certificate of its client {client:?}"),
+        "its key",
+        of_client,
+    ));
+    Ok((planned, until.date().to_string()))
+}
+
+/// A certificate and its key as files.
+fn pair_of(name: &str, certificate: &str, key: &str, pair: Pair) -> [Planned; 2] {
+    let file = |name: String, about: &str, secret, text| Planned {
         name,
-        about,
+        about: about.into(),
         secret,
         text,
     };
     [
-        file(
-            "ca.pem",
-            "the CA's certificate, for both hosts",
-            false,
-            pki.ca.certificate,
-        ),
-        file(
-            "ca-key.pem",
-            "the CA's key: for nobody, keep it or delete it",
-            true,
-            pki.ca.key,
-        ),
-        file("server.pem", "the agent's certificate", false, pki.server.certificate),
-        file("server-key.pem", "the agent's key", true, pki.server.key),
-        file("client.pem", "the tester's certificate", false, pki.client.certificate),
-        file("client-key.pem", "the tester's key", true, pki.client.key),
+        file(format!("{name}.pem"), certificate, false, pair.certificate),
+        file(format!("{name}-key.pem"), key, true, pair.key),
     ]
 }
 
@@ -176,7 +345,7 @@ fn plan(pki: Pki) -> [Planned; 6] {
 fn write_all(directory: &Path, planned: &[Planned]) -> anyhow::Result<()> {
     let mut made = Vec::new();
     for file in planned {
-        let path = directory.join(file.name);
+        let path = directory.join(&file.name);
         let written = create(&path, file.secret).and_then(|mut open| {
             made.push(path.clone());
             open.write_all(file.text.as_bytes())?;
@@ -197,17 +366,17 @@ fn create(path: &Path, secret: bool) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(mode).open(path)
 }
 
-fn report(init: &Init, directory: &Path, names: &[Server], planned: &[Planned], until: &str) -> anyhow::Result<()> {
+fn report(init: &Init, directory: &Path, names: &[Host], planned: &[Planned], until: &str) -> anyhow::Result<ExitCode> {
     const LOCAL: usize = 3;
     let path = |name: &str| directory.join(name).display().to_string();
     let first = names.get(LOCAL).unwrap_or(&names[1]);
     let address = match first {
-        Server::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
         other => other.to_string(),
     };
     let listen = match first {
-        Server::Address(_) => format!("{address}:7000"),
-        Server::Name(_) => "0.0.0.0:7000".into(),
+        Host::Address(_) => format!("{address}:7000"),
+        Host::Name(_) => "0.0.0.0:7000".into(),
     };
     let agent = format!(
         "verbatim-agent --listen {listen} --device DEVICE --tls-cert {} --tls-key {} --tls-client-ca {}",
@@ -215,36 +384,52 @@ fn report(init: &Init, directory: &Path, names: &[Server], planned: &[Planned], 
         path("server-key.pem"),
         path("ca.pem")
     );
+    let daemon = format!(
+        "[listen]\n  address = \"0.0.0.0:7443\"\n  cert = \"{}\"\n  key = \"{}\"\n  client_ca = \"{}\"\n  crl = \"{}\"\n\n  \
+         [[role]]\n  role = \"admin\"\n  who = [\"cert:{}\"]\n",
+        path("server.pem"),
+        path("server-key.pem"),
+        path("ca.pem"),
+        path("crl.pem"),
+        init.client
+    );
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     if init.json {
         let files: Vec<_> = planned
             .iter()
-            .map(|file| serde_json::json!({ "path": path(file.name), "about": file.about }))
+            .map(|file| serde_json::json!({ "path": path(&file.name), "about": file.about }))
             .collect();
-        return print::json(&serde_json::json!({
+        print::json(&serde_json::json!({
             "directory": directory,
             "valid_until": until,
             "server_names": names,
+            "client": init.client,
             "files": files,
             "agent_command": agent,
-        }));
+        }))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut text = format!("made in {}, valid until {until}:\n", directory.display());
     for file in planned {
         text.push_str(&format!("  {:<15} {}\n", file.name, file.about));
     }
-    text.push_str(&format!("the agent's certificate is for {}\n", names.join(", ")));
+    text.push_str(&format!("the server's certificate is for {}\n", names.join(", ")));
     text.push_str(&format!(
-        "on the device's host, with ca.pem, server.pem and server-key.pem:\n  {agent}\n"
-    ));
-    text.push_str(&format!(
-        "on the tester, in the rig file:\n  agent = \"{address}:7000\"\n  agent_ca = \"{}\"\n  agent_cert = \"{}\"\n  \
-         agent_key = \"{}\"\n  agent_name = \"{first}\"\n",
+        "for a daemon, on its host, in /etc/verbatim/verbatimd.toml:\n  config_version = 1\n\n  {daemon}and on the client:\n  \
+         verbatim --server https://{address}:7443 --ca {0} --cert {1} --key {2} rigs\n",
         path("ca.pem"),
         path("client.pem"),
         path("client-key.pem")
     ));
-    print::text(&text)
+    text.push_str(&format!(
+        "for an agent, on the device's host:\n  {agent}\nand on the tester, in the rig file:\n  agent = \"{address}:7000\"\n  \
+         agent_ca = \"{}\"\n  agent_cert = \"{}\"\n  agent_key = \"{}\"\n  agent_name = \"{first}\"\n",
+        path("ca.pem"),
+        path("client.pem"),
+        path("client-key.pem")
+    ));
+    print::text(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -253,8 +438,8 @@ mod tests {
 
     #[test]
     fn a_server_is_a_host_name_or_an_address() {
-        assert_eq!("dut.lab".parse(), Ok(Server::Name("dut.lab".into())));
-        assert_eq!("fd00::15".parse(), Ok(Server::Address("fd00::15".parse().unwrap())));
+        assert_eq!("dut.lab".parse(), Ok(Host::Name("dut.lab".into())));
+        assert_eq!("fd00::15".parse(), Ok(Host::Address("fd00::15".parse().unwrap())));
         for wrong in [
             "",
             "a..b",
@@ -269,11 +454,11 @@ mod tests {
             "*",
         ] {
             assert!(
-                wrong.parse::<Server>().unwrap_err().contains("expected a host name"),
+                wrong.parse::<Host>().unwrap_err().contains("expected a host name"),
                 "{wrong}"
             );
         }
-        assert!(format!("{}.lab", "a".repeat(64)).parse::<Server>().is_err());
+        assert!(format!("{}.lab", "a".repeat(64)).parse::<Host>().is_err());
     }
 
     #[test]
@@ -290,7 +475,7 @@ mod tests {
     #[test]
     fn when_a_file_cannot_be_made_none_is_left() {
         let directory = tempfile::tempdir().unwrap();
-        let planned = plan(Pki::make(&names(&[]), OffsetDateTime::now_utc(), 1).unwrap());
+        let (planned, _) = plan(&names(&[]), "admin", 1).unwrap();
         // The last one is in the way.
         fs::write(directory.path().join("client-key.pem"), "mine").unwrap();
         assert!(write_all(directory.path(), &planned).is_err());

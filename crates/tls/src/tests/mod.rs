@@ -1,3 +1,5 @@
+mod let_in;
+
 use std::fs;
 
 use rcgen::{
@@ -63,8 +65,9 @@ fn server_with(directory: &TempDir, cert: &str, key: &str, client_ca: &str) -> R
         cert: path(cert),
         key: path(key),
         client_ca: path(client_ca),
+        crl: None,
     };
-    server(&files).map(drop).map_err(|error| error.to_string())
+    Gate::open(&files).map(drop).map_err(|error| error.to_string())
 }
 
 fn error_with(directory: &TempDir, cert: &str, key: &str, client_ca: &str) -> String {
@@ -187,7 +190,7 @@ fn a_clients_certificate_is_valid_until_its_last_second() {
         ExtendedKeyUsagePurpose::ClientAuth,
         |params| params.not_after = last,
     );
-    let (chain, _) = files::chain(&directory.path().join("client.pem"), Use::Client).unwrap();
+    let chain = files::chain(&directory.path().join("client.pem"), Use::Client).unwrap();
     let at = |seconds: i64| {
         let seconds = u64::try_from(last.unix_timestamp() + seconds).unwrap();
         files::in_time(

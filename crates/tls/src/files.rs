@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509Certificate};
 
 /// What a file is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +23,8 @@ pub enum Part {
     ClientCa,
     /// The CA of the server.
     ServerCa,
+    /// The list of revoked certificates.
+    Crl,
 }
 
 impl fmt::Display for Part {
@@ -30,6 +34,7 @@ impl fmt::Display for Part {
             Self::Key => "private key",
             Self::ClientCa => "CA of the clients",
             Self::ServerCa => "CA of the server",
+            Self::Crl => "list of revoked certificates",
         })
     }
 }
@@ -99,9 +104,6 @@ pub enum TlsError {
         /// What it is, and what was expected.
         what: &'static str,
     },
-    /// Another part of this process chose versions of TLS before.
-    #[error("this process has chosen versions of TLS besides 1.3 already; please report this")]
-    OtherVersions,
     /// It cannot be used for another reason.
     #[error("the {part} {path} cannot be used: {seen}")]
     Unusable {
@@ -152,8 +154,8 @@ fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(seen)
 }
 
-/// The certificates of a file, and its bytes.
-fn certificates(part: Part, path: &Path) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), TlsError> {
+/// The certificates of a file.
+fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let not_pem = |seen: String| TlsError::NotPem {
         part,
         path: path.into(),
@@ -166,7 +168,7 @@ fn certificates(part: Part, path: &Path) -> Result<(Vec<CertificateDer<'static>>
     if found.is_empty() {
         return Err(not_pem(in_short(&bytes)));
     }
-    Ok((found, bytes))
+    Ok(found)
 }
 
 /// What a file without the expected part looks like.
@@ -179,10 +181,10 @@ fn in_short(bytes: &[u8]) -> String {
     }
 }
 
-/// A certificate of ours with those between it and its CA, and the file's bytes.
-pub(super) fn chain(path: &Path, usage: Use) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), TlsError> {
+/// A certificate of ours with those between it and its CA.
+pub(super) fn chain(path: &Path, usage: Use) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let part = Part::Certificate;
-    let (chain, bytes) = certificates(part, path)?;
+    let chain = certificates(part, path)?;
     let (usage, wrong) = match usage {
         Use::Server => (
             KeyUsage::server_auth(),
@@ -203,13 +205,14 @@ pub(super) fn chain(path: &Path, usage: Use) -> Result<(Vec<CertificateDer<'stat
             "that of a CA; name the certificate that the CA made for this side (server.pem or client.pem)",
         )),
         webpki::Error::RequiredEkuNotFoundContext(_) => Err(kind(wrong)),
-        _ => Ok((chain, bytes)),
+        _ => Ok(chain),
     }
 }
 
-/// The bytes of a file with the certificates of a CA.
-pub(super) fn ca(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
-    let (found, bytes) = certificates(part, path)?;
+/// The certificates of a CA's file, as roots and as they are.
+pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
+    let found = certificates(part, path)?;
+    let mut roots = RootCertStore::empty();
     for certificate in &found {
         if look(part, path, certificate, KeyUsage::server_auth())? != webpki::Error::CaUsedAsEndEntity {
             return Err(TlsError::Kind {
@@ -218,9 +221,102 @@ pub(super) fn ca(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
                 what: "no certificate of a CA; name the CA's (ca.pem of `verbatim pki init`)",
             });
         }
-        webpki::anchor_from_trusted_cert(certificate).map_err(|error| TlsError::unusable(part, path, &error))?;
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| TlsError::unusable(part, path, &error))?;
     }
-    Ok(bytes)
+    Ok((roots, found))
+}
+
+/// The lists of revoked certificates of a file, each of one of these CAs and up to date.
+pub(super) fn crls(
+    path: &Path,
+    cas: &[CertificateDer<'_>],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let part = Part::Crl;
+    let not_pem = |seen: String| TlsError::NotPem {
+        part,
+        path: path.into(),
+        expected: "X509 CRL",
+        seen,
+    };
+    let bytes = read(part, path)?;
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| not_pem(error.to_string()))?;
+    if found.is_empty() {
+        return Err(not_pem(in_short(&bytes)));
+    }
+    let now = UnixTime::now();
+    let seconds = |at: UnixTime| i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+    for list in &found {
+        let (_, list) =
+            CertificateRevocationList::from_der(list).map_err(|error| TlsError::unusable(part, path, &error))?;
+        let of = |ca: &CertificateDer<'_>| {
+            X509Certificate::from_der(ca).is_ok_and(|(_, ca)| ca.subject().as_raw() == list.issuer().as_raw())
+        };
+        if !cas.iter().any(of) {
+            return Err(TlsError::Kind {
+                part,
+                path: path.into(),
+                what: "that of another CA; name the crl.pem beside the CA's certificate",
+            });
+        }
+        if let Some(next) = list.next_update().map(|next| next.timestamp())
+            && next < seconds(now)
+        {
+            let next = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(next).unwrap_or(0)));
+            return Err(TlsError::Time {
+                part,
+                path: path.into(),
+                what: format!("expired on {}", date(next)),
+                now: date(now),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The longest name, as X.520 has it for a common name.
+const LONGEST_NAME: usize = 64;
+
+/// Whose certificate it is: its subject's common name; without one, its only DNS name or e-mail address.
+///
+/// # Errors
+/// When it names nobody, or several, or the name could be taken for something else in a line of a log.
+pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
+    let mut names: Vec<&str> = parsed
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok())
+        .collect();
+    if names.is_empty()
+        && let Ok(Some(others)) = parsed.subject_alternative_name()
+    {
+        names = others.value.general_names.iter().filter_map(alternative).collect();
+    }
+    match names[..] {
+        [name] if name.is_empty() || name.len() > LONGEST_NAME || name.trim() != name => Err(format!(
+            "its subject's name has {} bytes, or spaces around it; expected 1 to {LONGEST_NAME}",
+            name.len()
+        )),
+        [name] if name.chars().any(char::is_control) => Err("its subject's name has control characters".into()),
+        [name] => Ok(name.into()),
+        [] => Err("its subject has no common name; make one with `verbatim pki issue DIR NAME`".into()),
+        _ => Err("it names several subjects; expected one common name".into()),
+    }
+}
+
+fn alternative<'a>(name: &GeneralName<'a>) -> Option<&'a str> {
+    match *name {
+        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// How long a certificate is still valid.
+pub(super) fn time_left(certificate: &CertificateDer<'_>, now: UnixTime) -> std::time::Duration {
+    let until = X509Certificate::from_der(certificate).map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp());
+    std::time::Duration::from_secs(u64::try_from(until).unwrap_or(0).saturating_sub(now.as_secs()))
 }
 
 /// What is the matter with a certificate by itself, besides its time.
@@ -267,10 +363,10 @@ fn date(at: UnixTime) -> String {
     }
 }
 
-/// A private key, and its file's bytes.
-pub(super) fn key(path: &Path) -> Result<(PrivateKeyDer<'static>, Vec<u8>), TlsError> {
+/// A private key.
+pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = read(Part::Key, path)?;
-    let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {
         part: Part::Key,
         path: path.into(),
         expected: "private key without a passphrase",
@@ -278,6 +374,5 @@ pub(super) fn key(path: &Path) -> Result<(PrivateKeyDer<'static>, Vec<u8>), TlsE
             rustls::pki_types::pem::Error::NoItemsFound => in_short(&bytes),
             error => error.to_string(),
         },
-    })?;
-    Ok((key, bytes))
+    })
 }

@@ -1,0 +1,281 @@
+//! `verbatim inspect --rc FILE`: the reliable connections of a capture, by the rules that bind both ends.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+use verbatim_capture::read::{CaptureError, CaptureTime, Captured, Content, Reader};
+use verbatim_catalog::oracle::{Connections, Count, Ended, Event, Finding, Loss};
+use verbatim_record::Time;
+use verbatim_wire::packet::{Medium, Packet, Service};
+
+use super::{Arguments, Out, infiniband, input};
+
+/// Judges the connections of a capture. The exit code, and the error at which the capture ended.
+pub(super) fn judge<W: Write>(
+    arguments: &Arguments,
+    out: &Out<W>,
+    input: Box<dyn io::Read>,
+) -> anyhow::Result<(u8, Option<CaptureError>)> {
+    let mut reader =
+        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(&arguments.file, error))?;
+    let mut connections = Connections::new(if arguments.lossless {
+        Loss::Excluded
+    } else {
+        Loss::Possible
+    });
+    let mut report = Report {
+        json: arguments.json,
+        ..Report::default()
+    };
+    let mut begin = None;
+    let mut written = Ok(());
+    let ended = loop {
+        let captured = match reader.next_packet() {
+            Ok(Some(captured)) => captured,
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        };
+        report.packets += 1;
+        match packet(&captured, arguments.ignore_vcrc) {
+            Ok(packet) => {
+                report.judged += 1;
+                let event = Event {
+                    number: captured.number,
+                    at: time(captured.time, &mut begin),
+                    packet,
+                };
+                let lines = &out.lines;
+                connections.take(&event, |ended| {
+                    if written.is_ok() {
+                        written = report.connection(&mut *lines.borrow_mut(), &ended);
+                    }
+                });
+            }
+            Err(why) => *report.not_judged.entry(why).or_default() += 1,
+        }
+        if written.is_err() {
+            break None;
+        }
+    };
+    let mut lines = out.lines.borrow_mut();
+    report.strays = connections.strays;
+    connections.finish(|ended| {
+        if written.is_ok() {
+            written = report.connection(&mut *lines, &ended);
+        }
+    });
+    let written = written
+        .and_then(|()| report.end(&mut *lines))
+        .and_then(|()| lines.flush());
+    written.map_err(|error| anyhow::Error::from(error).context("cannot write to stdout"))?;
+    Ok((report.exit_code(), ended))
+}
+
+/// The packet, if it is of a reliable connection, or why it is not judged.
+fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool) -> Result<Packet<'a>, &'static str> {
+    let (medium, bytes) = match captured.content {
+        _ if !captured.is_whole => return Err("the capture holds only part of the packet"),
+        Content::Unread(_) => return Err("neither Ethernet nor InfiniBand"),
+        Content::Ethernet => (Medium::Ethernet, captured.bytes),
+        Content::InfiniBand => infiniband(captured.bytes, ignores_vcrc),
+    };
+    let packet = Packet::parse(medium, bytes).map_err(|_| "no packet with a base transport header")?;
+    match packet.opcode().service() {
+        Service::Rc => Ok(packet),
+        _ => Err("of another transport service"),
+    }
+}
+
+/// Nanoseconds since the first packet; what is before that counts as with it.
+fn time(at: Option<CaptureTime>, begin: &mut Option<CaptureTime>) -> Option<Time> {
+    let at = at?;
+    let since = at.since(*begin.get_or_insert(at));
+    Some(Time(u64::try_from(since.max(0)).unwrap_or(u64::MAX)))
+}
+
+#[derive(Default)]
+struct Report {
+    json: bool,
+    packets: u64,
+    judged: u64,
+    not_judged: BTreeMap<&'static str, u64>,
+    strays: u64,
+    connections: u64,
+    violations: u64,
+    excused: u64,
+}
+
+/// A finding in JSON.
+#[derive(Serialize)]
+struct Found<'a> {
+    rule: &'a str,
+    statement: &'a str,
+    by: String,
+    packets: &'a [u64],
+    expected: &'a str,
+    seen: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unless: Option<String>,
+}
+
+impl Report {
+    /// Tells of a connection of which no more comes.
+    fn connection(&mut self, out: &mut impl Write, ended: &Ended) -> io::Result<()> {
+        let connection = &ended.connection;
+        let (violations, excused) = connection.totals();
+        self.violations += violations;
+        self.excused += excused;
+        self.connections += 1;
+        if self.json {
+            return self.document(out, ended);
+        }
+        if self.connections == 1 {
+            let (rule, lost) = ("VIOLATIONS", "OR LOST");
+            writeln!(
+                out,
+                "{:>6} {:<54} {:>9} {:>8} {rule:>10} {lost:>8}",
+                "NUMBER", "CONNECTION", "PACKETS", "PATH MTU"
+            )?;
+        }
+        let path_mtu = connection.path_mtu().map_or("-".into(), |mtu| mtu.to_string());
+        let ends = ended.ends.map(|end| {
+            let qpn = end.qpn.map_or("?".into(), |qpn| format!("{qpn}"));
+            format!("{} QP {qpn}", end.address)
+        });
+        let ends = ends.join(" - ");
+        let packets: u64 = connection.packets.iter().sum();
+        writeln!(
+            out,
+            "{:>6} {ends:<54} {packets:>9} {path_mtu:>8} {violations:>10} {excused:>8}",
+            ended.number
+        )?;
+        for finding in &connection.findings {
+            let (numbers, by) = (numbers(finding), ended.ends[finding.by].address);
+            writeln!(
+                out,
+                "       {numbers} {by} breaks {finding} [{}]",
+                finding.rule.statement
+            )?;
+        }
+        let kept = connection.findings.len() as u64;
+        if violations + excused > kept {
+            writeln!(out, "       and {} more", violations + excused - kept)?;
+        }
+        for what in missing(ended) {
+            writeln!(out, "       not in this capture: {what}")?;
+        }
+        Ok(())
+    }
+
+    fn document(&self, out: &mut impl Write, ended: &Ended) -> io::Result<()> {
+        let connection = &ended.connection;
+        let (violations, excused) = connection.totals();
+        let found = |with_excuse: bool| -> Vec<Found<'_>> {
+            let findings = connection.findings.iter();
+            let findings = findings.filter(|finding| finding.unless.is_some() == with_excuse);
+            findings.map(|finding| found(ended, finding)).collect()
+        };
+        let asked: BTreeMap<&str, [u64; 3]> = connection
+            .counts()
+            .filter(|(_, count)| *count != Count::default())
+            .map(|(rule, count)| (rule.name, [count.asked, count.broken, count.excused]))
+            .collect();
+        let document = json!({
+            "connection": ended.number,
+            "peers": ended.ends.map(|end| end.address.to_string()),
+            "qps": ended.ends.map(|end| end.qpn.map(|qpn| qpn.0)),
+            "packets": connection.packets.iter().sum::<u64>(),
+            "path_mtu": connection.path_mtu(),
+            "violations": found(false),
+            "or_lost": found(true),
+            "violations_in_all": violations,
+            "or_lost_in_all": excused,
+            "rules_asked_broken_or_lost": asked,
+            "not_in_capture": missing(ended),
+        });
+        writeln!(out, "{document}")
+    }
+
+    /// Sums up.
+    fn end(&self, out: &mut impl Write) -> io::Result<()> {
+        let not_judged: u64 = self.not_judged.values().sum();
+        if self.json {
+            let summary = json!({ "summary": {
+                "packets": self.packets,
+                "of_reliable_connections": self.judged,
+                "connections": self.connections,
+                "violations": self.violations,
+                "or_lost": self.excused,
+                "responses_without_requests": self.strays,
+                "not_judged_by_reason": self.not_judged,
+            }});
+            return writeln!(out, "{summary}");
+        }
+        if self.connections > 0 {
+            writeln!(out)?;
+        }
+        writeln!(
+            out,
+            "{} packets: {} of {} reliable connections, {not_judged} not judged; {} violations, {} more unless packets were lost",
+            self.packets, self.judged, self.connections, self.violations, self.excused
+        )?;
+        if self.strays > 0 {
+            writeln!(
+                out,
+                "{:>9} responses to requests that are not in this capture",
+                self.strays
+            )?;
+        }
+        for (why, count) in &self.not_judged {
+            writeln!(out, "{count:>9} not judged: {why}")?;
+        }
+        Ok(())
+    }
+
+    fn exit_code(&self) -> u8 {
+        match (self.violations, self.connections) {
+            (1.., _) => 1,
+            (0, 1..) => 0,
+            (0, 0) => 4,
+        }
+    }
+}
+
+fn found<'a>(ended: &Ended, finding: &'a Finding) -> Found<'a> {
+    Found {
+        rule: finding.rule.name,
+        statement: finding.rule.statement,
+        by: ended.ends[finding.by].address.to_string(),
+        packets: &finding.packets,
+        expected: &finding.expected,
+        seen: &finding.seen,
+        unless: finding.unless.map(|excuse| excuse.to_string()),
+    }
+}
+
+/// The packets that show it: `#17 (with #3)`.
+fn numbers(finding: &Finding) -> String {
+    match finding.packets.as_slice() {
+        [with, packet] => format!("#{packet} (with #{with})"),
+        [packet] => format!("#{packet}"),
+        _ => String::new(),
+    }
+}
+
+/// What of a connection the capture does not have.
+fn missing(ended: &Ended) -> Vec<String> {
+    let connection = &ended.connection;
+    let mut missing: Vec<String> = (0..2)
+        .filter(|end| connection.packets[*end] == 0)
+        .map(|end| format!("what {} sends", ended.ends[end].address))
+        .collect();
+    if (0..2).all(|end| !connection.has_requests(end)) {
+        missing.push("requests".into());
+    }
+    if connection.path_mtu().is_none() {
+        missing.push("a packet that tells the path MTU".into());
+    }
+    missing
+}

@@ -1,0 +1,394 @@
+//! One connection: what both ends have sent so far, as far as the rules need it.
+
+use verbatim_wire::PKey;
+use verbatim_wire::packet::Psn;
+
+use super::heard::{Asks, Event, Heard, Part};
+use super::pmtu::Pmtu;
+use super::responses::{Offset, Refusal, Responses};
+use super::rule::{Broken, Finding, Held, Rule};
+use super::rules::packet::RULES as PACKET;
+use super::rules::requester::{self, Asked, RULES as REQUESTER};
+use super::rules::responder::{Answered, RULES as RESPONDER, Says};
+use super::rules::{COUNT, msn, rule};
+use super::window::{Place, Window};
+
+/// Findings of a connection that are kept whole; all are counted.
+pub const KEPT: usize = 16;
+
+static P_KEY_RULE: Rule = rule!(
+    "p-key",
+    "9.6.1 header validation",
+    "All packets of a connection have the P_Key of its partition."
+);
+
+/// Whether packets can be lost, come twice or out of order between a device and the place where they were seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Loss {
+    /// They can: what loss explains is no violation.
+    #[default]
+    Possible,
+    /// They cannot: loss excuses nothing.
+    Excluded,
+}
+
+/// How often a rule was asked, and what came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// How often it spoke of a packet.
+    pub asked: u64,
+    /// How often it was broken, without excuse.
+    pub broken: u64,
+    /// How often it was broken unless packets were lost.
+    pub excused: u64,
+}
+
+/// The requests of one end, and the other end's responses to them.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    window: Window,
+    responses: Responses,
+    /// Whether the last MSN contradicted what was known.
+    doubts_offset: bool,
+}
+
+/// One reliable connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    loss: Loss,
+    /// By who asks.
+    flows: [Flow; 2],
+    p_keys: [Option<(PKey, u64)>; 2],
+    /// Packets, by who sent them.
+    pub packets: [u64; 2],
+    /// Findings: the first [`KEPT`], violations before what is excused.
+    pub findings: Vec<Finding>,
+    counts: [Count; COUNT + 1],
+    totals: (u64, u64),
+}
+
+impl Connection {
+    /// One of which nothing was seen yet.
+    #[must_use]
+    pub fn new(loss: Loss) -> Self {
+        Self {
+            loss,
+            flows: Default::default(),
+            p_keys: Default::default(),
+            packets: [0; 2],
+            findings: Vec::new(),
+            counts: [Count::default(); COUNT + 1],
+            totals: (0, 0),
+        }
+    }
+
+    /// The rules, each with how often it was asked and broken.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static Rule, Count)> + '_ {
+        super::rules::all().chain([&P_KEY_RULE]).zip(self.counts)
+    }
+
+    /// Violations, and what would be one had no packet been lost.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        self.totals
+    }
+
+    /// The path MTU, if the packets tell.
+    #[must_use]
+    pub fn path_mtu(&self) -> Option<u32> {
+        self.flows[0].window.pmtu.known()
+    }
+
+    /// Request packets that were seen of an end.
+    #[must_use]
+    pub fn has_requests(&self, of: usize) -> bool {
+        self.flows[of].window.len() > 0
+    }
+
+    /// Requests that are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.flows.iter().map(|flow| flow.window.len()).sum()
+    }
+
+    /// Whether an end's newest PSN is so far from this one that this must be another connection.
+    pub(super) fn is_far(&self, of: usize, psn: Psn) -> bool {
+        self.flows[of].window.place(psn) == Place::Far
+    }
+
+    /// Whether a response with this PSN may answer a request of that end.
+    pub(super) fn covers(&self, of: usize, psn: Psn) -> bool {
+        self.flows[of].window.covers(psn)
+    }
+
+    /// The other half of this connection, which was taken for one of its own: what its end 0 sent, end 1 has.
+    pub(super) fn join(&mut self, other: Self) {
+        let [flow, _] = other.flows;
+        self.flows[1] = flow;
+        let known: Pmtu = self.flows[0].window.pmtu;
+        let of_both = known.both(self.flows[1].window.pmtu);
+        for flow in &mut self.flows {
+            flow.window.set_pmtu(of_both);
+        }
+        self.p_keys[1] = other.p_keys[0];
+        self.packets[1] += other.packets[0];
+        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+            count.asked += other.asked;
+            count.broken += other.broken;
+            count.excused += other.excused;
+        }
+        self.totals.0 += other.totals.0;
+        self.totals.1 += other.totals.1;
+        let theirs = other.findings.into_iter().map(|finding| Finding { by: 1, ..finding });
+        self.findings.extend(theirs);
+        self.findings.truncate(KEPT);
+    }
+
+    /// A packet of this connection passes, sent by that end.
+    pub fn take(&mut self, by: usize, event: &Event<'_>) {
+        let heard = Heard::of(event);
+        self.packets[by] += 1;
+        for (at, (rule, asks)) in PACKET.iter().enumerate() {
+            self.note(at, rule, by, heard.number, || asks(&heard));
+        }
+        self.p_key(by, &heard);
+        if heard.opcode.is_response() {
+            if heard.is_taken {
+                self.response(by, &heard);
+            }
+        } else if heard.opcode.0 < 0x20 {
+            self.request(by, &heard);
+        }
+    }
+
+    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition.
+    fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
+        let seen = heard.bth.p_key();
+        let of_partition = |key: PKey| key.0 & 0x7FFF;
+        let held = match (self.p_keys[by], self.p_keys[1 - by]) {
+            (Some((own, number)), _) => {
+                Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}"))).with(number)
+            }
+            (None, Some((other, number))) => Held::must(of_partition(other) == of_partition(seen), || {
+                (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
+            })
+            .with(number),
+            (None, None) => Held::NotAsked,
+        };
+        self.p_keys[by].get_or_insert((seen, heard.number));
+        self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);
+    }
+
+    fn request(&mut self, by: usize, heard: &Heard<'_>) {
+        let place = self.flows[by].window.place(heard.psn);
+        // A packet that nobody takes is judged as a packet; its other fields may be what the damage made of them.
+        if heard.is_taken {
+            for (at, (rule, asks)) in REQUESTER.iter().enumerate() {
+                let flow = &self.flows[by];
+                let asked = Asked {
+                    heard,
+                    place,
+                    window: &flow.window,
+                    responses: &flow.responses,
+                };
+                let held = asks(&asked);
+                self.note(PACKET.len() + at, rule, by, heard.number, || held);
+            }
+        }
+        self.sent(by, heard, place);
+    }
+
+    /// The state after a request.
+    fn sent(&mut self, by: usize, heard: &Heard<'_>, place: Place) {
+        let (flow, other) = both_of(&mut self.flows, by);
+        let window = &mut flow.window;
+        let acknowledged = flow.responses.acknowledged.map(|(psn, _)| psn);
+        match place {
+            Place::Beginning | Place::Next => window.push(heard, false, acknowledged),
+            Place::Ahead(_) if heard.is_taken => window.push(heard, true, acknowledged),
+            Place::Hole if heard.is_taken => window.fill(heard),
+            Place::Again(at, into) => window.again(at, into, heard),
+            _ => return,
+        }
+        window.cursor = match window.find(heard.psn) {
+            Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
+            _ => window.next,
+        };
+        let asks = Asks::of(heard.opcode);
+        if heard.is_taken {
+            flow.responses.asked(heard.psn);
+        }
+        if heard.is_taken && matches!(asks, Asks::Send(_) | Asks::Write(_)) {
+            learn(window, other, |size| requester::fits(asks.part(), heard.length, size));
+        }
+    }
+
+    fn response(&mut self, by: usize, heard: &Heard<'_>) {
+        let says = Says::of(heard);
+        let found = self.flows[1 - by].window.find(heard.psn);
+        let (broken, excused) = self.totals();
+        let mut offset = None;
+        for (at, (rule, asks)) in RESPONDER.iter().enumerate() {
+            let flow = &self.flows[1 - by];
+            let answered = Answered {
+                heard,
+                says,
+                found,
+                window: &flow.window,
+                responses: &flow.responses,
+            };
+            offset = msn::offset(&answered);
+            let held = asks(&answered);
+            let at = PACKET.len() + REQUESTER.len() + at;
+            self.note(at, rule, by, heard.number, || held);
+        }
+        let is_sound = self.totals() == (broken, excused);
+        self.answered(by, heard, says, found);
+        let flow = &mut self.flows[1 - by];
+        // What was answered wrongly may be asked again.
+        if let (Some((at, _)), false) = (found, is_sound) {
+            flow.window.give_up(at);
+        }
+        if let Some(offset) = offset {
+            flow.narrow(offset);
+        }
+    }
+
+    /// The state after a response.
+    fn answered(&mut self, by: usize, heard: &Heard<'_>, says: Says, found: Option<(usize, u32)>) {
+        let (flow, other) = both_of(&mut self.flows, 1 - by);
+        let (window, responses) = (&mut flow.window, &mut flow.responses);
+        if found.is_none() && window.is_beyond(heard.psn) && says != Says::Sequence {
+            return;
+        }
+        let refusal = || Refusal {
+            psn: heard.psn,
+            // Only an AETH makes a refusal.
+            syndrome: heard.syndrome().unwrap_or_default(),
+            number: heard.number,
+            at: heard.at,
+            is_asked_again: false,
+        };
+        if let Some((at, _)) = found {
+            window.give_up_before(at);
+        }
+        match says {
+            Says::Ack => {
+                if let Some((at, _)) = found {
+                    window.give_up_before(at + 1);
+                    window.acknowledged(at);
+                }
+                responses.acknowledge(heard.psn, heard.number);
+            }
+            Says::Read(part) => {
+                if let Some((at, into)) = found {
+                    let begins = matches!(part, Part::First | Part::Only);
+                    window.answered(at, into, (begins, matches!(part, Part::Last | Part::Only)));
+                }
+                if matches!(part, Part::First | Part::Middle) {
+                    learn(window, other, |size| heard.length == size);
+                }
+                responses.acknowledge(heard.psn, heard.number);
+            }
+            Says::Atomic => {
+                if let Some((at, into)) = found {
+                    window.answered(at, into, (true, true));
+                    let original = heard.packet.atomic_ack().map(|ack| (ack.original().0, heard.number));
+                    let request = window.get_mut(at);
+                    request.original = request.original.or(original);
+                }
+                responses.acknowledge(heard.psn, heard.number);
+            }
+            Says::Rnr => {
+                responses.acknowledge(heard.psn.minus(1), heard.number);
+                responses.rnr = Some(refusal());
+            }
+            Says::Sequence => {
+                responses.acknowledge(heard.psn.minus(1), heard.number);
+                responses.sequence = Some(refusal());
+            }
+            Says::Fatal => {
+                responses.acknowledge(heard.psn.minus(1), heard.number);
+                responses.fatal.get_or_insert_with(refusal);
+            }
+            Says::Nothing => {}
+        }
+    }
+
+    /// Counts what a rule says, and keeps it.
+    fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) {
+        let count = &mut self.counts[at];
+        let broken = match held() {
+            Held::NotAsked => return,
+            Held::Holds => {
+                count.asked += 1;
+                return;
+            }
+            Held::Broken(broken) => *broken,
+        };
+        count.asked += 1;
+        let Broken {
+            expected,
+            seen,
+            with,
+            unless,
+        } = broken;
+        let unless = unless.filter(|_| self.loss == Loss::Possible);
+        if unless.is_some() {
+            count.excused += 1;
+            self.totals.1 += 1;
+        } else {
+            count.broken += 1;
+            self.totals.0 += 1;
+        }
+        // What is excused never keeps a violation from being shown.
+        let excused = self.findings.iter().rposition(|finding| finding.unless.is_some());
+        if self.findings.len() >= KEPT {
+            match excused {
+                Some(at) if unless.is_none() => drop(self.findings.remove(at)),
+                _ => return,
+            }
+        }
+        let packets = with.filter(|with| *with != 0 && *with != number);
+        self.findings.push(Finding {
+            rule,
+            by,
+            packets: packets.into_iter().chain([number]).collect(),
+            expected,
+            seen,
+            unless,
+        });
+    }
+}
+
+impl Flow {
+    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed.
+    fn narrow(&mut self, later: Offset) {
+        let earlier = self
+            .responses
+            .offset
+            .as_ref()
+            .filter(|earlier| earlier.epoch == later.epoch);
+        let together = earlier.map(|earlier| msn::both(earlier, &later));
+        let contradicts = matches!(together, Some(None));
+        if !contradicts || self.doubts_offset {
+            self.responses.offset = Some(together.flatten().unwrap_or(later));
+        }
+        self.doubts_offset = contradicts && !self.doubts_offset;
+    }
+}
+
+/// The flow of the end that asks, and the other one.
+fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
+    let [first, second] = flows;
+    if asks == 0 { (first, second) } else { (second, first) }
+}
+
+/// Both directions have one path MTU.
+fn learn(window: &mut Window, other: &mut Flow, fits: impl Fn(u32) -> bool) {
+    let known: Pmtu = window.pmtu;
+    if let Some(pmtu) = known.kept(fits) {
+        window.set_pmtu(pmtu);
+        other.window.set_pmtu(pmtu);
+    }
+}

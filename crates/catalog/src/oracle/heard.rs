@@ -1,0 +1,150 @@
+//! A packet of a connection, taken apart once for all rules.
+
+use verbatim_record::Time;
+use verbatim_wire::packet::{Opcode, Packet, Psn, Reth, Syndrome};
+use verbatim_wire::{Aeth, AtomicEth, Bth};
+
+/// A packet, and when it was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Its number in the capture or record.
+    pub number: u64,
+    /// When it passed the place of the capture; not every capture says.
+    pub at: Option<Time>,
+    /// The packet.
+    pub packet: Packet<'a>,
+}
+
+/// A packet with what the rules look at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard<'a> {
+    pub(super) number: u64,
+    pub(super) at: Option<Time>,
+    pub(super) packet: Packet<'a>,
+    pub(super) bth: Bth,
+    pub(super) opcode: Opcode,
+    pub(super) psn: Psn,
+    /// Bytes of the payload without padding.
+    pub(super) length: u32,
+    /// Whether a port that conforms takes it: ICRC and TVer are right.
+    pub(super) is_taken: bool,
+}
+
+impl<'a> Heard<'a> {
+    pub(super) fn of(event: &Event<'a>) -> Self {
+        let packet = event.packet;
+        let bth = packet.bth();
+        Self {
+            number: event.number,
+            at: event.at,
+            bth,
+            opcode: bth.opcode(),
+            psn: bth.psn(),
+            length: u32::try_from(packet.payload().len()).unwrap_or(u32::MAX),
+            is_taken: bth.tver() == 0 && packet.icrc_is_right() && packet.missing_header().is_none(),
+            packet,
+        }
+    }
+
+    /// What the header of an RDMA request says.
+    pub(super) fn reth(&self) -> Option<Reth> {
+        self.packet.reth()
+    }
+
+    /// What the header of an atomic says.
+    pub(super) fn atomic(&self) -> Option<AtomicEth> {
+        self.packet.atomic()
+    }
+
+    /// The AETH, of a response.
+    pub(super) fn aeth(&self) -> Option<Aeth> {
+        self.packet.aeth()
+    }
+
+    /// The AETH's syndrome.
+    pub(super) fn syndrome(&self) -> Option<Syndrome> {
+        self.aeth().map(|aeth| aeth.syndrome())
+    }
+
+    /// A number for all that must be the same when the request comes again: extended headers and payload.
+    pub(super) fn digest(&self) -> u64 {
+        let offsets = self.packet.offsets();
+        let after_bth = &self.packet.bytes()[offsets.bth + 12..offsets.padding];
+        digest(after_bth)
+    }
+}
+
+/// 64 bits that differ when the bytes do, but by chance. Eight bytes at a time: it runs over every payload.
+fn digest(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut state = bytes.len() as u64;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        state = (state.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(ODD);
+    }
+    for byte in rest {
+        state = (state.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(ODD);
+    }
+    state ^ (state >> 29)
+}
+
+/// What an opcode of RC is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// The first packet of several.
+    First,
+    /// One between.
+    Middle,
+    /// The last packet of several.
+    Last,
+    /// All of a message.
+    Only,
+}
+
+/// What an RC request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asks {
+    Send(Part),
+    Write(Part),
+    Read,
+    Atomic,
+    /// FLUSH and ATOMIC WRITE, of which the rules say nothing, and codes without a meaning.
+    Other,
+}
+
+impl Asks {
+    pub(super) fn of(opcode: Opcode) -> Self {
+        use Part::{First, Last, Middle, Only};
+        match opcode.0 {
+            0x00 => Self::Send(First),
+            0x01 => Self::Send(Middle),
+            0x02 | 0x03 | 0x16 => Self::Send(Last),
+            0x04 | 0x05 | 0x17 => Self::Send(Only),
+            0x06 => Self::Write(First),
+            0x07 => Self::Write(Middle),
+            0x08 | 0x09 => Self::Write(Last),
+            0x0A | 0x0B => Self::Write(Only),
+            0x0C => Self::Read,
+            0x13 | 0x14 => Self::Atomic,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its place in the message; READs and atomics are whole messages.
+    pub(super) fn part(self) -> Part {
+        match self {
+            Self::Send(part) | Self::Write(part) => part,
+            Self::Read | Self::Atomic | Self::Other => Part::Only,
+        }
+    }
+
+    /// Whether a response of its own answers it, not an acknowledgement.
+    pub(super) fn has_response(self) -> bool {
+        matches!(self, Self::Read | Self::Atomic)
+    }
+
+    /// Whether a message ends with it.
+    pub(super) fn ends(self) -> bool {
+        matches!(self.part(), Part::Last | Part::Only)
+    }
+}

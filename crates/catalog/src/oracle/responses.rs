@@ -1,0 +1,73 @@
+//! What a responder has said so far.
+
+use verbatim_record::Time;
+use verbatim_wire::packet::{Psn, Syndrome};
+
+use super::rules::requester::is_up_to;
+
+/// A NAK, or an RNR NAK.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) psn: Psn,
+    pub(super) syndrome: Syndrome,
+    pub(super) number: u64,
+    pub(super) at: Option<Time>,
+    /// Whether the request has come since.
+    pub(super) is_asked_again: bool,
+}
+
+/// What MSNs stand at so many messages more than our own count: what the responder had completed before it began. An
+/// interval while it is not exactly known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offset {
+    /// The count that it belongs to.
+    pub(super) epoch: u32,
+    /// The least that it may be.
+    pub(super) least: u32,
+    /// How many more than that it may be.
+    pub(super) room: u32,
+    /// The packet that was last used to know it.
+    pub(super) number: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Responses {
+    /// The newest PSN that was acknowledged, and by which packet.
+    pub(super) acknowledged: Option<(Psn, u64)>,
+    /// The last sequence NAK.
+    pub(super) sequence: Option<Refusal>,
+    /// The last RNR NAK, while its request was not acknowledged.
+    pub(super) rnr: Option<Refusal>,
+    /// The NAK that ended the connection.
+    pub(super) fatal: Option<Refusal>,
+    pub(super) offset: Option<Offset>,
+}
+
+impl Responses {
+    /// Whether a PSN was acknowledged.
+    pub(super) fn has_acknowledged(&self, psn: Psn) -> bool {
+        self.acknowledged.is_some_and(|(newest, _)| is_up_to(psn, newest))
+    }
+
+    /// The packet that acknowledged the newest one; 0 when none did.
+    pub(super) fn acknowledged_by(&self) -> u64 {
+        self.acknowledged.map_or(0, |(_, number)| number)
+    }
+
+    /// A request has come that a port takes.
+    pub(super) fn asked(&mut self, psn: Psn) {
+        for refusal in [&mut self.sequence, &mut self.rnr].into_iter().flatten() {
+            refusal.is_asked_again |= refusal.psn == psn;
+        }
+    }
+
+    /// A packet acknowledges all up to a PSN.
+    pub(super) fn acknowledge(&mut self, psn: Psn, number: u64) {
+        if !self.has_acknowledged(psn) {
+            self.acknowledged = Some((psn, number));
+            let is_over = |refusal: &Refusal| is_up_to(refusal.psn, psn);
+            self.rnr.take_if(|rnr| is_over(rnr));
+            self.sequence.take_if(|nak| is_over(nak));
+        }
+    }
+}

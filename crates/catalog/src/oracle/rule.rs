@@ -1,0 +1,122 @@
+//! What a rule is, and what came of asking it.
+
+use core::fmt;
+
+/// A rule of the architecture, as one question that can be asked of one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Its name in reports: `msn`.
+    pub name: &'static str,
+    /// The statement that it is part of, an id of the registry.
+    pub statement: &'static str,
+    /// What it demands, in our own words.
+    pub says: &'static str,
+}
+
+/// What explains a packet that breaks a rule, without anybody having broken it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Excuse {
+    /// The capture, or the way before it, has lost requests.
+    RequestsLost,
+    /// The capture, or the way before it, has lost responses.
+    ResponsesLost,
+    /// What was seen was lost behind the place of the capture, or had not arrived yet.
+    NotArrived,
+    /// Packets came in another order, or twice.
+    Reordered,
+    /// Another connection of the same queue pair number begins here.
+    AnotherConnection,
+}
+
+impl fmt::Display for Excuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RequestsLost => "requests were lost in the capture or before it",
+            Self::ResponsesLost => "responses were lost in the capture or before it",
+            Self::NotArrived => "a packet was lost behind the place of the capture, or had not arrived yet",
+            Self::Reordered => "the network reordered or repeated packets",
+            Self::AnotherConnection => "another connection begins here",
+        })
+    }
+}
+
+/// How a rule is broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Broken {
+    pub(super) expected: String,
+    pub(super) seen: String,
+    /// An earlier packet that shows it too.
+    pub(super) with: Option<u64>,
+    /// The price at which nobody has broken it.
+    pub(super) unless: Option<Excuse>,
+}
+
+/// What a rule says of a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Held {
+    /// It does not speak of this packet, or what it rests on is not known.
+    NotAsked,
+    /// It holds.
+    Holds,
+    /// It does not.
+    Broken(Box<Broken>),
+}
+
+impl Held {
+    /// It holds if `is_so`, else `expected` was not `seen`. The words are made only when they are needed.
+    pub(super) fn must<E: fmt::Display, S: fmt::Display>(is_so: bool, words: impl FnOnce() -> (E, S)) -> Self {
+        if is_so {
+            return Self::Holds;
+        }
+        let (expected, seen) = words();
+        Self::Broken(Box::new(Broken {
+            expected: expected.to_string(),
+            seen: seen.to_string(),
+            with: None,
+            unless: None,
+        }))
+    }
+
+    /// The same, excused if that happened.
+    pub(super) fn unless(mut self, excuse: Excuse) -> Self {
+        if let Self::Broken(broken) = &mut self {
+            broken.unless = Some(excuse);
+        }
+        self
+    }
+
+    /// The same, shown by that packet, too.
+    pub(super) fn with(mut self, number: u64) -> Self {
+        if let Self::Broken(broken) = &mut self {
+            broken.with = Some(number);
+        }
+        self
+    }
+}
+
+/// A rule that a packet breaks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// Which end of the connection has sent it: 0 or 1.
+    pub by: usize,
+    /// The packets that show it, in the order of the capture.
+    pub packets: Vec<u64>,
+    /// What the rule allows.
+    pub expected: String,
+    /// What was there.
+    pub seen: String,
+    /// What would excuse it; `None`: nothing does.
+    pub unless: Option<Excuse>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, seen {}", self.rule.name, self.expected, self.seen)?;
+        match self.unless {
+            Some(excuse) => write!(f, "; unless {excuse}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The MSN: what a responder counts, and what is known of its count.
+
+use verbatim_wire::packet::Psn;
+
+use super::responder::{Answered, Says};
+use crate::oracle::heard::Part;
+use crate::oracle::responses::Offset;
+use crate::oracle::rule::Held;
+
+/// How many messages the responder may have counted, and in which count; see [`Request::messages`].
+fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
+    let window = answered.window;
+    let all = |epoch, at_least: u32| window.messages_of(epoch).unwrap_or(at_least).max(at_least);
+    if answered.says.is_refusal() {
+        let (at, request, before) = match answered.found {
+            Some((at, _)) => (at, window.get(at), 1),
+            // It is missing, so the one before it counts.
+            None => {
+                let (at, _) = window.find(answered.heard.psn.minus(1))?;
+                (at, window.get(at), 0)
+            }
+        };
+        let least = request.messages - u32::from(before == 1 && request.asks().ends());
+        let most = if request.asks().has_response() || window.owes_from(at) {
+            all(request.epoch, request.messages)
+        } else {
+            least
+        };
+        return Some((request.epoch, least, most));
+    }
+    let (at, _) = answered.found?;
+    let request = window.get(at);
+    let messages = request.messages;
+    match answered.says {
+        // Of a response to another kind of request its own rule speaks.
+        Says::Read(_) | Says::Atomic if !request.asks().has_response() => None,
+        Says::Ack if window.awaits_responses() => Some((request.epoch, messages, all(request.epoch, messages))),
+        Says::Ack => Some((request.epoch, messages, messages)),
+        Says::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages))),
+        Says::Read(_) | Says::Atomic => Some((request.epoch, messages, all(request.epoch, messages))),
+        _ => None,
+    }
+}
+
+/// What the responder had counted before our own count began, by this response alone.
+pub(in crate::oracle) fn offset(answered: &Answered<'_>) -> Option<Offset> {
+    let msn = answered.heard.aeth()?.msn();
+    let (epoch, least, most) = counted(answered)?;
+    Some(Offset {
+        epoch,
+        least: Psn::new(msn).minus(most).0,
+        room: most - least,
+        number: answered.heard.number,
+    })
+}
+
+/// What two responses together say of it; `None` when both cannot be.
+pub(in crate::oracle) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
+    let from = Psn(later.least).since(Psn(earlier.least));
+    let (least, room) = if from < Psn::COUNT / 2 {
+        (later.least, earlier.room.checked_sub(from)?.min(later.room))
+    } else {
+        (
+            earlier.least,
+            later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
+        )
+    };
+    Some(Offset { least, room, ..*later })
+}
+
+pub(super) fn msn(answered: &Answered<'_>) -> Held {
+    let (Some(earlier), Some(later)) = (&answered.responses.offset, offset(answered)) else {
+        return Held::NotAsked;
+    };
+    let Some((epoch, least, most)) = counted(answered).filter(|(epoch, ..)| *epoch == earlier.epoch) else {
+        return Held::NotAsked;
+    };
+    debug_assert_eq!(epoch, later.epoch);
+    Held::must(both(earlier, &later).is_some(), || {
+        let first = Psn(earlier.least).plus(least).0;
+        let last = Psn(earlier.least).plus(most + earlier.room).0;
+        let expected = if first == last {
+            format!("MSN {first}")
+        } else {
+            format!("MSN {first} to {last}")
+        };
+        (expected, format!("MSN {}", Psn(later.least).plus(most).0))
+    })
+    .with(earlier.number)
+}

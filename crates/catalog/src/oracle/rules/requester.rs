@@ -1,0 +1,335 @@
+//! What binds the requester: which request may come now.
+//!
+//! Source: architecture 9.7.1 (PSNs), 9.7.3 (request generation), 9.7.5.2.8 (RNR), 9.7.7 (retries); Linux rxe and rdmavt.
+
+use verbatim_wire::Value;
+use verbatim_wire::packet::{Psn, SyndromeKind};
+
+use super::rule;
+use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::responses::Responses;
+use crate::oracle::rule::{Excuse, Held, Rule};
+use crate::oracle::window::{Place, Request, Window};
+
+/// What a rule of the requester looks at.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::oracle) struct Asked<'a> {
+    pub(in crate::oracle) heard: &'a Heard<'a>,
+    pub(in crate::oracle) place: Place,
+    /// The requests before this one.
+    pub(in crate::oracle) window: &'a Window,
+    /// What the responder has said.
+    pub(in crate::oracle) responses: &'a Responses,
+}
+
+impl<'a> Asked<'a> {
+    /// The request whose PSN comes right before this one's.
+    fn before(&self) -> Option<&'a Request> {
+        match self.place {
+            Place::Next => self.window.newest(),
+            Place::Again(at, 0) => self.window.before(at),
+            _ => None,
+        }
+    }
+
+    /// The same request, when it came before.
+    fn earlier(&self) -> Option<(&'a Request, u32)> {
+        match self.place {
+            Place::Again(at, into) => Some((self.window.get(at), into)),
+            _ => None,
+        }
+    }
+}
+
+pub(in crate::oracle) type RequesterRule = fn(&Asked<'_>) -> Held;
+
+pub(in crate::oracle) static RULES: &[(Rule, RequesterRule)] = &[
+    (
+        rule!(
+            "psn",
+            "9.7.3 request generation",
+            "A new request has the PSN that follows those of the last one; a READ takes one for each response."
+        ),
+        psn,
+    ),
+    (
+        rule!(
+            "go-back",
+            "9.7.3 request generation",
+            "What comes again comes in order: after it the next PSN, or one further back."
+        ),
+        go_back,
+    ),
+    (
+        rule!(
+            "acknowledged-again",
+            "9.7.3 request generation",
+            "What was acknowledged does not come again."
+        ),
+        acknowledged_again,
+    ),
+    (
+        rule!(
+            "same-again",
+            "9.7.3 request generation",
+            "What comes again is the same: opcode, extended headers, payload; a READ may go on from the response that is missing."
+        ),
+        same_again,
+    ),
+    (
+        rule!(
+            "opcode-order",
+            "9.7.3 request generation",
+            "After First and Middle of a message comes its Middle or Last; after a message another begins."
+        ),
+        opcode_order,
+    ),
+    (
+        rule!(
+            "payload-length",
+            "9.7.3 request generation",
+            "First and Middle carry the path MTU, Last 1 byte to that, Only up to that."
+        ),
+        payload_length,
+    ),
+    (
+        rule!(
+            "dma-length",
+            "9.7.3 request generation",
+            "The packets of a WRITE carry as many bytes as DMALen says, at most 2^31."
+        ),
+        dma_length,
+    ),
+    (
+        rule!(
+            "rnr-interval",
+            "C9-130",
+            "After an RNR NAK the request does not come again before the interval is over."
+        ),
+        rnr_interval,
+    ),
+];
+
+fn psn(asked: &Asked<'_>) -> Held {
+    let expected = asked.window.next.unwrap_or_default();
+    let seen = asked.heard.psn;
+    match asked.place {
+        Place::Beginning | Place::Again(..) => Held::NotAsked,
+        Place::Next => Held::Holds,
+        Place::Ahead(gap) => Held::must(false, || {
+            (format!("PSN {expected}"), format!("PSN {seen}, {gap} further"))
+        })
+        .unless(Excuse::RequestsLost),
+        Place::Hole => Held::must(false, || {
+            (
+                format!("PSN {expected}, or one that came before"),
+                format!("PSN {seen}, which was skipped"),
+            )
+        })
+        .unless(Excuse::RequestsLost),
+        Place::Old | Place::Far => Held::must(false, || {
+            (format!("PSN {expected}, or one before it"), format!("PSN {seen}"))
+        })
+        .unless(Excuse::AnotherConnection),
+    }
+}
+
+fn go_back(asked: &Asked<'_>) -> Held {
+    let (Some(cursor), Some(next)) = (asked.window.cursor, asked.window.next) else {
+        return Held::NotAsked;
+    };
+    let psn = asked.heard.psn;
+    let is_retrying = cursor != next;
+    if !is_retrying || !matches!(asked.place, Place::Next | Place::Again(..)) || psn == cursor {
+        return Held::NotAsked;
+    }
+    // From what it was sending again the requester has jumped: back, which it may, or over what was acknowledged.
+    let is_back = is_up_to(psn, cursor);
+    let is_acknowledged = asked.responses.has_acknowledged(psn.minus(1));
+    Held::must(is_back || is_acknowledged, || {
+        (format!("PSN {cursor}, or one before it"), format!("PSN {psn}"))
+    })
+    .unless(Excuse::RequestsLost)
+}
+
+fn acknowledged_again(asked: &Asked<'_>) -> Held {
+    let Some((request, into)) = asked.earlier() else {
+        return Held::NotAsked;
+    };
+    // Told to go back, a requester may go back further than it was told.
+    if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
+        return Held::NotAsked;
+    }
+    let is_done = match request.asks().has_response() {
+        true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
+        false => asked.responses.has_acknowledged(request.psn.plus(into)),
+    };
+    // What follows a READ that is still to be answered comes again with it.
+    let comes_with = asked.window.cursor == Some(asked.heard.psn) && asked.window.next != asked.window.cursor;
+    Held::must(!is_done || comes_with, || {
+        (
+            "a request that is not acknowledged",
+            format!("PSN {}, which is", asked.heard.psn),
+        )
+    })
+    .with(asked.responses.acknowledged_by())
+    .unless(Excuse::NotArrived)
+}
+
+fn same_again(asked: &Asked<'_>) -> Held {
+    let Some((request, into)) = asked.earlier() else {
+        return Held::NotAsked;
+    };
+    let heard = asked.heard;
+    let is_read = request.asks() == Asks::Read && heard.opcode == request.opcode;
+    if is_read && into > request.next_response {
+        return Held::must(false, || {
+            let expected = format!(
+                "the READ from response {} on, the first that is missing",
+                request.next_response
+            );
+            (expected, format!("from response {into} on"))
+        })
+        .with(request.number)
+        .unless(Excuse::ResponsesLost);
+    }
+    let held = if is_read {
+        read_again(asked, request, into)
+    } else {
+        Held::must(
+            heard.opcode == request.opcode && heard.digest() == request.digest,
+            || {
+                let expected = format!("{} of {} bytes as before", request.opcode, request.bytes);
+                (
+                    expected,
+                    format!("{} of {} bytes that differs", heard.opcode, heard.length),
+                )
+            },
+        )
+    };
+    held.with(request.number)
+}
+
+/// A READ may come again from a response on: address and length are then further by as much.
+fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Held {
+    let Some(reth) = asked.heard.reth() else {
+        return Held::NotAsked;
+    };
+    let (va, r_key) = request.target;
+    let (seen_va, seen_length) = (reth.va().0, reth.dma_len());
+    let skipped = seen_va.wrapping_sub(va);
+    let sizes = asked.window.pmtu;
+    let is_further =
+        into == 0 && skipped == 0 || sizes.sizes().any(|size| u64::from(into) * u64::from(size) == skipped);
+    let ends_alike = skipped.wrapping_add(seen_length.into()) == u64::from(request.bytes);
+    Held::must(is_further && ends_alike && reth.r_key().0 == r_key, || {
+        let expected = format!(
+            "a READ of what is left {into} responses into {} bytes at {va:#x}, R_Key {r_key:#x}",
+            request.bytes
+        );
+        (
+            expected,
+            format!("{seen_length} bytes at {seen_va:#x}, R_Key {}", reth.r_key()),
+        )
+    })
+}
+
+fn opcode_order(asked: &Asked<'_>) -> Held {
+    let (Some(before), true) = (asked.before(), asked.heard.opcode.is_legal()) else {
+        return Held::NotAsked;
+    };
+    let goes_on = |part| matches!(part, Part::Middle | Part::Last);
+    let now = Asks::of(asked.heard.opcode);
+    let is_so = match before.asks() {
+        Asks::Send(Part::First | Part::Middle) => matches!(now, Asks::Send(part) if goes_on(part)),
+        Asks::Write(Part::First | Part::Middle) => matches!(now, Asks::Write(part) if goes_on(part)),
+        _ => !goes_on(now.part()),
+    };
+    let what = if before.asks().ends() {
+        "the beginning of a message"
+    } else {
+        "its Middle or Last"
+    };
+    Held::must(is_so, || {
+        (format!("after {} {what}", before.opcode), asked.heard.opcode)
+    })
+    .with(before.number)
+}
+
+fn payload_length(asked: &Asked<'_>) -> Held {
+    let (asks, length) = (Asks::of(asked.heard.opcode), asked.heard.length);
+    if asks.has_response() || asks == Asks::Other {
+        return Held::NotAsked;
+    }
+    let pmtu = asked.window.pmtu;
+    let is_so = pmtu.kept(|size| fits(asks.part(), length, size)).is_some();
+    Held::must(is_so, || {
+        let (least, what) = match asks.part() {
+            Part::First | Part::Middle => ("", "the path MTU"),
+            Part::Last => ("1 to ", "the path MTU"),
+            Part::Only => ("0 to ", "the path MTU"),
+        };
+        (
+            format!("{least}{what} of {pmtu} bytes in {}", asked.heard.opcode),
+            length,
+        )
+    })
+}
+
+/// Whether a packet that stands there in its message may have so many bytes.
+pub(in crate::oracle) fn fits(part: Part, length: u32, pmtu: u32) -> bool {
+    match part {
+        Part::First | Part::Middle => length == pmtu,
+        Part::Last => (1..=pmtu).contains(&length),
+        Part::Only => length <= pmtu,
+    }
+}
+
+fn dma_length(asked: &Asked<'_>) -> Held {
+    const MOST: u32 = 1 << 31;
+    let heard = asked.heard;
+    let (asks, reth) = (Asks::of(heard.opcode), heard.reth());
+    if let (Asks::Read, Some(reth)) = (asks, reth) {
+        return Held::must(reth.dma_len() <= MOST, || ("at most 2^31", reth.dma_len()));
+    }
+    let left = match (asks, reth) {
+        (Asks::Write(Part::First | Part::Only), Some(reth)) => Some(reth.dma_len()),
+        (Asks::Write(Part::Middle | Part::Last), _) => asked.before().and_then(|before| before.left),
+        _ => None,
+    };
+    let Some(left) = left else {
+        return Held::NotAsked;
+    };
+    let is_so = match asks.ends() {
+        true => heard.length == left,
+        false => heard.length < left && left <= MOST,
+    };
+    Held::must(is_so, || {
+        let more = if asks.ends() { "" } else { "fewer than " };
+        (format!("{more}the {left} bytes that are left of DMALen"), heard.length)
+    })
+}
+
+fn rnr_interval(asked: &Asked<'_>) -> Held {
+    let (Some(rnr), Some(at)) = (&asked.responses.rnr, asked.heard.at) else {
+        return Held::NotAsked;
+    };
+    let (SyndromeKind::RnrNak(timer), Some(since)) = (rnr.syndrome.kind(), rnr.at) else {
+        return Held::NotAsked;
+    };
+    if asked.heard.psn != rnr.psn || !matches!(asked.place, Place::Again(..)) {
+        return Held::NotAsked;
+    }
+    let waited = at.since(since);
+    Held::must(waited >= timer.duration(), || {
+        let words = verbatim_record::duration_words;
+        (format!("at least {}", words(timer.duration())), words(waited))
+    })
+    .with(rnr.number)
+    .unless(Excuse::NotArrived)
+}
+
+/// Whether `psn` is at or before `limit`.
+pub(in crate::oracle) fn is_up_to(psn: Psn, limit: Psn) -> bool {
+    limit.since(psn) < Psn::COUNT / 2
+}

@@ -1,0 +1,347 @@
+//! What binds the responder: which response may come now.
+//!
+//! Source: architecture 9.7.4.1 (duplicates), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.7.7.1 (MSN), 9.9.3; Linux rxe
+//! and rdmavt.
+
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::{Opcode, SyndromeKind};
+
+use super::requester::is_up_to;
+use super::{data_response, msn, rule};
+use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::responses::Responses;
+use crate::oracle::rule::{Excuse, Held, Rule};
+use crate::oracle::window::{Request, Window};
+
+/// What a response says, by opcode and syndrome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::oracle) enum Says {
+    /// All up to its PSN was executed.
+    Ack,
+    /// The receive is missing.
+    Rnr,
+    /// The PSN is expected, and others came.
+    Sequence,
+    /// The request is refused for good.
+    Fatal,
+    /// A response to a READ.
+    Read(Part),
+    /// The response to an atomic.
+    Atomic,
+    /// Something without a meaning.
+    Nothing,
+}
+
+impl Says {
+    pub(in crate::oracle) fn of(heard: &Heard<'_>) -> Self {
+        match heard.opcode {
+            Opcode::RC_READ_RESPONSE_FIRST => return Self::Read(Part::First),
+            Opcode::RC_READ_RESPONSE_MIDDLE => return Self::Read(Part::Middle),
+            Opcode::RC_READ_RESPONSE_LAST => return Self::Read(Part::Last),
+            Opcode::RC_READ_RESPONSE_ONLY => return Self::Read(Part::Only),
+            Opcode::RC_ATOMIC_ACKNOWLEDGE => return Self::Atomic,
+            _ => {}
+        }
+        match heard.syndrome().map(|syndrome| syndrome.kind()) {
+            Some(SyndromeKind::Ack(_)) => Self::Ack,
+            Some(SyndromeKind::RnrNak(_)) => Self::Rnr,
+            Some(SyndromeKind::Nak(NakCode::PSN_SEQUENCE_ERROR)) => Self::Sequence,
+            Some(SyndromeKind::Nak(NakCode(1..=3))) => Self::Fatal,
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::Rnr | Self::Sequence | Self::Fatal)
+    }
+}
+
+/// What a rule of the responder looks at.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::oracle) struct Answered<'a> {
+    pub(in crate::oracle) heard: &'a Heard<'a>,
+    pub(in crate::oracle) says: Says,
+    /// The request with its PSN: the index, and how far into it.
+    pub(in crate::oracle) found: Option<(usize, u32)>,
+    /// The requests that were seen.
+    pub(in crate::oracle) window: &'a Window,
+    /// The responses before this one.
+    pub(in crate::oracle) responses: &'a Responses,
+}
+
+impl<'a> Answered<'a> {
+    pub(super) fn request(&self) -> Option<(&'a Request, u32)> {
+        self.found.map(|(at, into)| (self.window.get(at), into))
+    }
+}
+
+pub(in crate::oracle) type ResponderRule = fn(&Answered<'_>) -> Held;
+
+pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
+    (
+        rule!(
+            "answers-a-request",
+            "9.7.5.1 acknowledgement",
+            "A response has the PSN of a request that was sent."
+        ),
+        answers_a_request,
+    ),
+    (
+        rule!(
+            "response-kind",
+            "9.7.5.1 acknowledgement",
+            "READ responses answer READs, atomic acknowledgements atomics."
+        ),
+        data_response::response_kind,
+    ),
+    (
+        rule!(
+            "responses-in-order",
+            "C9-27",
+            "Nothing overtakes the responses to a READ or atomic, and none of them is left out or repeated unasked."
+        ),
+        data_response::responses_in_order,
+    ),
+    (
+        rule!(
+            "read-response-opcode",
+            "9.7.5.1 acknowledgement",
+            "The responses to a READ are First, Middle and Last, or one Only."
+        ),
+        data_response::read_response_opcode,
+    ),
+    (
+        rule!(
+            "read-response-length",
+            "9.7.5.1 acknowledgement",
+            "READ responses carry the path MTU; the last one what is left."
+        ),
+        data_response::read_response_length,
+    ),
+    (
+        rule!(
+            "atomic-again",
+            "9.7.4.1.1 duplicate requests",
+            "An atomic that comes again is answered with the result that it had."
+        ),
+        data_response::atomic_again,
+    ),
+    (
+        rule!(
+            "acknowledgement-order",
+            "9.7.5.1 acknowledgement",
+            "An acknowledgement is not of an older PSN than one before it, and what was acknowledged is not refused."
+        ),
+        acknowledgement_order,
+    ),
+    (
+        rule!(
+            "damaged-request",
+            "9.6.1 header validation",
+            "A packet that a port discards is not acknowledged."
+        ),
+        damaged_request,
+    ),
+    (
+        rule!(
+            "msn",
+            "9.7.7.1 MSN",
+            "The MSN counts the messages that are complete; a READ counts from its acceptance on, or from its last response on."
+        ),
+        msn::msn,
+    ),
+    (
+        rule!(
+            "sequence-nak",
+            "9.7.4.1.1 PSN sequence",
+            "A sequence NAK has the PSN of a request that is missing, while a later one has come."
+        ),
+        sequence_nak,
+    ),
+    (
+        rule!(
+            "sequence-nak-once",
+            "9.7.4.1.1 PSN sequence",
+            "A gap is told of once, until the PSN that is missing comes."
+        ),
+        sequence_nak_once,
+    ),
+    (
+        rule!(
+            "refused-again",
+            "9.7.5.1 acknowledgement",
+            "What was refused for the time being is not acknowledged before it has come again."
+        ),
+        refused_again,
+    ),
+    (
+        rule!(
+            "rnr-nak",
+            "9.7.5.2.8 RNR NAK",
+            "A SEND takes its receive with its first packet: an RNR NAK is of no other."
+        ),
+        rnr_nak,
+    ),
+    (
+        rule!(
+            "after-refusal",
+            "9.9.3 responder errors",
+            "After a NAK that ends the connection the responder says nothing more."
+        ),
+        after_refusal,
+    ),
+];
+
+fn answers_a_request(answered: &Answered<'_>) -> Held {
+    let Some(next) = answered.window.next else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    let is_gap = answered.says == Says::Sequence && !answered.window.is_beyond(psn);
+    Held::must(answered.found.is_some() || is_gap, || {
+        (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
+    })
+    .unless(Excuse::RequestsLost)
+}
+
+fn acknowledgement_order(answered: &Answered<'_>) -> Held {
+    let Some((newest, number)) = answered.responses.acknowledged else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    let is_so = match answered.says {
+        // While a READ is answered again, what lies before it may be acknowledged again.
+        Says::Ack if answered.window.awaits_responses() => return Held::NotAsked,
+        Says::Ack => is_up_to(newest, psn),
+        // A READ may fail after some responses, at the next one; one that is answered again may fail anywhere.
+        Says::Fatal
+            if answered
+                .request()
+                .is_some_and(|(request, _)| request.asks() == Asks::Read) =>
+        {
+            return Held::NotAsked;
+        }
+        says if says.is_refusal() => !is_up_to(psn, newest),
+        _ => return Held::NotAsked,
+    };
+    Held::must(is_so, || (format!("nothing before PSN {newest}"), format!("PSN {psn}")))
+        .with(number)
+        .unless(Excuse::Reordered)
+}
+
+fn damaged_request(answered: &Answered<'_>) -> Held {
+    let (Some((to, _)), Says::Ack | Says::Read(_) | Says::Atomic) = (answered.found, answered.says) else {
+        return Held::NotAsked;
+    };
+    let from = match answered
+        .responses
+        .acknowledged
+        .map(|(psn, _)| answered.window.find(psn))
+    {
+        Some(Some((at, _))) => at + 1,
+        _ => to,
+    };
+    let Some(damaged) = (from..=to)
+        .map(|at| answered.window.get(at))
+        .find(|request| !request.is_taken)
+    else {
+        return Held::Holds;
+    };
+    Held::must(false, || {
+        let expected = format!("no acknowledgement of PSN {}, whose packet was damaged", damaged.psn);
+        (expected, format!("PSN {}", answered.heard.psn))
+    })
+    .with(damaged.number)
+}
+
+fn sequence_nak(answered: &Answered<'_>) -> Held {
+    let (Says::Sequence, Some(next)) = (answered.says, answered.window.next) else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    if answered.window.is_beyond(psn.next()) {
+        return Held::must(false, || {
+            (
+                format!("a PSN before the newest, {}", next.minus(1)),
+                format!("PSN {psn}"),
+            )
+        })
+        .unless(Excuse::RequestsLost);
+    }
+    match answered.request() {
+        Some((request, _)) if request.is_taken => Held::must(false, || {
+            (
+                "the PSN of a request that is missing",
+                format!("PSN {psn}, which was sent"),
+            )
+        })
+        .with(request.number)
+        .unless(Excuse::NotArrived),
+        _ => Held::Holds,
+    }
+}
+
+fn sequence_nak_once(answered: &Answered<'_>) -> Held {
+    if answered.says != Says::Sequence {
+        return Held::NotAsked;
+    }
+    let before = answered.responses.sequence.as_ref();
+    let Some(before) = before.filter(|before| before.psn == answered.heard.psn) else {
+        return Held::Holds;
+    };
+    Held::must(false, || {
+        ("one NAK for the gap", format!("another of PSN {}", before.psn))
+    })
+    .with(before.number)
+    .unless(Excuse::Reordered)
+}
+
+fn refused_again(answered: &Answered<'_>) -> Held {
+    if !matches!(answered.says, Says::Ack | Says::Read(_) | Says::Atomic) {
+        return Held::NotAsked;
+    }
+    let responses = answered.responses;
+    let refusals = [&responses.sequence, &responses.rnr].into_iter().flatten();
+    let Some(refused) = refusals.min_by_key(|refused| answered.heard.psn.since(refused.psn)) else {
+        return Held::NotAsked;
+    };
+    if !is_up_to(refused.psn, answered.heard.psn) {
+        return Held::NotAsked;
+    }
+    Held::must(refused.is_asked_again, || {
+        (
+            format!("nothing before PSN {} has come again", refused.psn),
+            format!("PSN {}", answered.heard.psn),
+        )
+    })
+    .with(refused.number)
+    .unless(Excuse::RequestsLost)
+}
+
+fn rnr_nak(answered: &Answered<'_>) -> Held {
+    let (Some((request, _)), Says::Rnr) = (answered.request(), answered.says) else {
+        return Held::NotAsked;
+    };
+    let is_late = matches!(request.asks(), Asks::Send(Part::Middle | Part::Last));
+    Held::must(!is_late, || {
+        (
+            "the PSN of the SEND's first packet",
+            format!("that of {}", request.opcode),
+        )
+    })
+    .with(request.number)
+}
+
+fn after_refusal(answered: &Answered<'_>) -> Held {
+    let Some(fatal) = &answered.responses.fatal else {
+        return Held::NotAsked;
+    };
+    Held::must(false, || {
+        (
+            "nothing",
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(fatal.number)
+    .unless(Excuse::Reordered)
+}

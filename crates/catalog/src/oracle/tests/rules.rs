@@ -1,0 +1,196 @@
+//! Rules that a sound conversation without loss does not ask, and what reports say of them.
+
+use verbatim_wire::packet::Syndrome;
+use verbatim_wire::{NakCode, Opcode, Psn, RnrTimer, Transport};
+
+use super::super::Loss;
+use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
+use super::{broken, judged};
+
+const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+
+/// Four SENDs, of which the second is lost behind the capture; A goes back as it is told.
+fn gone_back() -> Talk {
+    let mut talk = Talk::default();
+    (0..4).for_each(|n| talk.send(n));
+    talk.ack(0, 1);
+    talk.nak(1, SEQUENCE, 1);
+    (1..4).for_each(|n| talk.send(n));
+    talk.ack(3, 4);
+    talk
+}
+
+#[test]
+fn a_loss_behind_the_capture_excuses_the_nak_and_nothing_else_happens() {
+    assert_eq!(broken(Loss::Possible, &gone_back()), ["#6 sequence-nak?"]);
+    assert_eq!(broken(Loss::Excluded, &gone_back()), ["#6 sequence-nak"]);
+}
+
+#[test]
+fn a_loss_before_the_capture_is_a_gap_and_its_nak_is_right() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.send(2);
+    talk.ack(0, 1);
+    talk.nak(1, SEQUENCE, 1);
+    (1..4).for_each(|n| talk.send(n));
+    talk.ack(3, 4);
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?", "#5 psn?"]);
+}
+
+#[test]
+fn a_gap_is_told_of_once() {
+    let mut talk = gone_back();
+    let nak = talk.frames[5].clone();
+    talk.frames.insert(6, nak);
+    assert_eq!(
+        broken(Loss::Excluded, &talk),
+        ["#6 sequence-nak", "#7 sequence-nak", "#7 sequence-nak-once"]
+    );
+}
+
+#[test]
+fn who_goes_back_goes_on_from_there() {
+    let mut talk = gone_back();
+    talk.frames.remove(7);
+    assert_eq!(broken(Loss::Excluded, &talk)[1..], ["#8 go-back"]);
+}
+
+#[test]
+fn a_sequence_nak_of_what_nothing_followed_is_none() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.nak(0, SEQUENCE, 0);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#2 sequence-nak"]);
+}
+
+#[test]
+fn an_rnr_nak_of_a_sends_middle_and_an_early_retry_are_found() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 0));
+    talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
+    talk.nak(1, Syndrome::rnr_nak(RnrTimer(12)), 0);
+    talk.wait(600_000);
+    talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
+    assert_eq!(broken(Loss::Excluded, &talk), ["#3 rnr-nak", "#4 rnr-interval"]);
+    let all = judged(Loss::Possible, &talk.frames);
+    let finding = &all[0].connection.findings[1];
+    assert_eq!(
+        finding.to_string(),
+        "rnr-interval: expected at least 640.00 us, seen 601.00 us; unless a packet was lost behind the place of the \
+         capture, or had not arrived yet"
+    );
+    assert_eq!(
+        (finding.packets.as_slice(), finding.rule.statement),
+        (&[3, 4][..], "C9-130")
+    );
+}
+
+#[test]
+fn what_was_refused_for_good_ends_the_conversation() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
+    talk.ack(0, 1);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#3 after-refusal"]);
+}
+
+#[test]
+fn a_damaged_packet_is_its_senders_and_an_acknowledgement_of_it_the_responders() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    *talk.frames[0].1.last_mut().unwrap() ^= 1;
+    talk.ack(0, 1);
+    assert_eq!(broken(Loss::Possible, &talk), ["#1 icrc", "#2 damaged-request"]);
+}
+
+#[test]
+fn an_atomic_that_comes_again_has_the_result_that_it_had() {
+    let mut talk = Talk::of_everything();
+    let again = talk.frames.len();
+    let atomic = talk.frames[19].clone();
+    talk.frames.push(atomic);
+    talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 8, result(12));
+    let broken = broken(Loss::Possible, &talk);
+    assert_eq!(
+        broken,
+        [
+            format!("#{} acknowledged-again?", again + 1),
+            format!("#{} atomic-again", again + 2)
+        ]
+    );
+}
+
+#[test]
+fn a_write_carries_what_its_header_says() {
+    for (length, expected) in [(9, vec!["#2 dma-length"]), (10, vec![]), (11, vec!["#2 dma-length"])] {
+        let mut talk = Talk::default();
+        talk.asks(
+            Opcode::RC_WRITE_FIRST,
+            0,
+            Transport {
+                reth: reth(0, PMTU + 10),
+                ..bytes(PMTU, 4)
+            },
+        );
+        talk.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(length, 6)));
+        assert_eq!(broken(Loss::Possible, &talk), expected, "{length}");
+    }
+}
+
+#[test]
+fn a_queue_pair_number_that_is_used_again_is_another_connection() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.send(0x40_0000);
+    talk.ack(0x40_0000, 1);
+    assert_eq!(broken(Loss::Possible, &talk), [""; 0]);
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 2);
+}
+
+#[test]
+fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
+    let mut talk = Talk::default();
+    let read = Transport {
+        reth: reth(0, 32 * PMTU),
+        ..Transport::default()
+    };
+    talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+    talk.send(9);
+    talk.send(10);
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_packets_in_any_order_are_judged_without_a_panic(
+        packets in proptest::collection::vec((0..2_u8, 0..0x20_u8, 0..12_u32, 0..4_usize, proptest::prelude::any::<u8>()), 0..200)
+    ) {
+        let mut talk = Talk::default();
+        for (by, opcode, psn, size, bits) in packets {
+            let opcode = Opcode(opcode);
+            let headers = opcode.headers();
+            let rest = Transport {
+                reth: reth(0, size * PMTU + usize::from(bits)).filter(|_| headers.reth()),
+                aeth: headers.aeth().then(|| verbatim_wire::Aeth::default().with_syndrome(Syndrome(bits)).with_msn(psn)),
+                atomic_ack: result(bits.into()).atomic_ack.filter(|_| headers.atomic_ack()),
+                ..bytes([0, 7, PMTU, 2 * PMTU][size], 0)
+            };
+            let sender = if by == 0 { Sender::A } else { Sender::B };
+            talk.says(sender, opcode, Psn(psn), rest);
+        }
+        for loss in [Loss::Possible, Loss::Excluded] {
+            judged(loss, &talk.frames);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
+    let mut talk = Talk::default();
+    (0..10_000).for_each(|n| talk.send(n));
+    let all = judged(Loss::Possible, &talk.frames);
+    assert!(all[0].connection.has_requests(0));
+    assert!(all[0].connection.remembered() <= 8192);
+}

@@ -1,0 +1,439 @@
+//! The requests of one direction that are still of interest: those without an answer, and the last ones before.
+
+use std::collections::VecDeque;
+
+use verbatim_record::Time;
+use verbatim_wire::packet::{Opcode, Psn};
+
+use super::heard::{Asks, Heard};
+use super::pmtu::Pmtu;
+
+/// Requests that are kept behind the last acknowledged one, for duplicates of them.
+const HISTORY: usize = 256;
+/// Requests that are kept at most: memory is by connections, not by packets.
+const MOST: usize = 8192;
+/// PSNs that may be missing before a packet belongs to another connection.
+const FAR: u32 = 1 << 16;
+/// Half of all PSNs: what is further ahead is behind.
+const HALF: u32 = Psn::COUNT / 2;
+
+/// A request packet.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) psn: Psn,
+    /// PSNs that it takes; more than one only for READs. 0: a READ, and the path MTU is not known.
+    pub(super) psns: u32,
+    pub(super) opcode: Opcode,
+    pub(super) digest: u64,
+    /// VA and R_Key of a READ or atomic.
+    pub(super) target: (u64, u32),
+    /// Bytes of its payload; of a READ, those that it asks for.
+    pub(super) bytes: u32,
+    /// Bytes of a WRITE that are still to come after it.
+    pub(super) left: Option<u32>,
+    /// The packet that carried it first.
+    pub(super) number: u64,
+    /// When it was seen last.
+    pub(super) at: Option<Time>,
+    /// Messages that are complete with it, counted from where `epoch` began.
+    pub(super) messages: u32,
+    /// Which count that is: a gap among the requests begins another.
+    pub(super) epoch: u32,
+    /// Whether a port that conforms has taken one of its packets.
+    pub(super) is_taken: bool,
+    /// Responses that have come: the offset of the next one.
+    pub(super) next_response: u32,
+    /// The offset of the response that comes next if the responder goes on where it is.
+    pub(super) response_cursor: u32,
+    /// Whether responses to it were missing when what follows it was answered.
+    pub(super) is_given_up: bool,
+    /// That the request came again, and not all of that was answered.
+    pub(super) again: Option<Repeated>,
+    /// What an atomic was answered with, and where.
+    pub(super) original: Option<(u64, u64)>,
+}
+
+impl Request {
+    pub(super) fn asks(&self) -> Asks {
+        Asks::of(self.opcode)
+    }
+
+    /// The last PSN that it surely takes.
+    pub(super) fn last(&self) -> Psn {
+        self.psn.plus(self.psns.max(1) - 1)
+    }
+
+    /// Whether the request came again, so that responses may begin anew with that offset.
+    pub(super) fn is_asked_from(&self, into: u32) -> bool {
+        self.again.is_some_and(|again| into >= again.least)
+    }
+
+    /// Whether it is a READ or atomic whose responses have not all been seen.
+    pub(super) fn is_owed(&self) -> bool {
+        self.asks().has_response() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
+    }
+}
+
+/// How a READ or atomic came again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeated {
+    /// How often, without an answer since.
+    times: u32,
+    /// The least offset from which on.
+    least: u32,
+    /// The last packet that did.
+    number: u64,
+}
+
+/// Where a request's PSN stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Nothing was seen before.
+    Beginning,
+    /// It follows the last new one.
+    Next,
+    /// That many PSNs before it were not seen.
+    Ahead(u32),
+    /// It came before: the request at that index, so many PSNs into it.
+    Again(usize, u32),
+    /// It was skipped before.
+    Hole,
+    /// It is older than what is remembered.
+    Old,
+    /// It is nowhere near: another connection, or nonsense.
+    Far,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    requests: VecDeque<Request>,
+    /// The PSN of the next new request.
+    pub(super) next: Option<Psn>,
+    /// The next PSN if the requester goes on where it is, be it new or not.
+    pub(super) cursor: Option<Psn>,
+    epoch: u32,
+    pub(super) pmtu: Pmtu,
+    /// READs and atomics that are owed responses, at most: none when 0.
+    owed: u32,
+    /// READs and atomics that came again and were not answered since.
+    asked_again: u32,
+}
+
+impl Window {
+    pub(super) fn get(&self, at: usize) -> &Request {
+        &self.requests[at]
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut Request {
+        &mut self.requests[at]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The newest request.
+    pub(super) fn newest(&self) -> Option<&Request> {
+        self.requests.back()
+    }
+
+    /// The request right before the one at that index, if it ends where that one begins.
+    pub(super) fn before(&self, at: usize) -> Option<&Request> {
+        let before = self.requests.get(at.checked_sub(1)?)?;
+        (before.psns != 0 && before.last().next() == self.requests[at].psn).then_some(before)
+    }
+
+    /// The index of the request that takes a PSN, and how far into it that is.
+    pub(super) fn find(&self, psn: Psn) -> Option<(usize, u32)> {
+        let base = self.requests.front()?.psn;
+        let offset = psn.since(base);
+        let behind = self
+            .requests
+            .partition_point(|request| request.psn.since(base) <= offset);
+        let request = self.requests.get(behind.checked_sub(1)?)?;
+        let into = psn.since(request.psn);
+        let takes = if request.psns == 0 {
+            self.room(behind - 1)
+        } else {
+            request.psns
+        };
+        (offset < HALF && into < takes).then_some((behind - 1, into))
+    }
+
+    /// PSNs that a READ whose size in PSNs is not known takes at most: up to the next request that was seen.
+    fn room(&self, at: usize) -> u32 {
+        let read = &self.requests[at];
+        match self.requests.get(at + 1) {
+            Some(next) => next.psn.since(read.psn).max(1),
+            None => self.pmtu.most_psns(read.bytes),
+        }
+    }
+
+    /// The request at that index takes so many PSNs.
+    fn resize(&mut self, at: usize, psns: u32) {
+        let request = &mut self.requests[at];
+        self.owed -= u32::from(request.is_owed());
+        request.psns = psns;
+        self.owed += u32::from(request.is_owed());
+    }
+
+    /// The path MTU is one of these, which may tell how many PSNs READs take.
+    pub(super) fn set_pmtu(&mut self, pmtu: Pmtu) {
+        if self.pmtu == pmtu {
+            return;
+        }
+        self.pmtu = pmtu;
+        for at in 0..self.requests.len() {
+            let read = &self.requests[at];
+            if let (0, Some(psns)) = (read.psns, pmtu.psns(read.bytes)) {
+                self.resize(at, psns);
+            }
+        }
+        let newest = self.newest().filter(|newest| newest.psns > 0);
+        if let Some(next) = newest.map(|newest| newest.last().next()) {
+            self.cursor = self
+                .cursor
+                .map(|cursor| if Some(cursor) == self.next { next } else { cursor });
+            self.next = Some(next);
+        }
+    }
+
+    /// Where a request's PSN stands.
+    pub(super) fn place(&self, psn: Psn) -> Place {
+        let Some(next) = self.next else {
+            return Place::Beginning;
+        };
+        let ahead = psn.since(next);
+        let is_open = self.newest().is_some_and(|newest| newest.psns == 0);
+        if ahead == 0 && !is_open || self.ends_a_read(psn) {
+            return Place::Next;
+        }
+        match self.find(psn) {
+            // A READ of not yet known size ends somewhere before it.
+            Some((at, into @ 1..)) if self.requests[at].psns == 0 => return Place::Ahead(into),
+            Some((at, into)) => return Place::Again(at, into),
+            None => {}
+        }
+        let behind = next.since(psn);
+        let oldest = self.requests.front().map_or(0, |oldest| next.since(oldest.psn));
+        match () {
+            () if ahead < FAR => Place::Ahead(ahead),
+            () if behind <= oldest => Place::Hole,
+            () if behind - oldest < FAR => Place::Old,
+            () => Place::Far,
+        }
+    }
+
+    /// Whether that PSN may follow the newest request, a READ of not yet known size.
+    fn ends_a_read(&self, psn: Psn) -> bool {
+        self.newest().is_some_and(|read| {
+            let count = psn.since(read.psn);
+            read.psns == 0 && count < HALF && self.pmtu.may_take(read.bytes, count)
+        })
+    }
+
+    /// Whether a PSN lies near what was sent, so that a response with it may belong here.
+    pub(super) fn covers(&self, psn: Psn) -> bool {
+        self.find(psn).is_some()
+    }
+
+    /// Whether that PSN was not sent yet, as far as was seen.
+    pub(super) fn is_beyond(&self, psn: Psn) -> bool {
+        self.next.is_some_and(|next| psn.since(next) < HALF) && self.find(psn).is_none()
+    }
+
+    /// Takes a new request; `gap`: PSNs before it are missing.
+    pub(super) fn push(&mut self, heard: &Heard<'_>, gap: bool, acknowledged: Option<Psn>) {
+        if gap || self.next.is_none() {
+            self.epoch += 1;
+        }
+        let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
+        if let Some(psns) = open_read.map(|read| heard.psn.since(read.psn)) {
+            self.resize(self.requests.len() - 1, psns);
+        }
+        let before = if gap { None } else { self.newest() };
+        let request = self.request(heard, before);
+        self.next = Some(request.last().next());
+        self.owed += u32::from(request.is_owed());
+        self.requests.push_back(request);
+        self.forget(acknowledged);
+    }
+
+    fn request(&self, heard: &Heard<'_>, before: Option<&Request>) -> Request {
+        let asks = Asks::of(heard.opcode);
+        let reth = heard.reth();
+        let of_reth = reth.map(|reth| (reth.va().0, reth.r_key().0));
+        let of_atomic = heard.atomic().map(|atomic| (atomic.va().0, atomic.r_key().0));
+        let bytes = match (asks, reth) {
+            (Asks::Read, Some(reth)) => reth.dma_len(),
+            _ => heard.length,
+        };
+        let messages = before.map_or(0, |before| before.messages) + u32::from(asks.ends());
+        Request {
+            psn: heard.psn,
+            psns: if asks == Asks::Read {
+                self.pmtu.psns(bytes).unwrap_or(0)
+            } else {
+                1
+            },
+            opcode: heard.opcode,
+            digest: heard.digest(),
+            target: of_reth.or(of_atomic).unwrap_or_default(),
+            bytes,
+            left: left(heard, before),
+            number: heard.number,
+            at: heard.at,
+            messages,
+            epoch: self.epoch,
+            is_taken: heard.is_taken,
+            next_response: 0,
+            response_cursor: 0,
+            is_given_up: false,
+            again: None,
+            original: None,
+        }
+    }
+
+    /// The request at that index came again, from so many PSNs into it.
+    pub(super) fn again(&mut self, at: usize, into: u32, heard: &Heard<'_>) {
+        // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
+        let counted = self.before(at).map(|before| (before.epoch, before.messages));
+        let request = &mut self.requests[at];
+        request.at = heard.at;
+        request.is_taken |= heard.is_taken;
+        if request.asks().has_response() {
+            self.asked_again += u32::from(request.again.is_none());
+            request.again = Some(Repeated {
+                times: request.again.map_or(0, |again| again.times) + 1,
+                least: request.again.map_or(into, |again| again.least.min(into)),
+                number: heard.number,
+            });
+        }
+        if let Some((epoch, messages)) = counted {
+            request.epoch = epoch;
+            request.messages = messages + u32::from(request.asks().ends());
+        }
+        if at + 1 == self.requests.len() {
+            self.epoch = self.requests[at].epoch;
+        }
+    }
+
+    /// A request that was skipped before has come.
+    pub(super) fn fill(&mut self, heard: &Heard<'_>) {
+        let Some(base) = self.requests.front().map(|oldest| oldest.psn) else {
+            return;
+        };
+        let offset = heard.psn.since(base);
+        let at = self
+            .requests
+            .partition_point(|request| request.psn.since(base) <= offset);
+        let before = at.checked_sub(1).map(|before| &self.requests[before]);
+        let before = before.filter(|before| before.psns != 0 && before.last().next() == heard.psn);
+        let epoch = before.map(|before| before.epoch);
+        let mut request = self.request(heard, before);
+        // What it takes may not reach into what follows.
+        let room = self.requests.get(at).map_or(1, |next| next.psn.since(heard.psn));
+        request.psns = request.psns.min(room);
+        request.epoch = epoch.unwrap_or_else(|| {
+            self.epoch += 1;
+            self.epoch
+        });
+        self.owed += u32::from(request.is_owed());
+        self.requests.insert(at, request);
+    }
+
+    /// All messages that were seen since the count began which that request is in.
+    pub(super) fn messages_of(&self, epoch: u32) -> Option<u32> {
+        self.newest()
+            .filter(|newest| newest.epoch == epoch)
+            .map(|newest| newest.messages)
+    }
+
+    /// Whether a READ or atomic after that index, or at it, is owed a response.
+    pub(super) fn owes_from(&self, at: usize) -> bool {
+        self.owed > 0 && self.requests.iter().skip(at).any(Request::is_owed)
+    }
+
+    /// Whether READs or atomics are owed responses, or may be answered again.
+    pub(super) fn awaits_responses(&self) -> bool {
+        self.owed + self.asked_again > 0
+    }
+
+    /// The oldest READ or atomic before that index that is owed a response.
+    pub(super) fn owed_before(&self, at: usize) -> Option<usize> {
+        if self.owed == 0 {
+            return None;
+        }
+        (0..at).find(|&at| self.requests[at].is_owed())
+    }
+
+    /// A response to the request at that index has come, so many PSNs into it.
+    pub(super) fn answered(&mut self, at: usize, into: u32, (begins, is_last): (bool, bool)) {
+        let is_newest = at + 1 == self.requests.len();
+        let request = &mut self.requests[at];
+        self.owed -= u32::from(request.is_owed());
+        if is_last && request.psns == 0 {
+            request.psns = into + 1;
+            if is_newest {
+                self.next = Some(request.last().next());
+            }
+        }
+        request.next_response = request.next_response.max(into + 1);
+        request.is_given_up = false;
+        let begins_anew = into != request.response_cursor || begins && into > 0;
+        if let Some(again) = request.again.filter(|_| begins_anew) {
+            let times = again.times - 1;
+            request.again = (times > 0).then_some(Repeated { times, ..again });
+            self.asked_again -= u32::from(times == 0);
+        }
+        request.response_cursor = into + 1;
+        self.owed += u32::from(request.is_owed());
+    }
+
+    /// The request at that index is acknowledged: what came again before it was answered by then, or never will be.
+    pub(super) fn acknowledged(&mut self, at: usize) {
+        if self.asked_again == 0 {
+            return;
+        }
+        let number = self.requests[at].number;
+        for request in &mut self.requests {
+            if request.again.take_if(|again| again.number < number).is_some() {
+                self.asked_again -= 1;
+            }
+        }
+    }
+
+    /// READs and atomics before that index are not waited for any more.
+    pub(super) fn give_up_before(&mut self, at: usize) {
+        while let Some(owed) = self.owed_before(at) {
+            self.give_up(owed);
+        }
+    }
+
+    /// The request at that index was not answered, or wrongly: it may come again.
+    pub(super) fn give_up(&mut self, at: usize) {
+        let request = &mut self.requests[at];
+        self.owed -= u32::from(request.is_owed());
+        request.is_given_up = true;
+    }
+
+    fn forget(&mut self, acknowledged: Option<Psn>) {
+        let is_done = |request: &Request| acknowledged.is_some_and(|psn| psn.since(request.last()) < HALF);
+        while self.requests.len() > MOST || (self.requests.len() > HISTORY && is_done(&self.requests[HISTORY])) {
+            if let Some(forgotten) = self.requests.pop_front() {
+                self.owed -= u32::from(forgotten.is_owed());
+                self.asked_again -= u32::from(forgotten.again.is_some());
+            }
+        }
+    }
+}
+
+/// Bytes of a WRITE that are still to come after this packet.
+fn left(heard: &Heard<'_>, before: Option<&Request>) -> Option<u32> {
+    use super::heard::Part;
+    match (Asks::of(heard.opcode), heard.reth()) {
+        (Asks::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(heard.length),
+        (Asks::Write(_), _) => before?.left?.checked_sub(heard.length),
+        _ => None,
+    }
+}

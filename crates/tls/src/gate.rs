@@ -1,0 +1,145 @@
+//! What a server lets in by. Its files are read again without a restart; what cannot be read leaves all as it was.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use tokio::sync::watch;
+
+use crate::files::{self, Part, Use};
+use crate::{HTTP_2, ServerFiles, TlsError, identity, provider};
+
+/// What a server lets in by.
+#[derive(Debug)]
+pub struct Gate {
+    now: watch::Sender<Arc<Loaded>>,
+}
+
+/// The files as they were when they were read.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    identity: Arc<CertifiedKey>,
+    pub(super) verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Loaded {
+    fn read(given: &ServerFiles) -> Result<Self, TlsError> {
+        let identity = identity(&given.cert, &given.key, Use::Server)?;
+        let (roots, cas) = files::roots(Part::ClientCa, &given.client_ca)?;
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        if let Some(crl) = &given.crl {
+            verifier = verifier
+                .with_crls(files::crls(crl, &cas)?)
+                .only_check_end_entity_revocation()
+                .enforce_revocation_expiration();
+        }
+        let verifier = verifier.build();
+        let verifier = verifier.map_err(|error| TlsError::unusable(Part::ClientCa, &given.client_ca, &error))?;
+        Ok(Self { identity, verifier })
+    }
+
+    /// For one connection: the name in the certificate that it shows is noted, so that a refusal can say whose it was.
+    pub(super) fn config(&self, shown: Shown) -> Result<Arc<ServerConfig>, Error> {
+        let verifier = Noting {
+            verifier: Arc::clone(&self.verifier),
+            shown,
+        };
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&self.identity))));
+        config.alpn_protocols = vec![HTTP_2.into()];
+        // A session that is taken up again would not be asked for its certificate.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+}
+
+impl Gate {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Which file is wrong, and why.
+    pub fn open(files: &ServerFiles) -> Result<Arc<Self>, TlsError> {
+        Ok(Arc::new(Self {
+            now: watch::Sender::new(Arc::new(Loaded::read(files)?)),
+        }))
+    }
+
+    /// Goes by these files from now on. Connections whose certificate they do not let in end.
+    ///
+    /// # Errors
+    /// Which file is wrong, and why: then all is as it was.
+    pub fn reload(&self, files: &ServerFiles) -> Result<(), TlsError> {
+        self.now.send_replace(Arc::new(Loaded::read(files)?));
+        Ok(())
+    }
+
+    pub(super) fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.now.borrow())
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<Loaded>> {
+        self.now.subscribe()
+    }
+}
+
+/// The name in a certificate that was shown.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Shown(Arc<Mutex<Option<String>>>);
+
+impl Shown {
+    pub(super) fn name(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[derive(Debug)]
+struct Noting {
+    verifier: Arc<dyn ClientCertVerifier>,
+    shown: Shown,
+}
+
+impl ClientCertVerifier for Noting {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        *self.shown.0.lock().unwrap_or_else(PoisonError::into_inner) = files::name_of(certificate).ok();
+        self.verifier.verify_client_cert(certificate, between, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}

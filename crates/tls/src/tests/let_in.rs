@@ -1,0 +1,339 @@
+//! Who is let in by a gate, and what both sides say of who is not.
+
+use std::net::SocketAddr;
+
+use rcgen::{CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+
+use super::*;
+
+const WORDS: Words = Words {
+    server: "a daemon",
+    client_ca: "as client_ca",
+    named_by: "--server",
+};
+
+/// A server that says "h" to who is let in and waits until it leaves.
+struct Server {
+    address: SocketAddr,
+    gate: Arc<Gate>,
+    files: ServerFiles,
+    told: mpsc::UnboundedReceiver<String>,
+    let_in: mpsc::UnboundedReceiver<String>,
+}
+
+impl Server {
+    async fn start(directory: &Path, crl: bool) -> Self {
+        let files = ServerFiles {
+            cert: directory.join("server.pem"),
+            key: directory.join("server-key.pem"),
+            client_ca: directory.join("ca.pem"),
+            crl: crl.then(|| directory.join("crl.pem")),
+        };
+        let gate = Gate::open(&files).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, told) = mpsc::unbounded_channel();
+        let (put, let_in) = mpsc::unbounded_channel();
+        let mut connections = incoming(listener, Arc::clone(&gate), move |line| {
+            tell.send(line).unwrap_or_default()
+        });
+        tokio::spawn(async move {
+            while let Some(Ok(mut connection)) = connections.next().await {
+                let _ = put.send(tonic::transport::server::Connected::connect_info(&connection).name);
+                tokio::spawn(async move {
+                    let _ = connection.write_all(b"h").await;
+                    let _ = connection.read(&mut [0]).await;
+                });
+            }
+        });
+        Self {
+            address,
+            gate,
+            files,
+            told,
+            let_in,
+        }
+    }
+
+    async fn connect(
+        &self,
+        directory: &Path,
+        client: &str,
+        name: &str,
+    ) -> Result<impl AsyncReadExt + Unpin + use<>, String> {
+        let files = ClientFiles {
+            ca: directory.join("ca.pem"),
+            cert: directory.join(format!("{client}.pem")),
+            key: directory.join(format!("{client}-key.pem")),
+        };
+        let connector = Connector::new("127.0.0.1", self.address.port(), Some(name), &files);
+        let connected = connector.map_err(|error| error.to_string())?.connect().await;
+        connected.map_err(|error| error.in_words(&WORDS, &files, name))
+    }
+}
+
+/// A CA's list of revoked certificates.
+fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials: &[u64]) {
+    let now = OffsetDateTime::now_utc();
+    let revoked = |serial: &u64| RevokedCertParams {
+        serial_number: SerialNumber::from(*serial),
+        revocation_time: now,
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let list = CertificateRevocationListParams {
+        this_update: now,
+        next_update: now + Duration::days(1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    fs::write(
+        directory.join("crl.pem"),
+        list.signed_by(issuer).unwrap().pem().unwrap(),
+    )
+    .unwrap();
+}
+
+/// Files of a lab in which also the clients "alice" (serial 7) and "old", whose time is over, have certificates.
+fn lab() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
+    let directory = tempfile::tempdir().unwrap();
+    let issuer = ca(directory.path(), "ca", |params| {
+        params.key_usages.push(KeyUsagePurpose::CrlSign)
+    });
+    let client = |name: &str, change: &dyn Fn(&mut CertificateParams)| {
+        leaf(
+            directory.path(),
+            name,
+            &issuer,
+            ExtendedKeyUsagePurpose::ClientAuth,
+            |params| {
+                params.distinguished_name.push(DnType::CommonName, name);
+                change(params);
+            },
+        );
+    };
+    leaf(
+        directory.path(),
+        "server",
+        &issuer,
+        ExtendedKeyUsagePurpose::ServerAuth,
+        |_| {},
+    );
+    client("alice", &|params| params.serial_number = Some(SerialNumber::from(7)));
+    client("bob", &|_| {});
+    client("old", &|params| {
+        params.not_before = OffsetDateTime::now_utc() - Duration::days(9);
+        params.not_after = OffsetDateTime::now_utc() - Duration::days(2);
+    });
+    revoke(directory.path(), &issuer, &[]);
+    (directory, issuer)
+}
+
+#[tokio::test]
+async fn who_is_let_in_is_known_by_the_name_in_its_certificate() {
+    let (directory, _issuer) = lab();
+    let mut server = Server::start(directory.path(), true).await;
+    for name in ["alice", "bob"] {
+        let mut stream = server.connect(directory.path(), name, "localhost").await.unwrap();
+        let mut word = [0];
+        stream.read_exact(&mut word).await.unwrap();
+        assert_eq!((word, server.let_in.recv().await.unwrap().as_str()), (*b"h", name));
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_and_the_connection_that_it_has_ends() {
+    let (directory, issuer) = lab();
+    let mut server = Server::start(directory.path(), true).await;
+    let mut before = server.connect(directory.path(), "alice", "localhost").await.unwrap();
+    let mut of_bob = server.connect(directory.path(), "bob", "localhost").await.unwrap();
+    revoke(directory.path(), &issuer, &[7]);
+    server.gate.reload(&server.files).unwrap();
+    let told = server.told.recv().await.unwrap();
+    assert!(told.contains("\"alice\"") && told.contains("revoked"), "{told}");
+    let mut rest = Vec::new();
+    let _ = before.read_to_end(&mut rest).await;
+    assert_eq!(rest, b"h");
+    of_bob.read_exact(&mut [0]).await.unwrap();
+    let error = server
+        .connect(directory.path(), "alice", "localhost")
+        .await
+        .err()
+        .unwrap();
+    assert!(error.contains("ours is revoked"), "{error}");
+    let told = server.told.recv().await.unwrap();
+    assert!(
+        told.contains("(\"alice\") was not let in: its certificate is revoked"),
+        "{told}"
+    );
+    server.connect(directory.path(), "bob", "localhost").await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_read_again_leave_the_gate_as_it_was() {
+    let (directory, _issuer) = lab();
+    let server = Server::start(directory.path(), true).await;
+    fs::write(directory.path().join("crl.pem"), "").unwrap();
+    let error = server.gate.reload(&server.files).unwrap_err().to_string();
+    assert!(
+        error.contains("list of revoked certificates") && error.contains("it is empty"),
+        "{error}"
+    );
+    let (other, _) = lab();
+    fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
+    // The CAs of both labs have one name; a list that another key signed lets nobody in, and is found out.
+    server.gate.reload(&server.files).unwrap();
+    let error = server
+        .connect(directory.path(), "bob", "localhost")
+        .await
+        .err()
+        .unwrap();
+    assert!(error.contains("the server"), "{error}");
+}
+
+#[tokio::test]
+async fn each_certificate_that_will_not_do_is_explained_on_both_sides() {
+    let (directory, _issuer) = lab();
+    let (other, _) = lab();
+    let mut server = Server::start(directory.path(), true).await;
+    let mixed = |cert: &str| {
+        let mixed = tempfile::tempdir().unwrap();
+        fs::copy(directory.path().join("ca.pem"), mixed.path().join("ca.pem")).unwrap();
+        for name in [format!("{cert}.pem"), format!("{cert}-key.pem")] {
+            fs::copy(other.path().join(&name), mixed.path().join(&name)).unwrap();
+        }
+        mixed
+    };
+    let foreign = mixed("bob");
+    let error = server.connect(foreign.path(), "bob", "localhost").await.err().unwrap();
+    assert!(
+        error.contains("ours was not signed by the CA that it was given as client_ca"),
+        "{error}"
+    );
+    let told = server.told.recv().await.unwrap();
+    assert!(told.contains("was not signed by the CA of the clients"), "{told}");
+
+    let error = server.connect(directory.path(), "bob", "dut.lab").await.err().unwrap();
+    assert!(
+        error.contains("is not made for dut.lab") && error.contains("--server dut.lab"),
+        "{error}"
+    );
+    let told = server.told.recv().await.unwrap();
+    assert!(told.contains("does not accept the server's certificate"), "{told}");
+
+    // What our own side would have refused before.
+    for (client, ours) in [("old", "expired on"), ("server", "not made for clients")] {
+        let error = server
+            .connect(directory.path(), client, "localhost")
+            .await
+            .err()
+            .unwrap();
+        assert!(error.contains(ours), "{error}");
+    }
+    for (client, theirs, log) in [
+        ("old", "ours has expired, by its clock", "its certificate has expired"),
+        (
+            "server",
+            "ours is not made for clients",
+            "a server's certificate is no client's",
+        ),
+        (
+            "",
+            "name the certificate and the key of this side",
+            "it shows no certificate",
+        ),
+    ] {
+        let error = careless(&server, directory.path(), client).await;
+        assert!(error.contains(theirs), "{error}");
+        let told = server.told.recv().await.unwrap();
+        assert!(told.contains(log), "{told}");
+    }
+}
+
+/// What a client hears that does not look at its own certificate first.
+async fn careless(server: &Server, directory: &Path, client: &str) -> String {
+    let files = ClientFiles {
+        ca: directory.join("ca.pem"),
+        cert: directory.join("bob.pem"),
+        key: directory.join("bob-key.pem"),
+    };
+    let (roots, _) = files::roots(Part::ServerCa, &files.ca).unwrap();
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = if client.is_empty() {
+        config.with_no_client_auth()
+    } else {
+        let pem = |name: String| fs::read(directory.join(name)).unwrap();
+        use rustls::pki_types::pem::PemObject;
+        let cert = CertificateDer::from_pem_slice(&pem(format!("{client}.pem"))).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(&pem(format!("{client}-key.pem"))).unwrap();
+        config.with_client_auth_cert(vec![cert], key).unwrap()
+    };
+    config.alpn_protocols = vec![HTTP_2.into()];
+    let mut connector = Connector::new("127.0.0.1", server.address.port(), Some("localhost"), &files).unwrap();
+    connector.set_config(Arc::new(config));
+    let error = connector.connect().await.err().unwrap();
+    error.in_words(&WORDS, &files, "localhost")
+}
+
+#[tokio::test]
+async fn plain_text_is_not_answered() {
+    let (directory, _issuer) = lab();
+    let mut server = Server::start(directory.path(), true).await;
+    let mut plain = TcpStream::connect(server.address).await.unwrap();
+    plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let told = server.told.recv().await.unwrap();
+    assert!(told.contains("does not speak TLS"), "{told}");
+}
+
+#[tokio::test]
+async fn who_is_silent_keeps_nobody_out() {
+    let (directory, _issuer) = lab();
+    let server = Server::start(directory.path(), true).await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    server.connect(directory.path(), "bob", "localhost").await.unwrap();
+}
+
+#[test]
+fn a_certificate_that_names_nobody_or_several_has_no_name() {
+    let (directory, issuer) = lab();
+    let name = |change: &dyn Fn(&mut CertificateParams)| {
+        leaf(
+            directory.path(),
+            "x",
+            &issuer,
+            ExtendedKeyUsagePurpose::ClientAuth,
+            |params| {
+                params.distinguished_name = rcgen::DistinguishedName::new();
+                params.subject_alt_names.clear();
+                change(params);
+            },
+        );
+        name_of(&files::chain(&directory.path().join("x.pem"), Use::Client).unwrap()[0])
+    };
+    assert!(name(&|_| {}).unwrap_err().contains("no common name"));
+    let dns = |name: &str| rcgen::SanType::DnsName(name.try_into().unwrap());
+    assert_eq!(
+        name(&|params| params.subject_alt_names.push(dns("ci.lab"))).as_deref(),
+        Ok("ci.lab")
+    );
+    let two = name(&|params| params.subject_alt_names.extend([dns("a.lab"), dns("b.lab")]));
+    assert!(two.unwrap_err().contains("several"));
+    for wrong in ["a\nb", " a", &"x".repeat(65)] {
+        assert!(
+            name(&|params| params.distinguished_name.push(DnType::CommonName, wrong)).is_err(),
+            "{wrong:?}"
+        );
+    }
+}

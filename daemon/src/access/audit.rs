@@ -1,0 +1,108 @@
+//! The audit log: who did what to which device, a line of JSON for each, only ever appended to.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::Caller;
+use crate::sched::timestamp;
+use verbatim_run::now_ns;
+
+/// Something done, or refused.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Act<'a> {
+    /// What, such as "CreateRun".
+    pub what: &'a str,
+    /// The rig.
+    pub rig: &'a str,
+    /// The rig's device; empty when there is no such rig.
+    pub device: &'a str,
+    /// The run; empty when it is about none.
+    pub run: &'a str,
+    /// Why it was refused; empty when it was done.
+    pub refused: &'a str,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    who: String,
+    from: &'a str,
+    #[serde(flatten)]
+    act: Act<'a>,
+}
+
+/// The audit log.
+#[derive(Debug)]
+pub struct Audit {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Audit {
+    /// Opens `audit.jsonl` in a directory; only its owner may read it.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let path = directory.join("audit.jsonl");
+        let file = File::options().append(true).create(true).mode(0o600).open(&path)?;
+        Ok(Self {
+            path,
+            file: Mutex::new(file),
+        })
+    }
+
+    /// Appends a line, and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub fn note(&self, caller: &Caller, act: Act<'_>) -> io::Result<()> {
+        let line = Line {
+            time: timestamp(now_ns()).to_string(),
+            who: caller.who.to_string(),
+            from: &caller.from,
+            act,
+        };
+        let mut line = serde_json::to_string(&line)?;
+        line.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+        written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn each_act_is_a_line_behind_those_of_before_and_others_may_not_read_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let act = Act {
+            what: "CreateRun",
+            rig: "bench-1",
+            device: "mlx5_0 port 1",
+            run: "runs/a",
+            refused: "",
+        };
+        for uid in [7, 8] {
+            let audit = Audit::open(directory.path()).unwrap();
+            audit.note(&Caller::user(uid, 7), act).unwrap();
+        }
+        let path = directory.path().join("audit.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let who: Vec<_> = lines.iter().map(|line| line["who"].as_str().unwrap()).collect();
+        assert_eq!(who, ["uid:7", "uid:8"]);
+        assert_eq!(lines[1]["device"], "mlx5_0 port 1");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

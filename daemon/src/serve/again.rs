@@ -1,0 +1,121 @@
+//! Reading the configuration and the certificates again: at SIGHUP, and when one of the files changes.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::signal::unix::Signal;
+use tokio::time::timeout;
+use verbatim_tls::Gate;
+
+use crate::access::Access;
+use crate::config::Config;
+
+/// Files that belong together are replaced one after the other: so long nothing must have happened.
+const SETTLED: Duration = Duration::from_millis(200);
+
+/// Reads all again whenever there is reason to, for ever. What cannot be read leaves all as it was.
+pub(super) async fn read_again(mut config: Config, gate: Option<Arc<Gate>>, access: Arc<Access>, mut hangup: Signal) {
+    let mut files = Watched::of(config.files());
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => tracing::info!("SIGHUP"),
+            () = files.changed() => {}
+        }
+        match once(&config, gate.as_deref(), &access) {
+            Ok(read) => {
+                tracing::info!("configuration and certificates were read again");
+                if read.files() != config.files() {
+                    files = Watched::of(read.files());
+                }
+                config = read;
+            }
+            Err(error) => tracing::error!("configuration and certificates stay as they were: {error}"),
+        }
+    }
+}
+
+fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config, String> {
+    let read = match &before.path {
+        Some(path) => Config::load(Some(path)).map_err(|error| error.to_string())?,
+        None => before.clone(),
+    };
+    let address = |config: &Config| config.listen.as_ref().map(|listen| listen.address);
+    if address(&read) != address(before) {
+        return Err("the address to listen on changed, which takes a restart".into());
+    }
+    if let (Some(gate), Some(listen)) = (gate, &read.listen) {
+        gate.reload(&listen.files).map_err(|error| error.to_string())?;
+    }
+    access.replace(read.roles.clone());
+    Ok(read)
+}
+
+/// Files, by the directories that they are in: whoever replaces one renames another over it.
+struct Watched {
+    files: Vec<PathBuf>,
+    was: Vec<Option<Vec<u8>>>,
+    notify: Option<Receiver>,
+}
+
+impl Watched {
+    fn of(files: Vec<PathBuf>) -> Self {
+        let notify = Self::watch(&files).inspect_err(|error| {
+            tracing::warn!(%error, "changes of configuration and certificates are not seen; SIGHUP has them read again");
+        });
+        Self {
+            was: read(&files),
+            files,
+            notify: notify.ok().flatten(),
+        }
+    }
+
+    fn watch(files: &[PathBuf]) -> std::io::Result<Option<Receiver>> {
+        let directories: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+        if directories.is_empty() {
+            return Ok(None);
+        }
+        let notify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        for directory in directories {
+            let what = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE;
+            let here = directory.as_os_str().is_empty();
+            notify.add_watch(if here { Path::new(".") } else { directory }, what)?;
+        }
+        // Of the events no more is wanted than that there are any: a pipe's end as any other.
+        Receiver::from_owned_fd_unchecked(notify.as_fd().try_clone_to_owned()?).map(Some)
+    }
+
+    /// Waits until one of the files has changed, and then until no more do.
+    async fn changed(&mut self) {
+        loop {
+            self.event().await;
+            while timeout(SETTLED, self.event()).await.is_ok() {}
+            let is = read(&self.files);
+            if is != self.was {
+                self.was = is;
+                return;
+            }
+        }
+    }
+
+    /// Something happens in one of the directories.
+    async fn event(&mut self) {
+        let mut events = [0; 4096];
+        if let Some(notify) = &mut self.notify
+            && notify.read(&mut events).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+/// What is in files; none in one that cannot be read.
+fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+    files.iter().map(|file| std::fs::read(file).ok()).collect()
+}

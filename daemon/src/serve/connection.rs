@@ -1,0 +1,105 @@
+//! Connections by the socket and over a network, as one kind, with who has the other end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::time::sleep;
+use tonic::transport::server::Connected;
+
+use crate::access::{Caller, Identity};
+
+/// How long to wait when the system has no descriptor for another connection.
+const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// A connection, and who has the other end.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Stream,
+    caller: Caller,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tls(Box<verbatim_tls::Connection>),
+}
+
+impl Connection {
+    /// By the socket.
+    pub(super) fn unix(stream: UnixStream) -> Self {
+        /// Who cannot be told.
+        const NOBODY: u32 = 65534;
+        let peer = stream.peer_cred();
+        let (uid, gid) = peer.map_or((NOBODY, NOBODY), |peer| (peer.uid(), peer.gid()));
+        Self {
+            stream: Stream::Unix(stream),
+            caller: Caller::user(uid, gid),
+        }
+    }
+
+    /// Over a network.
+    pub(super) fn tls(stream: verbatim_tls::Connection) -> Self {
+        let peer = stream.connect_info();
+        Self {
+            stream: Stream::Tls(Box::new(stream)),
+            caller: Caller {
+                who: Identity::Certificate(peer.name),
+                gid: None,
+                from: peer.address.to_string(),
+            },
+        }
+    }
+}
+
+/// Passes on what was accepted; waits after an error, which would come again at once.
+pub(super) async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
+    if let Err(error) = &accepted {
+        tracing::warn!(%error, "a connection could not be accepted");
+        sleep(SHORT_OF_DESCRIPTORS).await;
+    }
+    accepted
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Caller;
+
+    fn connect_info(&self) -> Caller {
+        self.caller.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Unix(stream) => Pin::new(stream).poll_read(context, into),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
