@@ -127,10 +127,17 @@ fn main() -> ExitCode {
 
 /// The rigs, or the exit code of a wrong rig file.
 fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
-    RigFile::load(path).map_err(|error| {
-        let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+    let wrong = |what: String| {
+        let _ = writeln!(std::io::stderr(), "verbatimd: {what}");
         ExitCode::from(USAGE)
-    })
+    };
+    let rigs = RigFile::load(path).map_err(|error| wrong(error.to_string()))?;
+    match rigs.two_of_one_device() {
+        Some((one, other)) => Err(wrong(format!(
+            "the rigs {one:?} and {other:?} have one device, which a daemon drives under one name only; leave one of them out"
+        ))),
+        None => Ok(rigs),
+    }
 }
 
 /// The configuration, or the exit code of a wrong one.

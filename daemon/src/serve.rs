@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nix::sys::stat::{Mode, umask};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -43,7 +44,7 @@ use crate::store::FileStore;
 use connection::{Connection, patiently};
 use place::{Socket, StateLock};
 use services::Services;
-use verbatim_rig::RigFile;
+use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;
 
@@ -86,6 +87,7 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         None => StateDirectory::find()?,
     };
     let lock = StateLock::take(&state)?;
+    Place::remove_abandoned();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("verbatimd")
@@ -113,6 +115,8 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         .map(|listen| Gate::open(&listen.files))
         .transpose()?;
     let socket = Socket::bind(options.socket.as_deref())?;
+    // From here on what is made, by workers too, is for this user alone; only the socket is not.
+    umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
     let store = Arc::new(FileStore::open(&state.runs())?);
     let audit = Audit::open(state.path()).context("the audit log in the state directory")?;

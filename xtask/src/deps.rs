@@ -14,181 +14,80 @@ use serde_json::Value;
 
 use verbatim_lab::workspace;
 
-/// What a crate may depend on, directly.
+/// What a crate may depend on, directly: names with blanks between them.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     /// These crates of ours only.
-    Only(&'static [&'static str]),
+    Only(&'static str),
     /// Every crate of ours but these.
-    AllBut(&'static [&'static str]),
+    AllBut(&'static str),
 }
 
 /// Every crate of the workspace, in the order of the layers.
 const RULES: &[(&str, Rule)] = &[
-    ("verbatim-wire", Rule::Only(&[])),
-    ("verbatim-socket", Rule::Only(&[])),
-    ("verbatim-tls", Rule::Only(&[])),
-    ("verbatim-hw", Rule::Only(&["verbatim-socket", "verbatim-wire"])),
-    ("verbatim-record-proto", Rule::Only(&["verbatim-wire"])),
-    ("verbatim-proto", Rule::Only(&["verbatim-record-proto"])),
-    ("verbatim-codegen", Rule::Only(&[])),
-    (
-        "verbatim-record",
-        Rule::Only(&["verbatim-wire", "verbatim-record-proto"]),
-    ),
-    ("verbatim-tester", Rule::Only(&["verbatim-record", "verbatim-wire"])),
+    ("verbatim-wire", Rule::Only("")),
+    ("verbatim-socket", Rule::Only("")),
+    ("verbatim-tls", Rule::Only("")),
+    ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
+    ("verbatim-record-proto", Rule::Only("verbatim-wire")),
+    ("verbatim-proto", Rule::Only("verbatim-record-proto")),
+    ("verbatim-codegen", Rule::Only("")),
+    ("verbatim-record", Rule::Only("verbatim-wire verbatim-record-proto")),
+    ("verbatim-tester", Rule::Only("verbatim-record verbatim-wire")),
     (
         "verbatim-catalog",
-        Rule::Only(&["verbatim-tester", "verbatim-record", "verbatim-wire"]),
+        Rule::Only("verbatim-tester verbatim-record verbatim-wire"),
     ),
-    ("verbatim-device", Rule::Only(&["verbatim-wire"])),
+    ("verbatim-device", Rule::Only("verbatim-wire")),
     (
         "verbatim-sim",
-        Rule::Only(&["verbatim-tester", "verbatim-device", "verbatim-record", "verbatim-wire"]),
+        Rule::Only("verbatim-tester verbatim-device verbatim-record verbatim-wire"),
     ),
-    ("verbatim-capture", Rule::Only(&["verbatim-record", "verbatim-wire"])),
+    ("verbatim-capture", Rule::Only("verbatim-record verbatim-wire")),
     (
         "verbatim-verbs",
-        Rule::Only(&["verbatim-proto", "verbatim-hw", "verbatim-tls", "verbatim-wire"]),
+        Rule::Only("verbatim-proto verbatim-hw verbatim-tls verbatim-wire"),
     ),
     (
         "verbatim-verbs-fake",
-        Rule::Only(&["verbatim-proto", "verbatim-verbs", "verbatim-wire"]),
+        Rule::Only("verbatim-proto verbatim-verbs verbatim-wire"),
     ),
     (
         "verbatim-agent",
-        Rule::Only(&[
-            "verbatim-proto",
-            "verbatim-hw",
-            "verbatim-socket",
-            "verbatim-tls",
-            "verbatim-verbs",
-            "verbatim-verbs-fake",
-        ]),
+        Rule::Only("verbatim-proto verbatim-hw verbatim-socket verbatim-tls verbatim-verbs verbatim-verbs-fake"),
     ),
     (
         "verbatim-rig",
-        Rule::Only(&[
-            "verbatim-device",
-            "verbatim-hw",
-            "verbatim-proto",
-            "verbatim-record",
-            "verbatim-sim",
-            "verbatim-socket",
-            "verbatim-tester",
-            "verbatim-verbs",
-            "verbatim-verbs-fake",
-            "verbatim-wire",
-        ]),
+        Rule::Only(
+            "verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket verbatim-tester \
+             verbatim-verbs verbatim-verbs-fake verbatim-wire",
+        ),
     ),
     (
         "verbatim-run",
-        Rule::AllBut(&[
-            "verbatim-client",
-            "verbatim-daemon",
-            "verbatim",
-            "verbatim-lab",
-            "verbatim-tests",
-            "xtask",
-        ]),
+        Rule::AllBut("verbatim-client verbatim-daemon verbatim verbatim-lab verbatim-tests xtask"),
     ),
-    ("verbatim-client", Rule::Only(&["verbatim-proto", "verbatim-tls"])),
+    ("verbatim-client", Rule::Only("verbatim-proto verbatim-tls")),
     (
         "verbatim-daemon",
-        Rule::AllBut(&[
-            "verbatim-agent",
-            "verbatim-client",
-            "verbatim-hw",
-            "verbatim-verbs",
-            "verbatim",
-            "verbatim-lab",
-            "verbatim-tests",
-            "xtask",
-        ]),
+        Rule::AllBut(
+            "verbatim-agent verbatim-client verbatim-hw verbatim-verbs verbatim verbatim-lab verbatim-tests xtask",
+        ),
     ),
     (
         "verbatim",
-        Rule::AllBut(&[
-            "verbatim-agent",
-            "verbatim-daemon",
-            "verbatim-lab",
-            "verbatim-tests",
-            "xtask",
-        ]),
+        Rule::AllBut("verbatim-agent verbatim-daemon verbatim-lab verbatim-tests xtask"),
     ),
-    ("verbatim-lab", Rule::Only(&[])),
-    ("verbatim-tests", Rule::AllBut(&["xtask"])),
+    ("verbatim-lab", Rule::Only("")),
+    ("verbatim-tests", Rule::AllBut("xtask")),
     // Built before each of its commands: nothing of the product.
-    ("xtask", Rule::Only(&["verbatim-lab"])),
+    ("xtask", Rule::Only("verbatim-lab")),
 ];
 
 /// The two crates that may meet in one crate only.
 const APART: [&str; 2] = ["verbatim-device", "verbatim-catalog"];
 /// That crate.
 const MEETING_POINT: &str = "verbatim-wire";
-
-/// One breach of the directions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) enum Breach {
-    /// A crate depends on another that its rule does not name.
-    Edge {
-        /// The crate.
-        from: String,
-        /// What it depends on.
-        to: String,
-        /// `normal`, `dev` or `build`.
-        kind: String,
-        /// What it may depend on.
-        rule: String,
-    },
-    /// A crate of the workspace has no rule.
-    NoRule {
-        /// The crate.
-        package: String,
-    },
-    /// The reference device and the catalogue reach the same crate.
-    Shared {
-        /// The crate.
-        package: String,
-        /// How the device reaches it.
-        from_device: Vec<String>,
-        /// How the catalogue reaches it.
-        from_catalog: Vec<String>,
-    },
-}
-
-impl fmt::Display for Breach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Breach::Edge { from, to, kind, rule } => {
-                write!(
-                    f,
-                    "{from} depends on {to} ({kind} dependency); {rule}. Move what is needed, or drop the edge"
-                )
-            }
-            Breach::NoRule { package } => {
-                write!(
-                    f,
-                    "{package} has no rule; add what it may depend on to RULES in xtask/src/deps.rs"
-                )
-            }
-            Breach::Shared {
-                package,
-                from_device,
-                from_catalog,
-            } => write!(
-                f,
-                "{} and {} share {package}, and may share {MEETING_POINT} only ({}; {}): a rule of the architecture is \
-                 written twice, once in each",
-                APART[0],
-                APART[1],
-                from_device.join(" -> "),
-                from_catalog.join(" -> ")
-            ),
-        }
-    }
-}
 
 /// Checks this workspace.
 ///
@@ -201,59 +100,54 @@ pub(crate) fn check_workspace() -> anyhow::Result<()> {
     if breaches.is_empty() {
         return Ok(());
     }
-    let lines: Vec<String> = breaches.iter().map(|breach| format!("  {breach}")).collect();
     bail!(
-        "the crates depend on each other in directions that are not allowed:\n{}",
-        lines.join("\n")
+        "the crates depend on each other in directions that are not allowed:\n  {}",
+        breaches.join("\n  ")
     )
 }
 
-/// The breaches in the output of `cargo metadata`.
+/// The breaches in the output of `cargo metadata`, and what to do about each.
 ///
 /// # Errors
 ///
 /// When the value is not what cargo prints.
-pub(crate) fn breaches(metadata: &Value) -> anyhow::Result<Vec<Breach>> {
+fn breaches(metadata: &Value) -> anyhow::Result<Vec<String>> {
     let edges = edges(metadata)?;
     let mut breaches = Vec::new();
     for (package, dependencies) in &edges {
         let Some((_, rule)) = RULES.iter().find(|(name, _)| name == package) else {
-            breaches.push(Breach::NoRule {
-                package: package.clone(),
-            });
+            breaches.push(format!(
+                "{package} has no rule; add what it may depend on to RULES in xtask/src/deps.rs"
+            ));
             continue;
         };
-        for (to, kind) in dependencies {
-            if !rule.allows(to) {
-                let (from, rule) = (package.clone(), format!("{package} {rule}"));
-                breaches.push(Breach::Edge {
-                    from,
-                    to: to.clone(),
-                    kind: kind.clone(),
-                    rule,
-                });
-            }
-        }
+        let forbidden = dependencies.iter().filter(|(to, _)| !rule.allows(to));
+        breaches.extend(forbidden.map(|(to, kind)| {
+            format!(
+                "{package} depends on {to} ({kind} dependency); {package} {rule}. Move what is needed, or drop the edge"
+            )
+        }));
     }
     let [device, catalog] = APART.map(|start| reached(&edges, start));
-    for (package, from_device) in &device {
-        if let Some(from_catalog) = catalog.get(package).filter(|_| package != MEETING_POINT) {
-            let (from_device, from_catalog) = (from_device.clone(), from_catalog.clone());
-            breaches.push(Breach::Shared {
-                package: package.clone(),
-                from_device,
-                from_catalog,
-            });
-        }
-    }
+    let meeting = device.iter().filter(|(package, _)| *package != MEETING_POINT);
+    breaches.extend(meeting.filter_map(|(package, from_device)| {
+        let from_catalog = catalog.get(package)?.join(" -> ");
+        Some(format!(
+            "{} and {} share {package}, and may share {MEETING_POINT} only ({}; {from_catalog}): a rule of the \
+             architecture is written twice, once in each",
+            APART[0],
+            APART[1],
+            from_device.join(" -> "),
+        ))
+    }));
     Ok(breaches)
 }
 
 impl Rule {
     fn allows(self, package: &str) -> bool {
         match self {
-            Rule::Only(allowed) => allowed.contains(&package),
-            Rule::AllBut(forbidden) => !forbidden.contains(&package),
+            Rule::Only(allowed) => allowed.split(' ').any(|one| one == package),
+            Rule::AllBut(forbidden) => forbidden.split(' ').all(|one| one != package),
         }
     }
 }
@@ -261,9 +155,9 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rule::Only([]) => write!(f, "may depend on no crate of ours"),
-            Rule::Only(allowed) => write!(f, "may depend on {} only", allowed.join(", ")),
-            Rule::AllBut(forbidden) => write!(f, "may not depend on {}", forbidden.join(", ")),
+            Rule::Only("") => write!(f, "may depend on no crate of ours"),
+            Rule::Only(allowed) => write!(f, "may depend on {} only", allowed.replace(' ', ", ")),
+            Rule::AllBut(forbidden) => write!(f, "may not depend on {}", forbidden.replace(' ', ", ")),
         }
     }
 }
@@ -377,7 +271,7 @@ mod tests {
         ("xtask", &[("verbatim-lab", None)]),
     ];
 
-    fn with(package: &str, extra: &[To]) -> Vec<Breach> {
+    fn with(package: &str, extra: &[To]) -> Vec<String> {
         let mut packages: Vec<(&str, Vec<To>)> = SOUND.iter().map(|(name, to)| (*name, to.to_vec())).collect();
         match packages.iter_mut().find(|(name, _)| *name == package) {
             Some((_, to)) => to.extend_from_slice(extra),
@@ -389,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_layers_as_they_are_meant_are_allowed() {
-        assert_eq!(breaches(&metadata(SOUND)).unwrap(), []);
+        assert_eq!(breaches(&metadata(SOUND)).unwrap(), [""; 0]);
     }
 
     #[test]
@@ -397,7 +291,7 @@ mod tests {
         let found = with("verbatim-codegen", &[("verbatim-wire", None)]);
         assert_eq!(found.len(), 1);
         assert_eq!(
-            found[0].to_string(),
+            found[0],
             "verbatim-codegen depends on verbatim-wire (normal dependency); verbatim-codegen may depend on no crate of ours. \
              Move what is needed, or drop the edge"
         );
@@ -407,50 +301,33 @@ mod tests {
     fn dependencies_of_tests_and_build_scripts_count() {
         for kind in ["dev", "build"] {
             let found = with("verbatim-wire", &[("verbatim-record", Some(kind))]);
-            assert!(
-                found
-                    .iter()
-                    .any(|breach| matches!(breach, Breach::Edge { kind: found, .. } if found == kind)),
-                "{found:?}"
-            );
+            let words = format!("depends on verbatim-record ({kind} dependency)");
+            assert!(found.iter().any(|breach| breach.contains(&words)), "{found:?}");
         }
     }
 
     #[test]
     fn device_and_catalog_meet_in_wire_only() {
         let found = with("verbatim-catalog", &[("verbatim-sim", Some("dev"))]);
-        assert!(
-            found
-                .iter()
-                .any(|breach| matches!(breach, Breach::Edge { to, .. } if to == "verbatim-sim"))
-        );
-        let shared = found
-            .iter()
-            .find(|breach| matches!(breach, Breach::Shared { .. }))
-            .unwrap();
-        assert_eq!(
-            shared.to_string(),
-            "verbatim-device and verbatim-catalog share verbatim-device, and may share verbatim-wire only \
+        assert!(found[0].contains("depends on verbatim-sim"), "{found:?}");
+        let shared = "verbatim-device and verbatim-catalog share verbatim-device, and may share verbatim-wire only \
              (verbatim-device; verbatim-catalog -> verbatim-sim -> verbatim-device): a rule of the architecture is \
-             written twice, once in each"
-        );
+             written twice, once in each";
+        assert!(found.iter().any(|breach| breach == shared), "{found:?}");
         let found = with("verbatim-device", &[("verbatim-record", None)]);
         assert!(
             found
                 .iter()
-                .any(|breach| matches!(breach, Breach::Shared { package, .. } if package == "verbatim-record-proto"))
+                .any(|breach| breach.contains("share verbatim-record-proto")),
+            "{found:?}"
         );
     }
 
     #[test]
     fn a_crate_without_a_rule_is_reported() {
         let found = with("verbatim-surprise", &[]);
-        assert_eq!(
-            found,
-            [Breach::NoRule {
-                package: "verbatim-surprise".to_owned()
-            }]
-        );
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("verbatim-surprise has no rule"), "{found:?}");
     }
 
     #[test]

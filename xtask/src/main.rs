@@ -119,9 +119,15 @@ enum Device {
         /// Ports of the adapter, each cabled to a model of its own.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
         ports: u8,
-        /// Arguments of `verbatimd model`, such as `--model=--defect --model=guid-0-not-port-guid`.
-        #[arg(long, allow_hyphen_values = true)]
-        model: Vec<OsString>,
+        /// The device model's profile, as `verbatimd model` takes it.
+        #[arg(long, default_value = "full")]
+        profile: String,
+        /// Its seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// What it does wrong; may be repeated.
+        #[arg(long)]
+        defect: Vec<String>,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -179,7 +185,9 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 Device::Vib {
                     opensm,
                     ports,
-                    model,
+                    profile,
+                    seed,
+                    defect,
                     command,
                 },
         } => {
@@ -188,10 +196,13 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 "during" => SubnetManager::During,
                 _ => SubnetManager::Never,
             };
+            let device = ["--profile".to_owned(), profile, "--seed".to_owned(), seed.to_string()];
+            let defects = defect.into_iter().flat_map(|name| ["--defect".to_owned(), name]);
             let options = VibOptions {
                 ports,
-                model,
+                model: device.into_iter().chain(defects).map(OsString::from).collect(),
                 subnet_manager,
+                ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);
         }

@@ -66,10 +66,8 @@ async fn agent(tls: Option<ServerFiles>) -> Agent {
 
 impl Agent {
     async fn client(&self) -> AgentServiceClient<tonic::transport::Channel> {
-        let client = AgentServiceClient::connect(format!("http://{}", self.address))
-            .await
-            .unwrap();
-        client.max_decoding_message_size(64 << 20)
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        AgentServiceClient::new(endpoint.connect().await.unwrap()).max_decoding_message_size(64 << 20)
     }
 
     async fn stop(self) -> Strings {

@@ -101,6 +101,17 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError + '_ {
     }
 }
 
+/// Whether that can only be the name of a file in the bundle's own directory.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+}
+
+/// Whether it is a plain file, such that reading it comes to an end: no link, pipe or device.
+fn is_file(path: &Path) -> Result<bool, BundleError> {
+    let metadata = path.symlink_metadata().map_err(io(path))?;
+    Ok(metadata.is_file())
+}
+
 /// The files of a directory.
 fn names(directory: &Path) -> Result<Vec<String>, BundleError> {
     let files = std::fs::read_dir(directory).map_err(io(directory))?;
@@ -132,8 +143,15 @@ impl Manifest {
             path: path.into(),
             what,
         };
+        if !is_file(path)? {
+            return Err(damaged("it is no plain file".into()));
+        }
         let text = std::fs::read(path).map_err(io(path))?;
         let manifest: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if let Some(file) = manifest.files.iter().find(|file| !is_plain(&file.name)) {
+            let expected = "expected names of files within the bundle";
+            return Err(damaged(format!("it names {:?}; {expected}", file.name)));
+        }
         if Self::sealed(manifest.files.clone()).to_json().as_bytes() != text {
             return Err(damaged("its bytes do not match its own hash".into()));
         }
@@ -284,6 +302,13 @@ impl Bundle {
         let mut files = Vec::new();
         for listed in Manifest::open(&path)?.files {
             let path = directory.join(&listed.name);
+            if !is_file(&path)? {
+                return Err(BundleError::File {
+                    path,
+                    expected: format!("a plain file of {} bytes", listed.bytes),
+                    found: "a link, a pipe, a device or a directory".into(),
+                });
+            }
             let bytes = std::fs::read(&path).map_err(io(&path))?;
             let found = hash(&bytes);
             if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
@@ -318,5 +343,52 @@ impl Bundle {
             .filter(|(name, _)| name.ends_with(".rec"))
             .map(|(name, bytes)| Ok(file::read(bytes, &self.directory.join(name))?))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bundle whose manifest names this file, truly as far as it can.
+    fn naming(directory: &Path, name: &str) -> String {
+        let listed = ManifestFile {
+            name: name.into(),
+            bytes: 0,
+            sha256: hash(b""),
+        };
+        std::fs::write(directory.join(MANIFEST), Manifest::sealed(vec![listed]).to_json()).unwrap();
+        match Bundle::open(directory) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_manifest_names_plain_files_of_the_bundle_and_nothing_else_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["/dev/zero", "../secret", "..", "", ".hidden", "a/b"] {
+            let error = naming(directory.path(), name);
+            assert!(
+                error.contains("expected names of files within the bundle"),
+                "{name:?}: {error}"
+            );
+        }
+        std::os::unix::fs::symlink("/dev/zero", directory.path().join("link")).unwrap();
+        std::fs::create_dir(directory.path().join("directory")).unwrap();
+        for name in ["link", "directory"] {
+            let error = naming(directory.path(), name);
+            assert!(error.contains("expected a plain file"), "{name:?}: {error}");
+        }
+        std::fs::write(directory.path().join("sound"), "").unwrap();
+        assert_eq!(naming(directory.path(), "sound"), "");
+    }
+
+    #[test]
+    fn a_manifest_that_is_no_plain_file_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/zero", directory.path().join(MANIFEST)).unwrap();
+        let error = Bundle::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("it is no plain file"), "{error}");
     }
 }

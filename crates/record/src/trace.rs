@@ -34,7 +34,7 @@ pub struct Exchange {
     pub arrivals: Vec<Arrived>,
     /// When silence was found, and the codes its deadline rests on.
     pub silence: Option<(Span, RespTime, SubnetTimeout)>,
-    /// When the host gave the MAD back unanswered, and its error number.
+    /// When the host gave the MAD back unanswered, and its error number. It drops an answer that comes later.
     pub returned: Option<(Span, i32)>,
 }
 
@@ -108,12 +108,15 @@ impl Exchange {
             (None, None, Some((found, ..))) => {
                 let waited = crate::duration_words(found.earliest.since(self.sent.latest));
                 match self.returned {
-                    // Long after the deadline it says no more than the silence.
                     Some((at, errno)) if at.earliest < found.earliest => format!(
                         "no answer in {waited}; the host gave it back after {} (error {errno}), so it may never have left",
                         crate::duration_words(at.earliest.since(self.sent.latest))
                     ),
-                    _ => format!("no answer in {waited}"),
+                    Some((at, _)) => format!(
+                        "no answer in {waited}, nor until the host gave it up after {}",
+                        crate::duration_words(at.earliest.since(self.sent.latest))
+                    ),
+                    None => format!("no answer in {waited}"),
                 }
             }
             (None, None, None) => "nothing recorded".into(),

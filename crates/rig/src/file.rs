@@ -72,6 +72,7 @@ mod virtual_rig;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use verbatim_tester::Route;
@@ -126,6 +127,22 @@ pub struct RigConfig {
 }
 
 impl RigConfig {
+    /// What its device is, as far as the rig file tells: the same for each rig that drives it. None for a device within
+    /// the process.
+    #[must_use]
+    pub fn device_identity(&self) -> Option<String> {
+        match &self.kind {
+            RigKind::Virtual(_) => None,
+            RigKind::Umad { device, port } => Some(format!("umad {device} {port} {:?} {:?}", self.route, self.env)),
+            RigKind::Model { socket } => {
+                let socket = socket.canonicalize().unwrap_or_else(|_| socket.clone());
+                Some(format!("model {}", socket.display()))
+            }
+            RigKind::Packet(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
+            RigKind::Verbs(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
+        }
+    }
+
     /// The rig that is always there, with this device.
     #[must_use]
     pub fn built_in(model: VirtualConfig) -> Self {
@@ -223,6 +240,20 @@ pub enum RigFileError {
         /// What the system said.
         source: io::Error,
     },
+    /// Others may write it, and it says what is loaded into our process.
+    #[error(
+        "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `env`, by which they could have any \
+         library run as this user; `chmod go-w` it",
+        path.display()
+    )]
+    Others {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// The rig.
+        rig: String,
+    },
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Wrong {
@@ -269,6 +300,16 @@ impl RigFile {
         }
     }
 
+    /// Two rigs that have one device, if there are.
+    #[must_use]
+    pub fn two_of_one_device(&self) -> Option<(&str, &str)> {
+        let mut seen = BTreeMap::new();
+        self.rigs.iter().find_map(|rig| {
+            let before = seen.insert(rig.device_identity()?, rig.name.as_str())?;
+            Some((before, rig.name.as_str()))
+        })
+    }
+
     /// Only the built-in rig.
     #[must_use]
     pub fn built_in() -> Self {
@@ -291,7 +332,17 @@ impl RigFile {
             path: path.into(),
             source,
         })?;
-        Self::parse(&bytes, &whole)
+        let file = Self::parse(&bytes, &whole)?;
+        let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
+        // Group and others: the libraries that a rig's `env` names run with our rights.
+        match file.rigs.iter().find(|rig| !rig.env.is_empty()) {
+            Some(rig) if mode & 0o022 != 0 => Err(RigFileError::Others {
+                path: whole,
+                mode,
+                rig: rig.name.clone(),
+            }),
+            _ => Ok(file),
+        }
     }
 
     /// Reads the bytes of a rig file. `path` is for messages, and what a relative `socket` counts from.

@@ -51,6 +51,7 @@ pub use file::{
     DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig, WrongKey,
 };
 pub use fingerprint::device as device_fingerprint;
+pub use place::Place;
 pub use survey::{Part, survey};
 
 /// A rig that is ready for a run.

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::error::RigError;
 
+/// How the names of all of them begin.
 const PREFIX: &str = "verbatim-rig-";
 /// Locked as long as the directory's owner lives.
 const LOCK: &str = "lock";
@@ -18,32 +19,44 @@ const YOUNG: Duration = Duration::from_secs(10);
 
 /// A private temporary directory, removed when dropped; after a crash, when the next one is made.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     directory: TempDir,
     _lock: File,
 }
 
 impl Place {
-    pub(super) fn new(rig: &str) -> Result<Self, RigError> {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When none can be made.
+    pub fn make() -> io::Result<Self> {
         let temporary = std::env::temp_dir();
         remove_what_crashes_left(&temporary);
-        let make = || -> io::Result<Self> {
-            let directory = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .permissions(Permissions::from_mode(0o700))
-                .tempdir_in(&temporary)?;
-            let lock = File::create(directory.path().join(LOCK))?;
-            lock.lock()?;
-            Ok(Self { directory, _lock: lock })
-        };
-        make().map_err(|source| RigError::Place {
+        let directory = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&temporary)?;
+        let lock = File::create(directory.path().join(LOCK))?;
+        lock.lock()?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    pub(super) fn new(rig: &str) -> Result<Self, RigError> {
+        Self::make().map_err(|source| RigError::Place {
             rig: rig.into(),
-            what: format!("making a directory in {}", temporary.display()),
+            what: format!("making a directory in {}", std::env::temp_dir().display()),
             source,
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Removes what processes left that were killed.
+    pub fn remove_abandoned() {
+        remove_what_crashes_left(&std::env::temp_dir());
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }

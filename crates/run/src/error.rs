@@ -17,6 +17,25 @@ pub enum RunError {
     /// The restore journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another process drives the device.
+    #[error(
+        "rig {rig}: another process drives its device ({device}): a daemon, or a run under another rig's name or with another \
+         state directory. Wait for it, or stop it; two at once would spoil each other's verdicts"
+    )]
+    DeviceBusy {
+        /// The rig.
+        rig: String,
+        /// The device, in words.
+        device: String,
+    },
+    /// It cannot be told whether another process drives the device.
+    #[error("rig {rig}: its device cannot be locked ({source}); please report this")]
+    DeviceLock {
+        /// The rig.
+        rig: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// There is no place for the restore journal.
     #[error(transparent)]
     State(#[from] NoStateDirectory),
@@ -59,11 +78,16 @@ impl RunError {
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
-            Self::Rig(_) | Self::Journal(JournalError::Busy { .. }) | Self::NotRestored { .. } => Cause::Rig,
+            Self::Rig(_)
+            | Self::Journal(JournalError::Busy { .. })
+            | Self::DeviceBusy { .. }
+            | Self::NotRestored { .. } => Cause::Rig,
             Self::State(_) | Self::Select(_) | Self::FileExists(_) | Self::Bundle(BundleError::Taken { .. }) => {
                 Cause::Operator
             }
-            Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => Cause::Tester,
+            Self::DeviceLock { .. } | Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => {
+                Cause::Tester
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RestoreEnded, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, recover, run};
 
+use crate::device::DeviceLock;
 use crate::error::RunError;
 use crate::id::{RunId, now_ns};
 use crate::sink::RunSink;
@@ -155,6 +156,8 @@ fn rest(
             RunJournal::File(FileJournal::open(&state.journals(), &request.rig.name)?)
         }
     };
+    // After the journal, and let go before it: who waits for the journal finds the device free.
+    let _device = DeviceLock::take(&request.rig)?;
     if let RunJournal::File(journal) = &mut journal {
         recover_first(&request.rig, &mut open, journal, report)?;
     }
@@ -245,6 +248,7 @@ pub fn recover_only(
     if journal.pending().is_empty() {
         return Ok(Vec::new());
     }
+    let _device = DeviceLock::take(rig)?;
     let mut open = verbatim_rig::open(rig, cancel)?;
     recover_first(rig, &mut open, &mut journal, report)
 }

@@ -13,6 +13,7 @@
 //! | [`state`] | where journals and runs are kept |
 
 mod command;
+mod device;
 mod error;
 mod execute;
 mod id;

@@ -4,47 +4,16 @@
 
 use core::fmt;
 
-use crate::value::Value;
+use crate::value::{named, newtype};
 
-macro_rules! named_code {
-    ($(#[$meta:meta])* $name:ident($inner:ty, $digits:literal) { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-        pub struct $name(pub $inner);
-        impl $name {
-            $( #[doc = concat!("`", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
-
-            /// The name, if the code has one.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 { $( $code => Some($words), )* _ => None }
-            }
-        }
-        impl Value for $name {
-            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
-            fn from_bits(bits: u64) -> Self { Self(bits as $inner) }
-            fn to_bits(self) -> u64 { u64::from(self.0) }
-            fn is_legal(self) -> bool { self.name().is_some() }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.name() {
-                    Some(name) => f.write_str(name),
-                    None => write!(f, concat!("{:#0", $digits, "x} (unknown)"), self.0),
-                }
-            }
-        }
-    };
-}
-
-named_code!(
+named!(
     /// MADHeader:MgmtClass.
     MgmtClass(u8, 4) {
         0x01 SUBN_LID "Subn (LID routed)", 0x81 SUBN_DIRECTED "Subn (directed route)", 0x03 SUBN_ADM "SubnAdm",
         0x04 PERF "Perf", 0x05 BM "BM", 0x06 DEV_MGT "DevMgt", 0x07 COM_MGT "ComMgt", 0x08 SNMP "SNMP",
     }
 );
-named_code!(
+named!(
     /// MADHeader:R and Method together: bit 7 says response.
     Method(u8, 4) {
         0x01 GET "Get", 0x02 SET "Set", 0x81 GET_RESP "GetResp", 0x03 SEND "Send", 0x05 TRAP "Trap",
@@ -53,7 +22,7 @@ named_code!(
         0x14 GET_MULTI "GetMulti", 0x94 GET_MULTI_RESP "GetMultiResp", 0x15 DELETE "Delete", 0x95 DELETE_RESP "DeleteResp",
     }
 );
-named_code!(
+named!(
     /// MADHeader:AttributeID, as the subnet management class names them.
     AttributeId(u16, 6) {
         0x0001 CLASS_PORT_INFO "ClassPortInfo", 0x0002 NOTICE "Notice", 0x0010 NODE_DESCRIPTION "NodeDescription",
@@ -80,9 +49,10 @@ impl Method {
     }
 }
 
-/// MADHeader:Status without the direction bit that a directed-route SMP has in its place 15.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Status(pub u16);
+newtype!(
+    /// MADHeader:Status without the direction bit that a directed-route SMP has in its place 15.
+    Status(u16) legal |bits| matches!((bits >> 2) & 7, 0..=3 | 7)
+);
 
 impl Status {
     /// Success.
@@ -97,19 +67,6 @@ impl Status {
     pub const METHOD_ATTRIBUTE_UNSUPPORTED: Self = Self(0x000C);
     /// A value in the attribute or its modifier is invalid.
     pub const INVALID_FIELD: Self = Self(0x001C);
-}
-
-impl Value for Status {
-    #[allow(clippy::cast_possible_truncation)] // the field has 16 bits at most
-    fn from_bits(bits: u64) -> Self {
-        Self(bits as u16)
-    }
-    fn to_bits(self) -> u64 {
-        self.0.into()
-    }
-    fn is_legal(self) -> bool {
-        matches!((self.0 >> 2) & 7, 0..=3 | 7)
-    }
 }
 
 impl fmt::Display for Status {

@@ -62,3 +62,65 @@ impl fmt::Display for Reserved {
         write!(f, "{:#x} (reserved)", self.0)
     }
 }
+
+/// A number with a name. With `legal |bits| expression`, some numbers have no meaning.
+macro_rules! newtype {
+    ($(#[$meta:meta])* $name:ident($inner:ty) $(legal |$bits:ident| $legal:expr)?) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+        pub struct $name(pub $inner);
+        impl $crate::value::Value for $name {
+            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
+            fn from_bits(bits: u64) -> Self {
+                Self(bits as $inner)
+            }
+            fn to_bits(self) -> u64 {
+                u64::from(self.0)
+            }
+            $(fn is_legal(self) -> bool {
+                let $bits = self.0;
+                $legal
+            })?
+        }
+    };
+}
+
+/// A number printed in hexadecimal, `0x` and so many digits together.
+macro_rules! hex {
+    ($(#[$meta:meta])* $name:ident($inner:ty), $digits:literal) => {
+        $crate::value::newtype!($(#[$meta])* $name($inner));
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!("{:#0", $digits, "x}"), self.0)
+            }
+        }
+    };
+}
+
+/// A number whose codes have names; unknown ones print as `0x5 (unknown)`, or with so many digits.
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident($inner:ty $(, $digits:literal)?) {
+        $($code:literal $konst:ident $words:literal),* $(,)?
+    }) => {
+        $crate::value::newtype!($(#[$meta])* $name($inner) legal |bits| [$($code),*].contains(&bits));
+        impl $name {
+            $( #[doc = concat!("Code `", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
+
+            /// The name, if the code has one.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $( $code => Some($words), )* _ => None }
+            }
+        }
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, concat!("{:#" $(, "0", $digits)?, "x} (unknown)"), self.0),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {hex, named, newtype};

@@ -5,58 +5,12 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::value::Value;
-
-macro_rules! newtype {
-    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-        pub struct $name(pub $inner);
-    };
-}
-
-macro_rules! value_of {
-    ($name:ident($inner:ty) legal |$bits:ident| $legal:expr) => {
-        impl Value for $name {
-            #[allow(clippy::cast_possible_truncation)] // a field is never wider than its type
-            fn from_bits(bits: u64) -> Self {
-                Self(bits as $inner)
-            }
-            fn to_bits(self) -> u64 {
-                u64::from(self.0)
-            }
-            fn is_legal(self) -> bool {
-                let $bits = self.0;
-                $legal
-            }
-        }
-    };
-}
-
-/// A value whose codes have names; unknown codes print as `0x5 (unknown)`.
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident($inner:ty) { $($code:literal $konst:ident $words:literal),* $(,)? }) => {
-        newtype!($(#[$meta])* $name($inner));
-        impl $name {
-            $( #[doc = concat!("Code ", stringify!($code), ": ", $words, ".")] pub const $konst: Self = Self($code); )*
-        }
-        value_of!($name($inner) legal |bits| [$($code),*].contains(&bits));
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.0 {
-                    $( $code => f.write_str($words), )*
-                    other => write!(f, "{other:#x} (unknown)"),
-                }
-            }
-        }
-    };
-}
+use crate::value::{hex, named, newtype};
 
 /// A set of bits that have names; unknown bits print as `0x40 (unknown)`.
 macro_rules! mask {
     ($(#[$meta:meta])* $name:ident($inner:ty) all $all:literal { $($bit:literal $words:literal),* $(,)? }) => {
         newtype!($(#[$meta])* $name($inner));
-        value_of!($name($inner) legal |_bits| true);
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 if self.0 == 0 {
@@ -83,37 +37,20 @@ macro_rules! mask {
     };
 }
 
-pub(crate) use {named, newtype, value_of};
-
-newtype!(
+hex!(
     /// A management key: 64 bits; 0 means that nothing is checked.
-    MKey(u64)
+    MKey(u64), 18
 );
-value_of!(MKey(u64) legal |_bits| true);
 
-impl fmt::Display for MKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#018x}", self.0)
-    }
-}
-
-newtype!(
+hex!(
     /// A globally unique identifier: EUI-64.
-    Guid(u64)
+    Guid(u64), 18
 );
-value_of!(Guid(u64) legal |_bits| true);
-
-impl fmt::Display for Guid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#018x}", self.0)
-    }
-}
 
 newtype!(
     /// A local identifier: 0 none, 0x0001..=0xBFFF unicast, 0xC000..=0xFFFE multicast, 0xFFFF permissive.
     Lid(u16)
 );
-value_of!(Lid(u16) legal |_bits| true);
 
 impl Lid {
     /// The permissive LID, which a directed-route SMP carries at both ends.
@@ -135,7 +72,6 @@ newtype!(
     /// A partition key: bit 15 says full member, the low 15 bits name the partition, 0 there is invalid.
     PKey(u16)
 );
-value_of!(PKey(u16) legal |_bits| true);
 
 impl fmt::Display for PKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,14 +190,12 @@ pub(crate) fn time_words(code: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 newtype!(
     /// PortInfo:RespTimeValue: 4.096 us * 2^code is the longest that an answer takes.
-    RespTime(u8)
+    RespTime(u8) legal |bits| bits < 32
 );
-value_of!(RespTime(u8) legal |bits| bits < 32);
 newtype!(
     /// PortInfo:SubnetTimeOut: 4.096 us * 2^code is the longest that a packet takes through the subnet.
-    SubnetTimeout(u8)
+    SubnetTimeout(u8) legal |bits| bits < 32
 );
-value_of!(SubnetTimeout(u8) legal |bits| bits < 32);
 
 impl RespTime {
     /// The time that the code stands for.
@@ -295,7 +229,6 @@ newtype!(
     /// PortInfo:M_KeyLeasePeriod in whole seconds; 0 never expires.
     LeasePeriod(u16)
 );
-value_of!(LeasePeriod(u16) legal |_bits| true);
 
 impl LeasePeriod {
     /// The period; `None` when it never expires.
@@ -318,7 +251,6 @@ newtype!(
     /// PortInfo:CapabilityMask: what a port can do, one bit each.
     CapabilityMask(u32)
 );
-value_of!(CapabilityMask(u32) legal |_bits| true);
 
 /// Names of the CapabilityMask's bits, bit 0 first; "" is reserved.
 const CAPABILITIES: [&str; 32] = [
@@ -393,18 +325,6 @@ impl fmt::Display for CapabilityMask {
     }
 }
 
-/// A number printed in hexadecimal.
-macro_rules! hex {
-    ($(#[$meta:meta])* $name:ident($inner:ty), $digits:literal) => {
-        newtype!($(#[$meta])* $name($inner));
-        value_of!($name($inner) legal |_bits| true);
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!("{:#0", $digits, "x}"), self.0)
-            }
-        }
-    };
-}
 hex!(
     /// 8 bits that people read in hexadecimal.
     Hex8(u8), 4
@@ -425,6 +345,7 @@ hex!(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Value;
 
     #[test]
     fn values_read_as_people_say_them() {

@@ -10,6 +10,7 @@ use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
 
 use super::errors;
+use crate::store::CAPTURE_PLACE;
 use verbatim_run as run;
 
 /// Bytes of a chunk.
@@ -65,7 +66,7 @@ fn capture(directory: &Path) -> Result<File, Status> {
     // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
     let beside = directory.parent().unwrap_or(directory);
     let place = tempfile::Builder::new()
-        .prefix(".capture-")
+        .prefix(CAPTURE_PLACE)
         .tempdir_in(beside)
         .map_err(|error| unreadable(beside, &error))?;
     let path = place.path().join(CAPTURE);

@@ -121,14 +121,19 @@ impl Watcher {
                 Some(reader) => reader,
                 None => store.events(&id, cursor)?,
             };
-            let events = reader.next(BATCH)?;
-            Ok((reader, events))
+            loop {
+                let mut events = reader.next(BATCH)?;
+                let at_the_end = events.is_empty();
+                // Those taken from the run's memory meanwhile: that none is left of a batch is not the end.
+                events.retain(|event| event.cursor > cursor);
+                if at_the_end || !events.is_empty() {
+                    return Ok((reader, events));
+                }
+            }
         };
         let read = blocking(read).await.map_err(|status| Leave::With(Box::new(status)))?;
-        let (reader, mut events) = read.map_err(|error| Leave::With(Box::new(errors::store(&error))))?;
+        let (reader, events) = read.map_err(|error| Leave::With(Box::new(errors::store(&error))))?;
         self.reader = Some(reader);
-        // Those taken from the run's memory meanwhile.
-        events.retain(|event| event.cursor > cursor);
         Ok(events)
     }
 

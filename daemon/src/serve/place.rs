@@ -1,8 +1,8 @@
 //! What only one daemon may have: the state directory and the socket.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,10 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)?;
+    // Whoever may open it could hold its lock, and keep us waiting.
+    file.set_permissions(Permissions::from_mode(0o600))?;
     match file.try_lock() {
         Ok(()) => {
             file.set_len(0)?;
@@ -80,7 +83,10 @@ impl StateLock {
             path: state.path().into(),
             source,
         };
-        fs::create_dir_all(state.path()).map_err(unusable)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(state.path());
+        // M_Keys of devices are in it.
+        let private = made.and_then(|()| fs::set_permissions(state.path(), Permissions::from_mode(0o700)));
+        private.map_err(unusable)?;
         match lock(&state.path().join("daemon.lock")).map_err(unusable)? {
             Ok(file) => Ok(Self { _file: file }),
             Err(who) => Err(PlaceError::StateInUse {

@@ -14,6 +14,9 @@ use super::{EventReader, Filter, RunStore, StoreError, StoredRun};
 use crate::access::Identity;
 use crate::framing::{self, FrameError, FramesOfFile};
 
+/// How directories begin in which a capture is made.
+pub(crate) const CAPTURE_PLACE: &str = ".capture-";
+
 /// Events read at once.
 const BATCH: usize = 256;
 
@@ -72,6 +75,11 @@ impl FileStore {
         let mut index = Index::default();
         for entry in fs::read_dir(directory).map_err(io(directory))? {
             let name = entry.map_err(io(directory))?.file_name();
+            if name.to_string_lossy().starts_with(CAPTURE_PLACE) {
+                // Of a daemon that was killed while it made one.
+                let _ = fs::remove_dir_all(directory.join(&name));
+                continue;
+            }
             let Some(id) = name.to_str().and_then(|name| name.parse::<RunId>().ok()) else {
                 tracing::warn!(path = %directory.join(&name).display(), "not a run's directory: left alone");
                 continue;

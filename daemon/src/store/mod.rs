@@ -14,6 +14,7 @@ use verbatim_run::RunId;
 
 use crate::access::{Identity, names};
 
+pub(crate) use files::CAPTURE_PLACE;
 pub use files::FileStore;
 pub use run::StoredRun;
 

@@ -1,8 +1,6 @@
 //! A worker's process: its start, its connection, its end.
 
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -15,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Supervision;
 use super::output::Output;
-use verbatim_rig::{RigConfig, env};
+use verbatim_rig::{Place, RigConfig, env};
 use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
@@ -69,11 +67,7 @@ pub(super) async fn start(
         ))
     };
     // Only this user may enter the directory, and only the process that was started is let in.
-    let place = tempfile::Builder::new()
-        .prefix("verbatim-worker-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir()
-        .map_err(|error| failed("making a directory for its socket", &error))?;
+    let place = Place::make().map_err(|error| failed("making a directory for its socket", &error))?;
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).map_err(|error| failed("making its socket", &error))?;
     let state = std::path::absolute(state.path()).map_err(|error| failed("naming the state directory", &error))?;

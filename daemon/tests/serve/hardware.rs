@@ -1,7 +1,9 @@
 //! Runs on a device that outlives everybody: it gets back what was its own, or its rig is quarantined.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use nix::sys::stat::{Mode, umask};
 use rustix::process::Signal;
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -239,4 +241,71 @@ async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
     assert!(!restored.areas.is_empty() && restored.areas.iter().all(verbatim_record::Restored::is_complete));
     let next = clients.create(request("model", &["c14-024-node-info"])).await;
     assert_eq!(clients.ended(&next.name).await.outcome(), Outcome::Pass);
+}
+
+#[tokio::test]
+async fn under_any_umask_what_the_daemon_keeps_is_for_its_owner_alone() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let left = bench.path("state/runs/.capture-of-a-killed-one");
+    fs::create_dir_all(&left).unwrap();
+    let before = umask(Mode::empty());
+    let _daemon = bench.serve();
+    umask(before);
+    assert!(!left.exists(), "what was left of a capture is gone");
+    let mut clients = bench.clients().await;
+    let _run = mid_run(&mut clients).await;
+    assert!(bench.journal().exists());
+    let mut directories = vec![bench.path("state")];
+    let mut seen = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() {
+                directories.push(entry.path());
+                continue;
+            }
+            seen += 1;
+            assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", entry.path().display());
+        }
+    }
+    assert!(seen > 3, "lock, audit log, journal and run");
+    let of_state = fs::metadata(bench.path("state")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(of_state, 0o700);
+    let lock = bench.path("socket.lock");
+    assert_eq!(fs::metadata(lock).unwrap().permissions().mode() & 0o777, 0o600);
+    let of_socket = fs::metadata(bench.path("socket")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(of_socket, 0o660);
+}
+
+#[tokio::test]
+async fn a_second_daemon_with_another_state_directory_does_not_drive_the_same_device() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let _run = mid_run(&mut clients).await;
+    let renamed = fs::read_to_string(bench.path("rigs.toml")).unwrap();
+    fs::write(
+        bench.path("rigs-2.toml"),
+        renamed.replace("name = \"model\"", "name = \"other\""),
+    )
+    .unwrap();
+    let mut second = crate::harness::verbatimd();
+    second.arg("serve").arg("--rig-file").arg(bench.path("rigs-2.toml"));
+    second
+        .arg("--socket")
+        .arg(bench.path("socket-2"))
+        .arg("--state")
+        .arg(bench.path("state-2"));
+    let _second = crate::harness::Daemon::start(&mut second);
+    let mut of_second = Clients::connect(&bench.path("socket-2")).await;
+    let run = of_second.create(request("other", &["c14-024-node-info"])).await;
+    let run = of_second.ended(&run.name).await;
+    assert_eq!((run.outcome(), run.cause()), (Outcome::Error, Cause::Rig));
+    assert!(
+        run.reason.contains("another process drives its device"),
+        "{}",
+        run.reason
+    );
 }

@@ -61,7 +61,11 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     ] {
         let mut config = Config::new();
         config.btree_map(["."]);
-        config.service_generator(tonic_prost_build::configure().service_generator());
+        config.service_generator(
+            tonic_prost_build::configure()
+                .build_transport(false)
+                .service_generator(),
+        );
         for (message, path) in &shared {
             config.extern_path(message, path);
         }

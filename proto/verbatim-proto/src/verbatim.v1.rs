@@ -108,17 +108,6 @@ pub mod catalog_service_client {
     pub struct CatalogServiceClient<T> {
         inner: tonic::client::Grpc<T>,
     }
-    impl CatalogServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
     impl<T> CatalogServiceClient<T>
     where
         T: tonic::client::GrpcService<tonic::body::Body>,
@@ -595,17 +584,6 @@ pub mod rig_service_client {
     #[derive(Debug, Clone)]
     pub struct RigServiceClient<T> {
         inner: tonic::client::Grpc<T>,
-    }
-    impl RigServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
     }
     impl<T> RigServiceClient<T>
     where
@@ -1218,17 +1196,6 @@ pub mod run_service_client {
     #[derive(Debug, Clone)]
     pub struct RunServiceClient<T> {
         inner: tonic::client::Grpc<T>,
-    }
-    impl RunServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
     }
     impl<T> RunServiceClient<T>
     where

@@ -7,7 +7,8 @@ use std::{
     fs,
     io::{self, Write},
     os::unix::net::UnixDatagram,
-    path::Path,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::atomic::AtomicUsize,
     thread,
     time::{Duration, Instant},
@@ -70,14 +71,17 @@ pub struct VibOptions {
     pub model: Vec<OsString>,
     /// When OpenSM runs.
     pub subnet_manager: SubnetManager,
+    /// Programs of this host that shall be in the machine, besides Verbatim's and the [tools](TOOLS).
+    pub programs: Vec<PathBuf>,
 }
 
 impl Default for VibOptions {
     fn default() -> Self {
         Self {
             ports: 1,
-            model: Vec::new(),
+            model: ["--profile", "full", "--seed", "1"].map(Into::into).into(),
             subnet_manager: SubnetManager::Never,
+            programs: Vec::new(),
         }
     }
 }
@@ -86,47 +90,54 @@ impl Default for VibOptions {
 #[derive(Debug)]
 struct FarEnds {
     place: tempfile::TempDir,
-    models: Vec<Process>,
-    sockets: Vec<cable::Socket>,
+    binaries: PathBuf,
+    /// Each with its socket.
+    models: Vec<(Process, PathBuf)>,
+    cables: Vec<cable::Socket>,
 }
 
 impl FarEnds {
     fn start(binaries: &Path, options: &VibOptions) -> anyhow::Result<Self> {
-        let place = tempfile::Builder::new().prefix("verbatim-vib-").tempdir()?;
         let mut ends = Self {
-            place,
+            place: tempfile::Builder::new().prefix("verbatim-vib-").tempdir()?,
+            binaries: binaries.to_owned(),
             models: Vec::new(),
-            sockets: Vec::new(),
+            cables: Vec::new(),
         };
         for number in 1..=options.ports {
             let socket = ends.place.path().join(format!("model{number}"));
-            let log = ends.place.path().join(format!("model{number}.log"));
-            let output = fs::File::create(&log)?;
-            let prepare = |command: &mut std::process::Command| {
-                command.arg("model").arg("--listen").arg(&socket).args(&options.model);
-                command.stdin(std::process::Stdio::null()).stderr(output);
-                command.stdout(std::process::Stdio::null());
-            };
-            let model = Process::start(prepare, &binaries.join("verbatimd")).context("starting `verbatimd model`")?;
-            let bound = Instant::now() + LISTENS_WITHIN;
-            let listens = || UnixDatagram::unbound().and_then(|probe| probe.connect(&socket)).is_ok();
-            while !listens() {
-                if model.has_ended() || Instant::now() > bound {
-                    let said = fs::read_to_string(&log).unwrap_or_default();
-                    bail!(
-                        "`verbatimd model` does not listen at {}: {}",
-                        socket.display(),
-                        said.trim()
-                    );
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
-            ends.models.push(model);
-            let path = ends.place.path().join(format!("cable{number}"));
-            let socket = cable::Socket::new(&path, &socket).context("making the cable's socket")?;
-            ends.sockets.push(socket);
+            let model = ends.model(&socket, &options.model)?;
+            let cable = ends.place.path().join(format!("cable{number}"));
+            let cable = cable::Socket::new(&cable, &socket).context("making the cable's socket")?;
+            ends.models.push((model, socket));
+            ends.cables.push(cable);
         }
         Ok(ends)
+    }
+
+    /// Starts a model, and returns when it listens.
+    fn model(&self, socket: &Path, arguments: &[OsString]) -> anyhow::Result<Process> {
+        let log = socket.with_extension("log");
+        let output = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
+        let prepare = |command: &mut Command| {
+            command.arg("model").arg("--listen").arg(socket).args(arguments);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+        };
+        let model = Process::start(prepare, &self.binaries.join("verbatimd")).context("starting `verbatimd model`")?;
+        let bound = Instant::now() + LISTENS_WITHIN;
+        let listens = || UnixDatagram::unbound().and_then(|probe| probe.connect(socket)).is_ok();
+        while !listens() {
+            if model.has_ended() || Instant::now() > bound {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                bail!(
+                    "`verbatimd model` does not listen at {}: {}",
+                    socket.display(),
+                    said.trim()
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(model)
     }
 }
 
@@ -178,6 +189,19 @@ impl VibLab {
         Ok(())
     }
 
+    /// Ends the model at the far end of port 1's cable, and puts another one there, with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up.
+    pub fn exchange_model(&mut self, arguments: Vec<OsString>) -> anyhow::Result<()> {
+        let (mut former, socket) = self.ends.models.remove(0);
+        former.kill();
+        let model = self.ends.model(&socket, &arguments)?;
+        self.ends.models.insert(0, (model, socket));
+        Ok(())
+    }
+
     /// What a command in the machine needs in its environment to use the daemon, as assignments for a shell.
     pub fn environment(&self) -> String {
         environment()
@@ -186,7 +210,7 @@ impl VibLab {
 
 fn boot_options(share: &Share, ends: &FarEnds) -> anyhow::Result<BootOptions> {
     let boot = BootOptions::new(share.path(), "vib.sh", console_log("lab-vib")?);
-    let cables = ends.sockets.iter().map(|socket| socket.path().to_owned());
+    let cables = ends.cables.iter().map(|cable| cable.path().to_owned());
     Ok(boot.with_cpus(2).with_memory(1024).with_cables(cables.collect()))
 }
 
@@ -209,6 +233,9 @@ fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> 
             remedy: "install: sudo apt-get install -y --no-install-recommends infiniband-diags opensm".to_owned(),
         })?;
         share.program(&path)?;
+    }
+    for path in &options.programs {
+        share.program(path)?;
     }
     for name in ["verbatim", "verbatimd"] {
         share.program(&binaries.join(name))?;

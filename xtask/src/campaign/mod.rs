@@ -75,6 +75,11 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
         run: link,
     },
+    Campaign {
+        name: "vib",
+        summary: "through the kernel: --sample N (20, 0: all) defects of management die; as found after --kills K (30); --seed",
+        run: vib,
+    },
 ];
 
 /// Kills of daemon, worker or both at random instants, while tests change a device: after the next start the device must
@@ -95,6 +100,36 @@ fn kill(options: &Options) -> anyhow::Result<()> {
 fn link(options: &Options) -> anyhow::Result<()> {
     let packets = options.times_or(10_000_000).to_string();
     example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)
+}
+
+/// The native adapter in the machine: defects that die there, and kills of whoever takes part.
+fn vib(options: &Options) -> anyhow::Result<()> {
+    let binaries = build_binaries()?;
+    let build = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "verbatim-tests",
+        "--example",
+        "umad_read",
+    ];
+    run_command("building umad_read", cargo().args(build))?;
+    let reader = binaries.join("examples/umad_read");
+    let (sample, kills) = (options.times_or(20).to_string(), options.times_or(30).to_string());
+    let arguments: [&OsStr; 10] = [
+        "--binaries".as_ref(),
+        binaries.as_os_str(),
+        "--reader".as_ref(),
+        reader.as_os_str(),
+        "--sample".as_ref(),
+        sample.as_ref(),
+        "--kills".as_ref(),
+        kills.as_ref(),
+        "--seed".as_ref(),
+        "1".as_ref(),
+    ];
+    example("vib", arguments, options)
 }
 
 /// Runs a campaign that is an example of the end-to-end tests, which may know every crate. What people give comes last,

@@ -38,12 +38,16 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
     }
 }
 
-pub(super) static PROTECT_0: Test = test(
-    "c14-016-get-protect-0",
-    "At protect level 0 a Get with another M_Key is answered, the key shown.",
-    |t| procedure(t, 0),
-    |t, f| judge(t, f, 0),
-);
+/// A manager of somebody else reads the key at this level, and may lawfully take it off.
+pub(super) static PROTECT_0: Test = Test {
+    needs: &[Need::Mad, Need::OwnSubnet],
+    ..test(
+        "c14-016-get-protect-0",
+        "At protect level 0 a Get with another M_Key is answered, the key shown.",
+        |t| procedure(t, 0),
+        |t, f| judge(t, f, 0),
+    )
+};
 pub(super) static PROTECT_1: Test = test(
     "c14-016-get-protect-1",
     "At protect level 1 a Get with another M_Key is answered, the key hidden.",

@@ -36,11 +36,15 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Te
     }
 }
 
-pub(super) static PROTECT_0: Test = test(
-    "c14-016-set-protect-0",
-    "At protect level 0 a Set needs the right M_Key.",
-    |t| procedure(t, 0),
-);
+/// A manager of somebody else reads the key at this level, and may lawfully take it off.
+pub(super) static PROTECT_0: Test = Test {
+    needs: &[Need::Mad, Need::OwnSubnet],
+    ..test(
+        "c14-016-set-protect-0",
+        "At protect level 0 a Set needs the right M_Key.",
+        |t| procedure(t, 0),
+    )
+};
 pub(super) static PROTECT_1: Test = test(
     "c14-016-set-protect-1",
     "At protect level 1 a Set needs the right M_Key.",

@@ -84,9 +84,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let port = t.guard(keys::FOUND, rig_key)?;
     for period in PERIODS.iter().filter(|period| u64::from(period.seconds) <= longest) {
         t.set(period.set, &port, keys::protected(&port, ours, 2, period.seconds))?;
-        t.get(period.before, t.key())?;
-        if t.key() != ours {
-            return Ok(()); // a port without LID or SM may refuse the Set
+        let shown = t.get(period.before, t.key())?;
+        // A port without LID or SM may refuse the Set; on one that does not keep it there is no lease to wait for.
+        if (shown.m_key(), shown.m_key_lease_period().0) != (ours, period.seconds) {
+            return Ok(());
         }
         let began = t.now();
         t.get_once(period.starts, other)?;

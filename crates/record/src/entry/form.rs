@@ -42,7 +42,7 @@ macro_rules! as_it_is {
         }
     )* };
 }
-as_it_is!(bool, i32, u32, u64, String, Vec<String>, Bytes);
+as_it_is!(bool, i32, u32, u64, String, Vec<String>, Bytes, pb::Restored);
 
 macro_rules! numbers {
     ($($name:ident: $form:ty, $what:literal;)*) => { $(
@@ -226,15 +226,6 @@ fn unpack(packed: &[u8]) -> Result<Mad, EntryError> {
         Ok(mad)
     } else {
         Err(EntryError::Unusable("MAD"))
-    }
-}
-
-impl Form<pb::Restored> for pb::Restored {
-    fn form(self) -> pb::Restored {
-        self
-    }
-    fn taken(form: pb::Restored) -> Result<Self, EntryError> {
-        Ok(form)
     }
 }
 

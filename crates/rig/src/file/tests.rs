@@ -406,3 +406,23 @@ fn a_defect_that_only_another_model_has_is_not_called_unknown() {
     let error = super::defect("m-key-not-kep").unwrap_err();
     assert!(error.contains("did you mean \"m-key-not-kept\"?"), "{error}");
 }
+
+#[test]
+fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rigs.toml");
+    let with = "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nroute = \"0,1\"\n\
+                [rig.env]\nLD_PRELOAD = \"/a.so\"\n";
+    let read = |text: &str, mode| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        RigFile::read(&path)
+    };
+    for mode in [0o620, 0o602, 0o666] {
+        let error = read(with, mode).unwrap_err().to_string();
+        assert!(error.contains("chmod go-w") && error.contains("rig \"a\""), "{error}");
+    }
+    assert!(read(with, 0o644).is_ok());
+    assert!(read("config_version = 1\n", 0o666).is_ok());
+}

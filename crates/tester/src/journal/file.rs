@@ -1,12 +1,21 @@
 //! The journal's file: written, locked, and looked at by who does not hold it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use verbatim_wire::MKey;
 
 use super::{Area, Content, Journal, JournalError, Part, Pending};
+
+/// Only its owner may read what has M_Keys in it, or hold a lock that others wait for.
+const PRIVATE: u32 = 0o600;
+
+/// Also where a version before this one made the file.
+fn keep_private(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(PRIVATE))
+}
 
 /// A journal on disk, one for each rig, locked for as long as it is open.
 ///
@@ -29,14 +38,20 @@ impl FileJournal {
             let path = path.to_path_buf();
             move |source| JournalError::Io { path, source }
         };
-        std::fs::create_dir_all(directory).map_err(io(directory))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(io(directory))?;
         let lock_path = lock_place(directory, rig);
         let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(PRIVATE)
             .open(&lock_path)
             .map_err(io(&lock_path))?;
+        keep_private(&lock).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -138,7 +153,14 @@ impl FileJournal {
             }
         } else {
             let part = self.path.with_extension("json.part");
-            let mut file = File::create(&part).map_err(io)?;
+            let mut file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(PRIVATE)
+                .open(&part)
+                .map_err(io)?;
+            keep_private(&file).map_err(io)?;
             let text = serde_json::to_vec_pretty(&self.content).expect("a journal is plain data");
             file.write_all(&text).map_err(io)?;
             file.sync_all().map_err(io)?;

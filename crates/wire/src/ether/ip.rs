@@ -1,12 +1,11 @@
 //! IPv4, IPv6 and UDP headers.
 
-use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::checksum::internet_checksum;
 use crate::layout::{Layout, layout};
-use crate::value::{Reserved, Value};
-use crate::values::{Hex16, Hex32, named, newtype, value_of};
+use crate::value::{Reserved, named};
+use crate::values::{Hex16, Hex32};
 
 named!(
     /// What an IP packet carries: IPv4's Protocol, IPv6's Next Header.

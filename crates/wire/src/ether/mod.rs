@@ -14,11 +14,8 @@ pub use ip::{IpProtocol, Ipv4, Ipv6, Udp};
 pub use mac::{MacAddress, NotAMacAddress};
 pub use neighbour::{Arp, LinkLayerOption, NeighbourAdvertisement, NeighbourSolicitation};
 
-use core::fmt;
-
 use crate::layout::layout;
-use crate::value::Value;
-use crate::values::{named, newtype, value_of};
+use crate::value::named;
 
 /// The UDP port that RoCEv2 packets are sent to.
 pub const ROCE_V2_PORT: u16 = 4791;

@@ -3,33 +3,16 @@
 //! Source of the layouts: architecture 9.3 (RDETH, RETH, AtomicETH, XRCETH), 9.5 (AETH, AtomicAckETH, ImmDt, IETH);
 //! `rxe_hdr.h` of Linux (RETH, AETH, AtomicETH, AtomicAckETH, ImmDt, IETH, FETH).
 
-use core::fmt;
-
 use crate::layout::layout;
 use crate::packet::codes::Qpn;
 use crate::packet::times::Syndrome;
-use crate::value::{Reserved, Value};
+use crate::value::{Reserved, hex};
 use crate::values::{Hex32, Hex64};
 
-/// A remote key: 32 bits that open a memory region to the other side.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub struct RKey(pub u32);
-
-impl Value for RKey {
-    #[allow(clippy::cast_possible_truncation)] // the field has 32 bits
-    fn from_bits(bits: u64) -> Self {
-        Self(bits as u32)
-    }
-    fn to_bits(self) -> u64 {
-        self.0.into()
-    }
-}
-
-impl fmt::Display for RKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#010x}", self.0)
-    }
-}
+hex!(
+    /// A remote key: 32 bits that open a memory region to the other side.
+    RKey(u32), 10
+);
 
 layout! {
     /// RDMA extended transport header, 16 bytes: which memory a WRITE or READ is about.

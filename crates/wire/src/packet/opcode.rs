@@ -5,12 +5,11 @@
 
 use core::fmt;
 
-use crate::packet::codes::codes;
-use crate::value::Value;
+use crate::value::named;
 
-codes!(
+named!(
     /// BTH:OpCode: transport service and operation.
-    Opcode {
+    Opcode(u8, 4) {
         0x00 RC_SEND_FIRST "RC SEND First", 0x01 RC_SEND_MIDDLE "RC SEND Middle", 0x02 RC_SEND_LAST "RC SEND Last",
         0x03 RC_SEND_LAST_IMM "RC SEND Last with Immediate", 0x04 RC_SEND_ONLY "RC SEND Only",
         0x05 RC_SEND_ONLY_IMM "RC SEND Only with Immediate", 0x06 RC_WRITE_FIRST "RC RDMA WRITE First",
@@ -221,6 +220,7 @@ impl Opcode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Value;
 
     #[test]
     fn opcodes_read_as_people_say_them() {

@@ -1,15 +1,14 @@
 //! Packet sequence numbers: 24 bits that count round and round.
 
-use core::fmt;
+use crate::value::hex;
 
-use crate::value::Value;
-
-/// A packet sequence number: 24 bits, after 0xFFFFFF comes 0.
-///
-/// `Psn(n)` keeps what it is given; [`Psn::new`] and all arithmetic stay within 24 bits. The derived order is that of
-/// the numbers, for use as a key: which of two came first is for [`Psn::since`] to say.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub struct Psn(pub u32);
+hex!(
+    /// A packet sequence number: 24 bits, after 0xFFFFFF comes 0.
+    ///
+    /// `Psn(n)` keeps what it is given; [`Psn::new`] and all arithmetic stay within 24 bits. The derived order is that of
+    /// the numbers, for use as a key: which of two came first is for [`Psn::since`] to say.
+    Psn(u32), 8
+);
 
 impl Psn {
     /// How many there are.
@@ -45,22 +44,6 @@ impl Psn {
     #[must_use]
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) % Self::COUNT
-    }
-}
-
-impl Value for Psn {
-    #[allow(clippy::cast_possible_truncation)] // the field has 24 bits
-    fn from_bits(bits: u64) -> Self {
-        Self(bits as u32)
-    }
-    fn to_bits(self) -> u64 {
-        self.0.into()
-    }
-}
-
-impl fmt::Display for Psn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}", self.0)
     }
 }
 

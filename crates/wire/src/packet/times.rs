@@ -5,45 +5,23 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::packet::codes::codes;
-use crate::value::Value;
+use crate::value::{named, newtype};
 use crate::values::{doubled, time_words};
 
 /// Bits of a code in a syndrome.
 const CODE_MASK: u8 = 0x1F;
 
-macro_rules! code {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-        pub struct $name(pub u8);
-
-        impl Value for $name {
-            #[allow(clippy::cast_possible_truncation)] // the field has 5 bits
-            fn from_bits(bits: u64) -> Self {
-                Self(bits as u8)
-            }
-            fn to_bits(self) -> u64 {
-                self.0.into()
-            }
-            fn is_legal(self) -> bool {
-                self.0 <= CODE_MASK
-            }
-        }
-    };
-}
-
-code!(
+newtype!(
     /// How long a requester waits at least after an RNR NAK: 5 bits, in no order of size. Code 0 is the longest.
-    RnrTimer
+    RnrTimer(u8) legal |bits| bits <= CODE_MASK
 );
-code!(
+newtype!(
     /// A QP's local ACK timeout: 4.096 us * 2^code; 0 is off. 5 bits.
-    AckTimeout
+    AckTimeout(u8) legal |bits| bits <= CODE_MASK
 );
-code!(
+newtype!(
     /// How many further requests a responder has room for: 5 bits; 31 sets no limit.
-    CreditCode
+    CreditCode(u8) legal |bits| bits <= CODE_MASK
 );
 
 /// The times of the codes, in units of 10 us.
@@ -119,18 +97,23 @@ impl fmt::Display for CreditCode {
     }
 }
 
-codes!(
+named!(
     /// Why a responder refuses a request.
-    NakCode {
+    NakCode(u8, 4) {
         0 PSN_SEQUENCE_ERROR "PSN sequence error", 1 INVALID_REQUEST "invalid request",
         2 REMOTE_ACCESS "remote access error", 3 REMOTE_OPERATIONAL "remote operational error",
         4 INVALID_RD_REQUEST "invalid RD request",
     }
 );
 
-/// AETH:Syndrome: 3 bits say which kind, 5 bits are its code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub struct Syndrome(pub u8);
+newtype!(
+    /// AETH:Syndrome: 3 bits say which kind, 5 bits are its code.
+    Syndrome(u8) legal |bits| match Self(bits).kind() {
+        SyndromeKind::Ack(_) | SyndromeKind::RnrNak(_) => true,
+        SyndromeKind::Nak(code) => code.is_legal(),
+        SyndromeKind::Reserved(_) => false,
+    }
+);
 
 /// A syndrome taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,23 +163,6 @@ impl Syndrome {
     }
 }
 
-impl Value for Syndrome {
-    #[allow(clippy::cast_possible_truncation)] // the field has 8 bits
-    fn from_bits(bits: u64) -> Self {
-        Self(bits as u8)
-    }
-    fn to_bits(self) -> u64 {
-        self.0.into()
-    }
-    fn is_legal(self) -> bool {
-        match self.kind() {
-            SyndromeKind::Ack(_) | SyndromeKind::RnrNak(_) => true,
-            SyndromeKind::Nak(code) => code.is_legal(),
-            SyndromeKind::Reserved(_) => false,
-        }
-    }
-}
-
 impl fmt::Display for Syndrome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
@@ -214,6 +180,7 @@ impl fmt::Display for Syndrome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Value;
 
     #[test]
     fn the_rnr_timer_doubles_in_half_steps_and_code_0_is_the_longest() {

@@ -1,0 +1,176 @@
+//! kill -9 of the tester, of its daemon, of OpenSM and of the machine at random instants, while tests change the device: the
+//! model at the far end of the cable lives on, and after the next start holds what it held before.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+use verbatim_lab::{SubnetManager, VibLab};
+
+use crate::{Dice, House, run};
+
+/// Tests that change the device for as long as they take: an M_Key with protection, tables, PortInfo.
+const TESTS: [&str; 3] = [
+    "c14-016-set-protect-2",
+    "c14-024-vl-arbitration-ca",
+    "c14-024-port-info-rw",
+];
+/// How long a restore may take, with all that is asked again.
+const RESTORED_WITHIN: Duration = Duration::from_secs(180);
+/// Kills between two fresh devices.
+const PER_HOUSE: u64 = 8;
+
+/// `of WORDS`: the processes whose command line begins so, behind the directory. The machine has no pgrep.
+const PROCESSES: &str = r#"of() {
+    for process in /proc/[0-9]*; do
+        tr '\0' ' ' 2>/dev/null <$process/cmdline | sed 's,^[^ ]*/,,' | grep -q "^$1" && echo ${process##*/}
+    done
+}"#;
+
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Victim {
+    Worker,
+    Daemon,
+    Machine,
+    OpenSm,
+}
+
+/// What was done.
+pub(crate) struct Killed {
+    pub(crate) times: u64,
+    pub(crate) interrupted: u64,
+}
+
+impl House<'_> {
+    /// Kills `times` times.
+    pub(crate) fn kills(&mut self, times: u64, dice: &mut Dice) -> anyhow::Result<Killed> {
+        let mut killed = Killed { times, interrupted: 0 };
+        let mut left = times;
+        let mut managed = false;
+        while left > 0 {
+            let manager = if managed {
+                SubnetManager::Before
+            } else {
+                SubnetManager::Never
+            };
+            let mut lab = self.lab(&["--profile", "full", "--seed", "1"], manager)?;
+            let found = fields(&lab)?;
+            for turn in 0..left.min(PER_HOUSE) {
+                left -= 1;
+                let victims = [Victim::Worker, Victim::Machine, Victim::Daemon, Victim::OpenSm];
+                let victims = &victims[..if managed { 4 } else { 3 }];
+                // Each of them in turn, so that a few kills have met them all.
+                let victim = victims[(turn % victims.len() as u64) as usize];
+                let test = TESTS[dice.below(TESTS.len() as u64) as usize];
+                let wait = Duration::from_millis(200 + dice.below(4000));
+                let what = format!(
+                    "{victim:?} killed {} ms into {test}{}",
+                    wait.as_millis(),
+                    if managed { " beside OpenSM" } else { "" }
+                );
+                eprintln!("vib campaign: {what}");
+                match kill(&mut lab, victim, test, wait).and_then(|cut| Ok((cut, fields(&lab)?))) {
+                    Ok((cut, now)) => {
+                        killed.interrupted += u64::from(cut);
+                        for line in differences(&found, &now) {
+                            self.except(format!("{what}: {line}"));
+                        }
+                    }
+                    Err(error) => self.except(format!("{what}: {error:#}")),
+                }
+            }
+            managed = !managed;
+        }
+        Ok(killed)
+    }
+}
+
+/// Kills in mid-run, starts again what is dead, and waits for the restore. True when the run was interrupted.
+fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow::Result<bool> {
+    let ran = run(lab, &format!("verbatim run --detach --rig vib {test}"))?;
+    let id = ran.text().trim().to_owned();
+    if !id.starts_with("runs/") {
+        bail!("`verbatim run --detach` printed {id:?}");
+    }
+    std::thread::sleep(wait);
+    match victim {
+        // One that has ended meanwhile is as good as killed.
+        Victim::Worker => drop(run(lab, &format!("{PROCESSES}\nkill -9 $(of 'verbatimd worker')"))?),
+        Victim::OpenSm => must(
+            lab,
+            "kill -9 $(of opensm) && { sh /mnt/share/opensm.cmd >/dev/null 2>&1 & }",
+        )?,
+        // The worker that it leaves restores the device by itself; the next daemon comes when it has.
+        Victim::Daemon => must(
+            lab,
+            "kill -9 $(of 'verbatimd serve') && while [ -n \"$(of 'verbatimd worker')\" ]; do sleep 0.2; done && \
+             { sh /mnt/share/daemon.cmd >/run/daemon.out 2>&1 & }",
+        )?,
+        Victim::Machine => lab.pull_the_plug()?,
+    }
+    wait_until(lab, "the run ends", &format!("verbatim runs show {id} --json"), |run| {
+        run["state"] == "ENDED"
+    })?;
+    wait_until(lab, "the rig is idle", "verbatim rigs --json", |rigs| {
+        let rigs = rigs["rigs"].as_array();
+        rigs.is_some_and(|rigs| rigs.iter().any(|rig| rig["name"] == "vib" && rig["state"] == "IDLE"))
+    })?;
+    let ended: Value = serde_json::from_str(&run(lab, &format!("verbatim runs show {id} --json"))?.text())?;
+    Ok(ended["outcome"] == "ERROR")
+}
+
+/// Runs a command that must succeed; it has [`PROCESSES`].
+fn must(lab: &VibLab, command: &str) -> anyhow::Result<()> {
+    let ran = run(lab, &format!("{PROCESSES}\n{command}"))?;
+    ensure!(ran.status == 0, "`{command}` ended with {}: {}", ran.status, ran.text());
+    Ok(())
+}
+
+/// Asks until it is so: there is no event for it.
+fn wait_until(lab: &VibLab, what: &str, command: &str, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+    let bound = Instant::now() + RESTORED_WITHIN;
+    loop {
+        let said = run(lab, command)?.text();
+        // A daemon that is just starting answers with words.
+        if serde_json::from_str(&said).is_ok_and(|value| is_so(&value)) {
+            return Ok(());
+        }
+        if Instant::now() > bound {
+            bail!(
+                "{what}: not within {RESTORED_WITHIN:?}; `{command}` says {}",
+                said.trim()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What the device holds, read by a program that is neither daemon nor worker.
+fn fields(lab: &VibLab) -> anyhow::Result<Vec<String>> {
+    let ran = run(lab, "umad_read $VERBATIM_RIG_FILE vib")?;
+    if ran.status != 0 {
+        bail!("the device cannot be read: {}", ran.text());
+    }
+    // What counts, and what a subnet manager and the link's own coming up change.
+    let moving = ["Violations", "ClientReregister", "PortCounters", "PortState"];
+    let text = ran.text();
+    let lines = text
+        .lines()
+        .filter(|line| !moving.iter().any(|word| line.contains(word)));
+    let lines: Vec<String> = lines.map(str::to_owned).collect();
+    lines.first().context("nothing was read")?;
+    Ok(lines)
+}
+
+fn differences(found: &[String], now: &[String]) -> Vec<String> {
+    let lost = found
+        .iter()
+        .filter(|line| !now.contains(line))
+        .map(|line| format!("found {line}"));
+    let new = now
+        .iter()
+        .filter(|line| !found.contains(line))
+        .map(|line| format!("left {line}"));
+    lost.chain(new).collect()
+}

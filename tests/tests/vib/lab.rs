@@ -1,0 +1,125 @@
+//! The machines of these tests.
+
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use verbatim_lab::machine::{Image, MachineError};
+use verbatim_lab::workspace::{cargo, target_directory};
+use verbatim_lab::{SubnetManager, VibLab, VibOptions};
+use verbatim_tests::product::programs;
+
+/// A command in a machine takes at most this, on the busiest host.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The device of most tests: found without a LID.
+pub(crate) const SOUND: [&str; 4] = ["--profile", "full", "--seed", "1"];
+
+/// `umad_read`, built once for release.
+static READER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let build = [
+        "build",
+        "--release",
+        "--quiet",
+        "-p",
+        "verbatim-tests",
+        "--example",
+        "umad_read",
+    ];
+    let status = cargo().args(build).status();
+    assert!(status.is_ok_and(|status| status.success()), "building umad_read failed");
+    let target = target_directory().unwrap_or_else(|error| panic!("{error:#}"));
+    target.join("release/examples/umad_read")
+});
+
+static OWN: LazyLock<Mutex<Option<VibLab>>> = LazyLock::new(|| Mutex::new(start(1, SubnetManager::Never)));
+static MANAGED: LazyLock<Mutex<Option<VibLab>>> = LazyLock::new(|| Mutex::new(start(1, SubnetManager::Before)));
+
+/// Whether this host has what a machine is made of; else, and where it need not, the reason is told.
+pub(crate) fn can_be_had() -> bool {
+    match Image::ensure() {
+        Ok(_) => true,
+        Err(error @ MachineError::NotInstalled { .. }) => {
+            skip(&error);
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn skip(error: &dyn std::fmt::Display) {
+    assert!(std::env::var_os("CI").is_none(), "{error}");
+    eprintln!("skipped: {error}");
+}
+
+/// A machine, if there can be one.
+pub(crate) fn start(ports: u8, subnet_manager: SubnetManager) -> Option<VibLab> {
+    if !can_be_had() {
+        return None;
+    }
+    let options = VibOptions {
+        ports,
+        model: SOUND.iter().map(Into::into).collect(),
+        subnet_manager,
+        programs: vec![READER.clone()],
+    };
+    match VibLab::start(programs(), options) {
+        Ok(lab) => Some(lab),
+        Err(error) => {
+            let missing = matches!(error.downcast_ref(), Some(MachineError::NotInstalled { .. }));
+            assert!(missing, "{error:#}");
+            skip(&error);
+            None
+        }
+    }
+}
+
+/// Runs `test` in the machine without a subnet manager, if there can be one.
+pub(crate) fn own(test: impl FnOnce(&mut VibLab)) {
+    if let Some(lab) = &mut *OWN.lock().unwrap_or_else(PoisonError::into_inner) {
+        test(lab);
+    }
+}
+
+/// Runs `test` in the machine with OpenSM, if there can be one.
+pub(crate) fn managed(test: impl FnOnce(&mut VibLab)) {
+    if let Some(lab) = &mut *MANAGED.lock().unwrap_or_else(PoisonError::into_inner) {
+        test(lab);
+    }
+}
+
+/// A command's exit status, and what it printed.
+pub(crate) fn ran(lab: &VibLab, command: &str) -> (u8, String) {
+    let script = format!("{}{command}", lab.environment());
+    let ran = lab
+        .machine()
+        .run(&script, LIMIT)
+        .unwrap_or_else(|error| panic!("{error}"));
+    (ran.status, ran.text())
+}
+
+/// What a command printed that must succeed.
+pub(crate) fn text(lab: &VibLab, command: &str) -> String {
+    let (status, text) = ran(lab, command);
+    assert_eq!(status, 0, "{command}: {text}");
+    text
+}
+
+/// Asks until what a command prints is as it shall be: there is no event for it.
+pub(crate) fn until(lab: &VibLab, command: &str, is_so: impl Fn(u8, &str) -> bool) {
+    let bound = std::time::Instant::now() + LIMIT;
+    loop {
+        let (status, said) = ran(lab, command);
+        if is_so(status, &said) {
+            return;
+        }
+        assert!(std::time::Instant::now() < bound, "{command}: {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// What the device holds, as our own reader sees it: lines `Attribute[modifier].Field = 0x1f`.
+pub(crate) fn read(lab: &VibLab) -> Vec<String> {
+    let text = text(lab, "umad_read $VERBATIM_RIG_FILE vib");
+    text.lines().map(str::to_owned).collect()
+}
