@@ -100,6 +100,12 @@ impl Span {
         self.source.map_or_else(String::new, |source| format!(" ({source})"))
     }
 
+    /// Whether this was before the other for certain: where they overlap, nobody knows.
+    #[must_use]
+    pub fn is_before(self, other: Self) -> bool {
+        self.latest < other.earliest
+    }
+
     /// The shortest and longest time that can lie between `earlier` and this.
     #[must_use]
     pub fn since(self, earlier: Self) -> (Duration, Duration) {
@@ -128,6 +134,14 @@ mod tests {
         let sent = Span::between(Time(100), Time(120));
         let seen = Span::between(Time(500), Time(510));
         assert_eq!(seen.since(sent), (Duration::from_nanos(380), Duration::from_nanos(410)));
+    }
+
+    #[test]
+    fn of_spans_that_touch_neither_is_before_the_other() {
+        let span = |from, to| Span::between(Time(from), Time(to));
+        assert!(span(1, 2).is_before(span(3, 4)));
+        assert!(!span(3, 4).is_before(span(1, 2)));
+        assert!(!span(1, 3).is_before(span(3, 4)) && !span(3, 4).is_before(span(1, 3)));
     }
 
     #[test]

@@ -32,6 +32,7 @@
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
+//! disturbance = ["loses", "swaps", "late"]
 //! busy = 2                  # of 16 SMPs that many are answered with "busy", by chance
 //! ipv6 = true               # frames go over IPv6
 //! simulated = false         # judged by the rules that hold on hardware
@@ -81,7 +82,7 @@ use verbatim_wire::{Lid, MKey, SubnetTimeout};
 pub use given::WrongKey;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
-pub use virtual_rig::{DeviceSeed, ProfileName, VirtualConfig};
+pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
 pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
@@ -157,6 +158,12 @@ impl RigConfig {
             assign_lid: None,
             env: BTreeMap::new(),
         }
+    }
+
+    /// Whether the way to its device is made to lose, swap or delay what it carries.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        matches!(&self.kind, RigKind::Virtual(model) if model.disturbance != Disturbances::default())
     }
 
     /// The rig in a run with this seed: a virtual one without a seed of its own gets a device of its kind for each.

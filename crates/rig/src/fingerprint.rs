@@ -31,9 +31,10 @@ pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
         "defects": config.defect_names(),
     });
     // Only what is not as it usually is.
-    let choices = config.link_choice_names();
+    let (choices, disturbance) = (config.link_choice_names(), config.disturbance_names());
     for (key, value, is_usual) in [
         ("link_choices", json!(choices), choices.is_empty()),
+        ("disturbance", json!(disturbance), disturbance.is_empty()),
         ("busy", json!(config.busy), config.busy.is_none()),
         ("ipv6", json!(config.ipv6), !config.ipv6),
         ("simulated", json!(false), !config.rules_of_hardware),

@@ -48,7 +48,8 @@ use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig, WrongKey,
+    DeviceSeed, Disturbances, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig,
+    WrongKey,
 };
 pub use fingerprint::device as device_fingerprint;
 pub use place::Place;

@@ -38,6 +38,8 @@ enum Event {
     PacketToTester(PortId, Vec<u8>, Delimiter),
     /// A frame on the segment, and whose it is.
     Frame(MacAddress, Vec<u8>),
+    /// A frame that the tester's port has held since then.
+    Held(Time, Vec<u8>),
 }
 
 /// The addresses of a station: one of each family, the last byte as in its MAC address.
@@ -64,6 +66,10 @@ pub struct VirtualRig {
     native: NativeLink,
     adapters: [Adapter; 2],
     segment: Segment,
+    /// When the last frame of each station left.
+    left: BTreeMap<[u8; 6], Time>,
+    /// What the device sends in frames comes no earlier: a late answer holds it up.
+    held_up: Time,
     arrivals: VecDeque<Arrival>,
     now: Time,
     serial: u64,
@@ -91,6 +97,8 @@ impl VirtualRig {
                 Adapter::new(Self::adapter_profile(Side::Tester), &[]),
             ],
             segment: Segment::new(Disturbance::default()),
+            left: BTreeMap::new(),
+            held_up: Time(0),
             arrivals: VecDeque::new(),
             now: Time(0),
             serial: 0,
@@ -166,7 +174,7 @@ impl VirtualRig {
         self
     }
 
-    /// Lets frames suffer on their way.
+    /// Lets frames and MADs suffer on their way.
     #[must_use]
     pub fn with_disturbance(mut self, disturbance: Disturbance) -> Self {
         self.segment = Segment::new(disturbance);
@@ -220,7 +228,16 @@ impl VirtualRig {
                 _ => vec![(Duration::ZERO, mad)],
             };
             for (delay, mad) in deliveries {
-                self.schedule(self.now.after(WAY + delay), Event::ToTester(cable, mad));
+                if self.segment.loses() {
+                    continue;
+                }
+                let is_trap = mad.method() == Method::TRAP;
+                let late = if is_trap {
+                    Duration::ZERO
+                } else {
+                    self.segment.late_mad()
+                };
+                self.schedule(self.now.after(WAY + delay + late), Event::ToTester(cable, mad));
             }
         }
     }
@@ -247,8 +264,22 @@ impl VirtualRig {
     }
 
     fn put_on_segment(&mut self, from: MacAddress, frame: Vec<u8>) {
+        let spacing = self.segment.spacing();
+        let leaves = match self.left.get(&from.0) {
+            Some(last) if !spacing.is_zero() => last.after(spacing).max(self.now),
+            _ => self.now,
+        };
+        self.left.insert(from.0, leaves);
         for (delay, frame) in self.segment.carry(frame) {
-            self.schedule(self.now.after(WAY + delay), Event::Frame(from, frame));
+            let mut at = leaves.after(WAY + delay);
+            if from == DUT_MAC {
+                let late = self.segment.late_frame(&frame);
+                at = at.after(late).max(self.held_up);
+                if !late.is_zero() {
+                    self.held_up = at;
+                }
+            }
+            self.schedule(at, Event::Frame(from, frame));
         }
     }
 
@@ -266,7 +297,15 @@ impl VirtualRig {
             }
         }
         let for_tester = from != TESTER_MAC && (to == TESTER_MAC || to.is_multicast());
-        for_tester.then(|| Arrival::Frame(0, Span::exactly(self.now), frame))
+        if !for_tester {
+            return None;
+        }
+        let held = self.segment.hold();
+        if !held.is_zero() {
+            self.schedule(self.now.after(held), Event::Held(self.now, frame));
+            return None;
+        }
+        Some(Arrival::Frame(0, Span::exactly(self.now), frame))
     }
 
     /// A native packet reaches the device. One that the device sends on leaves by its other port, if it has one.
@@ -304,6 +343,7 @@ impl Rig for VirtualRig {
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
         match what {
+            Stimulus::Mad(..) | Stimulus::MadTo(..) if self.segment.loses() => {}
             Stimulus::Mad(cable, mad) => {
                 self.schedule(self.now.after(WAY), Event::ToDevice(cable, smi_forward(mad)));
             }
@@ -368,6 +408,9 @@ impl Rig for VirtualRig {
                     let arrival = self.deliver(from, frame);
                     self.collect_frames();
                     self.arrivals.extend(arrival);
+                }
+                Some(Event::Held(since, frame)) => {
+                    return Arrival::Frame(0, Span::between(since, self.now), frame);
                 }
                 None => {
                     let now = self.since_start();

@@ -6,7 +6,7 @@ use verbatim_device::link::LinkDefect;
 use verbatim_device::rc::RcDefect;
 use verbatim_record::Outcome;
 use verbatim_rig::VirtualConfig;
-use verbatim_run::qualify::{AnyDefect, Extent, Model, qualify, sound_models};
+use verbatim_run::qualify::{AnyDefect, Extent, Model, Rules, qualify, sound_models};
 use verbatim_run::{command, execute};
 use verbatim_tester::Test;
 use verbatim_tests::judged::test;
@@ -16,6 +16,7 @@ use crate::files;
 
 fn extent(tests: &[&'static Test], models: Vec<Model>, defects: Vec<AnyDefect>) -> Extent {
     Extent {
+        rules: Rules::Simulated,
         seeds: 2,
         sweep: 16,
         threads: 2,
@@ -47,18 +48,24 @@ fn verdicts(output: &Output) -> Vec<(String, String)> {
 fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
     let place = Place::new();
     let models = sound_models();
-    for (id, model, seed) in [
-        ("c14-016-get-protect-2", "minimal", 3),
-        ("c14-029-counter", "full", 0),
-        ("c07-link-crcs", "one-data-vl", 1),
-        ("c07-link-crcs", "full", 2),
-        ("c09-060-compare-swap", "adapter", 0),
-        ("c09-130-rnr-interval", "adapter", 1),
-        ("c09-130-rnr-interval-verbs", "adapter", 4),
+    for (id, model, seed, rules) in [
+        ("c14-016-get-protect-2", "minimal", 3, Rules::Simulated),
+        ("c14-029-counter", "full", 0, Rules::Simulated),
+        ("c07-link-crcs", "one-data-vl", 1, Rules::Simulated),
+        ("c07-link-crcs", "full", 2, Rules::Simulated),
+        ("c09-060-compare-swap", "adapter", 0, Rules::Simulated),
+        ("c09-130-rnr-interval", "adapter", 1, Rules::Simulated),
+        ("c09-130-rnr-interval-verbs", "adapter", 4, Rules::Simulated),
+        // A link that loses, one that swaps, one that does all.
+        ("c14-016-get-protect-2", "minimal", 1, Rules::Hardware),
+        ("c09-060-compare-swap", "adapter", 2, Rules::Hardware),
+        ("c09-060-compare-swap", "adapter", 4, Rules::Hardware),
     ] {
         let model = models.iter().find(|known| known.name == model).unwrap();
-        let mut request = extent(&[], Vec::new(), Vec::new()).case(model, test(id), seed);
-        let [qualified, repeated] = ["qualified", "repeated"].map(|of| format!("{id}-{seed}-{of}"));
+        let mut wanted = extent(&[], Vec::new(), Vec::new());
+        wanted.rules = rules;
+        let mut request = wanted.case(model, test(id), seed);
+        let [qualified, repeated] = ["qualified", "repeated"].map(|of| format!("{id}-{}-{seed}-{of}", rules.name()));
         request.record = Some(place.path(&qualified));
         let report = execute(&request, &mut |_| {}).unwrap();
         assert_eq!(report.run.outcome(), Outcome::Pass, "{id}");
@@ -141,4 +148,26 @@ fn the_command_of_a_defect_that_is_caught_catches_it_again() {
         assert_eq!(failed.len(), defect.killed_by.len());
         assert!(failed.iter().all(|(outcome, _)| outcome == "FAIL"), "{}", defect.repeat);
     }
+}
+
+#[test]
+fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its_own() {
+    let mut wanted = extent(
+        TESTS,
+        sound_models(),
+        AnyDefect::all()
+            .filter(|defect| *defect == AnyDefect::Agent(Defect::ZeroLeaseExpiresAfter65536Seconds))
+            .collect(),
+    );
+    (wanted.rules, wanted.seeds) = (Rules::Hardware, 0);
+    let qualification = qualify(&wanted, &|_, _| {});
+    assert!(qualification.is_good(), "{qualification:?}");
+    let [excepted] = qualification.excepted.as_slice() else {
+        panic!("{:?}", qualification.excepted);
+    };
+    assert_eq!(excepted.set, "wait_s=65537");
+    assert!(qualification.defects[0].repeat.ends_with("--set wait_s=65537"));
+    let place = Place::new();
+    let output = shell(&place, &format!("{} --json", qualification.defects[0].repeat));
+    assert_eq!(output.code(), 1, "{output}");
 }

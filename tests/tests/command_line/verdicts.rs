@@ -165,11 +165,17 @@ fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no
     let place = Place::new();
     let output = run(&mut place.verbatim("qualify --seeds 2 --json"));
     let document = output.json();
-    assert_eq!(list(&document, "survived"), [] as [Value; 0]);
-    assert_eq!(list(&document, "false_alarms"), [] as [Value; 0]);
+    let qualifications = list(&document, "qualifications");
+    assert_eq!(qualifications.len(), 2);
+    for (of, rules) in qualifications.iter().zip(["simulated", "hardware"]) {
+        assert_eq!(of["rules"], rules);
+        assert_eq!(list(of, "survived"), [] as [Value; 0]);
+        assert_eq!(list(of, "stale"), [] as [Value; 0]);
+        assert_eq!(list(of, "false_alarms"), [] as [Value; 0]);
+        assert_eq!(list(of, "tests").len(), listed(&place).len());
+        assert!(list(of, "defects").len() > 50);
+    }
     assert_eq!(output.code(), 0, "{}", output.stderr);
-    assert_eq!(list(&document, "tests").len(), listed(&place).len());
-    assert!(list(&document, "defects").len() > 50);
 }
 
 #[test]

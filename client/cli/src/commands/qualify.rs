@@ -1,19 +1,47 @@
 //! `verbatim qualify`: the tests are tested.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use verbatim_run::qualify::{AnyDefect, Extent, Qualification, qualify, sound_models};
+use serde::Serialize;
+use verbatim_run::qualify::{AnyDefect, Extent, Qualification, Rules, qualify, sound_models};
 
 use crate::exit::Usage;
 use crate::{exit, print};
+
+/// Version of the shape of [`Document`].
+const SCHEMA: &str = "verbatim.qualification.v1";
+
+/// By what records are judged.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ByRules {
+    /// Nothing is lost, time is exact
+    Simulated,
+    /// Anything may be lost, late or out of order; parameters as they are usual on hardware
+    Hardware,
+    /// One after the other
+    Both,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    /// What it came to by each set of rules.
+    qualifications: Vec<Qualification>,
+}
 
 /// Test the tests.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only these tests and the defects of their statements: an id, a public name, a statement, or a glob
     patterns: Vec<String>,
+    /// Rules to judge by
+    #[arg(long, value_enum, default_value = "both")]
+    rules: ByRules,
     /// States of each sound model, one a seed
     #[arg(long, default_value_t = 10)]
     seeds: u64,
@@ -27,85 +55,135 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tests = verbatim_catalog::select(&arguments.patterns).map_err(|error| Usage(error.to_string()))?;
-    let extent = Extent {
-        seeds: arguments.seeds,
-        sweep: arguments.sweep,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        tests,
-        models: sound_models(),
-        defects: AnyDefect::all().collect(),
+    let rules = match arguments.rules {
+        ByRules::Simulated => vec![Rules::Simulated],
+        ByRules::Hardware => vec![Rules::Hardware],
+        ByRules::Both => vec![Rules::Simulated, Rules::Hardware],
     };
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(0)
     } else {
         ProgressBar::hidden()
     };
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} models {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:10} {bar:30} {pos}/{len} models {elapsed}") {
         bar.set_style(style);
     }
-    let qualification = qualify(&extent, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    let one = |rules: Rules| {
+        let extent = Extent {
+            rules,
+            seeds: arguments.seeds,
+            sweep: arguments.sweep,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            tests: tests.clone(),
+            models: sound_models(),
+            defects: AnyDefect::all().collect(),
+        };
+        bar.set_message(rules.name());
+        qualify(&extent, &|done, all| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        })
+    };
+    let qualifications: Vec<_> = rules.into_iter().map(one).collect();
     bar.finish_and_clear();
+    let good = qualifications.iter().all(Qualification::is_good);
     if arguments.json {
-        print::json(&qualification)?;
+        print::json(&Document {
+            schema: SCHEMA,
+            qualifications,
+        })?;
     } else {
-        print::text(&words(&qualification, !arguments.patterns.is_empty()))?;
+        print::text(&words(&qualifications, !arguments.patterns.is_empty()))?;
     }
-    let good = qualification.survived.is_empty() && qualification.false_alarms.is_empty();
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-/// What it came to. Of `chosen` tests it says which defects they catch, and of all tests which defects survived.
-fn words(qualification: &Qualification, chosen: bool) -> String {
+/// A line for each test with a column for each set of rules, then what is wrong, then a line for each set of rules. Of
+/// `chosen` tests it says which defects they catch, and of all tests which defects survived.
+fn words(all: &[Qualification], chosen: bool) -> String {
     let mut out = String::new();
-    for test in &qualification.tests {
-        out.push_str(&format!(
-            "{:<34} passed {:>4} sound models, {:>3} not applicable, catches {:>3} defects\n",
-            test.id,
-            test.passed,
-            test.not_applicable,
-            test.catches.len()
-        ));
+    for (place, test) in all[0].tests.iter().enumerate() {
+        out.push_str(&format!("{:<34}", test.id));
+        for of in all {
+            let test = &of.tests[place];
+            let other = match of.rules {
+                Rules::Simulated => String::new(),
+                Rules::Hardware => format!(", {:>3} inconclusive", test.inconclusive),
+            };
+            out.push_str(&format!(
+                "  {}: passed {:>4}{other}, {:>3} not applicable, catches {:>3} defects",
+                of.rules.name(),
+                test.passed,
+                test.not_applicable,
+                test.catches.len()
+            ));
+        }
+        out.push('\n');
         if chosen {
-            out.push_str(&caught(&test.catches));
+            out.push_str(&caught(all, place));
         }
     }
-    for defect in qualification
-        .defects
-        .iter()
-        .filter(|defect| qualification.survived.contains(&defect.name))
-    {
+    for of in all {
+        let rules = of.rules.name();
+        for defect in of.defects.iter().filter(|defect| of.survived.contains(&defect.name)) {
+            out.push_str(&format!(
+                "SURVIVED    {rules}: {} {} ({})\n            repeat: {}\n",
+                defect.statement, defect.name, defect.about, defect.repeat
+            ));
+        }
+        for one in &of.excepted {
+            out.push_str(&format!(
+                "EXCEPTED    {rules}: {} needs --set {}: {}\n",
+                one.defect, one.set, one.reason
+            ));
+        }
+        for defect in of.defects.iter().filter(|defect| of.stale.contains(&defect.name)) {
+            out.push_str(&format!(
+                "NO EXCEPTION {rules}: {} is caught with the usual parameters: strike it from the exceptions\n            \
+                 repeat: {}\n",
+                defect.name, defect.repeat
+            ));
+        }
+        for alarm in &of.false_alarms {
+            out.push_str(&format!(
+                "FALSE ALARM {rules}: {} on {} seed {}: {} {}\n            repeat: {}\n",
+                alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
+            ));
+        }
+    }
+    for of in all {
+        let survived = if chosen {
+            "survivors count in a run of all tests alone".into()
+        } else {
+            format!("{} survived", of.survived.len())
+        };
         out.push_str(&format!(
-            "SURVIVED    {} {} ({})\n            repeat: {}\n",
-            defect.statement, defect.name, defect.about, defect.repeat
+            "{:<10} {} defects, {survived}; {} false alarms; {} excepted; {} cases\n",
+            of.rules.name(),
+            of.defects.len(),
+            of.false_alarms.len(),
+            of.excepted.len(),
+            of.cases
         ));
     }
-    for alarm in &qualification.false_alarms {
-        out.push_str(&format!(
-            "FALSE ALARM {} on {} seed {}: {} {}\n            repeat: {}\n",
-            alarm.test, alarm.model, alarm.seed, alarm.outcome, alarm.reason, alarm.repeat
-        ));
-    }
-    let survived = if chosen {
-        "survivors count in a run of all tests alone".into()
-    } else {
-        format!("{} survived", qualification.survived.len())
-    };
-    out.push_str(&format!(
-        "{} defects, {survived}; {} false alarms; {} cases\n",
-        qualification.defects.len(),
-        qualification.false_alarms.len(),
-        qualification.cases
-    ));
     out
 }
 
 /// The names of the defects that a test catches, a line each.
-fn caught(names: &[String]) -> String {
+fn caught(all: &[Qualification], place: usize) -> String {
+    let names: BTreeSet<_> = all.iter().flat_map(|of| &of.tests[place].catches).collect();
     if names.is_empty() {
         return "    catches none of the defects of its statements: give the device model one that it catches\n".into();
     }
-    names.iter().map(|name| format!("    catches {name}\n")).collect()
+    let line = |name: &String| {
+        let by = all.iter().filter(|of| of.tests[place].catches.contains(name));
+        let by: Vec<_> = by.map(|of| of.rules.name()).collect();
+        let alone = if by.len() == all.len() {
+            String::new()
+        } else {
+            format!(" by the rules of {} alone", by.join(", "))
+        };
+        format!("    catches {name}{alone}\n")
+    };
+    names.into_iter().map(line).collect()
 }

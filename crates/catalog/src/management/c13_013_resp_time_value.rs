@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, TRIES, Trace, duration_words};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{PortInfo, RespTime, Status};
 
@@ -49,13 +49,14 @@ pub(super) fn within(
     limit: Duration,
 ) -> Result<(), Gap> {
     let way = 2 * t.way(&t.answer(label)?);
-    slowest(f, statement, t.each(label), limit, way + t.begin.host_bound);
+    slowest(t, f, statement, t.each(label), limit, way + t.begin.host_bound);
     Ok(())
 }
 
 /// The slowest of several answers against a limit: certain only when even its longest reading keeps the limit, or even
-/// its shortest breaks it.
+/// its shortest breaks it. On hardware the way may hold up one; only three that are late show that the port is.
 pub(super) fn slowest<'t>(
+    t: &Trace,
     f: &mut Findings<'_>,
     statement: &str,
     exchanges: impl Iterator<Item = &'t Exchange>,
@@ -88,10 +89,13 @@ pub(super) fn slowest<'t>(
         };
         (result, most, least, exchange)
     });
-    let mut count = 0;
-    let worst = judged
-        .inspect(|_| count += 1)
-        .max_by_key(|(result, most, ..)| (*result, *most));
+    let judged: Vec<_> = judged.collect();
+    let (count, late) = (
+        judged.len(),
+        judged.iter().filter(|(result, ..)| *result == Passed::Fail),
+    );
+    let is_shown = t.begin.simulated || late.count() >= TRIES as usize;
+    let worst = judged.into_iter().max_by_key(|(result, most, ..)| (*result, *most));
     let Some((result, most, least, exchange)) = worst else {
         return;
     };
@@ -103,5 +107,12 @@ pub(super) fn slowest<'t>(
     f.claim(statement, format!("time to answer, slowest of {count}"))
         .by(exchange)
         .saw(format!("{}..{}", duration_words(least), duration_words(most)))
-        .comes_to(expected, result);
+        .comes_to(
+            expected,
+            if is_shown {
+                result
+            } else {
+                result.min(Passed::Inconclusive)
+            },
+        );
 }

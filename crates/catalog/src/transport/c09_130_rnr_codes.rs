@@ -2,8 +2,8 @@
 //!
 //! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither retry
 //! may come before the interval is over. Code 0 is the longest, 655.36 ms; there is no upper bound.
-//! Reading: as in `c09-130-rnr-interval`. Intervals below what the path and the tester can resolve could only be
-//! INCONCLUSIVE, so on hardware the short ones are left out unless they are asked for.
+//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest round trip that was measured cannot be told from
+//! the path: such codes are left out, and the report says which.
 //! False alarm: a switch that holds back packets for as long as the interval hides an early retry, never makes one.
 
 use core::time::Duration;
@@ -40,25 +40,29 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Packets],
     parameters: &[Parameter {
         name: "least_interval_us",
-        about: "codes that ask for less than so many microseconds are left out",
+        about: "codes that ask for less than so many microseconds are left out; 0: less than twice the longest round trip",
         range: (0, 655_360),
         simulated: 0,
-        default: 60_000,
+        default: 0,
     }],
     procedure,
     judge,
 };
 
-fn codes(least_us: u64) -> impl Iterator<Item = RnrTimer> {
-    (0..32)
-        .map(RnrTimer)
-        .filter(move |code| code.duration() >= Duration::from_micros(least_us))
+/// The codes that are tried, and those that are left out.
+fn codes(least_us: u64, round_trip: Duration) -> (Vec<RnrTimer>, Vec<RnrTimer>) {
+    let least = match least_us {
+        0 => 2 * round_trip,
+        given => Duration::from_micros(given),
+    };
+    (0..32).map(RnrTimer).partition(|code| code.duration() >= least)
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     t.measure_path(ROUND_TRIPS)?;
-    for code in codes(t.parameter("least_interval_us")) {
+    let (tried, _) = codes(t.parameter("least_interval_us"), t.longest_round_trip());
+    for code in tried {
         let patience = t.rc_silence(code.duration(), AckTimeout::OFF, 0);
         let sent = dut.post(t, Ask::send(64))?;
         if !dut.see(t, sent.first, patience)? {
@@ -83,7 +87,32 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
     rc::sound_packets(f, &case.dialogue);
     let path = rc::path(t);
-    let asked = codes(t.parameter("least_interval_us").unwrap_or(0));
+    // What the procedure knew when it chose.
+    let round_trip = t
+        .timeline
+        .round_trips
+        .first()
+        .map_or(Duration::ZERO, |trips| trips.longest);
+    let (asked, left_out) = codes(t.parameter("least_interval_us").unwrap_or(0), round_trip);
+    if !left_out.is_empty() {
+        let list = |codes: &[RnrTimer]| {
+            codes
+                .iter()
+                .map(|code| code.0.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        f.observe(
+            format!(
+                "RNR codes tried: {}; left out: {}, whose intervals are too short to be told from the path (longest round \
+                 trip {}) or below least_interval_us",
+                list(&asked),
+                list(&left_out),
+                duration_words(round_trip)
+            ),
+            &[],
+        );
+    }
     for (at, (posted, code)) in case.posted.iter().zip(asked).enumerate() {
         let until = case.posted.get(at + 1).map_or(case.end(), |next| next.command.place);
         retries(t, f, case, (posted.command.place, until), code, path);

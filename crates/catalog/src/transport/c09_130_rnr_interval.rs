@@ -270,7 +270,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     } else {
         rnr_retry + 1
     };
-    let transmissions = sent.iter().filter(|seen| seen.frame.place < waited.place).count();
+    let transmissions = sent.iter().filter(|seen| seen.place < waited.place).count();
     let last = naks.last().map_or(posted.place, |nak| nak.place);
     let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
     if rnr_retry == INFINITE {

@@ -185,7 +185,7 @@ fn unanswered(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (once, retry_cnt
         let words = ("a retry, or an error completion in the end", seen);
         f.prove(TIMEOUT, &evidence, &oldest.in_words(), words, result);
     }
-    spent(t, f, case, 0, (retry_cnt, once), waited);
+    spent(t, f, case, 0, ((retry_cnt, once), false), waited);
     Ok(())
 }
 

@@ -148,7 +148,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             let next = acks.get(*wr_id).map_or(until, |next| next.place);
             let done = case.dialogue.completions_between(ack.place, next);
             let heard = done.iter().any(|done| done.completion.wr_id == *wr_id as u64);
-            let outstanding = sent.iter().filter(|seen| seen.frame.place < ack.place).count() > *wr_id;
+            let outstanding = sent.iter().filter(|seen| seen.place < ack.place).count() > *wr_id;
             heard && outstanding
         });
         let counted = counted.count();

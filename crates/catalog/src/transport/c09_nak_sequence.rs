@@ -185,6 +185,8 @@ fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize,
         (in_words(&wanted), in_words(&psns)),
         result,
     );
+    // No timer runs: what comes again shows that the NAK was heard, and the host loses nothing.
+    let heard = by_naks || psns.contains(&missing.0);
     // What lies before the NAK completes by it, what it speaks of does not.
     let by_nak: &[(u64, &[WcStatus])] = if from == 1 { &[(1, OK)] } else { &[] };
     case.completes(
@@ -192,7 +194,7 @@ fn resent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, (nak, from): (usize,
         f,
         (NAKS, &format!("{about}: completions")),
         (nak, until),
-        (by_nak, by_naks),
+        (by_nak, heard),
     );
     no_success(f, case, &about, (nak, until), if from == 1 { 2 } else { 1 });
     let by_ack: &[(u64, &[WcStatus])] = if from == 1 { &[(2, OK), (3, OK)] } else { &[(1, OK)] };

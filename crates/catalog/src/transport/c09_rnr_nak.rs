@@ -6,9 +6,11 @@
 //! acknowledged, delivered and in memory. All of this with three values of min_rnr_timer.
 //! Reading: a SEND takes its receive with its first packet, so the NAK of three packets has the PSN of the first; the
 //! packets behind it are passed over in silence. The payload of a WRITE with Immediate may be in memory before its receive
-//! is posted. The test does not retry before the interval is over, so nothing is said of early retries.
+//! is posted. The test does not retry before the interval is over, so nothing is said of early retries. A device that lacks
+//! a resource for a moment may say so with an RNR NAK of a WRITE; one that says it to every try on every connection lacks the
+//! receive.
 
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, Syndrome};
@@ -126,6 +128,22 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for (dialogue, timer) in all.iter().zip(TIMERS) {
         one_timer(t, f, dialogue, timer)?;
     }
+    never_taken(t, f, &all)
+}
+
+/// Not every try of the WRITE on every connection gets an RNR NAK.
+fn never_taken(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>]) -> Result<(), Gap> {
+    let mut naks = Vec::new();
+    for dialogue in all {
+        let write = answer::turn(t, dialogue, WRITE).ok_or(Gap::Missing(WRITE.name))?;
+        let of_it: Vec<_> = write.answers.iter().filter(|seen| answer::is_rnr_nak(seen)).collect();
+        if of_it.len() < write.tries() || of_it.len() < TRIES as usize {
+            return Ok(());
+        }
+        naks.extend(of_it.into_iter().map(|seen| Evidence::from(seen.frame)));
+    }
+    let words = ("an ACK", format!("{} RNR NAKs, one for each try", naks.len()));
+    f.prove(RNR, &naks, WRITE.name, words, Passed::Fail);
     Ok(())
 }
 

@@ -5,9 +5,10 @@
 //! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
 //! NAK that spends it ends the request at once. Every retry is the same packet again.
 //! Reading: nothing is unclear. The ACK timeout is off, so that nothing else makes the DUT send again.
-//! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE.
+//! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
+//! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
 
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, RnrTimer};
@@ -25,6 +26,8 @@ const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 
+/// The value of rnr_retry that means without end.
+const INFINITE: u8 = 7;
 /// What the RNR NAKs ask for: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
 
@@ -145,6 +148,8 @@ fn judge_case(
         }
     }
     let about = format!("rnr_retry {rnr_retry}");
+    let all = [naks, again.clone(), last.clone()].concat();
+    too_soon(f, case, rnr_retry, &all);
     for ack in &acks {
         let wr_id = 1 + acks.iter().filter(|other| other.place < ack.place).count() as u64;
         let until = case
@@ -184,4 +189,26 @@ fn judge_case(
     );
     case.is_in_error(f, ERROR, &about);
     Ok(())
+}
+
+/// No request fails for spent retries before as many RNR NAKs were sent for it as that takes: 7 is without end.
+fn too_soon(f: &mut Findings<'_>, case: &Case<'_>, rnr_retry: u8, naks: &[&FrameSeen]) {
+    let about = format!("rnr_retry {rnr_retry}: errors of spent retries before they were spent");
+    let within = case.dialogue.completions_between(case.start(), case.end());
+    let spent = within
+        .into_iter()
+        .filter(|done| done.status() == WcStatus::RNR_RETRY_EXC_ERR);
+    let early = spent.filter(|done| {
+        let request = usize::try_from(done.completion.wr_id).unwrap_or(0).checked_sub(1);
+        let posted = request.and_then(|at| case.posted.get(at));
+        let from = posted.map_or(case.start(), |posted| posted.command.place);
+        let sent = naks
+            .iter()
+            .filter(|nak| nak.place > from && nak.place < done.told.place);
+        rnr_retry == INFINITE || sent.count() <= usize::from(rnr_retry)
+    });
+    let early: Vec<_> = early.collect();
+    let result = if early.is_empty() { Passed::Pass } else { Passed::Fail };
+    let words = ("none", rc::completions_in_words(&early));
+    f.prove(RETRY, &rc::evidence(&early), &about, words, result);
 }

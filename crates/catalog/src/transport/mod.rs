@@ -31,6 +31,7 @@ mod c09_psn_sequence;
 mod c09_read_response;
 mod c09_requests;
 mod c09_requests_in_flight;
+mod c09_reserved_bits;
 
 // Packets that are dropped: CRCs, headers, keys
 mod c09_header_validation;
@@ -95,6 +96,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_read_response::TEST,
     &c09_requests::TEST,
     &c09_requests_in_flight::TEST,
+    &c09_reserved_bits::TEST,
     &c09_rnr_nak::TEST,
     &c09_rnr_retry::TEST,
     // The last of its chapter: a host may not survive it.

@@ -16,6 +16,7 @@ defects! {
         RnrCode31As10Us "rnr-code-31-as-10-us" "RNR code 31 is taken as 0.01 ms."
         RnrCode0AsZero "rnr-code-0-as-zero" "RNR code 0 is taken as 0 ms."
         RnrCodeOffByOne "rnr-code-off-by-one" "An RNR code is taken as the one below it."
+        RnrCodes1To24Ignored "rnr-codes-1-to-24-ignored" "After an RNR NAK with a code from 1 to 24 a request is retried at once."
         RnrCodeLow4Bits "rnr-code-low-4-bits" "Only the low 4 bits of an RNR code are decoded."
         RnrOwnTimerUsed "rnr-own-timer-used" "The interval is that of the queue pair's own min_rnr_timer, not that of the RNR NAK."
         RnrIntervalFirstOnly "rnr-interval-first-only" "The interval is kept after the first RNR NAK of a request, not after the following ones."

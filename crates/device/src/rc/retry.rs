@@ -157,6 +157,7 @@ impl Qp {
         };
         let ignored = cx.has(RcDefect::RnrIntervalIgnored)
             || (cx.has(RcDefect::RnrIntervalFirstOnly) && self.send.rnr_retries > 1)
+            || (cx.has(RcDefect::RnrCodes1To24Ignored) && (1..=24).contains(&code))
             || (cx.has(RcDefect::RnrCode0AsZero) && code == 0);
         if ignored {
             Duration::ZERO

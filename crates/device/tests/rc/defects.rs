@@ -19,6 +19,7 @@ const SCENARIOS: &[Scenario] = &[
             RnrCode31As10Us,
             RnrCode0AsZero,
             RnrCodeOffByOne,
+            RnrCodes1To24Ignored,
             RnrCodeLow4Bits,
             RnrOwnTimerUsed,
             RnrIntervalFirstOnly,

@@ -61,6 +61,7 @@ struct RawRig {
     seed: Option<Spanned<Seed>>,
     defects: Option<Spanned<Vec<Spanned<String>>>>,
     link_choices: Option<Spanned<Vec<Spanned<String>>>>,
+    disturbance: Option<Spanned<Vec<Spanned<String>>>>,
     busy: Option<Spanned<i64>>,
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,

@@ -1,12 +1,13 @@
 //! What the rig file says of rigs of kind `virtual`: which device model, and how it is reached and judged.
 
+use core::time::Duration;
 use std::str::FromStr;
 
 use verbatim_device::link::{LinkChoices, LinkDefect};
 use verbatim_device::rc::RcDefect;
 use verbatim_device::{Defect, Profile};
 use verbatim_record::Side;
-use verbatim_sim::VirtualRig;
+use verbatim_sim::{Disturbance, VirtualRig};
 use verbatim_wire::MKey;
 
 use super::nearest;
@@ -14,16 +15,61 @@ use super::nearest;
 /// The word for a device that no seed varies.
 pub(super) const NO_SEED: &str = "none";
 
-/// Where a choice stands.
-type Choice = fn(&mut LinkChoices) -> &mut bool;
+/// Names as people type them, and where each stands.
+pub(super) type Names<T, const N: usize> = [(&'static str, fn(&mut T) -> &mut bool); N];
 
-/// The choices that the link layer leaves to an implementer, as people type them.
-pub(super) const LINK_CHOICES: [(&str, Choice); 4] = [
+/// What the way between tester and device does.
+pub(super) const DISTURBANCES: Names<Disturbances, 3> = [
+    ("loses", |of| &mut of.loses),
+    ("swaps", |of| &mut of.swaps),
+    ("late", |of| &mut of.late),
+];
+
+/// The choices that the link layer leaves to an implementer.
+pub(super) const LINK_CHOICES: Names<LinkChoices, 4> = [
     ("corrupts-and-forwards", |of| &mut of.corrupts_and_forwards),
     ("checks-icrc-in-transit", |of| &mut of.checks_icrc_in_transit),
     ("forwards-short-packets", |of| &mut of.forwards_short_packets),
     ("takes-grh-on-vl15", |of| &mut of.takes_grh_on_vl15),
 ];
+
+/// What the way between tester and device does to frames and MADs, as a cable and a tester's host may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Disturbances {
+    /// Two of a hundred are lost.
+    pub loses: bool,
+    /// Frames that come in within 20 us overtake one another in the tester's port, and their spans overlap.
+    pub swaps: bool,
+    /// Two of a hundred answers come when the tester has asked again.
+    pub late: bool,
+}
+
+impl Disturbances {
+    /// By the rules of hardware frames also take time, so that their spans say which was first.
+    fn drawn(self, seed: u64, rules_of_hardware: bool) -> Disturbance {
+        let share = |is: bool| if is { 20 } else { 0 };
+        Disturbance {
+            lost: share(self.loses),
+            late: share(self.late),
+            held: if self.swaps { HELD } else { Duration::ZERO },
+            spacing: if rules_of_hardware { SPACING } else { Duration::ZERO },
+            seed,
+            ..Disturbance::default()
+        }
+    }
+}
+
+/// Time from frame to frame of a station: what 1250 bytes take at 10 Gb/s.
+const SPACING: Duration = Duration::from_micros(1);
+/// How long a port that swaps frames holds one.
+const HELD: Duration = Duration::from_micros(20);
+
+/// The names of those that are so.
+pub(super) fn names<T: Copy, const N: usize>(of: T, all: &Names<T, N>) -> Vec<&'static str> {
+    let mut of = of;
+    let so = all.iter().filter(|(_, place)| *place(&mut of));
+    so.map(|(name, _)| *name).collect()
+}
 
 /// Which device model.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,6 +86,8 @@ pub struct VirtualConfig {
     pub link_defects: Vec<LinkDefect>,
     /// What the link layer of its ports does where the architecture leaves a choice.
     pub link_choices: LinkChoices,
+    /// What the way to it does.
+    pub disturbance: Disturbances,
     /// Of 16 SMPs that many are answered with "busy", by chance; none: as the seed has it.
     pub busy: Option<u8>,
     /// Whether frames go over IPv6; else over IPv4.
@@ -76,9 +124,13 @@ impl VirtualConfig {
     /// The names of what it does where the link layer leaves a choice.
     #[must_use]
     pub fn link_choice_names(&self) -> Vec<&'static str> {
-        let mut choices = self.link_choices;
-        let made = LINK_CHOICES.iter().filter(|(_, choice)| *choice(&mut choices));
-        made.map(|(name, _)| *name).collect()
+        names(self.link_choices, &LINK_CHOICES)
+    }
+
+    /// The names of what the way to it does.
+    #[must_use]
+    pub fn disturbance_names(&self) -> Vec<&'static str> {
+        names(self.disturbance, &DISTURBANCES)
     }
 
     /// The seed that varies it; until the run is known, none where it is the run's.
@@ -102,6 +154,10 @@ impl VirtualConfig {
             .with_adapter(adapter, &self.adapter_defects)
             .with_link_defects(&self.link_defects)
             .with_link_choices(self.link_choices)
+            .with_disturbance(
+                self.disturbance
+                    .drawn(self.varied_by().unwrap_or(0), self.rules_of_hardware),
+            )
     }
 
     /// The profile, varied by the seed.

@@ -1,7 +1,7 @@
 //! Sound models, and the states of them that a seed stands for.
 
 use verbatim_device::link::LinkChoices;
-use verbatim_rig::{DeviceSeed, ProfileName, VirtualConfig};
+use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 use verbatim_tester::Test;
 
 use super::defects::Part;
@@ -32,6 +32,17 @@ pub fn sound_models() -> Vec<Model> {
     let mut models: Vec<_> = profiles.map(|profile| model(profile.name(), profile)).into();
     models.push(model(ADAPTER, ProfileName::Full));
     models
+}
+
+/// What the way to the model does with this seed, by the rules of hardware: nothing with some, all with others.
+pub(super) fn disturbance(seed: u64) -> Disturbances {
+    let kind = (seed + seed / 5) % 5;
+    let is = |one| kind == one || kind == 4;
+    Disturbances {
+        loses: is(1),
+        swaps: is(2),
+        late: is(3),
+    }
 }
 
 impl Model {

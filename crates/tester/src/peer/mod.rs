@@ -57,6 +57,12 @@ impl Tester<'_> {
         verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt) + self.peer.path + self.info.host_bound
     }
 
+    /// The longest round trip of the path that was measured so far; 0 before it was.
+    #[must_use]
+    pub fn longest_round_trip(&self) -> Duration {
+        self.peer.path
+    }
+
     /// Lets that much time pass under a label: the record says that, and when, it was waited.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use verbatim_record::{Evidence, Findings, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
 use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Syndrome, SyndromeKind};
 
-use super::ask::{is_sequence_nak, nak_of};
+use super::ask::{HALF, is_sequence_nak, nak_of};
 use super::checks::in_words;
 use super::{Dialogue, Seen, alive, is_alive_after};
 
@@ -86,7 +86,7 @@ impl<'t> Turn<'t> {
             (before.unwrap_or(self.places.0), self.places.1)
         };
         let counts = |seen: &&Seen<'t>| {
-            let within = seen.frame.place > from && seen.frame.place < until;
+            let within = seen.place > from && seen.place < until;
             within && (trace.begin.simulated || !is_sequence_nak(&seen.packet))
         };
         self.answers.iter().filter(counts).copied().collect()
@@ -95,6 +95,12 @@ impl<'t> Turn<'t> {
     /// How often a right answer may be there: a try before the last may have been answered late.
     pub(crate) fn most(&self, trace: &Trace) -> usize {
         if trace.begin.simulated { 1 } else { self.tries() }
+    }
+
+    /// Whether it is a response, and no refusal, to what lies before the message.
+    fn is_late(&self, seen: &Seen<'_>) -> bool {
+        let is_refusal = nak_in(seen).is_some();
+        !is_refusal && !is_ack(seen) && seen.psn().since(self.sent[0].psn()) >= HALF
     }
 
     /// What the message carries: the payloads of its packets, each once.
@@ -162,7 +168,11 @@ pub(crate) fn acknowledged(
     (dialogue, turn): (&Dialogue<'_>, &Turn<'_>),
     (psn, msn): (Psn, u32),
 ) -> bool {
-    let answers = turn.counted(trace);
+    let mut answers = turn.counted(trace);
+    if !trace.begin.simulated {
+        // What was asked before may be answered late.
+        answers.retain(|seen| !turn.is_late(seen) || !was_sent(dialogue, seen));
+    }
     let wrong = answers.iter().find(|seen| !is_ack(seen) || !was_sent(dialogue, seen));
     let speaks = answers.iter().find(|seen| is_ack(seen) && seen.psn() == psn);
     let result = match (wrong, speaks) {
@@ -243,8 +253,12 @@ pub(crate) fn read_answered(
     }
     let seen = parts(&responses);
     let is_part = |part: &(Opcode, Psn, usize)| expected.contains(part);
-    let result = if seen == expected {
+    // The dialogue has those that overlap in the order of their PSNs.
+    let came_so = turn.most(trace) > 1 || responses.is_sorted_by_key(|seen| seen.frame.place);
+    let result = if seen == expected && came_so {
         Passed::Pass
+    } else if seen == expected {
+        Passed::Inconclusive
     } else if seen.iter().all(is_part) && seen.len() < expected.len() {
         alive(trace, turn.places.0, turn.asked_again())
     } else {

@@ -161,7 +161,7 @@ impl<'t> Case<'t> {
         let psn = seen.psn();
         let payload = seen.packet.payload();
         let of = self.posted.iter().find(|posted| psn.since(posted.first) < posted.psns);
-        let Some(posted) = of.filter(|posted| posted.command.place < seen.frame.place) else {
+        let Some(posted) = of.filter(|posted| posted.command.place < seen.place) else {
             let words = ("a PSN of what was posted".to_string(), seen.packet.to_string());
             return f.prove(statement, &[seen.frame.into()], about, words, Passed::Fail);
         };

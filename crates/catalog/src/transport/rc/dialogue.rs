@@ -5,6 +5,8 @@ use verbatim_record::{FrameSeen, Gap, Side, Told, Trace, VerbsDone, WcStatus};
 use verbatim_tester::peer::labels;
 use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, RKey};
 
+use super::ask::HALF;
+
 /// A packet of the dialogue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'t> {
@@ -12,6 +14,9 @@ pub(crate) struct Seen<'t> {
     pub(crate) frame: &'t FrameSeen,
     /// The packet in it.
     pub(crate) packet: Packet<'t>,
+    /// Its place among all that happened. Where it came in behind a packet with a later PSN, and may have been before it,
+    /// it is the place of that one: the tester's adapter may have swapped them.
+    pub(crate) place: usize,
 }
 
 impl Seen<'_> {
@@ -55,7 +60,7 @@ pub(crate) struct Dialogue<'t> {
     pub(crate) memory: (u64, RKey),
     /// The attributes that the DUT's queue pair was given.
     pub(crate) attributes: pb::QpAttributes,
-    /// RoCE packets of this connection in both directions, in order.
+    /// RoCE packets of this connection in both directions, in order; see [`Seen::place`].
     pub(crate) packets: Vec<Seen<'t>>,
     /// The DUT's completions on this queue pair, in order.
     pub(crate) completions: Vec<Done<'t>>,
@@ -72,7 +77,7 @@ impl<'t> Dialogue<'t> {
     /// The DUT's packets whose place is within `after..before`, both excluded.
     pub(crate) fn of_dut_between(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
         self.of_dut()
-            .filter(|seen| seen.frame.place > after && seen.frame.place < before)
+            .filter(|seen| seen.place > after && seen.place < before)
             .collect()
     }
 
@@ -140,18 +145,32 @@ fn one<'t>(
     };
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
     let within = |place: usize| place > places.0 && place < places.1;
-    let packets = trace
+    let of_it = trace.timeline.frames.iter().filter(|frame| within(frame.place));
+    let last = of_it.map(|frame| frame.at.latest).max();
+    // The tester's adapter may have held it until the dialogue was over.
+    let is_held = |frame: &FrameSeen| {
+        let late = frame.received && frame.place >= places.1 && !trace.begin.simulated;
+        late && last.is_some_and(|last| frame.at.earliest <= last)
+    };
+    let mut packets: Vec<Seen<'_>> = trace
         .timeline
         .frames
         .iter()
-        .filter(|frame| within(frame.place))
+        .filter(|frame| within(frame.place) || is_held(frame))
         .filter_map(|frame| {
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
             let to = if frame.received { own_qpn } else { dut_qpn };
             let other_is_ours = !frame.received && !frame.label.is_empty();
-            (packet.bth().dest_qp() == to || other_is_ours).then_some(Seen { frame, packet })
+            (packet.bth().dest_qp() == to || other_is_ours).then_some(Seen {
+                frame,
+                packet,
+                place: frame.place,
+            })
         })
         .collect();
+    if !trace.begin.simulated {
+        untangle(&mut packets);
+    }
     let completions = trace
         .timeline
         .told
@@ -172,6 +191,34 @@ fn one<'t>(
         completions,
         places,
     })
+}
+
+/// Puts each of the DUT's packets before those with a later PSN that came in before it, where their spans do not say which
+/// was first. One whose PSN is among those already is a retry, and stays where it is.
+fn untangle(packets: &mut [Seen<'_>]) {
+    for at in 1..packets.len() {
+        let seen = packets[at];
+        let of_kind = |other: &Seen<'_>| {
+            other.frame.received && other.packet.opcode().is_response() == seen.packet.opcode().is_response()
+        };
+        let before = packets[..at].iter().rev();
+        let open = at
+            - before
+                .take_while(|other| !other.frame.at.is_before(seen.frame.at))
+                .count();
+        let is_there = packets[open..at]
+            .iter()
+            .any(|other| of_kind(other) && other.psn() == seen.psn());
+        if !seen.frame.received || is_there {
+            continue;
+        }
+        let is_later = |other: &Seen<'_>| of_kind(other) && other.psn().since(seen.psn()) < HALF;
+        if let Some(first) = packets[open..at].iter().position(is_later) {
+            let first = open + first;
+            packets[first..=at].rotate_right(1);
+            packets[first].place = packets[first + 1].place;
+        }
+    }
 }
 
 fn merge(into: &mut pb::QpAttributes, given: &pb::QpAttributes) {

@@ -292,6 +292,7 @@ fn refused(
         .frames
         .iter()
         .filter(|frame| frame.received && frame.place > nak.frame.place && goes_to(frame, dialogue))
+        .filter(|frame| t.begin.simulated || nak.frame.at.is_before(frame.at))
         .map(Evidence::from)
         .collect();
     let result = match (more.is_empty(), silent) {

@@ -18,7 +18,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 30] = [
+    let keys: [Key<'_>; 31] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
@@ -34,6 +34,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("seed", &["virtual"], at(rig.seed.as_ref())),
         ("defects", &["virtual"], at(rig.defects.as_ref())),
         ("link_choices", &["virtual"], at(rig.link_choices.as_ref())),
+        ("disturbance", &["virtual"], at(rig.disturbance.as_ref())),
         ("busy", &["virtual"], at(rig.busy.as_ref())),
         ("ipv6", &["virtual"], at(rig.ipv6.as_ref())),
         ("simulated", &["virtual"], at(rig.simulated.as_ref())),

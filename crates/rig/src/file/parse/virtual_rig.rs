@@ -2,13 +2,13 @@
 
 use toml::Spanned;
 use verbatim_device::Defect;
-use verbatim_device::link::{LinkChoices, LinkDefect};
+use verbatim_device::link::LinkDefect;
 use verbatim_device::rc::RcDefect;
 use verbatim_wire::MKey;
 
 use super::either::Seed;
 use super::{RawRig, Wrong, hint, within, wrong};
-use crate::file::virtual_rig::{LINK_CHOICES, NO_SEED};
+use crate::file::virtual_rig::{DISTURBANCES, LINK_CHOICES, NO_SEED, Names};
 use crate::file::{DeviceSeed, ProfileName, VirtualConfig};
 
 pub(super) fn config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> {
@@ -37,7 +37,8 @@ pub(super) fn config(rig: &RawRig, m_key: MKey) -> Result<VirtualConfig, Wrong> 
         defects,
         adapter_defects,
         link_defects,
-        link_choices: link_choices(rig)?,
+        link_choices: named(rig.link_choices.as_ref(), "choice of the link layer", &LINK_CHOICES)?,
+        disturbance: named(rig.disturbance.as_ref(), "disturbance", &DISTURBANCES)?,
         busy: within(rig.busy.as_ref(), "busy", 0, 16)?,
         ipv6: yes(rig.ipv6.as_ref(), false),
         rules_of_hardware: !yes(rig.simulated.as_ref(), true),
@@ -59,20 +60,24 @@ fn seed(given: &Spanned<Seed>) -> Result<DeviceSeed, Wrong> {
     }
 }
 
-fn link_choices(rig: &RawRig) -> Result<LinkChoices, Wrong> {
-    let mut choices = LinkChoices::default();
-    for name in rig.link_choices.iter().flat_map(Spanned::get_ref) {
+fn named<T: Default, const N: usize>(
+    given: Option<&Spanned<Vec<Spanned<String>>>>,
+    what: &str,
+    all: &Names<T, N>,
+) -> Result<T, Wrong> {
+    let mut made = T::default();
+    for name in given.into_iter().flat_map(Spanned::get_ref) {
         let words = name.get_ref();
-        let Some((_, choice)) = LINK_CHOICES.iter().find(|(known, _)| known == words) else {
-            let names = LINK_CHOICES.map(|(name, _)| name);
+        let Some((_, place)) = all.iter().find(|(known, _)| known == words) else {
+            let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
             return wrong(
                 name.span(),
-                format!("no choice of the link layer is called {words:?}{}", hint(words, &names)),
+                format!("no {what} is called {words:?}{}", hint(words, &names)),
             );
         };
-        *choice(&mut choices) = true;
+        *place(&mut made) = true;
     }
-    Ok(choices)
+    Ok(made)
 }
 
 /// A defect of the device model's management agents, by its name.

@@ -2,6 +2,7 @@
 
 use verbatim_device::link::{LinkChoices, LinkDefect};
 
+use super::super::Disturbances;
 use super::*;
 
 /// A rig of kind `virtual` with every key, each not as in the built-in one.
@@ -16,6 +17,7 @@ profile = "minimal"
 seed = "none"
 defects = ["m-key-not-kept", "rnr-interval-halved", "link-ebp-accepted"]
 link_choices = ["corrupts-and-forwards", "takes-grh-on-vl15"]
+disturbance = ["loses", "late"]
 busy = 3
 ipv6 = true
 simulated = false
@@ -50,6 +52,11 @@ fn every_key_of_a_virtual_rig_is_read() {
             corrupts_and_forwards: true,
             takes_grh_on_vl15: true,
             ..LinkChoices::default()
+        },
+        disturbance: Disturbances {
+            loses: true,
+            late: true,
+            swaps: false,
         },
         busy: Some(3),
         ipv6: true,
@@ -167,7 +174,7 @@ fn the_examples_of_the_head_and_of_the_documentation_are_rig_files() {
         assert!(file.rigs.len() > 1);
     }
     for (name, text) in [("the head", &head), ("rig-file.md", &documented)] {
-        for key in ["link_choices", "ipv6", "simulated"] {
+        for key in ["link_choices", "disturbance", "ipv6", "simulated"] {
             assert!(text.iter().any(|block| block.contains(key)), "{key} is not in {name}");
         }
     }

@@ -1,0 +1,92 @@
+//! `c09-reserved-bits`: the reserved bits of the BTH are 0 in what the DUT sends.
+//!
+//! The DUT posts a SEND, a WRITE and a READ, which are answered, and answers a WRITE and a READ of the peer. All packets are
+//! looked at: bits 34 to 39 behind FECN and BECN, and bits 65 to 71 behind AckReq. No other test looks at them, so that a
+//! vendor who marks packets there fails once, and everything else still shows.
+//! Reading: FECN and BECN are not reserved. A packet whose ICRC is wrong was damaged on the way, and does not count.
+//! False alarm: none known.
+
+use verbatim_record::verbs::pb;
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{Bth, Reserved};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester, Seen};
+
+const PART: Label<Frames> = Label::new("ACK within a message");
+const ANSWER: Label<Frames> = Label::new("answer");
+const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
+const WRITE: Label<Frames> = Label::new("WRITE of the peer");
+const READ: Label<Frames> = Label::new("READ of the peer");
+
+/// Fields that are reserved.
+const FIELDS: [(&str, fn(Bth) -> Reserved); 2] = [
+    ("BTH byte 4", |bth| bth.reserved_34()),
+    ("BTH byte 8", |bth| bth.reserved_65()),
+];
+
+/// Reserved bits.
+pub(super) static TEST: Test = Test {
+    id: "c09-reserved-bits",
+    aliases: &[],
+    revision: 1,
+    about: "The reserved bits of the BTH are 0 in requests and responses.",
+    reading: "Bits 34 to 39 and 65 to 71; FECN and BECN are not reserved. Judged here alone.",
+    statements: &[rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let length = 2 * dut.mtu;
+    for operation in [pb::Operation::Send, pb::Operation::Write, pb::Operation::Read] {
+        let sent = dut.post(t, Ask::new(operation, length))?;
+        dut.serve(t, PART, &sent)?;
+        let answers = dut.answers(t, &sent);
+        if !dut.answer(t, (ANSWER, ANSWER_AGAIN), &answers, 1)? {
+            break;
+        }
+    }
+    let channel = dut.channel;
+    let payload = ask::random_bytes(t, WRITE.name, length);
+    let write = Message::write(&channel, channel.own_psn, 0, &payload);
+    ask::ask(t, &channel, WRITE, &write)?;
+    ask::ask(t, &channel, READ, &Message::read(&channel, write.next(), 0, length))?;
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for label in [PART, ANSWER, ANSWER_AGAIN, WRITE, READ] {
+        t.not_judged(label);
+    }
+    let cases = rc::cases(t)?;
+    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    rc::sound_packets(f, &case.dialogue);
+    for (about, responses) in [("requests", false), ("responses", true)] {
+        let counts = |seen: &Seen<'_>| seen.packet.opcode().is_response() == responses && seen.packet.icrc_is_right();
+        let sent: Vec<Seen<'_>> = case.dialogue.of_dut().filter(counts).collect();
+        for (name, field) in FIELDS {
+            let set: Vec<&Seen<'_>> = sent.iter().filter(|seen| field(seen.packet.bth()).0 != 0).collect();
+            let bits = set.iter().fold(0, |bits, seen| bits | field(seen.packet.bth()).0);
+            let result = match (sent.is_empty(), set.is_empty()) {
+                (true, _) => rc::alive(t, case.end(), false),
+                (false, true) => Passed::Pass,
+                (false, false) => Passed::Fail,
+            };
+            let seen = if set.is_empty() {
+                format!("0 in {} packets", sent.len())
+            } else {
+                format!("{bits:#x} in {} of {} packets", set.len(), sent.len())
+            };
+            let evidence: Vec<Evidence<'_>> = set.iter().map(|seen| seen.frame.into()).collect();
+            let about = format!("{about}: reserved bits of {name}");
+            f.prove(rc::GENERATION, &evidence, &about, ("0", seen), result);
+        }
+    }
+    Ok(())
+}

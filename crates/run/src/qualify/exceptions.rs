@@ -1,0 +1,37 @@
+//! Defects that the usual parameters of hardware do not show, each with what does.
+
+/// A defect that a test catches on hardware only with another parameter than the usual one. Qualification by the rules of
+/// hardware tries both: one that is caught with the usual parameters is no exception, one that is not caught with the others
+/// has survived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exception {
+    /// The defect's name.
+    pub defect: &'static str,
+    /// Why the usual parameters do not show it.
+    pub reason: &'static str,
+    /// The parameter, and the value with which it shows.
+    pub set: (&'static str, u64),
+}
+
+impl Exception {
+    /// The parameter as `--set` takes it.
+    #[must_use]
+    pub fn set(&self) -> String {
+        format!("{}={}", self.set.0, self.set.1)
+    }
+}
+
+/// All of them.
+pub const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        defect: "violations-wrap",
+        reason: "the counter has to be driven beyond 65535, one violation after the other: on a port that waits 6.4 s for \
+            silence that is days",
+        set: ("violations", 65_540),
+    },
+    Exception {
+        defect: "zero-lease-expires-after-65536-seconds",
+        reason: "it takes a wait of 18 hours",
+        set: ("wait_s", 65_537),
+    },
+];
