@@ -48,6 +48,11 @@ use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;
 
+/// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Calls under way on one connection.
+const STREAMS: u32 = 256;
+
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -167,7 +172,10 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
     let left = async {
         let _ = left.await;
     };
-    let server = Server::builder();
+    let server = Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .max_concurrent_streams(Some(STREAMS));
     let mut server = match remote {
         Some(remote) => {
             let all = local.merge(remote.map(|tls| tls.map(Connection::tls)));

@@ -18,7 +18,7 @@ const CHUNK: usize = 64 << 10;
 /// Chunks made ready for a reader who has not taken them yet.
 const AHEAD: usize = 2;
 /// The capture, which is made when it is read.
-const CAPTURE: &str = "run.pcapng";
+pub(super) const CAPTURE: &str = "run.pcapng";
 
 /// The files of a record, in order of name; none when the run has left none yet.
 pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {

@@ -36,8 +36,26 @@ fn with_info(code: Code, message: &str, reason: &str, metadata: &[(&str, &str)])
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
 }
 
-/// `INVALID_ARGUMENT`: every field that is wrong, not only the first.
-pub(super) fn invalid(violations: Vec<Violation>) -> Status {
+/// Wrong fields that an answer names. It travels in headers, which are small.
+const MOST_VIOLATIONS: usize = 10;
+/// Characters of what is said of one.
+const LONGEST: usize = 300;
+
+/// `INVALID_ARGUMENT`: every field that is wrong, not only the first; of very many the first few.
+pub(super) fn invalid(mut violations: Vec<Violation>) -> Status {
+    let more = violations.len().saturating_sub(MOST_VIOLATIONS);
+    violations.truncate(MOST_VIOLATIONS);
+    for violation in &mut violations {
+        for text in [&mut violation.field, &mut violation.what] {
+            if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+                text.truncate(end);
+                text.push('…');
+            }
+        }
+    }
+    if more > 0 {
+        violations.push(Violation::new("…", format!("{more} more")));
+    }
     let message: Vec<String> = violations.iter().map(|v| format!("{}: {}", v.field, v.what)).collect();
     let fields: Vec<FieldViolation> = violations
         .into_iter()
@@ -149,6 +167,14 @@ mod tests {
             .collect();
         assert_eq!(fields, ["rig", "patterns[1]"]);
         assert_eq!(details.error_info().unwrap().reason, "INVALID_REQUEST");
+    }
+
+    #[test]
+    fn an_answer_names_few_of_many_wrong_fields_and_shortly() {
+        let wrong = |number: usize| Violation::new(format!("patterns[{number}]"), "x".repeat(100_000));
+        let status = invalid((0..5000).map(wrong).collect());
+        assert!(status.message().len() < 8000 && status.details().len() < 8000);
+        assert!(status.message().ends_with("4990 more"), "{}", status.message());
     }
 
     #[test]

@@ -121,7 +121,13 @@ impl RunService for Runs {
         let (run, _) = self.find(&request, &request.get_ref().name).await?;
         let request = request.into_inner();
         let directory = self.shared.scheduler.store().record(&run.id);
-        let file = blocking(move || artifacts::open(&directory, &request.artifact)).await??;
+        let turn = match request.artifact == artifacts::CAPTURE {
+            true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
+            false => None,
+        };
+        // The turn is over when the capture is made, also for who does not wait for it.
+        let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
+        let file = blocking(open).await??;
         Ok(Response::new(artifacts::stream(file)))
     }
 }

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use tonic::{Request, Status};
 
 use super::errors;
 use crate::access::{Access, Act, Audit, Caller, Denied};
 use crate::sched::Scheduler;
+
+/// Captures made at a time.
+const CAPTURES: usize = 1;
 
 /// What the services work with.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub struct Shared {
     pub(super) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
+    /// Turns at making a capture, which takes the memory of a whole record.
+    pub(super) captures: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -24,6 +30,7 @@ impl Shared {
             scheduler,
             access,
             audit,
+            captures: Arc::new(Semaphore::new(CAPTURES)),
         })
     }
 

@@ -9,6 +9,8 @@ use verbatim_rig::RigFile;
 
 /// Characters of a request id.
 const LONGEST_ID: usize = 64;
+/// Parameters of a request: more than all tests have together.
+const MOST_PARAMETERS: usize = 1000;
 /// Patterns of a request.
 const MOST_PATTERNS: usize = 1000;
 /// Characters of a pattern.
@@ -34,6 +36,11 @@ pub(super) fn tests_of(request_id: &str, spec: &RunSpec, rigs: &RigFile) -> Resu
     }
     if let Err(unknown) = rigs.find(&spec.rig) {
         wrong.push(Violation::new("spec.rig", unknown.to_string()));
+    }
+    let count = spec.parameters.len();
+    if count > MOST_PARAMETERS {
+        let what = format!("expected at most {MOST_PARAMETERS}, seen {count}");
+        return Err(vec![Violation::new("spec.parameters", what)]);
     }
     let tests = tests("spec.patterns", &spec.patterns, &mut wrong);
     for parameter in wrong_parameters(tests.as_deref().unwrap_or_default(), &spec.parameters) {
@@ -103,6 +110,22 @@ mod tests {
     fn no_pattern_means_all_tests() {
         let tests = tests_of("a", &spec(), &RigFile::built_in()).unwrap();
         assert_eq!(tests.len(), verbatim_catalog::TESTS.len());
+    }
+
+    #[test]
+    fn more_patterns_or_parameters_than_there_can_be_are_counted_and_not_looked_at() {
+        let patterns = vec!["nonsense".to_string(); MOST_PATTERNS + 1];
+        let told = wrong("a", RunSpec { patterns, ..spec() });
+        assert_eq!(
+            told,
+            [("spec.patterns".into(), "expected at most 1000, seen 1001".into())]
+        );
+        let parameters = (0..200_000).map(|number| (format!("p{number}"), 1)).collect();
+        let told = wrong("a", RunSpec { parameters, ..spec() });
+        assert_eq!(
+            told,
+            [("spec.parameters".into(), "expected at most 1000, seen 200000".into())]
+        );
     }
 
     #[test]
