@@ -18,7 +18,7 @@ const TESTS: [&str; 3] = [
 /// How long a restore may take, with all that is asked again.
 const RESTORED_WITHIN: Duration = Duration::from_secs(180);
 /// Kills between two fresh devices.
-const PER_HOUSE: u64 = 8;
+const PER_HOUSE: u64 = 4;
 
 /// `of WORDS`: the processes whose command line begins so, behind the directory. The machine has no pgrep.
 const PROCESSES: &str = r#"of() {
@@ -58,8 +58,8 @@ impl House<'_> {
             let found = fields(&lab)?;
             for turn in 0..left.min(PER_HOUSE) {
                 left -= 1;
-                let victims = [Victim::Worker, Victim::Machine, Victim::Daemon, Victim::OpenSm];
-                let victims = &victims[..if managed { 4 } else { 3 }];
+                let victims = [Victim::OpenSm, Victim::Worker, Victim::Machine, Victim::Daemon];
+                let victims = &victims[if managed { 0 } else { 1 }..];
                 // Each of them in turn, so that a few kills have met them all.
                 let victim = victims[(turn % victims.len() as u64) as usize];
                 let test = TESTS[dice.below(TESTS.len() as u64) as usize];
