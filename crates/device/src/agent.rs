@@ -133,6 +133,7 @@ impl Agent<'_> {
         let outcome = port.lock.check(now, request, &profile.choices, faults);
         if outcome.violation && profile.has_traps() && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
+            let notice = traps::misled(notice, port.lock.key, faults);
             port.traps.raise(now, &notice, profile.trap_repeats);
         }
         outcome.access
@@ -141,11 +142,16 @@ impl Agent<'_> {
     fn repress(&mut self, request: &Mad) {
         if request.attribute_id() == AttributeId::NOTICE {
             let transaction = request.transaction_id();
-            self.port().traps.repress(transaction);
+            if !self.faults.has(Defect::TrapNotRepressed) {
+                self.port().traps.repress(transaction);
+            }
         }
     }
 
     fn get(&mut self, request: &Mad, access: Access) -> Reply {
+        if access == Access::Odd(Odd::Blank) {
+            return Reply::ok(&[]);
+        }
         let modifier = request.modifier();
         match request.attribute_id() {
             AttributeId::NODE_DESCRIPTION => self.unmodified(modifier, |agent| Reply::ok(&agent.node.description)),
@@ -187,12 +193,39 @@ impl Agent<'_> {
             AttributeId::SWITCH_INFO if self.faults.has(Defect::SwitchInfoAnswered) => Reply::ok(&[]),
             _ => self.unsupported(),
         };
+        self.side_effects(request.attribute_id(), &reply);
         if let Some(before) = before
             && reply.status == Status::OK
         {
             reply.data = before.data;
         }
         reply
+    }
+
+    /// What a defective device changes beside what was Set.
+    fn side_effects(&mut self, attribute: AttributeId, reply: &Reply) {
+        let faults = self.faults;
+        if reply.status != Status::OK {
+            return;
+        }
+        let port = self.port();
+        match attribute {
+            AttributeId::GUID_INFO if faults.has(Defect::GuidSetClearsPKeys) => port.p_keys[1..].fill(0),
+            AttributeId::P_KEY_TABLE if faults.has(Defect::PKeySetMovesGuids) => {
+                let moved = u64::from(port.p_keys.get(1).copied().unwrap_or(1));
+                port.guids
+                    .iter_mut()
+                    .skip(1)
+                    .take(1)
+                    .for_each(|guid| guid.0 ^= moved | 1);
+            }
+            AttributeId::SL_TO_VL if faults.has(Defect::SlToVlSetMovesArbitration) => port.arbitration.disturb(),
+            AttributeId::VL_ARBITRATION if faults.has(Defect::ArbitrationSetMovesSlToVl) => port.sl_to_vl[15] ^= 1,
+            AttributeId::PORT_INFO if faults.has(Defect::PortInfoSetMovesOverrunErrors) => {
+                port.info = port.info.with_overrun_errors(port.info.local_phy_errors() ^ 0xF);
+            }
+            _ => {}
+        }
     }
 
     /// An attribute that does not use the AttributeModifier.

@@ -35,6 +35,11 @@ defects! {
         IllegalLidAccepted "illegal-lid-accepted" "A LID that is not a unicast one is stored and answered with success."
         IllegalLinkWidthAccepted "illegal-link-width-accepted" "A LinkWidthEnabled that is not supported is stored and answered with success."
         IllegalFieldWithoutStatus "illegal-field-without-status" "An illegal PortInfo field is left unchanged, but the Set is answered with success."
+        IllegalLinkSpeedAccepted "illegal-link-speed-accepted" "A LinkSpeedEnabled that is not supported is stored and answered with success."
+        IllegalSmLidAccepted "illegal-sm-lid-accepted" "A MasterSMLID that is not a unicast one is stored and answered with success."
+        IllegalLinkDownDefaultAccepted "illegal-link-down-default-accepted" "A LinkDownDefaultState that is none is stored and answered with success."
+        NeighborMtu0Accepted "neighbor-mtu-0-accepted" "NeighborMTU 0 is stored and answered with success."
+        PermissiveLidAccepted "permissive-lid-accepted" "The permissive LID is stored as the port's own and answered with success."
         UnsupportedMethodAccepted "unsupported-method-accepted" "A method that the class does not have is answered with success."
         UnsupportedMethodWrongStatus "unsupported-method-wrong-status" "A method that the class does not have is refused as an invalid field."
         UnsupportedAttributeAccepted "unsupported-attribute-accepted" "An attribute that the node does not have is answered with success."
@@ -44,6 +49,16 @@ defects! {
         NodeInfoSetAccepted "node-info-set-accepted" "A Set of NodeInfo is answered with success, though nothing changes."
         NodeDescriptionSetAccepted "node-description-set-accepted" "A Set of a read-only NodeDescription is answered with success, though nothing changes."
         ClassVersionIgnored "class-version-ignored" "A class version that does not exist is answered with success."
+    }
+    "13.4.2 MAD header" {
+        ResponseClassVersion2 "response-class-version-2" "Responses have class version 2."
+        ResponseReservedSet "response-reserved-set" "A reserved byte of the MAD header is not 0 in responses."
+        ResponseSmpReservedSet "response-smp-reserved-set" "A reserved byte behind the DrDLID is not 0 in responses on a directed route."
+        ResponseStatusReservedSet "response-status-reserved-set" "A reserved bit of the status is set in responses to Gets of GUIDInfo."
+        ResponseHopCountWrong "response-hop-count-wrong" "HopCount is one more in responses on a directed route."
+        ResponseDrSlidLost "response-dr-slid-lost" "DrSLID is 0 in responses on a directed route."
+        ResponsePathLost "response-path-lost" "InitialPath is empty in responses on a directed route."
+        ResponseModifierOfGuidInfoLost "response-modifier-of-guid-info-lost" "The AttributeModifier is 0 in responses to Gets of GUIDInfo."
     }
     "C14-15" {
         ZeroKeyChecksGets "zero-key-checks-gets" "With M_Key 0, a Get that carries a key is dropped at levels 2 and 3."
@@ -70,6 +85,17 @@ defects! {
         ComparesLow32Bits "compares-low-32-bits" "Only the low 32 bits of the key are compared."
         ComparesHigh32Bits "compares-high-32-bits" "Only the high 32 bits of the key are compared."
         ComparesByteSwapped "compares-byte-swapped" "The key is compared with its bytes in reverse, so that the right key fails."
+        KeyBit17NotCompared "key-bit-17-not-compared" "Bit 17 of the key is not compared."
+        KeyBit62NotComparedOnSets "key-bit-62-not-compared-on-sets" "Bit 62 of the key is not compared when a Set carries it."
+        NodeDescriptionShownToAll "node-description-shown-to-all" "NodeDescription is shown to a wrong key at levels 2 and 3."
+        SlToVlShownAtLevel3 "sl-to-vl-shown-at-level-3" "SLtoVLMappingTable is shown to a wrong key at level 3."
+        PKeyTableDroppedAtLevel1 "p-key-table-dropped-at-level-1" "A wrong-key Get of P_KeyTable at level 1 gets no answer."
+        GuidInfoHiddenAtLevel0 "guid-info-hidden-at-level-0" "A wrong-key Get of GUIDInfo at level 0 is shown zeros."
+        WrongKeySetOfPKeysObeyed "wrong-key-set-of-p-keys-obeyed" "A wrong-key Set of P_KeyTable is obeyed."
+        WrongKeySetOfGuidsObeyed "wrong-key-set-of-guids-obeyed" "A wrong-key Set of GUIDInfo gets no answer, but is obeyed."
+        WrongKeySetOfSlToVlObeyed "wrong-key-set-of-sl-to-vl-obeyed" "A wrong-key Set of SLtoVLMappingTable at level 0 is obeyed."
+        WrongKeySetOfArbitrationObeyed "wrong-key-set-of-arbitration-obeyed" "A wrong-key Set of VLArbitrationTable at level 1 gets no answer, but is obeyed."
+        WrongKeySetOfNodeInfoRefusedAloud "wrong-key-set-of-node-info-refused-aloud" "A wrong-key Set of NodeInfo is refused as unsupported, instead of dropped."
         ZeroIsMasterKey "zero-is-master-key" "An SMP that carries key 0 passes every check."
         WrongKeySetObeyedAtLevel0 "wrong-key-set-obeyed-at-level-0" "A wrong-key Set at level 0 is obeyed."
         WrongKeySetObeyedAtLevel1 "wrong-key-set-obeyed-at-level-1" "A wrong-key Set at level 1 is obeyed."
@@ -82,6 +108,7 @@ defects! {
     "C14-17" {
         LeaseNotStarted "lease-not-started" "A violation does not start the lease timer."
         LeaseStartedOnlyBySets "lease-started-only-by-sets" "Only a wrong-key Set starts the lease timer."
+        LeaseNotStartedByTrapRepress "lease-not-started-by-trap-repress" "A wrong-key TrapRepress does not start the lease timer."
         LeaseStartedOnlyByGets "lease-started-only-by-gets" "Only a wrong-key Get starts the lease timer."
     }
     "C14-19" {
@@ -93,6 +120,12 @@ defects! {
         LeaseNeverExpires "lease-never-expires" "The lease timer runs but never expires."
         LeaseExpiresEarly "lease-expires-early" "The lease expires after half its period."
         LeaseExpiresLate "lease-expires-late" "The lease expires after twice its period."
+        LeaseExpiresTwoSecondsEarly "lease-expires-two-seconds-early" "The lease expires two seconds early."
+        LeaseExpiresTwoSecondsLate "lease-expires-two-seconds-late" "The lease expires two seconds late."
+        LeaseCountsLow8Bits "lease-counts-low-8-bits" "The lease timer counts only the low 8 bits of the period."
+        LeaseCountsLow12Bits "lease-counts-low-12-bits" "The lease timer counts only the low 12 bits of the period."
+        LeaseEndsAt32767 "lease-ends-at-32767" "The lease timer runs for 32767 s at most."
+        LeaseRunsFast "lease-runs-fast" "The lease timer runs fast by one part in a thousand."
         LeaseExpiryClearsKey "lease-expiry-clears-key" "Expiry zeroes the M_Key together with the protect bits."
         LeaseExpiryKeepsProtectBits "lease-expiry-keeps-protect-bits" "After expiry a wrong-key Get is answered, but PortInfo shows the protect bits as before."
         LeaseExpiryLowersToLevel1 "lease-expiry-lowers-to-level-1" "Expiry sets the protect bits to 1 instead of 0."
@@ -112,6 +145,18 @@ defects! {
         VlHighLimitNotKept "vl-high-limit-not-kept" "PortInfo:VLHighLimit stays what it was when it is set."
         MasterSmSlNotKept "master-sm-sl-not-kept" "PortInfo:MasterSMSL stays what it was when it is set."
         GidPrefixNotKept "gid-prefix-not-kept" "PortInfo:GidPrefix stays what it was when it is set."
+        NeighborMtuNotKept "neighbor-mtu-not-kept" "PortInfo:NeighborMTU stays what it was when it is set."
+        OperationalVlsNotKept "operational-vls-not-kept" "PortInfo:OperationalVLs stay what they were when they are set."
+        LinkWidthEnabledNotKept "link-width-enabled-not-kept" "PortInfo:LinkWidthEnabled stays what it was when it is set."
+        LinkSpeedEnabledNotKept "link-speed-enabled-not-kept" "PortInfo:LinkSpeedEnabled stays what it was when it is set."
+        LmcNotKept "lmc-not-kept" "PortInfo:LMC stays what it was when it is set."
+        LidNotKept "lid-not-kept" "PortInfo:LID stays what it was when it is set."
+        MasterSmLidNotKept "master-sm-lid-not-kept" "PortInfo:MasterSMLID stays what it was when it is set."
+        GuidSetClearsPKeys "guid-set-clears-p-keys" "A Set of GUIDInfo zeroes the P_KeyTable but for its first entry."
+        PKeySetMovesGuids "p-key-set-moves-guids" "A Set of P_KeyTable writes its first bytes over the second GUID too."
+        SlToVlSetMovesArbitration "sl-to-vl-set-moves-arbitration" "A Set of SLtoVLMappingTable changes the weight of the first entry of the VLArbitrationTable."
+        ArbitrationSetMovesSlToVl "arbitration-set-moves-sl-to-vl" "A Set of VLArbitrationTable maps SL 15 to another VL."
+        PortInfoSetMovesOverrunErrors "port-info-set-moves-overrun-errors" "A Set of PortInfo that changes LocalPhyErrors changes OverrunErrors too."
         SetResponseShowsOldState "set-response-shows-old-state" "The answer to a Set shows the state before it."
         ViolationsNotCleared "violations-not-cleared" "A Set that writes 0 does not zero the violation counters."
         NoChangeValueStored "no-change-value-stored" "A Set that carries the no-change value 0 in LinkWidthEnabled stores it."
@@ -161,7 +206,23 @@ defects! {
         NodeDescriptionWritable "node-description-writable" "A Set of a read-only NodeDescription is refused, but stored."
         Guid0Writable "guid-0-writable" "A Set of GUIDInfo writes entry 0."
     }
+    "14.2.5.1 traps" {
+        TrapNumberWrong "trap-number-wrong" "The trap of a bad M_Key has the number of a bad P_Key."
+        TrapTypeWrong "trap-type-wrong" "The trap of a bad M_Key is of type urgent."
+        TrapProducerWrong "trap-producer-wrong" "The trap of a bad M_Key says that a switch sent it."
+        TrapIssuerWrong "trap-issuer-wrong" "The trap of a bad M_Key names LID 0 as its issuer."
+        TrapMethodWrong "trap-method-wrong" "The trap of a bad M_Key names method Set, whatever it was."
+        TrapAttributeWrong "trap-attribute-wrong" "The trap of a bad M_Key names attribute PortInfo, whatever it was."
+        TrapModifierLost "trap-modifier-lost" "The trap of a bad M_Key names AttributeModifier 0."
+        TrapKeyIsOurs "trap-key-is-ours" "The trap of a bad M_Key names the port's own key."
+        TrapHopsLost "trap-hops-lost" "The trap of a bad M_Key is silent about the directed route."
+        TrapNotRepressed "trap-not-repressed" "A trap is repeated though a TrapRepress named it."
+        TrapRepeatedAsAnother "trap-repeated-as-another" "Each repetition of a trap has a TransactionID of its own."
+        TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
+    }
     "C14-29" {
+        ViolationsNotCountedOnPKeys "violations-not-counted-on-p-keys" "A wrong-key Get or Set of P_KeyTable is not counted."
+        ViolationsNotCountedOnSetOfGuids "violations-not-counted-on-set-of-guids" "A wrong-key Set of GUIDInfo is not counted."
         ViolationsNotCounted "violations-not-counted" "No violation is counted."
         ViolationsNotCountedOnGet "violations-not-counted-on-get" "A wrong-key Get at levels 2 and 3 is not counted."
         ViolationsNotCountedOnSet "violations-not-counted-on-set" "A wrong-key Set is not counted."
@@ -190,6 +251,12 @@ impl Defect {
                 profile.num_ports > 1
             }
             Self::NodeDescriptionSetAccepted | Self::NodeDescriptionWritable => !profile.can_set_node_description(),
+            Self::WrongKeySetOfSlToVlObeyed | Self::SlToVlShownAtLevel3 | Self::SlToVlSetMovesArbitration => {
+                profile.has_sl_mapping()
+            }
+            Self::WrongKeySetOfArbitrationObeyed | Self::ArbitrationSetMovesSlToVl => two_tables && low > 0,
+            defect if defect.statement() == "14.2.5.1 traps" => profile.has_traps(),
+            Self::OperationalVlsNotKept => profile.vl_cap.data_vls() > Some(1),
             Self::GuidInfoNotStored => profile.guid_cap > 1,
             Self::VlArbitrationVlLost => two_tables && profile.vl_cap.data_vls() > Some(1),
             Self::VlArbitrationOnly16Entries => two_tables && low > 16,

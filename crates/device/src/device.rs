@@ -90,7 +90,7 @@ impl Device {
         let answer = match mad.class() {
             MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => smi::receive(&mad, port)
                 .and_then(|mad| self.serve(now, index, &mad, slid))
-                .map(|answer| smi::send_back(&answer)),
+                .map(|answer| smi::spoiled(&smi::send_back(&answer), &self.faults)),
             MgmtClass::PERF => performance::serve(&mut self.ports, index, (&self.profile, &self.faults), &mad),
             _ => None,
         };
@@ -192,7 +192,7 @@ impl Device {
             self.ready.push_back(entry.remove());
         }
         for port in &mut self.ports {
-            if let Some(trap) = port.traps.take_due(now, &port.info) {
+            if let Some(trap) = port.traps.take_due(now, &port.info, &self.faults) {
                 self.ready.push_back(Transmit {
                     port: port.number,
                     slid: port.info.lid(),

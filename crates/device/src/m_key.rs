@@ -104,7 +104,7 @@ impl Lock {
         }
         let violation = method != Method::GET || self.level().drops_gets();
         if violation {
-            self.count(method, faults);
+            self.count(mad, faults);
             self.start_lease(now, method, choices, faults);
         } else {
             self.after_tolerated_get(choices, faults);
@@ -181,6 +181,12 @@ impl Lock {
         if faults.has(Defect::ComparesHigh32Bits) {
             return ours >> 32 == theirs >> 32;
         }
+        if faults.has(Defect::KeyBit17NotCompared) {
+            return (ours ^ theirs) & !(1 << 17) == 0;
+        }
+        if faults.has(Defect::KeyBit62NotComparedOnSets) && mad.method() == Method::SET {
+            return (ours ^ theirs) & !(1 << 62) == 0;
+        }
         if faults.has(Defect::ComparesByteSwapped) {
             return ours == theirs.swap_bytes();
         }
@@ -226,8 +232,14 @@ impl Lock {
     }
 
     /// Counts a violation.
-    fn count(&mut self, method: Method, faults: &Faults) {
-        let missed = match method {
+    fn count(&mut self, mad: &Mad, faults: &Faults) {
+        let missed = match mad.method() {
+            _ if mad.attribute_id() == AttributeId::P_KEY_TABLE && faults.has(Defect::ViolationsNotCountedOnPKeys) => {
+                true
+            }
+            Method::SET if mad.attribute_id() == AttributeId::GUID_INFO => {
+                faults.has(Defect::ViolationsNotCountedOnSetOfGuids) || faults.has(Defect::ViolationsNotCountedOnSet)
+            }
             Method::GET => {
                 faults.has(Defect::ViolationsNotCountedOnGet)
                     || faults.has(Defect::Level3TakenAsLevel0) && self.level().0 == 3
@@ -262,6 +274,7 @@ impl Lock {
         if faults.has(Defect::LeaseNotStarted)
             || faults.has(Defect::LeaseNeverExpires)
             || (faults.has(Defect::LeaseStartedOnlyBySets) && method != Method::SET)
+            || (faults.has(Defect::LeaseNotStartedByTrapRepress) && method == Method::TRAP_REPRESS)
             || (faults.has(Defect::LeaseStartedOnlyByGets) && method != Method::GET)
         {
             return;
@@ -293,6 +306,25 @@ impl Lock {
         if faults.has(Defect::LeaseExpiresLate) {
             return Some(period * 2);
         }
+        let seconds = |most: u64, mask: u64| Some(Duration::from_secs((period.as_secs() & mask).min(most)));
+        if faults.has(Defect::LeaseCountsLow8Bits) {
+            return seconds(u64::MAX, 0xFF);
+        }
+        if faults.has(Defect::LeaseCountsLow12Bits) {
+            return seconds(u64::MAX, 0xFFF);
+        }
+        if faults.has(Defect::LeaseEndsAt32767) {
+            return seconds(0x7FFF, u64::MAX);
+        }
+        if faults.has(Defect::LeaseRunsFast) {
+            return Some(period - period / 1000);
+        }
+        if faults.has(Defect::LeaseExpiresTwoSecondsEarly) {
+            return Some(period.saturating_sub(Duration::from_secs(2)));
+        }
+        if faults.has(Defect::LeaseExpiresTwoSecondsLate) {
+            return Some(period + Duration::from_secs(2));
+        }
         if faults.has(Defect::LeaseNotReloaded) {
             return Some(self.left.unwrap_or(period));
         }
@@ -319,7 +351,7 @@ impl Lock {
     fn with_wrong_key(&self, method: Method, attribute: AttributeId, faults: &Faults) -> Access {
         match method {
             Method::GET => self.get_with_wrong_key(attribute, faults),
-            Method::SET => self.set_with_wrong_key(faults),
+            Method::SET => self.set_with_wrong_key(attribute, faults),
             _ => Access::Refused,
         }
     }
@@ -329,6 +361,18 @@ impl Lock {
             return Access::Full;
         }
         match self.level().0 {
+            0 if attribute == AttributeId::GUID_INFO && faults.has(Defect::GuidInfoHiddenAtLevel0) => {
+                Access::Odd(Odd::Blank)
+            }
+            1 if attribute == AttributeId::P_KEY_TABLE && faults.has(Defect::PKeyTableDroppedAtLevel1) => {
+                Access::Refused
+            }
+            2 | 3 if attribute == AttributeId::NODE_DESCRIPTION && faults.has(Defect::NodeDescriptionShownToAll) => {
+                Access::Read { key_shown: false }
+            }
+            3 if attribute == AttributeId::SL_TO_VL && faults.has(Defect::SlToVlShownAtLevel3) => {
+                Access::Read { key_shown: false }
+            }
             0 if faults.has(Defect::GetDroppedAtLevel0) => Access::Refused,
             0 => Access::Read {
                 key_shown: !faults.has(Defect::KeyHiddenAtLevel0),
@@ -349,7 +393,21 @@ impl Lock {
         }
     }
 
-    fn set_with_wrong_key(&self, faults: &Faults) -> Access {
+    fn set_with_wrong_key(&self, attribute: AttributeId, faults: &Faults) -> Access {
+        match (attribute, self.level().0) {
+            (AttributeId::P_KEY_TABLE, _) if faults.has(Defect::WrongKeySetOfPKeysObeyed) => return Access::Full,
+            (AttributeId::GUID_INFO, _) if faults.has(Defect::WrongKeySetOfGuidsObeyed) => {
+                return Access::Odd(Odd::ObeyedOnly);
+            }
+            (AttributeId::SL_TO_VL, 0) if faults.has(Defect::WrongKeySetOfSlToVlObeyed) => return Access::Full,
+            (AttributeId::VL_ARBITRATION, 1) if faults.has(Defect::WrongKeySetOfArbitrationObeyed) => {
+                return Access::Odd(Odd::ObeyedOnly);
+            }
+            (AttributeId::NODE_INFO, _) if faults.has(Defect::WrongKeySetOfNodeInfoRefusedAloud) => {
+                return Access::Odd(Odd::RefusedAloud);
+            }
+            _ => {}
+        }
         let obeyed = match self.level().0 {
             0 => Defect::WrongKeySetObeyedAtLevel0,
             1 => Defect::WrongKeySetObeyedAtLevel1,

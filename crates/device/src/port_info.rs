@@ -155,6 +155,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     link(&mut change, wanted, profile);
     plain_fields(&mut change, wanted, profile);
     read_only_fields(&mut change, wanted);
+    fields_not_kept(&mut change, &port.info);
 
     let refused = unassigned && profile.choices.unassigned == Unassigned::Refused;
     if refused || change.illegal && profile.choices.illegal_set_applies_nothing {
@@ -191,12 +192,13 @@ fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> b
     if lid == Lid(0) && change.info.lid() == Lid(0) {
         unassigned = true;
     } else {
-        change.take_or(unicast(lid), Defect::IllegalLidAccepted, |info| info.with_lid(lid));
+        let legal = unicast(lid) || lid == Lid::PERMISSIVE && change.faults.has(Defect::PermissiveLidAccepted);
+        change.take_or(legal, Defect::IllegalLidAccepted, |info| info.with_lid(lid));
     }
     if sm_lid == Lid(0) && change.info.master_sm_lid() == Lid(0) {
         unassigned = true;
     } else {
-        change.take_or(unicast(sm_lid), Defect::IllegalLidAccepted, |info| {
+        change.take_or(unicast(sm_lid), Defect::IllegalSmLidAccepted, |info| {
             info.with_master_sm_lid(sm_lid)
         });
     }
@@ -222,7 +224,9 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         some => some,
     };
     let supported = speeds.0 & !change.info.link_speed_supported().0 == 0;
-    change.take(supported, |info| info.with_link_speed_enabled(speeds));
+    change.take_or(supported, Defect::IllegalLinkSpeedAccepted, |info| {
+        info.with_link_speed_enabled(speeds)
+    });
 
     if profile.has_extended_speeds() {
         let supported = change.info.link_speed_ext_supported();
@@ -239,10 +243,10 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         LinkDownDefault::NO_CHANGE => change.info.link_down_default_state(),
         some => some,
     };
-    change.take(
-        matches!(down, LinkDownDefault::SLEEP | LinkDownDefault::POLLING),
-        |info| info.with_link_down_default_state(down),
-    );
+    let legal = matches!(down, LinkDownDefault::SLEEP | LinkDownDefault::POLLING);
+    change.take_or(legal, Defect::IllegalLinkDownDefaultAccepted, |info| {
+        info.with_link_down_default_state(down)
+    });
 
     let vls = match wanted.operational_vls() {
         VlCap(0) => change.info.operational_vls(),
@@ -254,7 +258,8 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     });
 
     let mtu = wanted.neighbor_mtu();
-    let legal = (1..=change.info.mtu_cap().0).contains(&mtu.0);
+    let legal =
+        (1..=change.info.mtu_cap().0).contains(&mtu.0) || mtu.0 == 0 && change.faults.has(Defect::NeighborMtu0Accepted);
     change.take_or(legal, Defect::IllegalNeighborMtuAccepted, |info| {
         info.with_neighbor_mtu(mtu)
     });
@@ -346,6 +351,23 @@ fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
     for (defect, names) in writable {
         if change.faults.has(defect) {
             change.info = change.info.with_fields_of(wanted, names);
+        }
+    }
+}
+
+/// Fields that only a defective device does not keep.
+fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
+    for (defect, name) in [
+        (Defect::NeighborMtuNotKept, "NeighborMTU"),
+        (Defect::OperationalVlsNotKept, "OperationalVLs"),
+        (Defect::LinkWidthEnabledNotKept, "LinkWidthEnabled"),
+        (Defect::LinkSpeedEnabledNotKept, "LinkSpeedEnabled"),
+        (Defect::LmcNotKept, "LMC"),
+        (Defect::LidNotKept, "LID"),
+        (Defect::MasterSmLidNotKept, "MasterSMLID"),
+    ] {
+        if change.faults.has(defect) {
+            change.info = change.info.with_fields_of(before, &[name]);
         }
     }
 }

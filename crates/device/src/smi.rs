@@ -4,7 +4,9 @@
 //! return path. On the way back the answer's HopPointer is one more, and the adapter's own interface takes
 //! it back by one before the answer leaves; the asker's interface does the last step.
 
-use verbatim_wire::{DrSmp, Layout, Lid, Mad};
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad};
+
+use crate::defect::{Defect, Faults};
 
 /// Hops that the path arrays hold.
 const MAX_HOPS: u8 = 63;
@@ -40,6 +42,40 @@ pub(crate) fn send_back(answer: &Mad) -> Mad {
     let smp = DrSmp::from_bytes(answer.bytes()).with_direction(true);
     let smp = smp.with_hop_pointer(smp.hop_count());
     Mad::try_from(smp.bytes()).unwrap_or(*answer)
+}
+
+/// The answer as a defective device spoils its header.
+pub(crate) fn spoiled(answer: &Mad, faults: &Faults) -> Mad {
+    let mut mad = *answer;
+    let set = |mad: &mut Mad, at: usize, bit: u8| mad.bytes_mut()[at] |= bit;
+    if faults.has(Defect::ResponseClassVersion2) {
+        mad.bytes_mut()[2] = 2;
+    }
+    if faults.has(Defect::ResponseReservedSet) {
+        set(&mut mad, 19, 1);
+    }
+    if faults.has(Defect::ResponseStatusReservedSet) && mad.attribute_id() == AttributeId::GUID_INFO {
+        set(&mut mad, 5, 0x20);
+    }
+    if faults.has(Defect::ResponseModifierOfGuidInfoLost) && mad.attribute_id() == AttributeId::GUID_INFO {
+        mad.bytes_mut()[20..24].fill(0);
+    }
+    if !mad.is_directed() {
+        return mad;
+    }
+    if faults.has(Defect::ResponseSmpReservedSet) {
+        set(&mut mad, 40, 0x80);
+    }
+    if faults.has(Defect::ResponseHopCountWrong) {
+        mad.bytes_mut()[7] += 1;
+    }
+    if faults.has(Defect::ResponseDrSlidLost) {
+        mad.bytes_mut()[32..34].fill(0);
+    }
+    if faults.has(Defect::ResponsePathLost) {
+        mad.bytes_mut()[128..192].fill(0);
+    }
+    mad
 }
 
 /// Where the answer goes: back along the route, or to the LID where the route began.

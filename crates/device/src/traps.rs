@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-use verbatim_wire::trap::{BAD_M_KEY, BadMKey};
+use verbatim_wire::trap::{BAD_M_KEY, BAD_P_KEY, BadMKey};
 use verbatim_wire::values::Hex32;
-use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad, Method, Notice, PhysState, PortInfo};
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, Notice, PhysState, PortInfo};
+
+use crate::defect::{Defect, Faults};
 
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
@@ -64,24 +66,62 @@ impl Traps {
     }
 
     /// The trap to send now.
-    pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo) -> Option<Mad> {
+    pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo, faults: &Faults) -> Option<Mad> {
         let mut trap = self.outstanding.take_if(|trap| trap.due <= now)?;
         if !can_send(info) {
             return None;
         }
-        self.not_before = now + info.subnet_timeout().duration();
+        let apart = info.subnet_timeout().duration();
+        self.not_before = now
+            + if faults.has(Defect::TrapRepeatedTooSoon) {
+                apart / 2
+            } else {
+                apart
+            };
         trap.left -= 1;
         trap.due = self.not_before;
+        let sent = trap.mad;
         if trap.left > 0 {
+            if faults.has(Defect::TrapRepeatedAsAnother) {
+                self.transaction += 1;
+                trap.mad = trap.mad.with_transaction_id(self.transaction);
+            }
             self.outstanding = Some(trap);
         }
-        Some(trap.mad)
+        Some(sent)
     }
 }
 
 /// Whether the port has an address of its own and knows the subnet manager's.
 pub(crate) fn can_send(info: &PortInfo) -> bool {
     info.master_sm_lid() != Lid(0) && info.lid() != Lid(0) && info.port_physical_state() == PhysState::LINK_UP
+}
+
+/// The notice as a defective device sends it.
+pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
+    let says = BadMKey::from_bytes(notice.details());
+    let told = |says: BadMKey| notice.with_details(says.bytes());
+    if faults.has(Defect::TrapNumberWrong) {
+        notice.with_trap_number(BAD_P_KEY)
+    } else if faults.has(Defect::TrapTypeWrong) {
+        notice.with_notice_type(1)
+    } else if faults.has(Defect::TrapProducerWrong) {
+        notice.with_producer_type(Hex32(2))
+    } else if faults.has(Defect::TrapIssuerWrong) {
+        notice.with_issuer_lid(Lid(0))
+    } else if faults.has(Defect::TrapMethodWrong) {
+        told(says.with_method(Method::SET))
+    } else if faults.has(Defect::TrapAttributeWrong) {
+        told(says.with_attribute(AttributeId::PORT_INFO))
+    } else if faults.has(Defect::TrapModifierLost) {
+        told(says.with_modifier(Hex32(0)))
+    } else if faults.has(Defect::TrapKeyIsOurs) {
+        told(says.with_m_key(own))
+    } else if faults.has(Defect::TrapHopsLost) {
+        told(says.with_directed(false).with_hop_count(0))
+    } else {
+        notice
+    }
 }
 
 /// The notice of trap 256 for an SMP from `source`.

@@ -50,6 +50,11 @@ impl Arbitration {
         Self([low, table(profile.vl_arbitration_high_cap)])
     }
 
+    /// Another weight in the first entry of the low-priority table: only a defective device does so.
+    pub(crate) fn disturb(&mut self) {
+        self.0[0].entries[0].1 ^= 4;
+    }
+
     /// Contents that somebody left there.
     pub(crate) fn fill(&mut self, rng: &mut ChaCha8Rng, vls: u64) {
         for table in &mut self.0 {

@@ -46,9 +46,14 @@ impl Tester<'_> {
         attempt: u32,
         mad: &Mad,
     ) -> Step<Option<Answer<A>>> {
+        Ok(self.exchange_any(label.name, attempt, mad)?.map(typed))
+    }
+
+    /// The same, whatever the attribute.
+    pub(crate) fn exchange_any(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<Option<(Mad, Span)>> {
         for busy in 0.. {
-            let answer = self.exchange_once(label, attempt + busy, mad)?;
-            if busy + 1 == BUSY_TRIES || answer.as_ref().is_none_or(|answer| answer.status != Status::BUSY) {
+            let answer = self.exchange_raw(label, attempt + busy, mad)?;
+            if busy + 1 == BUSY_TRIES || answer.is_none_or(|(mad, _)| mad.status() != Status::BUSY) {
                 return Ok(answer);
             }
             self.pause(busy_pause(busy))?;
@@ -63,19 +68,19 @@ impl Tester<'_> {
         attempt: u32,
         mad: &Mad,
     ) -> Step<Option<Answer<A>>> {
-        let number = self.launch(label.name, attempt, mad)?;
+        Ok(self.exchange_raw(label.name, attempt, mad)?.map(typed))
+    }
+
+    fn exchange_raw(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<Option<(Mad, Span)>> {
+        let number = self.launch(label, attempt, mad)?;
         self.sink.flush();
         loop {
             let Some(place) = self.outstanding.iter().position(|out| out.number == number) else {
                 return Ok(None);
             };
-            if let Some((mad, at)) = self.outstanding[place].answer {
+            if let Some(answer) = self.outstanding[place].answer {
                 self.outstanding.remove(place);
-                return Ok(Some(Answer {
-                    status: mad.status(),
-                    value: mad.attribute(),
-                    at,
-                }));
+                return Ok(Some(answer));
             }
             let arrival = self.rig.wait(self.outstanding[place].deadline);
             match arrival {
@@ -88,7 +93,17 @@ impl Tester<'_> {
     /// Sends a request and records it.
     pub(crate) fn launch(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
         let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
-        let mad = mad.with_transaction_id(u64::from(self.id_base.wrapping_add(number)));
+        self.launch_as(
+            label,
+            attempt,
+            &mad.with_transaction_id(u64::from(self.id_base.wrapping_add(number))),
+        )
+    }
+
+    /// The same with the transaction id that the MAD has: of a TrapRepress, which nothing answers.
+    pub(crate) fn launch_as(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
+        let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
+        let mad = *mad;
         let label = self.number_of(label);
         let silence = self.silence();
         self.rig.answers_within(silence);
@@ -119,6 +134,9 @@ impl Tester<'_> {
             Arrival::Deadline => Ok(()),
             Arrival::Mad(port, at, mad) => {
                 let (exchange, how) = self.relate(&mad, at);
+                if how == Match::Trap {
+                    self.last_trap = Some(mad);
+                }
                 self.sink.put(Entry::Arrived(Box::new(Arrived {
                     exchange,
                     how,
@@ -247,6 +265,14 @@ impl Tester<'_> {
                 self.labels.len() - 1
             });
         place as u32 + 1
+    }
+}
+
+fn typed<A: Attribute>((mad, at): (Mad, Span)) -> Answer<A> {
+    Answer {
+        status: mad.status(),
+        value: mad.attribute(),
+        at,
     }
 }
 

@@ -364,7 +364,7 @@ impl Tester<'_> {
     }
 
     /// The Set, once the journal knows what it may change.
-    fn prepared<A: Settable>(
+    pub(crate) fn prepared<A: Settable>(
         &mut self,
         _guard: &Guarded<A>,
         (key, modifier): (MKey, u32),

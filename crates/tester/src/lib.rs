@@ -4,6 +4,7 @@
 //! sees, owns every deadline, and changes the device under test only behind the restore [`Journal`].
 //! [`run`] executes one test and gives the device back what was its own, whatever happened.
 
+mod any;
 mod exchange;
 mod guard;
 mod journal;

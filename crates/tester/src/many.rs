@@ -61,7 +61,7 @@ impl Tester<'_> {
         self.many(label, mads, usize::MAX).map(|_| ())
     }
 
-    fn many<A: Attribute>(
+    pub(crate) fn many<A>(
         &mut self,
         label: Label<A>,
         mut mads: impl Iterator<Item = Mad>,

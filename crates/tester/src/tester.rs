@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use verbatim_record::{Entry, Label, Note, Role, Sink, Span, Time};
-use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, Notice, PortInfo, RespTime, Status, SubnetTimeout};
+use verbatim_wire::{
+    Attribute, AttributeId, Lid, MKey, Mad, Method, Notice, PortInfo, RespTime, Status, SubnetTimeout,
+};
 
 use crate::exchange::{BUSY_TRIES, Outstanding, State};
 use crate::guard::AreaState;
@@ -47,6 +49,8 @@ pub struct Tester<'r> {
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
     pub(crate) subnet_timeout: SubnetTimeout,
+    /// The trap that came in last.
+    pub(crate) last_trap: Option<Mad>,
     /// PortInfo as it was shown last, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
@@ -95,6 +99,7 @@ impl<'r> Tester<'r> {
             subnet_timeout: info
                 .subnet_timeout
                 .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
+            last_trap: None,
             shown: BTreeMap::new(),
             keys: vec![info.key],
             areas: Vec::new(),
@@ -318,10 +323,14 @@ impl<'r> Tester<'r> {
         if A::PERFORMANCE {
             return Mad::performance(method, A::ID, modifier);
         }
+        self.mad_of(method, A::ID, modifier)
+    }
+
+    /// An SMP of an attribute on the rig's route.
+    pub(crate) fn mad_of(&self, method: Method, attribute: AttributeId, modifier: u32) -> Mad {
         match &self.info.route {
-            _ if self.goes_to().is_some() => Mad::lid_routed(method, A::ID, modifier),
-            Route::Directed(path) => Mad::directed(method, A::ID, modifier, path),
-            Route::Lid(_) => Mad::lid_routed(method, A::ID, modifier),
+            Route::Directed(path) if self.goes_to().is_none() => Mad::directed(method, attribute, modifier, path),
+            _ => Mad::lid_routed(method, attribute, modifier),
         }
     }
 

@@ -83,8 +83,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             "a value that was not there before",
             asked.local_phy_errors() != start.local_phy_errors(),
         )?;
-        let read = t.exchange(after)?;
-        keys::obeyed(t, f, "C14-15", (&found, set), (read, &["LocalPhyErrors"]))?;
+        keys::obeyed(t, f, "C14-15", (&found, set), (after, &["LocalPhyErrors"]))?;
         f.same_fields("C14-15", t.exchange(after)?, &["LocalPhyErrors"], &asked)?;
         f.same_fields("C14-15", t.exchange(after)?, &["M_KeyViolations"], &start)?;
     }

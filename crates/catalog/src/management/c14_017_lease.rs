@@ -11,16 +11,20 @@ use core::time::Duration;
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
-use verbatim_wire::{NodeInfo, PortInfo};
+use verbatim_wire::{NodeInfo, Notice, PortInfo};
 
 use crate::management::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
+const WRONG_REPRESS: Label<Notice> = Label::new("wrong-key TrapRepress, starts the timer");
 /// What the lease tests read at the instant that decides.
 pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 /// The lease counts whole seconds, and no accuracy is stated: a device may be off by that.
-const ACCURACY: Duration = Duration::from_secs(1);
+pub(super) const ACCURACY: Duration = Duration::from_secs(1);
+
+/// How long an answer to a probe usually takes at most; one that takes longer is inconclusive.
+const ANSWER: Duration = Duration::from_millis(200);
 
 const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
     the expiry is inconclusive. The period is chosen so that it outlasts the proof of silence.";
@@ -62,6 +66,14 @@ pub(super) static EXPIRES_AFTER_SET: Test = test(
     |t, f| judge(t, f, Start::Set, Probe::After),
 );
 
+/// A failed TrapRepress starts the timer too, at level 1.
+pub(super) static EXPIRES_AFTER_TRAP_REPRESS: Test = test(
+    "c14-017-lease-expires-after-trap-repress",
+    "A second after the lease period has passed since a failed TrapRepress, the protect bits are 0 and the key is kept.",
+    |t| procedure(t, Start::TrapRepress, Probe::After),
+    |t, f| judge(t, f, Start::TrapRepress, Probe::After),
+);
+
 /// What fails the check.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
@@ -69,6 +81,8 @@ enum Start {
     Get,
     /// A Set at level 1.
     Set,
+    /// A TrapRepress at level 1.
+    TrapRepress,
 }
 
 /// When the probe is sent.
@@ -80,14 +94,16 @@ enum Probe {
 
 fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let slack = t.way().as_secs() + 1;
-    let lease = u16::try_from(t.silence().as_secs() + slack + 6).unwrap_or(u16::MAX);
+    let lease = u16::try_from(t.silence().as_secs() + t.way().as_secs() + 7).unwrap_or(u16::MAX);
     let level = if start == Start::Get { 2 } else { 1 };
     let port = keys::lock(t, ours, level, lease, 1)?;
     let began = t.now();
     match start {
         Start::Get => {
             t.get_once(WRONG, other)?;
+        }
+        Start::TrapRepress => {
+            t.repress(WRONG_REPRESS, other, &keys::bad_m_key_notice())?;
         }
         Start::Set => {
             let found = port.found().local_phy_errors();
@@ -96,14 +112,12 @@ fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
             t.set_once(WRONG_SET, &port, (other, 0), value)?;
         }
     }
-    // Further from the expiry than a second by what the way may take, so that the probe is a second off for certain.
-    let lease = u64::from(lease);
-    let seconds = if probe == Probe::Before {
-        lease - 1 - slack
+    let at = if probe == Probe::Before {
+        just_before(t, lease)
     } else {
-        lease + 1 + slack
+        just_after(t, lease)
     };
-    t.wait_until(began.after(Duration::from_secs(seconds)))?;
+    t.wait_until(began.after(at))?;
     t.get(PROBE, ours)?;
     Ok(())
 }
@@ -113,10 +127,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
         return Ok(());
     }
     let before: PortInfo = t.answer(BEFORE)?;
-    let violation = if start == Start::Get {
-        t.exchange(WRONG)?
-    } else {
-        t.exchange(WRONG_SET)?
+    let violation = match start {
+        Start::Get => t.exchange(WRONG)?,
+        Start::Set => t.exchange(WRONG_SET)?,
+        Start::TrapRepress => t.exchange(WRONG_REPRESS)?,
     };
     // The test of the check itself is another one: here it must have failed, or no timer runs.
     keys::require_dropped(t, WRONG, violation)?;
@@ -162,6 +176,17 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     }
     f.same_fields("C14-20", t.exchange(PROBE)?, &["M_Key"], &before)?;
     Ok(())
+}
+
+/// When to probe before a lease ends: a second before it for certain, whatever the way and the answer take.
+pub(super) fn just_before(t: &Tester<'_>, lease: u16) -> Duration {
+    let margin = ACCURACY + 2 * t.way() + ANSWER;
+    Duration::from_secs(lease.into()).saturating_sub(margin)
+}
+
+/// When to probe after it: a second after it for certain.
+pub(super) fn just_after(t: &Tester<'_>, lease: u16) -> Duration {
+    Duration::from_secs(lease.into()) + ACCURACY + 2 * t.way() + ANSWER
 }
 
 /// What a probe showed, and when.
@@ -216,13 +241,23 @@ pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> 
 
 /// How long after the DUT saw the first exchange it saw the second, at least and at most.
 pub(super) fn elapsed(t: &Trace, first: &Exchange, second: &Exchange) -> Result<(Duration, Duration), Gap> {
+    elapsed_between(t, &t.answer(BEFORE)?, first, second)
+}
+
+/// The same for a port whose PortInfo was read under another label.
+pub(super) fn elapsed_between(
+    t: &Trace,
+    port: &PortInfo,
+    first: &Exchange,
+    second: &Exchange,
+) -> Result<(Duration, Duration), Gap> {
     let answered = second.answer().ok_or(Gap::NoAnswer(second.number))?;
     // A port that was busy at first may have looked at the key all the same.
     let first_try = t.first_try(first);
     let slack = if t.begin.simulated {
         Duration::ZERO
     } else {
-        t.way(&t.answer(BEFORE)?) + t.begin.host_bound
+        t.way(port) + t.begin.host_bound
     };
     let least = second.sent.earliest.since(first.sent.latest.after(slack));
     Ok((least, answered.at.latest.since(first_try.sent.earliest)))

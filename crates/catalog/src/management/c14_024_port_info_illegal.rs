@@ -1,14 +1,15 @@
 //! `c14-024-port-info-illegal` (C14_024_06_CA_03): an illegal value in PortInfo is refused with 0x001C and not stored.
 //!
-//! Four Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap, LinkWidthEnabled
-//! with a width that is not supported beside those that are, and a multicast LID. Each is answered with 0x001C, and the
+//! Nine Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap and one of 0,
+//! LinkWidthEnabled and LinkSpeedEnabled with a width or speed that is not supported beside those that are, a
+//! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port. Each is answered with 0x001C, and the
 //! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
 //! else is changed by it and only the illegal one is judged. The LID is not tried where the device is reached by it.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{Lid, LinkWidths, Mtu, PortInfo, Status, VlCap};
+use verbatim_wire::{Lid, LinkDownDefault, LinkSpeeds, LinkWidths, Mtu, PortInfo, Status, VlCap};
 
 use crate::management::adapter::{self, NODE};
 
@@ -23,7 +24,7 @@ struct Case {
 }
 
 /// The LID comes last: what is restored next begins with it.
-const CASES: [Case; 4] = [
+const CASES: [Case; 9] = [
     Case {
         field: "OperationalVLs",
         set: Label::new("set OperationalVLs beyond VLCap"),
@@ -43,6 +44,37 @@ const CASES: [Case; 4] = [
         illegal: |info| info.with_link_width_enabled(with_another_width(info.link_width_supported())),
     },
     Case {
+        field: "NeighborMTU",
+        set: Label::new("set NeighborMTU 0"),
+        after: Label::new("after NeighborMTU 0"),
+        illegal: |info| info.with_neighbor_mtu(Mtu(0)),
+    },
+    Case {
+        field: "LinkSpeedEnabled",
+        set: Label::new("set LinkSpeedEnabled that is not supported"),
+        after: Label::new("after LinkSpeedEnabled that is not supported"),
+        // All 4 bits stand for all speeds that are supported.
+        illegal: |info| info.with_link_speed_enabled(LinkSpeeds((info.link_speed_supported().0 | 8) & 0xD)),
+    },
+    Case {
+        field: "LinkDownDefaultState",
+        set: Label::new("set LinkDownDefaultState 3"),
+        after: Label::new("after LinkDownDefaultState 3"),
+        illegal: |info| info.with_link_down_default_state(LinkDownDefault(3)),
+    },
+    Case {
+        field: "MasterSMLID",
+        set: Label::new("set a multicast MasterSMLID"),
+        after: Label::new("after a multicast MasterSMLID"),
+        illegal: |info| info.with_master_sm_lid(Lid(0xC000)),
+    },
+    Case {
+        field: "LID",
+        set: Label::new("set the permissive LID"),
+        after: Label::new("after the permissive LID"),
+        illegal: |info| info.with_lid(Lid(0xFFFF)),
+    },
+    Case {
         field: "LID",
         set: Label::new("set a multicast LID"),
         after: Label::new("after a multicast LID"),
@@ -59,8 +91,8 @@ fn with_another_width(supported: LinkWidths) -> LinkWidths {
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],
-    revision: 1,
-    about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled or LID is answered with 0x001C and leaves that component alone.",
+    revision: 2,
+    about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, MasterSMLID or LID is answered with 0x001C and leaves that component alone.",
     reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
         LID is not tried on a LID-routed rig.",
     statements: &["C13-24"],

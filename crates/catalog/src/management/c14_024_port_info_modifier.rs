@@ -105,8 +105,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if f.status("C14-24", by_number, &[Status::OK]) {
         f.same_fields("C14-24", by_number, &adapter::steady_fields(), &found)?;
     }
-    let read = t.exchange(AFTER_BY_NUMBER)?;
-    keys::obeyed(t, f, "C14-24", (&found, SET_BY_NUMBER), (read, &["LocalPhyErrors"]))?;
+    let after = AFTER_BY_NUMBER;
+    keys::obeyed(t, f, "C14-24", (&found, SET_BY_NUMBER), (after, &["LocalPhyErrors"]))?;
     let (_, wanted) = t.asked(SET_BY_NUMBER)?;
     let after: PortInfo = t.answer(AFTER_BY_NUMBER)?;
     f.claim("C14-24", "LocalPhyErrors, set by port number")

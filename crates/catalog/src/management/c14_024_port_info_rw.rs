@@ -104,9 +104,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for (set, get) in [(SET, AFTER), (BACK, LAST)] {
         let (_, wanted) = t.asked(set)?;
         let exchange = t.exchange(set)?;
+        keys::obeyed(t, f, "C14-26", (&found, set), (get, &KEPT))?;
         let seen: PortInfo = t.answer(get)?;
         let read = t.exchange(get)?;
-        keys::obeyed(t, f, "C14-26", (&found, set), (read, &KEPT))?;
         f.same_fields("C14-24", read, &KEPT, &wanted)?;
         f.same_fields("C14-24", read, &STAY, &found)?;
         let refused = exchange

@@ -88,7 +88,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.observe("the wrong-key Set was not counted, which C14-29 is about", &[wrong]);
     }
     for (set, read) in [(WRITE, WRITTEN), (CLEAR, AFTER)] {
-        keys::obeyed(t, f, "C14-26", (&found, set), (t.exchange(read)?, &keys::LOCKED))?;
+        keys::obeyed(t, f, "C14-26", (&found, set), (read, &keys::LOCKED))?;
     }
     let written: PortInfo = t.answer(WRITTEN)?;
     let cleared: PortInfo = t.answer(AFTER)?;

@@ -1,13 +1,17 @@
 //! Chapters 13 and 14: the management model, and subnet management.
 //!
-//! `keys` is what the tests of the M_Key share, `adapter` what those share that apply to some kinds of node only.
+//! `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
 
 mod adapter;
 pub(crate) mod keys;
+mod shadow;
 
 // 13: how soon a port answers
 mod c13_013_resp_time_value;
 mod c13_014_response_time;
+
+// 13: what a response says in its header
+mod c13_response_header;
 
 // What the class has: methods, attributes
 mod c14_003_methods_and_attributes;
@@ -19,11 +23,14 @@ mod c14_015_set;
 mod c14_015_trap_repress;
 
 // M_Key: what each protect level shows and obeys
+mod c14_016_attributes;
 mod c14_016_get;
+mod c14_016_key_bits;
 mod c14_016_set;
 
 // M_Key: the lease
 mod c14_017_lease;
+mod c14_017_lease_periods;
 mod c14_017_lease_reload;
 mod c14_017_lease_reset;
 mod c14_017_lease_zero;
@@ -39,6 +46,7 @@ mod c14_024_guid_info;
 mod c14_024_p_key_table;
 mod c14_024_port_info_illegal;
 mod c14_024_port_info_legal;
+mod c14_024_port_info_link;
 mod c14_024_port_info_modifier;
 mod c14_024_port_info_ro;
 mod c14_024_port_info_rw;
@@ -46,9 +54,15 @@ mod c14_024_sl_to_vl;
 mod c14_024_violation_counters;
 mod c14_024_vl_arbitration_ca;
 
+// What a Set must leave alone
+mod c14_024_side_effects;
+
 // M_Key: violations
 mod c14_029_counter;
 mod c14_029_trap_repress;
+
+// Traps
+mod c14_trap;
 
 use verbatim_tester::Test;
 
@@ -56,15 +70,21 @@ use verbatim_tester::Test;
 pub(crate) const TESTS: &[&Test] = &[
     &c13_013_resp_time_value::TEST,
     &c13_014_response_time::TEST,
+    &c13_response_header::TEST,
     &c14_003_methods_and_attributes::TEST,
     &c14_015_get::TEST,
     &c14_015_lease::TEST,
     &c14_015_set::TEST,
     &c14_015_trap_repress::TEST,
+    &c14_016_attributes::PROTECT_0,
+    &c14_016_attributes::PROTECT_1,
+    &c14_016_attributes::PROTECT_2,
+    &c14_016_attributes::PROTECT_3,
     &c14_016_get::PROTECT_0,
     &c14_016_get::PROTECT_1,
     &c14_016_get::PROTECT_2,
     &c14_016_get::PROTECT_3,
+    &c14_016_key_bits::TEST,
     &c14_016_set::PROTECT_0,
     &c14_016_set::PROTECT_1,
     &c14_016_set::PROTECT_2,
@@ -72,6 +92,8 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_017_lease::NOT_EARLY,
     &c14_017_lease::EXPIRES,
     &c14_017_lease::EXPIRES_AFTER_SET,
+    &c14_017_lease::EXPIRES_AFTER_TRAP_REPRESS,
+    &c14_017_lease_periods::TEST,
     &c14_017_lease_reload::TEST,
     &c14_017_lease_reset::TEST,
     &c14_017_lease_zero::TEST,
@@ -85,10 +107,13 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_024_port_info_legal::TEST,
     &c14_024_port_info_modifier::TEST,
     &c14_024_port_info_ro::TEST,
+    &c14_024_port_info_link::TEST,
     &c14_024_port_info_rw::TEST,
     &c14_024_sl_to_vl::TEST,
+    &c14_024_side_effects::TEST,
     &c14_024_violation_counters::TEST,
     &c14_024_vl_arbitration_ca::TEST,
     &c14_029_counter::TEST,
     &c14_029_trap_repress::TEST,
+    &c14_trap::TEST,
 ];

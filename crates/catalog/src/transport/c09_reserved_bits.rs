@@ -21,8 +21,11 @@ const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 const WRITE: Label<Frames> = Label::new("WRITE of the peer");
 const READ: Label<Frames> = Label::new("READ of the peer");
 
+/// A reserved field, and where it stands.
+type Field = (&'static str, fn(Bth) -> Reserved);
+
 /// Fields that are reserved.
-const FIELDS: [(&str, fn(Bth) -> Reserved); 2] = [
+const FIELDS: [Field; 2] = [
     ("BTH byte 4", |bth| bth.reserved_34()),
     ("BTH byte 8", |bth| bth.reserved_65()),
 ];

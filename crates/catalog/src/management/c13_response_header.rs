@@ -1,0 +1,157 @@
+//! `c13-response-header`: a response says in its header what it answers, and nothing else.
+//!
+//! Every attribute is asked for, some with a modifier that is refused, and PortInfo and the P_KeyTable are Set to what they
+//! are. Each response has the versions 1, the request's class, TransactionID, attribute, modifier and route, the D bit on a
+//! directed route, no reserved bit in its status, and 0 in what is reserved. Reading: the M_Key of a response is not looked at,
+//! nor the HopPointer and the high half of the TransactionID, which the tester's own host changes. False alarm: none known.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{AnyAttribute, AttributeId, DrSmp, Layout, Lid, LidSmp, Mad, NodeInfo, PKeyTable, PortInfo};
+
+use super::shadow;
+
+const STATEMENT: &str = "13.4.2 MAD header";
+const NODE: Label<NodeInfo> = Label::new("NodeInfo");
+const GETS: Label<AnyAttribute> = Label::new("Gets of every attribute");
+const PORT: Label<PortInfo> = Label::new("PortInfo as found");
+const SET_PORT: Label<PortInfo> = Label::new("set PortInfo to what it is");
+const P_KEYS: Label<PKeyTable> = Label::new("P_KeyTable as found");
+const SET_P_KEYS: Label<PKeyTable> = Label::new("set P_KeyTable to what it is");
+/// Status bits that have a meaning: busy, redirect, and the code of an invalid field.
+const STATUS: u16 = 0x1F;
+
+pub(super) static TEST: Test = Test {
+    id: "c13-response-header",
+    aliases: &[],
+    revision: 1,
+    about: "The header of every response repeats the request's class, attribute, modifier and route, and has 0 in what is reserved.",
+    reading: "The M_Key, the HopPointer and the high half of the TransactionID are not looked at.",
+    statements: &[STATEMENT],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    let own = u32::from(node.local_port_num());
+    let others = [
+        (AttributeId::SWITCH_INFO, 0),
+        (AttributeId::PORT_INFO, own),
+        (AttributeId::GUID_INFO, 0xFFFF),
+        (AttributeId::P_KEY_TABLE, 0xFFFF),
+        (AttributeId::VL_ARBITRATION, 0x1234_0000),
+    ];
+    for what in shadow::ALL.into_iter().chain(others) {
+        t.ask_any(GETS, what, key)?;
+    }
+    let port = t.guard(PORT, key)?;
+    t.set(SET_PORT, &port, port.quiet())?;
+    let table = t.guard(P_KEYS, key)?;
+    t.set(SET_P_KEYS, &table, table.quiet())?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = t
+        .each(NODE)
+        .chain(t.each(GETS))
+        .chain(t.each(PORT))
+        .chain(t.each(SET_PORT));
+    for exchange in all.chain(t.each(P_KEYS)).chain(t.each(SET_P_KEYS)) {
+        header(f, exchange);
+    }
+    t.answer::<PKeyTable>(P_KEYS)?;
+    Ok(())
+}
+
+/// Judges the responses to one request.
+fn header(f: &mut Findings<'_>, exchange: &Exchange) {
+    let responses = exchange
+        .arrivals
+        .iter()
+        .filter(|arrived| matches!(arrived.how, Match::Answer | Match::Late | Match::Wrong));
+    for arrived in responses {
+        let mut wrong = differences(&exchange.request, &arrived.mad);
+        if arrived.how == Match::Wrong {
+            wrong.push(format!("it is {}", arrived.mad));
+        }
+        let about = format!("header of the response to {}", shadow::name(shadow::what(exchange)));
+        let is_right = wrong.is_empty();
+        let seen = if is_right {
+            "as it must be".into()
+        } else {
+            wrong.join(", ")
+        };
+        f.claim(STATEMENT, about)
+            .by(exchange)
+            .saw(seen)
+            .must("versions 1, what was asked, and 0 in what is reserved", is_right);
+    }
+}
+
+/// What in the header of a response is not as it must be.
+fn differences(request: &Mad, response: &Mad) -> Vec<String> {
+    let (asked, seen) = (request.header(), response.header());
+    let mut wrong = Vec::new();
+    let mut must = |name: &str, holds: bool, seen: String| {
+        if !holds {
+            wrong.push(format!("{name} {seen}"));
+        }
+    };
+    must("BaseVersion", seen.base_version() == 1, seen.base_version().to_string());
+    must("MgmtClass", seen.class() == asked.class(), seen.class().to_string());
+    must(
+        "ClassVersion",
+        seen.class_version() == 1,
+        seen.class_version().to_string(),
+    );
+    must(
+        "AttributeID",
+        seen.attribute() == asked.attribute(),
+        seen.attribute().to_string(),
+    );
+    must(
+        "AttributeModifier",
+        seen.modifier() == asked.modifier(),
+        seen.modifier().to_string(),
+    );
+    let status = response.status().0;
+    must("Status", status & !STATUS == 0, format!("{status:#06x}"));
+    must(
+        "reserved bytes of the MAD header",
+        seen.is_zero_in("Reserved144"),
+        "not 0".into(),
+    );
+    if !request.is_directed() {
+        let smp = LidSmp::from_bytes(response.bytes());
+        let zero = smp.is_zero_in("Reserved256") && smp.is_zero_in("Reserved1024");
+        must("reserved bytes of the SMP", zero, "not 0".into());
+        return wrong;
+    }
+    let (asked, seen) = (DrSmp::from_bytes(request.bytes()), DrSmp::from_bytes(response.bytes()));
+    must("D bit", seen.direction(), seen.direction().to_string());
+    must(
+        "HopCount",
+        seen.hop_count() == asked.hop_count(),
+        seen.hop_count().to_string(),
+    );
+    let lids: [(&str, Lid, Lid); 2] = [
+        ("DrSLID", seen.dr_slid(), asked.dr_slid()),
+        ("DrDLID", seen.dr_dlid(), asked.dr_dlid()),
+    ];
+    for (name, seen, asked) in lids {
+        must(name, seen == asked, seen.to_string());
+    }
+    let path = |smp: &DrSmp| (0..64).map(|hop| smp.initial_path(hop)).collect::<Vec<_>>();
+    must("InitialPath", path(&seen) == path(&asked), "another".into());
+    must(
+        "reserved bytes of the SMP",
+        seen.is_zero_in("Reserved288"),
+        "not 0".into(),
+    );
+    wrong
+}

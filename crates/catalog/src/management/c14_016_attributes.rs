@@ -1,0 +1,246 @@
+//! `c14-016-attributes-protect-N`: the M_Key check is one of all attributes, not of PortInfo alone.
+//!
+//! At each protect level every attribute that the port has is asked for with a wrong key: at levels 0 and 1 it is shown as
+//! to the right key, apart from the M_Key at level 1; at levels 2 and 3 it is dropped and counted. Then each attribute that
+//! we know how to give back is Set with a wrong key: dropped and counted at every level, and afterwards every attribute is
+//! as it was. Reading: what must be dropped is sent three times, so that one lost packet neither fails a sound port nor
+//! hides a defect. An attribute that the right key is refused decides nothing: whether its absence or the wrong key is
+//! found first is left open. False alarm: an SM of somebody else that writes or sends wrong keys meanwhile.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
+use verbatim_wire::values::Hex32;
+use verbatim_wire::{
+    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, MKey, NodeDescription, NodeInfo, PKey, PKeyTable,
+    SlToVlMappingTable, VlArbitrationTable,
+};
+
+use super::shadow;
+use crate::management::keys;
+
+const RIGHT: Label<AnyAttribute> = Label::new("right key, every attribute");
+const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
+const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
+/// What must be dropped is sent that often.
+const TIMES: usize = verbatim_record::TRIES as usize;
+
+/// The labels of an attribute that is Set: as it was found, and its Sets.
+struct Sets<A>(Label<A>, Label<A>);
+
+const DESCRIPTION: Sets<NodeDescription> = Sets(
+    Label::new("NodeDescription as found"),
+    Label::new("wrong key, set NodeDescription"),
+);
+const NODE: Sets<NodeInfo> = Sets(Label::new("NodeInfo as found"), Label::new("wrong key, set NodeInfo"));
+const GUIDS: Sets<GuidInfo> = Sets(Label::new("GUIDInfo as found"), Label::new("wrong key, set GUIDInfo"));
+const P_KEYS: Sets<PKeyTable> = Sets(
+    Label::new("P_KeyTable as found"),
+    Label::new("wrong key, set P_KeyTable"),
+);
+const SL_TO_VL: Sets<SlToVlMappingTable> = Sets(
+    Label::new("SLtoVLMappingTable as found"),
+    Label::new("wrong key, set SLtoVLMappingTable"),
+);
+const ARBITRATION: Sets<VlArbitrationTable> = Sets(
+    Label::new("VLArbitrationTable as found"),
+    Label::new("wrong key, set VLArbitrationTable"),
+);
+
+const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge: Judge) -> Test {
+    Test {
+        id,
+        aliases: &[],
+        revision: 1,
+        about,
+        reading: "Attributes that the right key is refused are not judged. What must be dropped is sent three times.",
+        statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
+        needs: &[Need::Mad],
+        parameters: &[],
+        procedure,
+        judge,
+    }
+}
+
+pub(super) static PROTECT_0: Test = test(
+    "c14-016-attributes-protect-0",
+    "At protect level 0 every attribute is shown to a wrong key, and none is Set by it.",
+    |t| procedure(t, 0),
+    |t, f| judge(t, f, 0),
+);
+pub(super) static PROTECT_1: Test = test(
+    "c14-016-attributes-protect-1",
+    "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
+    |t| procedure(t, 1),
+    |t, f| judge(t, f, 1),
+);
+pub(super) static PROTECT_2: Test = test(
+    "c14-016-attributes-protect-2",
+    "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
+    |t| procedure(t, 2),
+    |t, f| judge(t, f, 2),
+);
+pub(super) static PROTECT_3: Test = test(
+    "c14-016-attributes-protect-3",
+    "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
+    |t| procedure(t, 3),
+    |t, f| judge(t, f, 3),
+);
+
+fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
+    let (ours, [other, ..]) = keys::keys(t);
+    let silences = 2 * TIMES * shadow::ALL.len();
+    let lease = t.longer_than(silences);
+    keys::lock(t, ours, level, lease, 100)?;
+    let mut there = Vec::new();
+    for what in shadow::ALL {
+        let answer = t.ask_any(RIGHT, what, ours)?;
+        if answer.is_some_and(|answer| answer.status() == verbatim_wire::Status::OK) {
+            there.push(what);
+        }
+    }
+    if level < 2 {
+        for what in &there {
+            t.ask_any(WRONG, *what, other)?;
+        }
+    } else {
+        let each = there
+            .iter()
+            .flat_map(|(attribute, modifier)| [(*attribute, *modifier, other); TIMES]);
+        t.provoke(WRONG, &each.collect::<Vec<_>>())?;
+    }
+    let has = |attribute| there.iter().any(|(of, _)| *of == attribute);
+    let keys = (ours, other);
+    set(t, &DESCRIPTION, keys, 0, |found| {
+        found.with_octet(0, if found.octet(0) == b'V' { b'v' } else { b'V' })
+    })?;
+    set(t, &NODE, keys, 0, |found| {
+        found.with_revision(Hex32(found.revision().0 ^ 1))
+    })?;
+    if has(AttributeId::GUID_INFO) {
+        set(t, &GUIDS, keys, 0, |found| {
+            found.with_guid(1, Guid(found.guid(1).0 ^ 0x0200_0000_0000_0001))
+        })?;
+    }
+    if has(AttributeId::P_KEY_TABLE) {
+        set(t, &P_KEYS, keys, 0, |found| {
+            found.with_p_key(1, PKey(found.p_key(1).0 ^ 0x4321))
+        })?;
+    }
+    if has(AttributeId::SL_TO_VL) {
+        // An operational VL, and another one than before.
+        set(t, &SL_TO_VL, keys, 0, |found| {
+            let vl = if found.vl(1) == 0 { 15 } else { 0 };
+            found.with_vl(1, vl)
+        })?;
+    }
+    if has(AttributeId::VL_ARBITRATION) {
+        set(t, &ARBITRATION, keys, 1 << 16, |found| {
+            found.with_weight(0, found.weight(0) ^ 2)
+        })?;
+    }
+    shadow::read(t, RIGHT_AFTER, ours)?;
+    t.get(keys::AFTER, ours)?;
+    Ok(())
+}
+
+/// Sets one attribute with the wrong key, after it was put into the journal with the right one.
+fn set<A: Settable>(
+    t: &mut Tester<'_>,
+    Sets(found, set): &Sets<A>,
+    (ours, other): (MKey, MKey),
+    modifier: u32,
+    change: impl FnOnce(A) -> A,
+) -> Step {
+    let guard = t.guard_parts(*found, ours, &[modifier])?;
+    let value = guard.quiet_at(modifier).change(change);
+    t.provoke_by_set(*set, &guard, modifier, value, &[other; TIMES])
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let right = shadow::each(t, RIGHT);
+    let mut dropped = 0;
+    let mut absent = Vec::new();
+    for (what, shown) in &right {
+        if !shadow::is_there(shown) {
+            absent.push(shadow::name(*what));
+            continue;
+        }
+        let wrong: Vec<_> = t.each(WRONG).filter(|of| shadow::what(of) == *what).collect();
+        let last = *wrong.last().ok_or(Gap::Missing(WRONG.name))?;
+        if level >= 2 {
+            dropped += silent(t, f, &shadow::name(*what), "Get", &wrong);
+            continue;
+        }
+        let except: &[&str] = if level == 1 { &["M_Key"] } else { &[] };
+        let differ = shadow::differences(shown, last, except);
+        let result = match last.answer() {
+            Some(_) if differ.is_empty() => Passed::Pass,
+            Some(_) => Passed::Fail,
+            None if last.is_waited_out(&t.begin) => f.silence_of(last),
+            None => Passed::Inconclusive,
+        };
+        let seen = if differ.is_empty() {
+            "the same".into()
+        } else {
+            differ.join("; ")
+        };
+        f.claim("C14-16", format!("{} as shown to a wrong key", shadow::name(*what)))
+            .by_all([*shown, last])
+            .saw(seen)
+            .comes_to("as to the right key", result);
+    }
+    if !absent.is_empty() {
+        let tried = right
+            .values()
+            .filter(|shown| !shadow::is_there(shown))
+            .copied()
+            .collect::<Vec<_>>();
+        f.observe(
+            format!("not there, and not asked for with a wrong key: {}", absent.join(", ")),
+            &tried,
+        );
+    }
+    dropped += sets(t, f, &DESCRIPTION) + sets(t, f, &NODE) + sets(t, f, &GUIDS);
+    dropped += sets(t, f, &P_KEYS) + sets(t, f, &SL_TO_VL) + sets(t, f, &ARBITRATION);
+    let about = ("C14-16", "after wrong-key Sets");
+    shadow::unchanged(t, f, about, (RIGHT, RIGHT_AFTER), &[])?;
+    keys::counted(t, f, dropped, TIMES - 1)
+}
+
+/// The wrong-key Sets of one attribute: how many had to be dropped.
+fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A>) -> usize {
+    t.not_judged(*found);
+    let all: Vec<_> = t.each(*set).collect();
+    if all.is_empty() {
+        0
+    } else {
+        silent(t, f, A::NAME, "Set", &all)
+    }
+}
+
+/// Judges that none of these was answered: how many had to be dropped.
+fn silent(t: &Trace, f: &mut Findings<'_>, name: &str, method: &str, all: &[&Exchange]) -> usize {
+    let asked = all.iter().filter(|exchange| !exchange.is_busy());
+    let answered = all
+        .iter()
+        .copied()
+        .find(|exchange| exchange.response().is_some() && !exchange.is_busy());
+    let (result, seen) = match answered.and_then(Exchange::response) {
+        Some(arrived) => (Passed::Fail, arrived.mad.to_string()),
+        None if all
+            .iter()
+            .all(|exchange| exchange.is_busy() || exchange.is_silent(&t.begin)) =>
+        {
+            (Passed::Pass, "no answer".into())
+        }
+        None => (Passed::Inconclusive, "the wait was too short to prove silence".into()),
+    };
+    f.claim("C14-16", format!("{method} of {name} with a wrong key"))
+        .by_all(answered)
+        .saw(seen)
+        .comes_to("no answer", result);
+    asked.count()
+}

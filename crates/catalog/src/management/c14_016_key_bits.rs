@@ -1,0 +1,89 @@
+//! `c14-016-key-bits`: all 64 bits of the M_Key count.
+//!
+//! At protect level 2 a Get is sent with each of the 64 keys that are one bit off, then a Set with each: none is answered,
+//! nothing is stored, all are counted. Reading: the component that the Sets would change is LocalPhyErrors. Many are
+//! outstanding at once, and VL 15 may drop some: on hardware fewer counted than sent is inconclusive. False alarm: an SM of
+//! somebody else that sends wrong keys meanwhile.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{AnyAttribute, AttributeId, MKey, PortInfo};
+
+use crate::management::keys::{self, AFTER, BEFORE};
+
+const GETS: Label<AnyAttribute> = Label::new("Gets with a key that is one bit off");
+const SETS: Label<PortInfo> = Label::new("Sets with a key that is one bit off");
+/// Keys that are one bit off.
+const BITS: u16 = 64;
+
+pub(super) static TEST: Test = Test {
+    id: "c14-016-key-bits",
+    aliases: &[],
+    revision: 1,
+    about: "A Get or Set whose M_Key is wrong in one bit, whichever it is, is dropped and counted at protect level 2.",
+    reading: "The Sets would change LocalPhyErrors. On hardware fewer violations than sent are inconclusive: of many at \
+        once some may be lost.",
+    statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
+    needs: &[Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let (ours, _) = keys::keys(t);
+    let lease = t.longer_than(2 * usize::from(BITS));
+    let port = keys::lock(t, ours, 2, lease, 2 * BITS)?;
+    let off: Vec<MKey> = (0..BITS).map(|bit| MKey(ours.0 ^ (1 << bit))).collect();
+    let gets: Vec<_> = off.iter().map(|key| (AttributeId::PORT_INFO, 0, *key)).collect();
+    t.provoke(GETS, &gets)?;
+    let threshold = port.found().local_phy_errors();
+    let value = keys::protected(&port, ours, 2, lease).change(|info| info.with_local_phy_errors(threshold ^ 1));
+    t.provoke_by_set(SETS, &port, 0, value, &off)?;
+    t.get(AFTER, ours)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !keys::locked(t, f)? {
+        return Ok(());
+    }
+    let before: PortInfo = t.answer(BEFORE)?;
+    dropped(t, f, before.m_key(), "Gets", t.each(GETS));
+    dropped(t, f, before.m_key(), "Sets", t.each(SETS));
+    f.same_fields("C14-16", t.exchange(AFTER)?, &["LocalPhyErrors"], &before)?;
+    keys::counted(t, f, usize::from(2 * BITS), usize::from(2 * BITS))
+}
+
+/// None of them may be answered; those that were are named by the bit.
+fn dropped<'t>(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    key: MKey,
+    method: &str,
+    exchanges: impl Iterator<Item = &'t Exchange>,
+) {
+    let (silent, rest): (Vec<_>, Vec<_>) = exchanges.partition(|exchange| exchange.is_silent(&t.begin));
+    let answered: Vec<_> = rest
+        .into_iter()
+        .filter(|exchange| exchange.response().is_some() && !exchange.is_busy())
+        .collect();
+    let bits = answered
+        .iter()
+        .map(|of| (of.request.m_key().0 ^ key.0).trailing_zeros().to_string());
+    let bits: Vec<_> = bits.collect();
+    let result = match (answered.is_empty(), silent.len()) {
+        (false, _) => Passed::Fail,
+        (true, silent) if silent == usize::from(BITS) => Passed::Pass,
+        _ => Passed::Inconclusive,
+    };
+    let seen = if bits.is_empty() {
+        format!("{} dropped", silent.len())
+    } else {
+        format!("answers to keys that are off in bit {}", bits.join(", "))
+    };
+    f.claim("C14-16", format!("{method} with a key that is one bit off"))
+        .by_all(answered)
+        .saw(seen)
+        .comes_to(format!("{BITS} dropped"), result);
+}

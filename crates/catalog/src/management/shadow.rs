@@ -1,0 +1,129 @@
+//! All attributes of a port, read one after the other: what is not as it was, though nothing was to change it.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Settable, Step, Tester};
+use verbatim_wire::{AnyAttribute, AttributeId, MKey, PortInfo, Status};
+
+/// An attribute by its number, and an AttributeModifier.
+pub(crate) type What = (AttributeId, u32);
+
+/// What is read: all that an adapter has, but for LedInfo and SMInfo, which some leave unanswered.
+pub(crate) const ALL: [What; 8] = [
+    (AttributeId::NODE_DESCRIPTION, 0),
+    (AttributeId::NODE_INFO, 0),
+    (AttributeId::PORT_INFO, 0),
+    (AttributeId::GUID_INFO, 0),
+    (AttributeId::P_KEY_TABLE, 0),
+    (AttributeId::SL_TO_VL, 0),
+    (AttributeId::VL_ARBITRATION, 1 << 16),
+    (AttributeId::VL_ARBITRATION, 3 << 16),
+];
+
+/// Reads all of it.
+pub(crate) fn read(t: &mut Tester<'_>, label: Label<AnyAttribute>, key: MKey) -> Step {
+    for what in ALL {
+        t.ask_any(label, what, key)?;
+    }
+    Ok(())
+}
+
+/// What a request was for.
+pub(crate) fn what(exchange: &Exchange) -> What {
+    (exchange.request.attribute_id(), exchange.request.modifier())
+}
+
+/// The last try of each request under a label.
+pub(crate) fn each(t: &Trace, label: Label<AnyAttribute>) -> BTreeMap<What, &Exchange> {
+    t.each(label).map(|exchange| (what(exchange), exchange)).collect()
+}
+
+/// Whether a port has an attribute: it showed it to the right key.
+pub(crate) fn is_there(exchange: &Exchange) -> bool {
+    let answer = exchange.answer();
+    answer.is_some_and(|answer| answer.mad.status() == Status::OK)
+}
+
+/// What people call it.
+pub(crate) fn name((attribute, modifier): What) -> String {
+    let name = attribute.to_string();
+    if modifier == 0 {
+        name
+    } else {
+        format!("{name} {modifier:#x}")
+    }
+}
+
+/// Where two answers differ, apart from the fields given and from what the device, its link or a violation moves.
+pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) -> Vec<String> {
+    let (Some(before), Some(after)) = (before.answer(), after.answer()) else {
+        return vec!["an answer missing".into()];
+    };
+    let (before, after) = (&before.mad, &after.mad);
+    if before.status() != after.status() {
+        return vec![format!("status {} / {}", before.status(), after.status())];
+    }
+    if before.status() != Status::OK {
+        return Vec::new();
+    }
+    let Some(shown) = AnyAttribute::of(before) else {
+        let same = before.data() == after.data();
+        return if same { Vec::new() } else { vec!["its bytes".into()] };
+    };
+    let moves = |name: &str| {
+        except.contains(&name)
+            || before.attribute_id() == AttributeId::PORT_INFO
+                && (PortInfo::ITS_OWN.contains(&name) || PortInfo::NOT_RESTORABLE.contains(&name))
+    };
+    let (was, is) = (before.data(), after.data());
+    let fields = shown.fields().iter().filter(|field| !moves(field.name));
+    fields
+        .filter_map(|field| {
+            let entry = (0..field.count).find(|i| field.bits(was, *i) != field.bits(is, *i))?;
+            Some(if field.count == 1 {
+                format!("{} {} / {}", field.name, field.words(was), field.words(is))
+            } else {
+                let at = |bytes| field.bits(bytes, entry);
+                format!("{} {entry}: {:#x} / {:#x}", field.name, at(was), at(is))
+            })
+        })
+        .collect()
+}
+
+/// Judges that nothing changed between two readings, apart from the fields given; one check an attribute that did.
+///
+/// # Errors
+/// When an attribute was not read twice.
+pub(crate) fn unchanged(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    (statement, about): (&str, &str),
+    (before, after): (Label<AnyAttribute>, Label<AnyAttribute>),
+    except: &[(What, &[&'static str])],
+) -> Result<(), Gap> {
+    let (was, is) = (each(t, before), each(t, after));
+    let mut same = 0;
+    for (what, was) in &was {
+        let is = is.get(what).ok_or(Gap::Missing(after.name))?;
+        let except = except
+            .iter()
+            .filter(|(of, _)| of == what)
+            .flat_map(|(_, fields)| *fields);
+        let differ = differences(was, is, &except.copied().collect::<Vec<_>>());
+        if differ.is_empty() {
+            same += 1;
+            continue;
+        }
+        let answered = was.answer().is_some() && is.answer().is_some();
+        let result = if answered { Passed::Fail } else { Passed::Inconclusive };
+        f.claim(statement, format!("{} {about}", name(*what)))
+            .by_all([*was, *is])
+            .saw(differ.join("; "))
+            .comes_to("as before", result);
+    }
+    f.claim(statement, format!("attributes {about}"))
+        .saw(format!("{same} of {} as before", was.len()))
+        .comes_to("as before", Passed::Pass);
+    Ok(())
+}

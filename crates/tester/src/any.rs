@@ -1,0 +1,119 @@
+//! Requests of any attribute, by its number, and requests that must not be answered.
+
+use core::time::Duration;
+
+use verbatim_record::Label;
+use verbatim_wire::{AnyAttribute, AttributeId, MKey, Mad, Method, Notice};
+
+use crate::guard::{Guarded, Quiet, Settable};
+use crate::rig::Arrival;
+use crate::stop::Step;
+use crate::tester::{TRIES, Tester};
+
+impl Tester<'_> {
+    /// Gets an attribute by its number, whose refusal is as good an answer as its value: up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_any(
+        &mut self,
+        label: Label<AnyAttribute>,
+        (attribute, modifier): (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
+        for attempt in 0..TRIES {
+            if let Some((answer, _)) = self.exchange_any(label.name, attempt, &mad)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gets attributes by their numbers with keys that must not be answered, several outstanding, and waits until each
+    /// silence is proven. Nothing is asked twice, unless the device is busy.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn provoke(&mut self, label: Label<AnyAttribute>, what: &[(AttributeId, u32, MKey)]) -> Step {
+        let mads: Vec<Mad> = what
+            .iter()
+            .map(|(attribute, modifier, key)| self.mad_of(Method::GET, *attribute, *modifier).with_m_key(*key))
+            .collect();
+        self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
+    }
+
+    /// Sets an attribute with keys that must not be obeyed, several outstanding, and waits until each silence is proven.
+    /// Nothing is sent twice, unless the device is busy.
+    ///
+    /// # Errors
+    /// When the run must stop, or the journal cannot be written.
+    pub fn provoke_by_set<A: Settable>(
+        &mut self,
+        label: Label<A>,
+        guard: &Guarded<A>,
+        modifier: u32,
+        value: Quiet<A>,
+        keys: &[MKey],
+    ) -> Step {
+        let mut mads = Vec::new();
+        for key in keys {
+            mads.push(self.prepared(guard, (*key, modifier), value)?);
+        }
+        self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
+    }
+
+    /// Gets an attribute once with a key that must not be answered, and waits for the trap that tells of it, until silence
+    /// is proven at the latest. The silence of the request itself is left to [`Tester::wait_out`].
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn provoke_trap(
+        &mut self,
+        label: Label<AnyAttribute>,
+        (attribute, modifier): (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        self.last_trap = None;
+        let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
+        self.launch(label.name, 0, &mad)?;
+        let until = self.now().after(self.silence());
+        while self.last_trap.is_none() {
+            match self.rig.wait(until) {
+                Arrival::Deadline => break,
+                other => self.take(other)?,
+            }
+        }
+        Ok(self.last_trap)
+    }
+
+    /// Sends the TrapRepress of a trap, which nothing answers, and goes on at once.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn repress_trap(&mut self, label: Label<Notice>, key: MKey, trap: &Mad) -> Step {
+        let mad = self.mad_of(Method::TRAP_REPRESS, AttributeId::NOTICE, 0);
+        let mad = mad.with_m_key(key).with_data(trap.data());
+        let mad = mad.with_transaction_id(trap.transaction_id());
+        self.launch_as(label.name, 0, &mad).map(|_| ())
+    }
+
+    /// Waits until the silence of all that was sent is proven, and for that long at least.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn wait_out(&mut self, least: Duration) -> Step {
+        let deadlines = self.outstanding.iter().map(|out| out.deadline);
+        let until = deadlines.fold(self.now().after(least), core::cmp::Ord::max);
+        self.wait_until(until)?;
+        self.expire();
+        Ok(())
+    }
+
+    /// Seconds of lease that outlast so many silences, and a test besides.
+    #[must_use]
+    pub fn longer_than(&self, silences: usize) -> u16 {
+        let seconds = (self.silence().as_secs() + 1).saturating_mul(silences as u64 + 12);
+        u16::try_from(seconds.max(60)).unwrap_or(u16::MAX)
+    }
+}
