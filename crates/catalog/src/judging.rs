@@ -4,7 +4,7 @@ use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopR
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
-use crate::TESTS;
+use crate::{TESTS, oracle};
 
 /// Why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -107,6 +107,8 @@ fn before_judging(trace: &Trace) -> Option<Came> {
 
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
+    // Whatever the test looks at, all that the device sends on its connections must be as the rules have it.
+    oracle::judge(trace, findings);
     for exchange in &trace.exchanges {
         let answers = exchange
             .arrivals

@@ -82,6 +82,19 @@ impl Connection {
         }
     }
 
+    /// That end's first request has this PSN, and its peer has counted no message before; and the path MTU.
+    pub(super) fn know(&mut self, end: usize, first: Option<Psn>, path_mtu: Option<u32>) {
+        if let Some(first) = first {
+            let flow = &mut self.flows[end];
+            flow.window.begin(first);
+            flow.responses.offset = Some(Offset::default());
+        }
+        let [flow, other] = &mut self.flows;
+        learn(&mut flow.window, other, |size| {
+            path_mtu.is_none_or(|known| known == size)
+        });
+    }
+
     /// The rules, each with how often it was asked and broken.
     pub fn counts(&self) -> impl Iterator<Item = (&'static Rule, Count)> + '_ {
         super::rules::all().chain([&P_KEY_RULE]).zip(self.counts)

@@ -18,6 +18,7 @@ mod connection;
 mod connections;
 mod heard;
 mod pmtu;
+mod record;
 mod responses;
 mod rule;
 mod rules;
@@ -28,6 +29,8 @@ pub use connections::{Address, Connections, End, Ended};
 pub use heard::Event;
 pub use rule::{Excuse, Finding, Rule};
 pub use rules::all as rules;
+
+pub(crate) use record::judge;
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ pub(super) struct Refusal {
 
 /// What MSNs stand at so many messages more than our own count: what the responder had completed before it began. An
 /// interval while it is not exactly known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offset {
     /// The count that it belongs to.
     pub(super) epoch: u32,

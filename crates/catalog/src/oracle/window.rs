@@ -242,6 +242,12 @@ impl Window {
         self.next.is_some_and(|next| psn.since(next) < HALF) && self.find(psn).is_none()
     }
 
+    /// The first request has this PSN.
+    pub(super) fn begin(&mut self, first: Psn) {
+        self.next = Some(first);
+        self.cursor = self.next;
+    }
+
     /// Takes a new request; `gap`: PSNs before it are missing.
     pub(super) fn push(&mut self, heard: &Heard<'_>, gap: bool, acknowledged: Option<Psn>) {
         if gap || self.next.is_none() {
@@ -296,6 +302,9 @@ impl Window {
 
     /// The request at that index came again, from so many PSNs into it.
     pub(super) fn again(&mut self, at: usize, into: u32, heard: &Heard<'_>) {
+        if heard.is_taken && !self.requests[at].is_taken {
+            return self.replace(at, heard);
+        }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
         let counted = self.before(at).map(|before| (before.epoch, before.messages));
         let request = &mut self.requests[at];
@@ -316,6 +325,24 @@ impl Window {
         if at + 1 == self.requests.len() {
             self.epoch = self.requests[at].epoch;
         }
+    }
+
+    /// The request at that index was damaged so far: only now it is known.
+    fn replace(&mut self, at: usize, heard: &Heard<'_>) {
+        let damaged = &self.requests[at];
+        self.owed -= u32::from(damaged.is_owed());
+        self.asked_again -= u32::from(damaged.again.is_some());
+        let (epoch, psn) = (damaged.epoch, damaged.psn);
+        let request = Request {
+            epoch,
+            psn,
+            ..self.request(heard, self.before(at))
+        };
+        self.owed += u32::from(request.is_owed());
+        if at + 1 == self.requests.len() {
+            self.next = Some(request.last().next());
+        }
+        self.requests[at] = request;
     }
 
     /// A request that was skipped before has come.

@@ -1,6 +1,7 @@
 //! The oracle on conversations made here: sound ones break nothing, one altered, lost or moved packet is found.
 
 mod altered;
+mod golden;
 mod rules;
 mod talk;
 

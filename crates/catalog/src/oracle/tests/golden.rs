@@ -1,0 +1,84 @@
+//! The oracle beside the tests' own judges: on every golden record of a sound device, as it is and with frames of the
+//! device lost, repeated or swapped on their way to the tester.
+
+use std::path::Path;
+
+use verbatim_record::{Entry, Findings, Trace, read_file};
+
+use super::super::judge;
+
+/// What happens to frames of the device.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Straight,
+    Loses,
+    Repeats,
+    Swaps,
+}
+
+/// The record as it would be had every `each`th frame of the device, counted from `first`, met with this.
+fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entry> {
+    let mut out: Vec<Entry> = Vec::new();
+    let (mut seen, mut last) = (0, None);
+    for entry in entries {
+        let hit = match entry {
+            Entry::Frame(frame) if frame.received => {
+                seen += 1;
+                (seen + first).is_multiple_of(each)
+            }
+            _ => false,
+        };
+        match (way, hit) {
+            (Way::Loses, true) => continue,
+            (Way::Repeats, true) => out.push(entry.clone()),
+            _ => {}
+        }
+        out.push(entry.clone());
+        let now = matches!(entry, Entry::Frame(frame) if frame.received).then(|| out.len() - 1);
+        if let (Way::Swaps, true, Some(before), Some(now)) = (way, hit, last, now) {
+            out.swap(before, now);
+        }
+        last = now.or(last);
+    }
+    let mut number = 0;
+    for entry in &mut out {
+        if let Entry::Frame(frame) = entry {
+            number += 1;
+            frame.number = number;
+        }
+    }
+    out
+}
+
+/// The checks that fail, by the rules alone.
+fn failed(entries: Vec<Entry>) -> Vec<String> {
+    let trace = Trace::new(entries).unwrap();
+    let mut findings = Findings::new(&trace);
+    judge(&trace, &mut findings);
+    findings.checks.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn no_sound_device_is_blamed_however_its_frames_travel() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut files: Vec<_> = std::fs::read_dir(golden)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rec"))
+        .filter(|path| !path.to_str().unwrap().contains('@'))
+        .collect();
+    files.sort();
+    let mut connections = 0;
+    for path in files {
+        let entries = read_file(&path).unwrap();
+        connections += super::super::record::connections(&Trace::new(entries.clone()).unwrap()).len();
+        for way in [Way::Straight, Way::Loses, Way::Repeats, Way::Swaps] {
+            for first in 0..7 {
+                let failed = failed(travelled(&entries, way, first, 7));
+                let shown = path.display();
+                assert!(failed.is_empty(), "{shown} {way:?} from {first}: {failed:#?}");
+            }
+        }
+    }
+    assert!(connections > 100, "{connections} connections were looked at");
+}
