@@ -3,7 +3,7 @@
 //! Reading: the page's formula multiplies seconds by 4.096 us; we add twice SubnetTimeOut for the way, as it means.
 //! An answer that is later than RespTimeValue but not later than RespTimeValue and the way is inconclusive. Gets of
 //! three attributes and a Set that changes nothing, 20 times each, one at a time. False alarm: a host that holds up
-//! three MADs, each for longer than twice SubnetTimeOut; on hardware fewer are inconclusive.
+//! a tenth of the MADs, each for longer than twice SubnetTimeOut; on hardware fewer are inconclusive.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
