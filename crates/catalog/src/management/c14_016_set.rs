@@ -6,7 +6,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Procedure, Step, Test, Tester};
-use verbatim_wire::{PortInfo, Status};
+use verbatim_wire::PortInfo;
 
 use crate::management::keys::{self, AFTER, BEFORE, FOUND};
 
