@@ -6,7 +6,7 @@ use verbatim_wire::packet::Psn;
 use super::heard::{Asks, Event, Heard, Part};
 use super::pmtu::Pmtu;
 use super::responses::{Offset, Refusal, Responses};
-use super::rule::{Broken, Finding, Held, Rule};
+use super::rule::{Broken, Excuse, Finding, Held, Rule};
 use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
@@ -161,10 +161,16 @@ impl Connection {
     pub fn take(&mut self, by: usize, event: &Event<'_>) {
         let heard = Heard::of(event);
         self.packets[by] += 1;
+        let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
-            self.note(at, rule, by, heard.number, || asks(&heard));
+            self.note(at, rule, by, heard.number, || match asks(&heard) {
+                held if is_damaged => held.unless(Excuse::Damaged),
+                held => held,
+            });
         }
-        self.p_key(by, &heard);
+        if heard.is_taken {
+            self.p_key(by, &heard);
+        }
         if heard.opcode.is_response() {
             if heard.is_taken {
                 self.response(by, &heard);
@@ -217,21 +223,29 @@ impl Connection {
         let window = &mut flow.window;
         let acknowledged = flow.responses.acknowledged.map(|(psn, _)| psn);
         match place {
+            // The PSN of a damaged packet is believed only where it is the one that was due.
+            _ if !heard.is_taken => {
+                if window.next == Some(heard.psn) && place == Place::Next {
+                    window.push_damaged(heard, acknowledged);
+                }
+                if window.cursor == Some(heard.psn) {
+                    window.cursor = Some(heard.psn.next());
+                }
+                return;
+            }
             Place::Beginning | Place::Next => window.push(heard, false, acknowledged),
-            Place::Ahead(_) if heard.is_taken => window.push(heard, true, acknowledged),
-            Place::Hole if heard.is_taken => window.fill(heard),
+            Place::Ahead(_) => window.push(heard, true, acknowledged),
+            Place::Hole => window.fill(heard, acknowledged),
             Place::Again(at, into) => window.again(at, into, heard),
-            _ => return,
+            Place::Old | Place::Far => return,
         }
         window.cursor = match window.find(heard.psn) {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
         let asks = Asks::of(heard.opcode);
-        if heard.is_taken {
-            flow.responses.asked(heard.psn);
-        }
-        if heard.is_taken && matches!(asks, Asks::Send(_) | Asks::Write(_)) {
+        flow.responses.asked(heard.psn);
+        if matches!(asks, Asks::Send(_) | Asks::Write(_)) {
             learn(window, other, |size| requester::fits(asks.part(), heard.length, size));
         }
     }

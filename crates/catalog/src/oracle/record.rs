@@ -7,6 +7,7 @@ use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
 
 use super::connection::{Connection, Loss};
 use super::heard::Event;
+use super::rule::Excuse;
 
 /// The tester's end of a connection, and the device's.
 const TESTER: usize = 0;
@@ -25,7 +26,9 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>) {
     let mut told: Vec<&str> = Vec::new();
     for connection in connections(trace) {
         let of_dut = connection.findings.iter();
-        for finding in of_dut.filter(|finding| finding.by == DUT && finding.unless.is_none()) {
+        // Between the device and the peer nothing is damaged.
+        let is_its_own = |unless: Option<Excuse>| unless.is_none_or(|excuse| excuse == Excuse::Damaged);
+        for finding in of_dut.filter(|finding| finding.by == DUT && is_its_own(finding.unless)) {
             let name = finding.rule.name;
             if name == RESERVED || told.iter().filter(|told| **told == name).count() == EACH {
                 continue;

@@ -22,6 +22,8 @@ pub enum Excuse {
     ResponsesLost,
     /// What was seen was lost behind the place of the capture, or had not arrived yet.
     NotArrived,
+    /// The packet was damaged on its way.
+    Damaged,
     /// Packets came in another order, or twice.
     Reordered,
     /// Another connection of the same queue pair number begins here.
@@ -34,6 +36,7 @@ impl fmt::Display for Excuse {
             Self::RequestsLost => "requests were lost in the capture or before it",
             Self::ResponsesLost => "responses were lost in the capture or before it",
             Self::NotArrived => "a packet was lost behind the place of the capture, or had not arrived yet",
+            Self::Damaged => "the packet was damaged on its way",
             Self::Reordered => "the network reordered or repeated packets",
             Self::AnotherConnection => "another connection begins here",
         })

@@ -12,6 +12,9 @@ use super::pmtu::Pmtu;
 const HISTORY: usize = 256;
 /// Requests that are kept at most: memory is by connections, not by packets.
 const MOST: usize = 8192;
+/// PSNs from the oldest request that is kept to the newest: fewer than a quarter of all, so that behind and ahead are told
+/// apart.
+const SPAN: u32 = 1 << 22;
 /// PSNs that may be missing before a packet belongs to another connection.
 const FAR: u32 = 1 << 16;
 /// Half of all PSNs: what is further ahead is behind.
@@ -39,7 +42,7 @@ pub(super) struct Request {
     pub(super) messages: u32,
     /// Which count that is: a gap among the requests begins another.
     pub(super) epoch: u32,
-    /// Whether a port that conforms has taken one of its packets.
+    /// Whether a port that conforms has taken one of its packets; until then nothing is known of it but its PSN.
     pub(super) is_taken: bool,
     /// Responses that have come: the offset of the next one.
     pub(super) next_response: u32,
@@ -111,7 +114,8 @@ pub(super) struct Window {
     pub(super) next: Option<Psn>,
     /// The next PSN if the requester goes on where it is, be it new or not.
     pub(super) cursor: Option<Psn>,
-    epoch: u32,
+    /// Counts of messages that were begun: their numbers only grow.
+    epochs: u32,
     pub(super) pmtu: Pmtu,
     /// READs and atomics that are owed responses, at most: none when 0.
     owed: u32,
@@ -141,6 +145,11 @@ impl Window {
     pub(super) fn before(&self, at: usize) -> Option<&Request> {
         let before = self.requests.get(at.checked_sub(1)?)?;
         (before.psns != 0 && before.last().next() == self.requests[at].psn).then_some(before)
+    }
+
+    /// The same, if a port that conforms has taken it: of a damaged one nothing is known but its PSN.
+    pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
+        self.before(at).filter(|before| before.is_taken)
     }
 
     /// The index of the request that takes a PSN, and how far into it that is.
@@ -250,19 +259,43 @@ impl Window {
 
     /// Takes a new request; `gap`: PSNs before it are missing.
     pub(super) fn push(&mut self, heard: &Heard<'_>, gap: bool, acknowledged: Option<Psn>) {
-        if gap || self.next.is_none() {
-            self.epoch += 1;
-        }
         let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
         if let Some(psns) = open_read.map(|read| heard.psn.since(read.psn)) {
             self.resize(self.requests.len() - 1, psns);
         }
-        let before = if gap { None } else { self.newest() };
-        let request = self.request(heard, before);
+        let before = self.newest().filter(|newest| !gap && newest.is_taken);
+        let request = self.counted(self.request(heard, before), before.map(|before| before.epoch));
         self.next = Some(request.last().next());
         self.owed += u32::from(request.is_owed());
         self.requests.push_back(request);
         self.forget(acknowledged);
+    }
+
+    /// The packet with the next PSN came, and was damaged: nothing of it is kept but its PSN, until it comes again.
+    pub(super) fn push_damaged(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
+        let damaged = Request {
+            opcode: Opcode(0x1F),
+            digest: 0,
+            target: (0, 0),
+            bytes: 0,
+            psns: 1,
+            left: None,
+            messages: 0,
+            ..self.request(heard, None)
+        };
+        let damaged = self.counted(damaged, None);
+        self.next = Some(damaged.psn.next());
+        self.requests.push_back(damaged);
+        self.forget(acknowledged);
+    }
+
+    /// A request that is counted on from the one before it, or begins a count.
+    fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
+        let epoch = epoch.unwrap_or_else(|| {
+            self.epochs += 1;
+            self.epochs
+        });
+        Request { epoch, ..request }
     }
 
     fn request(&self, heard: &Heard<'_>, before: Option<&Request>) -> Request {
@@ -290,7 +323,7 @@ impl Window {
             number: heard.number,
             at: heard.at,
             messages,
-            epoch: self.epoch,
+            epoch: 0,
             is_taken: heard.is_taken,
             next_response: 0,
             response_cursor: 0,
@@ -302,14 +335,13 @@ impl Window {
 
     /// The request at that index came again, from so many PSNs into it.
     pub(super) fn again(&mut self, at: usize, into: u32, heard: &Heard<'_>) {
-        if heard.is_taken && !self.requests[at].is_taken {
+        if !self.requests[at].is_taken {
             return self.replace(at, heard);
         }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
-        let counted = self.before(at).map(|before| (before.epoch, before.messages));
+        let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
         let request = &mut self.requests[at];
         request.at = heard.at;
-        request.is_taken |= heard.is_taken;
         if request.asks().has_response() {
             self.asked_again += u32::from(request.again.is_none());
             request.again = Some(Repeated {
@@ -322,22 +354,17 @@ impl Window {
             request.epoch = epoch;
             request.messages = messages + u32::from(request.asks().ends());
         }
-        if at + 1 == self.requests.len() {
-            self.epoch = self.requests[at].epoch;
-        }
     }
 
     /// The request at that index was damaged so far: only now it is known.
     fn replace(&mut self, at: usize, heard: &Heard<'_>) {
-        let damaged = &self.requests[at];
-        self.owed -= u32::from(damaged.is_owed());
-        self.asked_again -= u32::from(damaged.again.is_some());
-        let (epoch, psn) = (damaged.epoch, damaged.psn);
-        let request = Request {
-            epoch,
-            psn,
-            ..self.request(heard, self.before(at))
-        };
+        let before = self.taken_before(at);
+        let epoch = before.map(|before| before.epoch);
+        let mut request = self.counted(self.request(heard, before), epoch);
+        // What it takes may not reach into what follows.
+        if let Some(next) = self.requests.get(at + 1) {
+            request.psns = request.psns.min(next.psn.since(heard.psn));
+        }
         self.owed += u32::from(request.is_owed());
         if at + 1 == self.requests.len() {
             self.next = Some(request.last().next());
@@ -346,7 +373,7 @@ impl Window {
     }
 
     /// A request that was skipped before has come.
-    pub(super) fn fill(&mut self, heard: &Heard<'_>) {
+    pub(super) fn fill(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
         let Some(base) = self.requests.front().map(|oldest| oldest.psn) else {
             return;
         };
@@ -355,21 +382,19 @@ impl Window {
             .requests
             .partition_point(|request| request.psn.since(base) <= offset);
         let before = at.checked_sub(1).map(|before| &self.requests[before]);
-        let before = before.filter(|before| before.psns != 0 && before.last().next() == heard.psn);
+        let before = before.filter(|before| before.is_taken && before.psns != 0 && before.last().next() == heard.psn);
         let epoch = before.map(|before| before.epoch);
-        let mut request = self.request(heard, before);
+        let mut request = self.counted(self.request(heard, before), epoch);
         // What it takes may not reach into what follows.
         let room = self.requests.get(at).map_or(1, |next| next.psn.since(heard.psn));
         request.psns = request.psns.min(room);
-        request.epoch = epoch.unwrap_or_else(|| {
-            self.epoch += 1;
-            self.epoch
-        });
         self.owed += u32::from(request.is_owed());
         self.requests.insert(at, request);
+        self.forget(acknowledged);
     }
 
-    /// All messages that were seen since the count began which that request is in.
+    /// All messages that were seen since the count began which that request is in; `None` when another has begun since,
+    /// and nobody knows how many lie between.
     pub(super) fn messages_of(&self, epoch: u32) -> Option<u32> {
         self.newest()
             .filter(|newest| newest.epoch == epoch)
@@ -446,7 +471,14 @@ impl Window {
 
     fn forget(&mut self, acknowledged: Option<Psn>) {
         let is_done = |request: &Request| acknowledged.is_some_and(|psn| psn.since(request.last()) < HALF);
-        while self.requests.len() > MOST || (self.requests.len() > HISTORY && is_done(&self.requests[HISTORY])) {
+        let is_wide = |requests: &VecDeque<Request>| match (requests.front(), requests.back()) {
+            (Some(oldest), Some(newest)) => newest.psn.since(oldest.psn) >= SPAN,
+            _ => false,
+        };
+        while self.requests.len() > MOST
+            || is_wide(&self.requests)
+            || (self.requests.len() > HISTORY && is_done(&self.requests[HISTORY]))
+        {
             if let Some(forgotten) = self.requests.pop_front() {
                 self.owed -= u32::from(forgotten.is_owed());
                 self.asked_again -= u32::from(forgotten.again.is_some());

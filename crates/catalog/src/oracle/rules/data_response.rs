@@ -6,10 +6,13 @@ use crate::oracle::heard::{Asks, Part};
 use crate::oracle::rule::{Excuse, Held};
 
 pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
-    let Some((request, _)) = answered.request() else {
+    let Some((request, _)) = answered.request().filter(|(request, _)| request.is_taken) else {
         return Held::NotAsked;
     };
+    // FLUSH and ATOMIC WRITE are answered as a READ of no bytes would be.
+    let is_answered_alike = matches!(request.opcode.0, 0x1C | 0x1D) && answered.heard.length == 0;
     let is_so = match answered.says {
+        Says::Read(Part::Only) if is_answered_alike => true,
         Says::Read(_) => request.asks() == Asks::Read,
         Says::Atomic => request.asks() == Asks::Atomic,
         _ => return Held::NotAsked,

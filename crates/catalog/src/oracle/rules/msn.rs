@@ -10,34 +10,34 @@ use crate::oracle::rule::Held;
 /// How many messages the responder may have counted, and in which count; see [`Request::messages`].
 fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let window = answered.window;
-    let all = |epoch, at_least: u32| window.messages_of(epoch).unwrap_or(at_least).max(at_least);
+    let all = |epoch, at_least: u32| window.messages_of(epoch).map(|all| all.max(at_least));
+    let taken = |(at, _)| Some((at, window.get(at))).filter(|(_, request)| request.is_taken);
     if answered.says.is_refusal() {
-        let (at, request, before) = match answered.found {
-            Some((at, _)) => (at, window.get(at), 1),
+        let (at, request, before) = match answered.found.and_then(taken) {
+            Some((at, request)) => (at, request, 1),
             // It is missing, so the one before it counts.
             None => {
-                let (at, _) = window.find(answered.heard.psn.minus(1))?;
-                (at, window.get(at), 0)
+                let (at, request) = window.find(answered.heard.psn.minus(1)).and_then(taken)?;
+                (at, request, 0)
             }
         };
         let least = request.messages - u32::from(before == 1 && request.asks().ends());
         let most = if request.asks().has_response() || window.owes_from(at) {
-            all(request.epoch, request.messages)
+            all(request.epoch, request.messages)?
         } else {
             least
         };
         return Some((request.epoch, least, most));
     }
-    let (at, _) = answered.found?;
-    let request = window.get(at);
+    let (_, request) = answered.found.and_then(taken)?;
     let messages = request.messages;
     match answered.says {
         // Of a response to another kind of request its own rule speaks.
         Says::Read(_) | Says::Atomic if !request.asks().has_response() => None,
-        Says::Ack if window.awaits_responses() => Some((request.epoch, messages, all(request.epoch, messages))),
+        Says::Ack if window.awaits_responses() => Some((request.epoch, messages, all(request.epoch, messages)?)),
         Says::Ack => Some((request.epoch, messages, messages)),
-        Says::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages))),
-        Says::Read(_) | Says::Atomic => Some((request.epoch, messages, all(request.epoch, messages))),
+        Says::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages)?)),
+        Says::Read(_) | Says::Atomic => Some((request.epoch, messages, all(request.epoch, messages)?)),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use verbatim_wire::{NakCode, Value};
 
 use super::rule;
 use crate::oracle::heard::{Asks, Heard, Part};
-use crate::oracle::rule::{Held, Rule};
+use crate::oracle::rule::{Excuse, Held, Rule};
 
 pub(in crate::oracle) type PacketRule = fn(&Heard<'_>) -> Held;
 
@@ -104,7 +104,7 @@ fn icrc(heard: &Heard<'_>) -> Held {
 fn vcrc(heard: &Heard<'_>) -> Held {
     match heard.packet.vcrc_is_right() {
         None => Held::NotAsked,
-        Some(is_right) => Held::must(is_right, || ("the VCRC of the packet", "another")),
+        Some(is_right) => Held::must(is_right, || ("the VCRC of the packet", "another")).unless(Excuse::Damaged),
     }
 }
 

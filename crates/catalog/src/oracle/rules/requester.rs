@@ -26,18 +26,19 @@ impl<'a> Asked<'a> {
     /// The request whose PSN comes right before this one's.
     fn before(&self) -> Option<&'a Request> {
         match self.place {
-            Place::Next => self.window.newest(),
-            Place::Again(at, 0) => self.window.before(at),
+            Place::Next => self.window.newest().filter(|newest| newest.is_taken),
+            Place::Again(at, 0) => self.window.taken_before(at),
             _ => None,
         }
     }
 
-    /// The same request, when it came before.
+    /// The same request, when it came before, undamaged.
     fn earlier(&self) -> Option<(&'a Request, u32)> {
         match self.place {
             Place::Again(at, into) => Some((self.window.get(at), into)),
             _ => None,
         }
+        .filter(|(request, _)| request.is_taken)
     }
 }
 

@@ -176,14 +176,6 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
     ),
     (
         rule!(
-            "rnr-nak",
-            "9.7.5.2.8 RNR NAK",
-            "A SEND takes its receive with its first packet: an RNR NAK is of no other."
-        ),
-        rnr_nak,
-    ),
-    (
-        rule!(
             "after-refusal",
             "9.9.3 responder errors",
             "After a NAK that ends the connection the responder says nothing more."
@@ -252,6 +244,7 @@ fn damaged_request(answered: &Answered<'_>) -> Held {
         (expected, format!("PSN {}", answered.heard.psn))
     })
     .with(damaged.number)
+    .unless(Excuse::RequestsLost)
 }
 
 fn sequence_nak(answered: &Answered<'_>) -> Held {
@@ -316,20 +309,6 @@ fn refused_again(answered: &Answered<'_>) -> Held {
     })
     .with(refused.number)
     .unless(Excuse::RequestsLost)
-}
-
-fn rnr_nak(answered: &Answered<'_>) -> Held {
-    let (Some((request, _)), Says::Rnr) = (answered.request(), answered.says) else {
-        return Held::NotAsked;
-    };
-    let is_late = matches!(request.asks(), Asks::Send(Part::Middle | Part::Last));
-    Held::must(!is_late, || {
-        (
-            "the PSN of the SEND's first packet",
-            format!("that of {}", request.opcode),
-        )
-    })
-    .with(request.number)
 }
 
 fn after_refusal(answered: &Answered<'_>) -> Held {
