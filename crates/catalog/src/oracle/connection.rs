@@ -32,6 +32,15 @@ pub enum Loss {
     Excluded,
 }
 
+/// Why a request may begin another connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    /// It is not what had this PSN before, or has a PSN that is nowhere near.
+    pub(super) differs: bool,
+    /// What had this PSN was acknowledged.
+    pub(super) was_acknowledged: bool,
+}
+
 /// How often a rule was asked, and what came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
@@ -65,6 +74,14 @@ pub struct Connection {
     pub findings: Vec<Finding>,
     counts: [Count; COUNT + 1],
     totals: (u64, u64),
+    /// What excuses all that is found now: that it may be another connection.
+    excuse: Option<Excuse>,
+    /// Whether that the two directions are one connection rests on a single response.
+    is_provisional: bool,
+    /// Whether that excuse was needed.
+    needed_excuse: bool,
+    /// The path MTU as far as it was known before.
+    pmtu_before: Pmtu,
 }
 
 impl Connection {
@@ -79,6 +96,10 @@ impl Connection {
             findings: Vec::new(),
             counts: [Count::default(); COUNT + 1],
             totals: (0, 0),
+            excuse: None,
+            is_provisional: false,
+            needed_excuse: false,
+            pmtu_before: Pmtu::default(),
         }
     }
 
@@ -124,9 +145,92 @@ impl Connection {
         self.flows.iter().map(|flow| flow.window.len()).sum()
     }
 
-    /// Whether an end's newest PSN is so far from this one that this must be another connection.
-    pub(super) fn is_far(&self, of: usize, psn: Psn) -> bool {
-        self.flows[of].window.place(psn) == Place::Far
+    /// How a request looks that another connection may begin with; `None` when it goes on where this one is.
+    pub(super) fn doubts(&self, by: usize, event: &Event<'_>) -> Option<Doubt> {
+        let flow = &self.flows[by];
+        let place = flow.window.place(event.packet.bth().psn());
+        let again = match place {
+            Place::Again(at, into) => Some((at, into)),
+            Place::Old | Place::Far => None,
+            _ => return None,
+        };
+        let heard = Heard::of(event);
+        if !heard.is_taken {
+            return None;
+        }
+        let Some((at, into)) = again else {
+            return Some(Doubt {
+                differs: true,
+                was_acknowledged: true,
+            });
+        };
+        let asked = Asked {
+            heard: &heard,
+            place,
+            window: &flow.window,
+            responses: &flow.responses,
+        };
+        let psn = flow.window.get(at).psn.plus(into);
+        let doubt = Doubt {
+            differs: requester::differs(&asked),
+            was_acknowledged: flow.responses.has_acknowledged(psn),
+        };
+        (doubt.differs || doubt.was_acknowledged && requester::is_unasked(&asked)).then_some(doubt)
+    }
+
+    /// One of which nothing was seen yet, judged as this one.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.loss)
+    }
+
+    /// Whether what the responder has counted is known for the request of that end with this PSN.
+    pub(super) fn knows_count(&self, of: usize, psn: Psn) -> bool {
+        let flow = &self.flows[of];
+        let found = flow.window.find(psn).map(|(at, _)| flow.window.get(at).epoch);
+        flow.responses.offset.is_some_and(|offset| found == Some(offset.epoch))
+    }
+
+    /// How often a MSN was wrong.
+    pub(super) fn wrong_msns(&self) -> u64 {
+        let mut counts = self.counts().filter(|(rule, _)| rule.name == "msn");
+        counts.next().map_or(0, |(_, count)| count.broken + count.excused)
+    }
+
+    /// Whether a request with that PSN is a new one of that end.
+    pub(super) fn goes_on(&self, by: usize, psn: Psn) -> bool {
+        matches!(self.flows[by].window.place(psn), Place::Next | Place::Ahead(_))
+    }
+
+    /// Takes a packet that may be of another connection, so that this excuses what it breaks.
+    pub(super) fn take_as(&mut self, excuse: Excuse, by: usize, event: &Event<'_>) {
+        self.excuse = Some(excuse);
+        self.take(by, event);
+        self.excuse = None;
+    }
+
+    /// Whether which responses are of this connection rests on a single one, and takes that back or confirms it.
+    pub(super) fn set_provisional(&mut self, is_provisional: bool) {
+        self.is_provisional = is_provisional && self.loss == Loss::Possible;
+        self.needed_excuse = false;
+        self.pmtu_before = self.flows[0].window.pmtu;
+    }
+
+    /// Whether a response came that cannot be of this connection while that was not certain.
+    pub(super) fn is_contradicted(&self) -> bool {
+        self.needed_excuse
+    }
+
+    pub(super) fn is_provisional(&self) -> bool {
+        self.is_provisional
+    }
+
+    /// What end 1 sent was not of this connection.
+    pub(super) fn unpair(&mut self) {
+        self.flows[0].responses = Responses::default();
+        self.flows[1] = Flow::default();
+        self.flows[0].window.pmtu = self.pmtu_before;
+        self.p_keys[1] = None;
+        self.set_provisional(false);
     }
 
     /// Whether a response with this PSN may answer a request of that end.
@@ -154,6 +258,7 @@ impl Connection {
         self.totals.1 += other.totals.1;
         let theirs = other.findings.into_iter().map(|finding| Finding { by: 1, ..finding });
         self.findings.extend(theirs);
+        self.findings.sort_by_key(|finding| finding.unless.is_some());
         self.findings.truncate(KEPT);
     }
 
@@ -191,7 +296,8 @@ impl Connection {
             (None, Some((other, number))) => Held::must(of_partition(other) == of_partition(seen), || {
                 (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
             })
-            .with(number),
+            .with(number)
+            .unless(Excuse::OtherPair),
             (None, None) => Held::NotAsked,
         };
         self.p_keys[by].get_or_insert((seen, heard.number));
@@ -254,6 +360,10 @@ impl Connection {
         let says = Says::of(heard);
         let found = self.flows[1 - by].window.find(heard.psn);
         let (broken, excused) = self.totals();
+        let excuse = self.excuse;
+        if self.is_provisional {
+            self.excuse = Some(Excuse::OtherPair);
+        }
         let mut offset = None;
         for (at, (rule, asks)) in RESPONDER.iter().enumerate() {
             let flow = &self.flows[1 - by];
@@ -269,6 +379,7 @@ impl Connection {
             let at = PACKET.len() + REQUESTER.len() + at;
             self.note(at, rule, by, heard.number, || held);
         }
+        self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
         self.answered(by, heard, says, found);
         let flow = &mut self.flows[1 - by];
@@ -360,6 +471,10 @@ impl Connection {
             with,
             unless,
         } = broken;
+        let unless = unless.or_else(|| {
+            self.needed_excuse |= self.excuse == Some(Excuse::OtherPair);
+            self.excuse
+        });
         let unless = unless.filter(|_| self.loss == Loss::Possible);
         if unless.is_some() {
             count.excused += 1;

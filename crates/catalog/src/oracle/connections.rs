@@ -5,15 +5,20 @@
 
 use core::fmt;
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_wire::packet::{Packet, Psn, Qpn};
+use verbatim_wire::packet::{Packet, Psn, Qpn, Service};
 
-use super::connection::{Connection, Loss};
+use super::connection::{Connection, Doubt, Loss};
 use super::heard::Event;
+use super::rule::Excuse;
 
 /// Halves that are looked at for the one that a response belongs to: of more, the newest.
 const CANDIDATES: usize = 64;
+/// Connections that are kept at once: when there are more, the oldest is taken to be over.
+const MOST: usize = 1 << 16;
+/// Responses with PSNs of their own that must fit before two directions are surely one connection.
+const FITTING: u32 = 2;
 
 /// The address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -66,6 +71,22 @@ struct Known {
     /// What end 0 sends; and end 1, once it is known.
     halves: [Option<Half>; 2],
     connection: Connection,
+    /// Responses that have fitted since the halves were paired, and the PSN of the last one.
+    fitting: (u32, Option<Psn>),
+    /// That another connection may have begun.
+    another: Option<Box<Another>>,
+}
+
+/// Another connection of the same queue pair that may have begun, until what follows shows which one goes on.
+#[derive(Clone, Debug)]
+struct Another {
+    /// Who has sent the request that it began with: its end 0.
+    by: usize,
+    doubt: Doubt,
+    /// The one before as it is to be reported if it ended there.
+    over: Connection,
+    /// The other one, if it has begun.
+    begun: Connection,
 }
 
 /// Takes packets in order, and gives each to its connection.
@@ -77,7 +98,7 @@ pub struct Connections {
     /// Which connection a half belongs to, and which end sends it.
     halves: BTreeMap<Half, (u64, usize)>,
     /// Connections of which only one half is known, by the addresses of that half.
-    alone: BTreeMap<(Address, Address), Vec<u64>>,
+    alone: BTreeMap<(Address, Address), BTreeSet<u64>>,
     /// Responses whose connection is not known.
     pub strays: u64,
 }
@@ -92,19 +113,28 @@ impl Connections {
         }
     }
 
-    /// Takes a packet of a reliable connection. `ended` gets a connection in whose place another has come.
+    /// Takes a packet of a reliable connection; others are left alone. `ended` gets a connection in whose place another
+    /// has come.
     pub fn take(&mut self, event: &Event<'_>, mut ended: impl FnMut(Ended)) {
         let Some(half) = half(&event.packet) else { return };
         let bth = event.packet.bth();
+        if bth.opcode().service() != Service::Rc {
+            return;
+        }
         let (psn, is_response) = (bth.psn(), bth.opcode().is_response());
         let mut place = self.halves.get(&half).copied();
+        // Where a damaged packet belongs its own bytes do not tell.
+        if place.is_none() && !event.packet.icrc_is_right() {
+            return;
+        }
         if let Some((number, by)) = place {
-            let connection = &self.known[&number].connection;
-            let is_over = if is_response {
-                !connection.covers(1 - by, psn) && self.other_half(half, psn).is_some()
-            } else {
-                event.packet.icrc_is_right() && connection.is_far(by, psn)
-            };
+            let known = &self.known[&number];
+            let is_of_another = |another: &Another| another.by != by && another.begun.covers(0, psn);
+            let is_over = is_response
+                && known.halves[1 - by].is_some()
+                && !known.connection.covers(1 - by, psn)
+                && !known.another.as_deref().is_some_and(is_of_another)
+                && self.other_half(half, psn).is_some();
             if is_over {
                 ended(self.end(number));
                 place = None;
@@ -118,19 +148,77 @@ impl Connections {
             },
             None => match self.other_half(half, psn).filter(|_| is_response) {
                 Some(other) => self.pair(half, other),
-                None => self.begin(half),
+                None => {
+                    if self.known.len() >= MOST
+                        && let Some(oldest) = self.known.keys().next().copied()
+                    {
+                        ended(self.end(oldest));
+                    }
+                    self.begin(half)
+                }
             },
         };
-        if let Some(known) = self.known.get_mut(&number) {
-            known.connection.take(by, event);
-            self.strays += u64::from(is_response && known.halves[1 - by].is_none());
+        let Some(known) = self.known.get_mut(&number) else {
+            return;
+        };
+        self.strays += u64::from(is_response && known.halves[1 - by].is_none());
+        if known.take(by, event, is_response) {
+            let last = self.another(number);
+            ended(last);
+        }
+        self.unpair_if_contradicted(number);
+    }
+
+    /// Another connection has come in the place of that one, of the same halves as far as they took part.
+    fn another(&mut self, number: u64) -> Ended {
+        let known = self.known.get_mut(&number);
+        let another = known.and_then(|known| {
+            let another = known.another.take()?;
+            known.connection = another.over;
+            Some((another.by, another.begun, known.halves))
+        });
+        let last = self.end(number);
+        if let Some((by, begun, halves)) = another
+            && let Some(first) = halves[by]
+        {
+            let (number, _) = self.begin(first);
+            let second = halves[1 - by].filter(|_| begun.packets[1] > 0);
+            if let Some(known) = self.known.get_mut(&number) {
+                known.connection = begun;
+            }
+            if let Some(second) = second {
+                self.pair(second, number);
+            }
+        }
+        last
+    }
+
+    /// When a response that was taken for this connection's cannot be, the directions are none of each other's.
+    fn unpair_if_contradicted(&mut self, number: u64) {
+        let Some(known) = self
+            .known
+            .get_mut(&number)
+            .filter(|known| known.connection.is_contradicted())
+        else {
+            return;
+        };
+        known.connection.unpair();
+        let (first, second) = (known.halves[0], known.halves[1].take());
+        if let (Some(first), Some(second)) = (first, second) {
+            self.halves.remove(&second);
+            self.alone.entry((first.from, first.to)).or_default().insert(number);
         }
     }
 
     /// All connections that are left, in the order in which they were first seen.
     pub fn finish(mut self, mut ended: impl FnMut(Ended)) {
         while let Some(number) = self.known.keys().next().copied() {
-            ended(self.end(number));
+            let is_another = self.known[&number].another.as_deref().is_some_and(Another::is_likely);
+            ended(if is_another {
+                self.another(number)
+            } else {
+                self.end(number)
+            });
         }
     }
 
@@ -139,10 +227,12 @@ impl Connections {
         let known = Known {
             halves: [Some(half), None],
             connection: Connection::new(self.loss),
+            fitting: (0, None),
+            another: None,
         };
         self.known.insert(self.seen, known);
         self.halves.insert(half, (self.seen, 0));
-        self.alone.entry((half.from, half.to)).or_default().push(self.seen);
+        self.alone.entry((half.from, half.to)).or_default().insert(self.seen);
         (self.seen, 0)
     }
 
@@ -162,6 +252,8 @@ impl Connections {
     fn pair(&mut self, half: Half, other: u64) -> (u64, usize) {
         if let Some(known) = self.known.get_mut(&other) {
             known.halves[1] = Some(half);
+            known.fitting = (0, None);
+            known.connection.set_provisional(true);
         }
         self.halves.insert(half, (other, 1));
         self.forget_alone(other, (half.to, half.from));
@@ -182,6 +274,9 @@ impl Connections {
         if let Some(known) = self.known.get_mut(&kept) {
             known.halves[1] = Some(gone_half);
             known.connection.join(gone.connection);
+            known.another = None;
+            known.fitting = (0, None);
+            known.connection.set_provisional(true);
         }
         self.halves.insert(gone_half, (kept, 1));
         (kept, usize::from(kept != number))
@@ -189,7 +284,7 @@ impl Connections {
 
     fn forget_alone(&mut self, number: u64, between: (Address, Address)) {
         if let Some(alone) = self.alone.get_mut(&between) {
-            alone.retain(|kept| *kept != number);
+            alone.remove(&number);
         }
     }
 
@@ -198,6 +293,8 @@ impl Connections {
         let known = self.known.remove(&number).unwrap_or_else(|| Known {
             halves: [None; 2],
             connection: Connection::new(self.loss),
+            fitting: (0, None),
+            another: None,
         });
         for half in known.halves.into_iter().flatten() {
             self.halves.remove(&half);
@@ -214,6 +311,67 @@ impl Connections {
             ends: [end(from, second), end(to, first)],
             connection: known.connection,
         }
+    }
+}
+
+impl Another {
+    /// Whether it has rather begun than not, when nothing more comes.
+    fn is_likely(&self) -> bool {
+        self.doubt.differs && self.doubt.was_acknowledged && self.begun.packets[0] + self.begun.packets[1] > 1
+    }
+}
+
+impl Known {
+    /// Takes a packet. Whether it shows that another connection has begun.
+    fn take(&mut self, by: usize, event: &Event<'_>, is_response: bool) -> bool {
+        let psn = event.packet.bth().psn();
+        let doubt = self.connection.doubts(by, event).filter(|_| !is_response);
+        let over = doubt.filter(|_| self.another.is_none()).map(|doubt| {
+            let mut over = self.connection.clone();
+            over.take_as(Excuse::AnotherConnection, by, event);
+            (doubt, over)
+        });
+        let goes_on = !is_response && self.connection.goes_on(by, psn);
+        let before = self.connection.totals().0;
+        let knows = is_response && self.connection.knows_count(1 - by, psn);
+        let wrong_msns = self.connection.wrong_msns();
+        self.connection.take(by, event);
+        let is_broken = self.connection.totals().0 > before;
+        if is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn) {
+            self.fitting = (self.fitting.0 + 1, Some(psn));
+            if self.fitting.0 >= FITTING && !self.connection.is_contradicted() {
+                self.connection.set_provisional(false);
+            }
+        }
+        if let Some((doubt, over)) = over {
+            let mut begun = self.connection.anew();
+            begun.take(0, event);
+            self.another = Some(Box::new(Another { by, doubt, over, begun }));
+            return false;
+        }
+        let Some(another) = &mut self.another else {
+            return false;
+        };
+        // What the responder has counted in all, and cannot have counted since: nothing has begun anew.
+        let counted = event.packet.aeth().map_or(0, |aeth| u64::from(aeth.msn()));
+        let goes_on_counting =
+            knows && self.connection.wrong_msns() == wrong_msns && counted > another.begun.packets[0];
+        let (before, of_it) = (another.begun.totals().0, usize::from(another.by != by));
+        let begun_has = !is_response || another.begun.covers(1 - of_it, psn);
+        let begun_differs = another.begun.doubts(of_it, event).is_some_and(|doubt| doubt.differs);
+        another.begun.take(of_it, event);
+        let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
+        let contradicts = is_broken
+            || doubt.is_some_and(|doubt| doubt.differs)
+            || is_response && !self.connection.covers(1 - by, psn);
+        if contradicts && fits_begun && !goes_on_counting {
+            return true;
+        }
+        let speaks = goes_on && by == another.by || knows && !is_broken && !another.doubt.was_acknowledged;
+        if speaks || contradicts || goes_on_counting {
+            self.another = None;
+        }
+        false
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Excuse {
     Damaged,
     /// Packets came in another order, or twice.
     Reordered,
+    /// The response belongs to another connection between the same ports.
+    OtherPair,
     /// Another connection of the same queue pair number begins here.
     AnotherConnection,
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Excuse {
             Self::NotArrived => "a packet was lost behind the place of the capture, or had not arrived yet",
             Self::Damaged => "the packet was damaged on its way",
             Self::Reordered => "the network reordered or repeated packets",
+            Self::OtherPair => "the response belongs to another connection between the same ports",
             Self::AnotherConnection => "another connection begins here",
         })
     }

@@ -177,6 +177,16 @@ fn acknowledged_again(asked: &Asked<'_>) -> Held {
     .unless(Excuse::NotArrived)
 }
 
+/// Whether what comes again is not what came before.
+pub(in crate::oracle) fn differs(asked: &Asked<'_>) -> bool {
+    matches!(same_again(asked), Held::Broken(broken) if broken.unless.is_none())
+}
+
+/// Whether what comes again was acknowledged, and nothing had it sent again.
+pub(in crate::oracle) fn is_unasked(asked: &Asked<'_>) -> bool {
+    matches!(acknowledged_again(asked), Held::Broken(_))
+}
+
 fn same_again(asked: &Asked<'_>) -> Held {
     let Some((request, into)) = asked.earlier() else {
         return Held::NotAsked;

@@ -131,7 +131,9 @@ fn what_was_damaged_is_no_measure_of_what_comes_again() {
             violations.iter().all(|name| name.ends_with('?')),
             "packet {first}, byte {byte}: {violations:?}"
         );
-        talk.ack(3, 5);
+        talk.send(4);
+        talk.ack(4, 5);
+        talk.ack(4, 6);
         assert_eq!(
             broken(Loss::Possible, &talk).last().map(String::as_str),
             Some(format!("#{} msn", talk.frames.len()).as_str()),
@@ -223,8 +225,127 @@ fn a_queue_pair_number_that_is_used_again_is_another_connection() {
     talk.ack(0, 1);
     talk.send(0x40_0000);
     talk.ack(0x40_0000, 1);
-    assert_eq!(broken(Loss::Possible, &talk), [""; 0]);
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 psn?"]);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#3 psn"]);
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), 2);
+}
+
+#[test]
+fn a_queue_pair_that_begins_again_with_the_same_psns_is_another_connection() {
+    // The same bytes and others, from the same PSN and a later one, after all was acknowledged and not.
+    for (bytes_from, first, acknowledged) in [(0, 0, 4), (7, 0, 4), (0, 2, 4), (7, 2, 4), (7, 0, 2)] {
+        let mut talk = Talk::default();
+        (0..4).for_each(|n| talk.send(n));
+        talk.ack(acknowledged - 2, acknowledged - 1);
+        talk.ack(acknowledged - 1, acknowledged);
+        for n in 0..6 {
+            talk.asks(
+                Opcode::RC_SEND_ONLY,
+                first + n,
+                asking(bytes(64, first + n + bytes_from)),
+            );
+            talk.ack(first + n, n + 1);
+        }
+        let shown = (bytes_from, first, acknowledged);
+        let found = broken(Loss::Possible, &talk);
+        assert!(found.iter().all(|name| name.ends_with('?')), "{shown:?}: {found:?}");
+        // The same bytes with the same counts could be those of one connection.
+        let connections = if shown == (0, 0, 4) { 1 } else { 2 };
+        assert_eq!(judged(Loss::Possible, &talk.frames).len(), connections, "{shown:?}");
+        let last = talk.frames.len();
+        talk.ack(first + 5, 9);
+        assert_eq!(
+            broken(Loss::Possible, &talk).last(),
+            Some(&format!("#{} msn", last + 1)),
+            "{shown:?}"
+        );
+    }
+}
+
+#[test]
+fn an_atomic_of_another_connection_may_have_another_result() {
+    let mut talk = Talk::default();
+    let atomic = || {
+        let header = verbatim_wire::AtomicEth::default().with_r_key(verbatim_wire::RKey(1));
+        asking(Transport {
+            atomic: Some(header),
+            ..Transport::default()
+        })
+    };
+    for original in [1, 5] {
+        for n in 0..2 {
+            talk.asks(Opcode::RC_FETCH_ADD, n, atomic());
+            talk.answers(
+                Opcode::RC_ATOMIC_ACKNOWLEDGE,
+                n,
+                Syndrome::ACK,
+                n + 1,
+                result(original + u64::from(n)),
+            );
+        }
+    }
+    let found = broken(Loss::Possible, &talk);
+    assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
+}
+
+#[test]
+fn one_altered_retry_in_a_connection_that_goes_on_is_a_violation() {
+    let mut talk = Talk::default();
+    (0..4).for_each(|n| talk.send(n));
+    talk.ack(0, 1);
+    talk.nak(1, SEQUENCE, 1);
+    talk.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(64, 77)));
+    (2..6).for_each(|n| talk.send(n));
+    talk.ack(5, 6);
+    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again"]);
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+#[test]
+fn one_stray_psn_is_found_and_ends_nothing() {
+    let mut talk = Talk::default();
+    (0..2).for_each(|n| talk.send(n));
+    talk.ack(1, 2);
+    talk.send(0x40_0000);
+    (2..4).for_each(|n| talk.send(n));
+    talk.ack(3, 4);
+    assert_eq!(broken(Loss::Possible, &talk), ["#4 psn?"]);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#4 psn"]);
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+#[test]
+fn both_ends_may_ask_before_either_answers() {
+    let mut talk = Talk::default();
+    let b = |talk: &mut Talk, n| talk.says(Sender::B, Opcode::RC_SEND_ONLY, Psn(0x100 + n), asking(bytes(8, n)));
+    (0..2).for_each(|n| talk.send(n));
+    (0..2).for_each(|n| b(&mut talk, n));
+    talk.ack(0, 1);
+    talk.ack(1, 2);
+    talk.send(2);
+    talk.ack(2, 4);
+    assert_eq!(broken(Loss::Possible, &talk), ["#8 msn"]);
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+#[test]
+fn a_single_response_that_may_be_of_another_connection_accuses_nobody() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 0, Syndrome::ACK, 1, bytes(8, 0));
+    talk.send(1);
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 response-kind?"]);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#2 response-kind"]);
+}
+
+#[test]
+fn packets_of_other_services_and_damaged_ones_begin_no_connection() {
+    let mut talk = Talk::default();
+    talk.says(Sender::A, Opcode(0x81), Psn(0), Transport::default());
+    talk.says(Sender::A, Opcode(0x24), Psn(0), bytes(8, 0));
+    talk.send(0);
+    *talk.frames[2].1.last_mut().unwrap() ^= 1;
+    assert!(judged(Loss::Possible, &talk.frames).is_empty());
 }
 
 #[test]
