@@ -296,9 +296,13 @@ impl Connection {
             (None, Some((other, number))) => Held::must(of_partition(other) == of_partition(seen), || {
                 (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
             })
-            .with(number)
-            .unless(Excuse::OtherPair),
+            .with(number),
             (None, None) => Held::NotAsked,
+        };
+        let is_first = self.p_keys[by].is_none();
+        let held = match held {
+            held if is_first && self.is_provisional => held.unless(Excuse::OtherPair),
+            held => held,
         };
         self.p_keys[by].get_or_insert((seen, heard.number));
         self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);

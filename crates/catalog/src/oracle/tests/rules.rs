@@ -3,7 +3,7 @@
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::{Medium, NakCode, Opcode, Packet, Psn, RnrTimer, Transport};
 
-use super::super::Loss;
+use super::super::{Connections, Event, Loss};
 use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
 use super::{broken, judged};
 
@@ -392,4 +392,29 @@ fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
     let all = judged(Loss::Possible, &talk.frames);
     assert!(all[0].connection.has_requests(0));
     assert!(all[0].connection.remembered() <= 8192);
+}
+
+#[test]
+fn more_connections_than_are_kept_are_all_told_of_in_linear_time() {
+    const COUNT: u32 = (1 << 16) + 100;
+    let mut connections = Connections::new(Loss::Possible);
+    let mut one = Talk::default();
+    one.send(0);
+    let (_, bytes) = &mut one.frames[0];
+    let bth = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets().bth;
+    let mut ended = 0;
+    for qpn in 0..COUNT {
+        bytes[bth + 5..bth + 8].copy_from_slice(&(qpn + 0x100).to_be_bytes()[1..]);
+        verbatim_wire::packet::mend_icrc(Medium::Ethernet, bytes).unwrap();
+        let packet = Packet::parse(Medium::Ethernet, bytes).unwrap();
+        let event = Event {
+            number: u64::from(qpn) + 1,
+            at: None,
+            packet,
+        };
+        connections.take(&event, |_| ended += 1);
+    }
+    assert_eq!(ended, 100);
+    connections.finish(|_| ended += 1);
+    assert_eq!(ended, COUNT);
 }
