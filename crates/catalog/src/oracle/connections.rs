@@ -334,7 +334,7 @@ impl Known {
         let goes_on = !is_response && self.connection.goes_on(by, psn);
         let before = self.connection.totals().0;
         let knows = is_response && self.connection.knows_count(1 - by, psn);
-        let wrong_msns = self.connection.wrong_msns();
+        let wrong_msns = self.another.as_ref().map_or(0, |_| self.connection.wrong_msns());
         self.connection.take(by, event);
         let is_broken = self.connection.totals().0 > before;
         if is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn) {
