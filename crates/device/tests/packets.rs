@@ -214,7 +214,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic_and_every_answer_answers_something(
         profile in any_profile(),
-        defects in prop::collection::vec(prop::sample::select(Defect::ALL), 0..3),
+        mut defects in prop::collection::vec(prop::sample::select(Defect::ALL), 0..3),
         packets in prop::collection::vec(
             (0u8..4, 0u64..2_000_000, prop_oneof![
                 plausible(), prop::collection::vec(any::<u8>(), 256), prop::collection::vec(any::<u8>(), 0..600),
@@ -222,6 +222,8 @@ proptest! {
             1..40,
         ),
     ) {
+        // This one is an answer to something else, by its name.
+        defects.retain(|defect| *defect != Defect::ResponseModifierOfGuidInfoLost);
         let mut device = Device::new(profile, &defects);
         let mut now = seconds(0);
         let mut asked = Vec::new();

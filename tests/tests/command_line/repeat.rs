@@ -49,7 +49,7 @@ fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
     let place = Place::new();
     let models = sound_models();
     for (id, model, seed, rules) in [
-        ("c14-016-get-protect-2", "minimal", 3, Rules::Simulated),
+        ("c14-016-get-protect-2", "minimal", 4, Rules::Simulated),
         ("c14-029-counter", "full", 0, Rules::Simulated),
         ("c07-link-crcs", "one-data-vl", 1, Rules::Simulated),
         ("c07-link-crcs", "full", 2, Rules::Simulated),

@@ -11,15 +11,17 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
 use verbatim_wire::values::Hex32;
 use verbatim_wire::{
-    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, MKey, NodeDescription, NodeInfo, PKey, PKeyTable,
-    SlToVlMappingTable, VlArbitrationTable,
+    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, MKey, Method, NodeDescription, NodeInfo, PKey, PKeyTable,
+    PortInfo, SlToVlMappingTable, VlArbitrationTable,
 };
 
 use super::shadow;
-use crate::management::keys;
+use crate::management::keys::{self, BEFORE};
 
 const RIGHT: Label<AnyAttribute> = Label::new("right key, every attribute");
 const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
+/// Read after the SMPs of each attribute: what is not counted is known by name, and a lost packet from what is never counted.
+const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
 /// What must be dropped is sent that often.
 const TIMES: usize = verbatim_record::TRIES as usize;
@@ -103,10 +105,10 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.ask_any(WRONG, *what, other)?;
         }
     } else {
-        let each = there
-            .iter()
-            .flat_map(|(attribute, modifier)| [(*attribute, *modifier, other); TIMES]);
-        t.provoke(WRONG, &each.collect::<Vec<_>>())?;
+        for (attribute, modifier) in &there {
+            t.provoke(WRONG, &[(*attribute, *modifier, other); TIMES])?;
+            t.get(COUNTED, ours)?;
+        }
     }
     let has = |attribute| there.iter().any(|(of, _)| *of == attribute);
     let keys = (ours, other);
@@ -138,9 +140,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             found.with_weight(0, found.weight(0) ^ 2)
         })?;
     }
-    shadow::read(t, RIGHT_AFTER, ours)?;
-    t.get(keys::AFTER, ours)?;
-    Ok(())
+    shadow::read(t, RIGHT_AFTER, ours)
 }
 
 /// Sets one attribute with the wrong key, after it was put into the journal with the right one.
@@ -153,7 +153,9 @@ fn set<A: Settable>(
 ) -> Step {
     let guard = t.guard_parts(*found, ours, &[modifier])?;
     let value = guard.quiet_at(modifier).change(change);
-    t.provoke_by_set(*set, &guard, modifier, value, &[other; TIMES])
+    t.provoke_by_set(*set, &guard, modifier, value, &[other; TIMES])?;
+    t.get(COUNTED, ours)?;
+    Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
@@ -161,7 +163,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
         return Ok(());
     }
     let right = shadow::each(t, RIGHT);
-    let mut dropped = 0;
     let mut absent = Vec::new();
     for (what, shown) in &right {
         if !shadow::is_there(shown) {
@@ -171,7 +172,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
         let wrong: Vec<_> = t.each(WRONG).filter(|of| shadow::what(of) == *what).collect();
         let last = *wrong.last().ok_or(Gap::Missing(WRONG.name))?;
         if level >= 2 {
-            dropped += silent(t, f, &shadow::name(*what), "Get", &wrong);
+            silent(t, f, &shadow::name(*what), "Get", &wrong);
             continue;
         }
         let except: &[&str] = if level == 1 { &["M_Key"] } else { &[] };
@@ -203,27 +204,78 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
             &tried,
         );
     }
-    dropped += sets(t, f, &DESCRIPTION) + sets(t, f, &NODE) + sets(t, f, &GUIDS);
-    dropped += sets(t, f, &P_KEYS) + sets(t, f, &SL_TO_VL) + sets(t, f, &ARBITRATION);
+    sets(t, f, &DESCRIPTION);
+    sets(t, f, &NODE);
+    sets(t, f, &GUIDS);
+    sets(t, f, &P_KEYS);
+    sets(t, f, &SL_TO_VL);
+    sets(t, f, &ARBITRATION);
     let about = ("C14-16", "after wrong-key Sets");
     shadow::unchanged(t, f, about, (RIGHT, RIGHT_AFTER), &[])?;
-    keys::counted(t, f, dropped, TIMES - 1)
+    let mut from = t.exchange(BEFORE)?;
+    for to in t
+        .each(COUNTED)
+        .filter(|read| read.answer().is_some_and(|_| !read.is_busy()))
+    {
+        counted(t, f, level, (from, to))?;
+        from = to;
+    }
+    Ok(())
 }
 
-/// The wrong-key Sets of one attribute: how many had to be dropped.
-fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A>) -> usize {
+/// All the SMPs between two reads of M_KeyViolations whose wrong key is a violation were counted.
+fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &Exchange)) -> Result<(), Gap> {
+    let (before, after): (PortInfo, PortInfo) = (t.answered(from)?, t.answered(to)?);
+    let all = t
+        .exchanges
+        .iter()
+        .filter(|of| (from.number..to.number).contains(&of.number));
+    let wrong: Vec<_> = all
+        .filter(|of| of.request.m_key() != before.m_key())
+        .filter(|of| level >= 2 || of.request.method() == Method::SET)
+        .collect();
+    // Whether a busy port looked at the key is open.
+    let most = wrong.len();
+    let sent = wrong.iter().filter(|of| !of.is_busy()).count();
+    t.require(
+        BEFORE,
+        "room in M_KeyViolations below 0xFFFF",
+        usize::from(before.m_key_violations()) + most <= 0xFFFF,
+    )?;
+    let grown = usize::from(after.m_key_violations()).wrapping_sub(before.m_key_violations().into());
+    let result = match grown {
+        _ if (sent..=most).contains(&grown) => Passed::Pass,
+        // Somebody else on the subnet may have sent wrong keys too.
+        _ if t.begin.shared_subnet && after.m_key_violations() > before.m_key_violations() => Passed::Inconclusive,
+        // VL 15 has no flow control: of several packets some may be lost, but not all.
+        1.. if !t.begin.simulated && grown < sent => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    let what = wrong.first().map_or_else(String::new, |of| of.request.to_string());
+    f.claim("C14-29", "M_KeyViolations")
+        .by_all(wrong.first().copied().into_iter().chain([from, to]))
+        .saw(after.m_key_violations())
+        .comes_to(
+            format!(
+                "{} + {sent} wrong-key SMPs that had to be dropped, such as {what}",
+                before.m_key_violations()
+            ),
+            result,
+        );
+    Ok(())
+}
+
+/// The wrong-key Sets of one attribute were dropped.
+fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A>) {
     t.not_judged(*found);
     let all: Vec<_> = t.each(*set).collect();
-    if all.is_empty() {
-        0
-    } else {
-        silent(t, f, A::NAME, "Set", &all)
+    if !all.is_empty() {
+        silent(t, f, A::NAME, "Set", &all);
     }
 }
 
-/// Judges that none of these was answered: how many had to be dropped.
-fn silent(t: &Trace, f: &mut Findings<'_>, name: &str, method: &str, all: &[&Exchange]) -> usize {
-    let asked = all.iter().filter(|exchange| !exchange.is_busy());
+/// Judges that none of these was answered.
+fn silent(t: &Trace, f: &mut Findings<'_>, name: &str, method: &str, all: &[&Exchange]) {
     let answered = all
         .iter()
         .copied()
@@ -242,5 +294,4 @@ fn silent(t: &Trace, f: &mut Findings<'_>, name: &str, method: &str, all: &[&Exc
         .by_all(answered)
         .saw(seen)
         .comes_to("no answer", result);
-    asked.count()
 }

@@ -341,10 +341,9 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
                     bad("does not end at the model, which is cabled to port 1: its route is \"0,1\"")
                 }
                 [0, first, ..]
-                    if rig
-                        .port
-                        .as_ref()
-                        .is_some_and(|port| *port.get_ref() != i64::from(*first)) =>
+                    if rig.port.as_ref().is_some_and(|port| {
+                        (1..=254).contains(port.get_ref()) && *port.get_ref() != i64::from(*first)
+                    }) =>
                 {
                     bad(&format!(
                         "leaves by port {first}, and `port` is {}: the kernel refuses what leaves its port by another",

@@ -413,7 +413,7 @@ fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rigs.toml");
-    let with = "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nroute = \"0,1\"\n\
+    let with = "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n\
                 [rig.env]\nLD_PRELOAD = \"/a.so\"\n";
     let read = |text: &str, mode| {
         std::fs::write(&path, text).unwrap();
