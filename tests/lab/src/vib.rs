@@ -71,7 +71,7 @@ pub struct VibOptions {
     pub model: Vec<OsString>,
     /// When OpenSM runs.
     pub subnet_manager: SubnetManager,
-    /// Programs of this host that shall be in the machine, besides Verbatim's and the [tools](TOOLS).
+    /// Programs of this host that shall be in the machine, besides Verbatim's and the tools that the tests call.
     pub programs: Vec<PathBuf>,
 }
 
