@@ -11,7 +11,7 @@ fn a_sound_device_passes_through_the_kernel_and_a_defect_at_the_far_end_is_found
             lab,
             "verbatim run --rig vib 'c14-024-port-info-*' c14-016-get-protect-1",
         );
-        assert!(said.contains("5 passed") && !said.contains(" failed"), "{said}");
+        assert!(said.contains("7 passed") && !said.contains(" failed"), "{said}");
         let broken = [SOUND.as_slice(), &["--defect", "guid-0-not-port-guid"]].concat();
         lab.exchange_model(broken.iter().map(Into::into).collect()).unwrap();
         let (status, said) = ran(lab, "verbatim run --rig vib c14-024-guid-info");

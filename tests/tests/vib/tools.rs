@@ -220,9 +220,16 @@ fn smpquery_and_perfquery_show_the_fields_that_we_read() {
         compare(lab, "smpquery -D nodeinfo 0,1", "NodeInfo[0]", NODE_INFO, &[]);
         compare(lab, "smpquery -D portinfo 0,1", "PortInfo[0]", PORT_INFO, &["Mkey"]);
         compare(lab, "smpquery portinfo 2", "PortInfo[0]", PORT_INFO, &["Mkey"]);
-        // The traffic counts the very packets that ask for it.
-        let traffic = ["PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"];
-        compare(lab, "perfquery 2 1", "PortCounters[0]", PORT_COUNTERS, &traffic);
+        // The traffic counts the very packets that ask for it. Of a port whose CapabilityMask has no QP1Dropped perfquery
+        // shows VL15Dropped under that name; where the field lies is compared with libibmad itself in `libibmad_agrees`.
+        let others = [
+            "PortXmitData",
+            "PortRcvData",
+            "PortXmitPkts",
+            "PortRcvPkts",
+            "QP1Dropped",
+        ];
+        compare(lab, "perfquery 2 1", "PortCounters[0]", PORT_COUNTERS, &others);
     });
 }
 

@@ -48,7 +48,13 @@ const ARBITRATION: Sets<VlArbitrationTable> = Sets(
     Label::new("wrong key, set VLArbitrationTable"),
 );
 
-const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge: Judge) -> Test {
+const fn test(
+    id: &'static str,
+    about: &'static str,
+    needs: &'static [Need],
+    procedure: Procedure,
+    judge: Judge,
+) -> Test {
     Test {
         id,
         aliases: &[],
@@ -56,7 +62,7 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
         about,
         reading: "Attributes that the right key is refused are not judged. What must be dropped is sent three times.",
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
-        needs: &[Need::Mad],
+        needs,
         parameters: &[],
         procedure,
         judge,
@@ -66,24 +72,29 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
 pub(super) static PROTECT_0: Test = test(
     "c14-016-attributes-protect-0",
     "At protect level 0 every attribute is shown to a wrong key, and none is Set by it.",
+    // An SM reads the key at level 0, and may take it off.
+    &[Need::Mad, Need::OwnSubnet],
     |t| procedure(t, 0),
     |t, f| judge(t, f, 0),
 );
 pub(super) static PROTECT_1: Test = test(
     "c14-016-attributes-protect-1",
     "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
+    &[Need::Mad],
     |t| procedure(t, 1),
     |t, f| judge(t, f, 1),
 );
 pub(super) static PROTECT_2: Test = test(
     "c14-016-attributes-protect-2",
     "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
+    &[Need::Mad],
     |t| procedure(t, 2),
     |t, f| judge(t, f, 2),
 );
 pub(super) static PROTECT_3: Test = test(
     "c14-016-attributes-protect-3",
     "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
+    &[Need::Mad],
     |t| procedure(t, 3),
     |t, f| judge(t, f, 3),
 );
