@@ -1,4 +1,4 @@
-//! A sample of the defects that qualification kills with the tests of management: each is put into the model at the far end
+//! A sample of the defects that qualification kills by the rules of hardware with the tests of management: each is put into the model at the far end
 //! of the cable, and one of the tests that kill it on the virtual rig must fail for it in the machine.
 
 use std::process::Command;
@@ -74,7 +74,7 @@ impl House<'_> {
     /// All defects that the model as a process can have, with the tests that kill them.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
         let output = Command::new(self.binaries.join("verbatim"))
-            .args(["qualify", "--seeds", "1", "--json"])
+            .args(["qualify", "--rules", "hardware", "--seeds", "1", "--json"])
             .args(TESTS)
             .output()
             .context("starting verbatim qualify")?;
@@ -84,10 +84,14 @@ impl House<'_> {
                 String::from_utf8_lossy(&output.stderr)
             )
         })?;
-        let defects = qualified["defects"]
+        let defects = qualified["qualifications"][0]["defects"]
             .as_array()
             .context("a qualification without defects")?;
-        let of_management = |case: &&Value| Defect::ALL.iter().any(|defect| case["name"] == defect.name());
+        // Those that hardware shows with a parameter of hours alone are left to the virtual rig.
+        let of_management = |case: &&Value| {
+            let is_known = Defect::ALL.iter().any(|defect| case["name"] == defect.name());
+            is_known && case["set"].is_null() && case["killed_by"].as_array().is_some_and(|by| !by.is_empty())
+        };
         defects.iter().filter(of_management).map(case).collect()
     }
 }
