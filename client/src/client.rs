@@ -9,6 +9,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status, Streaming};
 use verbatim_proto::v1;
 use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
+use verbatim_proto::v1::lease_service_client::LeaseServiceClient;
 use verbatim_proto::v1::rig_service_client::RigServiceClient;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
 use verbatim_tls::{ConnectError, Connector, Words};
@@ -16,7 +17,7 @@ use verbatim_tls::{ConnectError, Connector, Words};
 use crate::address::Tls;
 use crate::artifacts::ArtifactReader;
 use crate::backoff::Backoff;
-use crate::{Address, Error, RigName, RunName, Watch};
+use crate::{Address, Error, LeaseName, RigName, RunName, Watch};
 
 /// How long a call may take that only looks something up or asks for something.
 const SHORT: Duration = Duration::from_secs(30);
@@ -127,15 +128,144 @@ impl Client {
         self.call("RestoreRig", RESTORE, client.restore_rig(request)).await
     }
 
+    /// Follows the rigs: first all, then each that changed.
+    ///
+    /// # Errors
+    /// When the daemon cannot be asked.
+    pub async fn watch_rigs(&self) -> Result<Changes<v1::WatchRigsResponse>, Error> {
+        let mut client = self.rigs();
+        let call = client.watch_rigs(v1::WatchRigsRequest {});
+        Ok(Changes::new(
+            self,
+            "WatchRigs",
+            self.call("WatchRigs", SHORT, call).await?,
+        ))
+    }
+
+    /// Takes a rig out of use for this reason, or puts it back when there is none.
+    ///
+    /// # Errors
+    /// When there is none of this name, this user is no admin of it, or the daemon cannot be asked.
+    pub async fn drain_rig(&self, rig: &RigName, reason: &str) -> Result<v1::Rig, Error> {
+        let mut client = self.rigs();
+        let request = v1::DrainRigRequest {
+            name: rig.to_string(),
+            reason: reason.into(),
+        };
+        let answer = self.call("DrainRig", SHORT, client.drain_rig(request)).await?;
+        self.part("DrainRig", "a rig", answer.rig)
+    }
+
+    /// Has the daemon read its rig file again.
+    ///
+    /// # Errors
+    /// When it stays with the rigs that it has, this user is no admin of all of them, or it cannot be asked.
+    pub async fn reload_rigs(&self) -> Result<v1::ReloadRigsResponse, Error> {
+        let mut client = self.rigs();
+        self.call("ReloadRigs", SHORT, client.reload_rigs(v1::ReloadRigsRequest {}))
+            .await
+    }
+
+    /// Asks for a lease, once: when the connection breaks, the same request is sent again. Its id is one of [`fresh_id`].
+    ///
+    /// # Errors
+    /// When there is no such rig, this user may not use it, or the daemon cannot be asked.
+    pub async fn create_lease(&self, request: &v1::CreateLeaseRequest) -> Result<v1::Lease, Error> {
+        patiently(|| async {
+            let mut client = self.leases();
+            let call = client.create_lease(request.clone());
+            let answer = self.call("CreateLease", SHORT, call).await?;
+            self.part("CreateLease", "a lease", answer.lease)
+        })
+        .await
+    }
+
+    /// A lease.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the daemon cannot be asked.
+    pub async fn get_lease(&self, lease: &LeaseName) -> Result<v1::Lease, Error> {
+        let mut client = self.leases();
+        let name = lease.to_string();
+        let answer = self
+            .call("GetLease", SHORT, client.get_lease(v1::GetLeaseRequest { name }))
+            .await?;
+        self.part("GetLease", "a lease", answer.lease)
+    }
+
+    /// Leases, the newest first; with `ended` also those that ended.
+    ///
+    /// # Errors
+    /// When the daemon cannot be asked.
+    pub async fn list_leases(&self, ended: bool) -> Result<Vec<v1::Lease>, Error> {
+        let mut client = self.leases();
+        let request = v1::ListLeasesRequest { ended, page_size: 1000 };
+        Ok(self
+            .call("ListLeases", SHORT, client.list_leases(request))
+            .await?
+            .leases)
+    }
+
+    /// Follows a lease until it ends.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the daemon cannot be asked.
+    pub async fn watch_lease(&self, lease: &LeaseName) -> Result<Changes<v1::WatchLeaseResponse>, Error> {
+        let mut client = self.leases();
+        let name = lease.to_string();
+        let call = client.watch_lease(v1::WatchLeaseRequest { name });
+        Ok(Changes::new(
+            self,
+            "WatchLease",
+            self.call("WatchLease", SHORT, call).await?,
+        ))
+    }
+
+    /// Lets a lease last for that long from now on.
+    ///
+    /// # Errors
+    /// When it is over, is another's, would last too long, or the daemon cannot be asked.
+    pub async fn renew_lease(&self, lease: &LeaseName, lasts: Duration) -> Result<v1::Lease, Error> {
+        let mut client = self.leases();
+        let request = v1::RenewLeaseRequest {
+            name: lease.to_string(),
+            lasts_s: lasts.as_secs(),
+        };
+        let answer = self.call("RenewLease", SHORT, client.renew_lease(request)).await?;
+        self.part("RenewLease", "a lease", answer.lease)
+    }
+
+    /// Ends a lease. A device may still be being restored when this returns.
+    ///
+    /// # Errors
+    /// When there is none of this name, it is another's or a run's, or the daemon cannot be asked.
+    pub async fn end_lease(&self, lease: &LeaseName) -> Result<v1::Lease, Error> {
+        let mut client = self.leases();
+        let name = lease.to_string();
+        let answer = self
+            .call("EndLease", SHORT, client.end_lease(v1::EndLeaseRequest { name }))
+            .await?;
+        self.part("EndLease", "a lease", answer.lease)
+    }
+
     /// Creates a run, once: when the connection breaks, the same request id is sent again. [`fresh_id`] makes one.
     ///
     /// # Errors
     /// When the rig, a pattern or a parameter is wrong, or the daemon cannot be asked.
     pub async fn create_run(&self, request_id: &str, spec: &v1::RunSpec) -> Result<v1::Run, Error> {
-        let request = v1::CreateRunRequest {
+        self.create_run_under(v1::CreateRunRequest {
             request_id: request_id.into(),
             spec: Some(spec.clone()),
-        };
+            ..v1::CreateRunRequest::default()
+        })
+        .await
+    }
+
+    /// Creates a run as [`Client::create_run`] does, such as under a lease.
+    ///
+    /// # Errors
+    /// As there, and when the lease is over or another's.
+    pub async fn create_run_under(&self, request: v1::CreateRunRequest) -> Result<v1::Run, Error> {
         patiently(|| async {
             let mut client = self.runs();
             let call = client.create_run(request.clone());
@@ -195,6 +325,30 @@ impl Client {
         self.part("CancelRun", "a run", answer.run)
     }
 
+    /// Pins a run, so that neither it nor its files go, or lets it go again.
+    ///
+    /// # Errors
+    /// When there is none of this name, it is another's, or the daemon cannot be asked.
+    pub async fn pin_run(&self, run: &RunName, pinned: bool) -> Result<v1::Run, Error> {
+        let mut client = self.runs();
+        let name = run.to_string();
+        let call = client.pin_run(v1::PinRunRequest { name, pinned });
+        let answer = self.call("PinRun", SHORT, call).await?;
+        self.part("PinRun", "a run", answer.run)
+    }
+
+    /// Deletes a run that has ended, with all that it left.
+    ///
+    /// # Errors
+    /// When there is none of this name, it is another's, is pinned or goes on, or the daemon cannot be asked.
+    pub async fn delete_run(&self, run: &RunName) -> Result<(), Error> {
+        let mut client = self.runs();
+        let request = v1::DeleteRunRequest { name: run.to_string() };
+        self.call("DeleteRun", SHORT, client.delete_run(request))
+            .await
+            .map(drop)
+    }
+
     /// Follows a run from after the event with this cursor; 0 for all events.
     #[must_use]
     pub fn watch(&self, run: &RunName, cursor: u64) -> Watch {
@@ -242,6 +396,10 @@ impl Client {
         Ok(ArtifactReader::new(self.clone(), artifact, stream))
     }
 
+    fn leases(&self) -> LeaseServiceClient<Channel> {
+        LeaseServiceClient::new(self.channel.clone())
+    }
+
     fn rigs(&self) -> RigServiceClient<Channel> {
         RigServiceClient::new(self.channel.clone())
     }
@@ -281,6 +439,35 @@ impl Client {
             at: self.address.in_words(),
             what,
         })
+    }
+}
+
+/// What a daemon tells of something that changes.
+#[derive(Debug)]
+pub struct Changes<T> {
+    client: Client,
+    call: &'static str,
+    stream: Streaming<T>,
+}
+
+impl<T> Changes<T> {
+    fn new(client: &Client, call: &'static str, stream: Streaming<T>) -> Self {
+        Self {
+            client: client.clone(),
+            call,
+            stream,
+        }
+    }
+
+    /// The next; none when nothing changes any more.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<T>, Error> {
+        match self.stream.message().await {
+            Ok(next) => Ok(next),
+            Err(status) => Err(self.client.translate(self.call, &status).await),
+        }
     }
 }
 

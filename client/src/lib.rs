@@ -33,9 +33,9 @@ mod watch;
 
 pub use address::Address;
 pub use artifacts::ArtifactReader;
-pub use client::{Client, fresh_id, patiently};
+pub use client::{Changes, Client, fresh_id, patiently};
 pub use error::{Error, Refusal};
-pub use names::{RigName, RunName};
+pub use names::{LeaseName, RigName, RunName};
 pub use verbatim_proto::v1;
 pub use verbatim_tls::ClientFiles;
 pub use watch::Watch;

@@ -13,6 +13,10 @@ pub struct RunName(String);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RigName(String);
 
+/// A lease's resource name: "leases/ID".
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LeaseName(String);
+
 macro_rules! resource {
     ($name:ident, $collection:literal, $kind:literal) => {
         impl $name {
@@ -56,6 +60,7 @@ macro_rules! resource {
 
 resource!(RunName, "runs/", "run");
 resource!(RigName, "rigs/", "rig");
+resource!(LeaseName, "leases/", "lease");
 
 #[cfg(test)]
 mod tests {

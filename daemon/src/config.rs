@@ -1,4 +1,5 @@
-//! The daemon's configuration, `verbatimd.toml`: where it listens over a network, and who may do what.
+//! The daemon's configuration, `verbatimd.toml`: where it listens over a network, who may do what, and how long files are
+//! kept.
 //!
 //! ```toml
 //! config_version = 1
@@ -14,17 +15,28 @@
 //! role = "operator"
 //! who = ["cert:alice", "group:rdma"]
 //! rigs = ["bench-*"]
+//!
+//! [keep]
+//! days = 90                 # files of runs that ended longer ago go, but for pinned ones
+//! gib = 50                  # and when all take more, the oldest
 //! ```
+//!
+//! In front of the tables may stand `store = "postgres://…"`, the database that the daemons of several hosts share, and
+//! `host = "NAME"`, what this host is called among them; `[store_tls]` has the certificates for a server on another host.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::{Group, User, geteuid};
 use serde::Deserialize;
 use toml::Spanned;
-use verbatim_tls::{Gate, ServerFiles};
+use verbatim_tls::{ClientFiles, Gate, ServerFiles, TlsError};
 
 use crate::access::{Grant, Role, Table, Who};
+use crate::store::Address;
+use crate::store::retention::Retention;
 
 /// Where it is looked for when none is named.
 const USUAL: &str = "/etc/verbatim/verbatimd.toml";
@@ -40,6 +52,34 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Who may do what.
     pub roles: Table,
+    /// How long the files of runs are kept.
+    pub keep: Retention,
+    /// The database that several daemons share.
+    pub store: Option<SharedStore>,
+}
+
+/// A database that several daemons share.
+#[derive(Clone, Debug)]
+pub struct SharedStore {
+    /// Where it is.
+    pub address: Address,
+    /// The certificates for it, when it is on another host.
+    pub tls: Option<ClientFiles>,
+    /// What this host is called among the others.
+    pub host: String,
+}
+
+impl SharedStore {
+    /// Where it is, with certificates as the files have them now.
+    ///
+    /// # Errors
+    /// Which file is wrong, and why.
+    pub fn address(&self) -> Result<Address, TlsError> {
+        match &self.tls {
+            Some(files) => Ok(self.address.clone().with_tls(verbatim_tls::client(files)?)),
+            None => Ok(self.address.clone()),
+        }
+    }
 }
 
 /// Where to listen over a network, and the certificates for it.
@@ -86,9 +126,40 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct Raw {
     config_version: Spanned<i64>,
+    store: Option<Spanned<String>>,
+    host: Option<Spanned<String>>,
+    store_tls: Option<RawStoreTls>,
     listen: Option<Spanned<RawListen>>,
     #[serde(default)]
     role: Vec<Spanned<RawRole>>,
+    #[serde(default)]
+    keep: RawKeep,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawStoreTls {
+    ca: PathBuf,
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawKeep {
+    days: Option<u32>,
+    gib: Option<u32>,
+}
+
+impl RawKeep {
+    fn retention(&self) -> Retention {
+        Retention {
+            age: self
+                .days
+                .map(|days| Duration::from_secs(u64::from(days) * 24 * 60 * 60)),
+            bytes: self.gib.map(|gib| u64::from(gib) << 30),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -134,6 +205,8 @@ impl Config {
                 path: None,
                 listen: None,
                 roles: Table::usual(geteuid().as_raw()),
+                keep: Retention::default(),
+                store: None,
             }),
             Err(source) => Err(ConfigError::Read {
                 path: path.into(),
@@ -179,9 +252,9 @@ impl Config {
             } else {
                 Table::new(owner, grants)
             };
-            Ok((listen, roles))
+            Ok((listen, roles, store(&raw, path)?))
         };
-        let (listen, roles) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
+        let (listen, roles, store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
             path: path.into(),
             line: 1 + text[..at.min(text.len())].matches('\n').count(),
             what,
@@ -190,6 +263,8 @@ impl Config {
             path: Some(path.into()),
             listen,
             roles,
+            keep: raw.keep.retention(),
+            store,
         })
     }
 
@@ -207,11 +282,52 @@ impl Config {
     ///
     /// # Errors
     /// Which file is wrong, and why.
-    pub fn look(&self) -> Result<(), verbatim_tls::TlsError> {
+    pub fn look(&self) -> Result<(), TlsError> {
+        self.store.as_ref().map_or(Ok(()), |store| store.address().map(drop))?;
         self.listen
             .as_ref()
             .map_or(Ok(()), |listen| Gate::open(&listen.files).map(drop))
     }
+}
+
+/// The database that several daemons share.
+fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
+    let Some(url) = &raw.store else {
+        let alone = raw.host.as_ref().map(|host| host.span().start);
+        return match alone {
+            Some(at) => Err((
+                at,
+                "host: it names this host among those that share a database, and store names none".into(),
+            )),
+            None => Ok(None),
+        };
+    };
+    let wrong = |what: String| (url.span().start, format!("store: {what}"));
+    let address = Address::new(url.get_ref(), raw.store_tls.is_some()).map_err(wrong)?;
+    let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0);
+    if address.has_password() && open {
+        let what = "there is a password in it, and every user of this host may read this file; chmod o= FILE";
+        return Err(wrong(what.into()));
+    }
+    let (host, at) = match &raw.host {
+        Some(host) => (host.get_ref().clone(), host.span().start),
+        None => {
+            let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            (name.trim().to_string(), url.span().start)
+        }
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if host.is_empty() || host.len() > 64 || !host.chars().all(plain) {
+        let what = format!("host: expected 1 to 64 letters, digits, \"-\", \"_\" or \".\", seen {host:?}");
+        return Err((at, what));
+    }
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let tls = raw.store_tls.as_ref().map(|raw| ClientFiles {
+        ca: beside.join(&raw.ca),
+        cert: beside.join(&raw.cert),
+        key: beside.join(&raw.key),
+    });
+    Ok(Some(SharedStore { address, tls, host }))
 }
 
 fn of_a_certificate(grant: &Grant) -> bool {
@@ -333,6 +449,15 @@ mod tests {
     }
 
     #[test]
+    fn files_are_kept_for_ever_unless_limits_are_given() {
+        assert_eq!(read("").unwrap().keep, Retention::default());
+        let limits = read("[keep]\ndays = 2\ngib = 3\n").unwrap().keep;
+        assert_eq!(limits.age, Some(Duration::from_secs(2 * 86_400)));
+        assert_eq!(limits.bytes, Some(3 << 30));
+        assert!(read("[keep]\nweeks = 2\n").is_err());
+    }
+
+    #[test]
     fn plain_tcp_is_refused_with_the_reason_on_a_loopback_address_too() {
         for asks in [
             "[listen]\naddress = \"127.0.0.1:7443\"\n",
@@ -369,6 +494,37 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("expected 1, seen 2"), "{error}");
+    }
+
+    #[test]
+    fn a_shared_store_is_near_or_behind_tls_and_its_password_is_told_to_nobody() {
+        let near = read("store = \"postgres:///verbatim?host=/run/postgresql\"\nhost = \"bench-a\"\n").unwrap();
+        assert_eq!(near.store.unwrap().host, "bench-a");
+        let secret = "store = \"postgres://verbatim:hunter2@127.0.0.1/verbatim\"\n";
+        let config = read(secret).unwrap();
+        assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
+        let far = secret.replace("127.0.0.1", "db.lab");
+        let error = read(&far).unwrap_err();
+        assert!(error.contains("over TLS only") && !error.contains("hunter2"), "{error}");
+        let tls = "[store_tls]\nca = \"ca.pem\"\ncert = \"c.pem\"\nkey = \"k.pem\"\n";
+        let tls = read(&format!("{far}{tls}")).unwrap().store.unwrap().tls.unwrap();
+        assert_eq!(tls.ca, Path::new("/etc/v/ca.pem"));
+        for wrong in ["mysql://h/d", "postgres://", "postgres://verbatim:hunter2@[::1/"] {
+            let error = read(&format!("store = {wrong:?}\n")).unwrap_err();
+            assert!(
+                error.contains("line 2: store: expected such as") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+        assert!(read("host = \"a\"\n").unwrap_err().contains("store names none"));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("c.toml");
+        let text = format!("config_version = 1\n{secret}");
+        for (mode, may) in [(0o644, false), (0o640, true)] {
+            std::fs::write(&file, &text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Config::load(Some(&file)).is_ok(), may, "{mode:o}");
+        }
     }
 
     #[test]

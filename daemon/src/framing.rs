@@ -1,10 +1,10 @@
 //! Protobuf messages one behind the other, each behind its length as a varint: on the stream between daemon and worker,
-//! and in files that only grow.
+//! and in the files of events that daemons once kept.
 //!
-//! A write that was cut leaves a torn last frame: who reads a file stops before it, and the next writer removes it.
+//! A write that was cut leaves a torn last frame: who reads a file stops before it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
 
 use prost::Message;
@@ -95,22 +95,7 @@ pub(crate) enum FrameError {
     },
 }
 
-/// Appends messages, all or none of them: after an error the file ends where it did.
-pub(crate) fn append<'m, M: Message + 'm>(file: &mut File, messages: impl Iterator<Item = &'m M>) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    for message in messages {
-        message
-            .encode_length_delimited(&mut bytes)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-    }
-    let end = file.seek(SeekFrom::End(0))?;
-    file.write_all(&bytes).inspect_err(|_| {
-        // What a full disk took of it must not stand before later frames. The torn frame is harmless if this fails.
-        let _ = file.set_len(end);
-    })
-}
-
-/// Reads a file's messages one after the other, also while it grows.
+/// Reads a file's messages one after the other.
 #[derive(Debug)]
 pub(crate) struct FramesOfFile<M> {
     file: File,
@@ -143,11 +128,6 @@ impl<M: Message + Default> FramesOfFile<M> {
                 return Ok(None);
             }
         }
-    }
-
-    /// Where the next frame begins: after the last whole one.
-    pub(crate) fn position(&self) -> u64 {
-        self.at
     }
 
     fn fill(&mut self) -> io::Result<bool> {
@@ -214,12 +194,8 @@ mod tests {
         LogLine { text: text.into() }
     }
 
-    fn open(path: &std::path::Path) -> File {
-        File::options().read(true).append(true).create(true).open(path).unwrap()
-    }
-
     fn all(path: &std::path::Path) -> Result<Vec<String>, FrameError> {
-        let mut frames = FramesOfFile::<LogLine>::new(open(path));
+        let mut frames = FramesOfFile::<LogLine>::new(File::open(path).unwrap());
         std::iter::from_fn(|| frames.next().transpose())
             .map(|line| Ok(line?.text))
             .collect()
@@ -230,27 +206,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         let lines = [line("one"), line(""), line(&"x".repeat(200_000))];
-        append(&mut open(&path), lines.iter()).unwrap();
-        let whole = std::fs::read(&path).unwrap();
+        let whole: Vec<u8> = lines.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
+        std::fs::write(&path, &whole).unwrap();
         assert_eq!(all(&path).unwrap().len(), 3);
         for cut in [0, 1, 4, 5, 6, 7, 8, 9, 100_000, whole.len() - 1] {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let expected = usize::from(cut >= 6) + usize::from(cut >= 7);
             assert_eq!(all(&path).unwrap().len(), expected, "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_reader_follows_a_file_that_grows() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("f");
-        let mut file = open(&path);
-        let mut frames = FramesOfFile::<LogLine>::new(open(&path));
-        assert_eq!(frames.next().unwrap(), None);
-        for text in ["a", "b"] {
-            append(&mut file, [line(text)].iter()).unwrap();
-            assert_eq!(frames.next().unwrap(), Some(line(text)));
-            assert_eq!(frames.next().unwrap(), None);
         }
     }
 

@@ -44,10 +44,13 @@ enum Command {
     /// Serve the rigs of this machine to clients over gRPC on a unix socket.
     ///
     /// SIGTERM and SIGINT stop the daemon in order: no more runs, those under way stop at their next safe point, devices
-    /// are restored. SIGHUP has the configuration and the certificates read again. RUST_LOG says what is logged.
+    /// are restored. SIGHUP has the rig file, the configuration and the certificates read again. RUST_LOG says what is
+    /// logged.
     Serve(ServeArguments),
     /// Check the rig file and the daemon's configuration, and print the rigs; exit code 2 with the place of what is wrong.
     CheckConfig(CheckArguments),
+    /// Print what the unit of a rig's worker needs: verbatim-worker@RIG.service.d/rig.conf.
+    WorkerUnit(WorkerUnitArguments),
     /// Run tests on one rig for the daemon, which starts this by itself.
     #[command(hide = true)]
     Worker(WorkerArguments),
@@ -108,11 +111,24 @@ struct CheckArguments {
     config: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct WorkerUnitArguments {
+    /// The rig
+    rig: String,
+    /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
+    #[arg(long, value_name = "FILE")]
+    rig_file: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
+    if let Some(done) = verbatim_manual::asked(<Arguments as clap::CommandFactory>::command) {
+        return done;
+    }
     let done = match Arguments::parse().command {
         Command::Model(arguments) => serve_model(arguments),
         Command::Serve(arguments) => return serve(arguments),
         Command::CheckConfig(arguments) => return check_config(&arguments),
+        Command::WorkerUnit(arguments) => return worker_unit(&arguments),
         Command::Worker(arguments) => worker::work(&arguments),
     };
     match done {
@@ -203,6 +219,25 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
     // Who reads it may be gone.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+fn worker_unit(arguments: &WorkerUnitArguments) -> ExitCode {
+    let rigs = match rigs(arguments.rig_file.as_deref()) {
+        Ok(rigs) => rigs,
+        Err(code) => return code,
+    };
+    let found = rigs.find(&arguments.rig).map_err(|error| error.to_string());
+    match found.and_then(|rig| worker::drop_in(rig, Path::new("/sys"))) {
+        Ok(text) => {
+            // Who reads it may be gone.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
+            ExitCode::from(USAGE)
+        }
+    }
 }
 
 fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {

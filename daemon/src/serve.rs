@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `place` | what only one daemon may have: the state directory and the socket |
 //! | `log` | the log on stderr |
-//! | `notify` | telling a service manager |
+//! | `notify`, `watchdog` | telling a service manager |
 //! | `connection` | connections by the socket and over a network |
 //! | `again` | reading the configuration again |
+//! | `seats` | how many connections one identity may have |
 //! | `services` | which service a call is for |
+//! | `meanwhile` | what is done until a database that several daemons share is there |
 //! | [`crate::api`] | the services |
 //! | [`crate::sched`] | what runs where, and what waits |
 //! | [`crate::store`] | the runs |
@@ -15,34 +17,44 @@
 mod again;
 mod connection;
 mod log;
+mod meanwhile;
 mod notify;
 mod place;
+mod seats;
 mod services;
+mod watchdog;
 
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use verbatim_proto::DESCRIPTORS;
 use verbatim_proto::v1::catalog_service_server::CatalogServiceServer;
+use verbatim_proto::v1::lease_service_server::LeaseServiceServer;
 use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
 use crate::access::{Access, Audit};
-use crate::api::{Catalog, Rigs, Runs, Shared};
+use crate::api::{Catalog, Leases, Rigs, Runs, Shared, meet};
 use crate::config::Config;
-use crate::sched::{Scheduler, Workers};
-use crate::store::FileStore;
+use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
+use crate::store::retention::Retention;
+use crate::store::{LeaseStore, SqlStore, StoreError};
 use connection::{Connection, patiently};
+use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
+use seats::Seats;
 use services::Services;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
@@ -53,6 +65,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Calls under way on one connection.
 const STREAMS: u32 = 256;
 
+/// How often files of runs are looked at that may be over the limits.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+/// How often a start looks for the database that several daemons share.
+const DATABASE_EACH: Duration = Duration::from_secs(1);
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -87,11 +103,13 @@ pub enum Served {
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
     log::begin()?;
+    let activated = place::inherited()?;
     let state = match &options.state {
         Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
         None => StateDirectory::find()?,
     };
     let lock = StateLock::take(&state)?;
+    more_descriptors();
     Place::remove_abandoned();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -100,30 +118,37 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         .enable_all()
         .build()
         .context("starting threads")?;
-    let served = runtime.block_on(run(options, &state, begun));
+    let served = runtime.block_on(run(options, &state, activated, begun));
     // What still hangs in a call ends with the process.
     runtime.shutdown_background();
     drop(lock);
     served
 }
 
-async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow::Result<Served> {
+async fn run(
+    mut options: Options,
+    state: &StateDirectory,
+    activated: Option<UnixListener>,
+    begun: Instant,
+) -> anyhow::Result<Served> {
     // From here on a signal stops the daemon in order.
     let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let [Ok(mut terminate), Ok(mut interrupt), Ok(hangup)] = signals else {
         anyhow::bail!("SIGTERM, SIGINT and SIGHUP cannot be caught");
     };
-    let Options { config, .. } = options;
+    let config = options.config.clone();
     let gate = config
         .listen
         .as_ref()
         .map(|listen| Gate::open(&listen.files))
         .transpose()?;
-    let socket = Socket::bind(options.socket.as_deref())?;
+    let socket = match activated {
+        Some(listener) => Socket::activated(listener)?,
+        None => Socket::bind(options.socket.as_deref())?,
+    };
     // From here on what is made, by workers too, is for this user alone; only the socket is not.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
-    let store = Arc::new(FileStore::open(&state.runs())?);
     let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
     let access = Arc::new(Access::new(config.roles.clone()));
     let tcp = match &config.listen {
@@ -136,13 +161,19 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         None => None,
     };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
-    let execute = Arc::new(Workers { state: state.clone() });
     let rig_count = options.rigs.rigs.len();
-    let scheduler = Scheduler::start(options.rigs, state, store, execute);
+    if config.store.is_some() {
+        of_lab(&mut options.rigs);
+    }
+    let scheduler = tokio::select! {
+        scheduler = begin(&config, &socket, state, &options.rigs) => scheduler?,
+        () = told(&mut terminate, &mut interrupt) => return Ok(Served::Stopped),
+    };
 
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<CatalogServiceServer<Catalog>>().await;
     health.set_serving::<RigServiceServer<Rigs>>().await;
+    health.set_serving::<LeaseServiceServer<Leases>>().await;
     health.set_serving::<RunServiceServer<Runs>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -151,6 +182,7 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
     };
     let (leave, left) = oneshot::channel::<()>();
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
+    tokio::spawn(meet(Arc::clone(&shared)));
     let services = Services::default()
         .with(health_service)
         .with(reflection().build_v1().context("the descriptors of the services")?)
@@ -161,10 +193,13 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         )
         .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))))
         .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))))
+        .with(LeaseServiceServer::new(Leases::new(Arc::clone(&shared))))
         .with(RunServiceServer::new(Runs::new(shared)));
-    let local = UnixListenerStream::new(listener)
-        .then(patiently)
-        .map(|unix| unix.map(Connection::unix));
+    let seats = Seats::default();
+    let local = UnixListenerStream::new(listener).then(patiently).map({
+        let seats = seats.clone();
+        move |unix| unix.map(|unix| Connection::unix(unix, &seats))
+    });
     let refused = |line: String| tracing::warn!("{line}");
     let remote = tcp
         .zip(gate.clone())
@@ -178,7 +213,7 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         .max_concurrent_streams(Some(STREAMS));
     let mut server = match remote {
         Some(remote) => {
-            let all = local.merge(remote.map(|tls| tls.map(Connection::tls)));
+            let all = local.merge(remote.map(move |tls| tls.map(|tls| Connection::tls(tls, &seats))));
             tokio::spawn(server.serve_with_incoming_shutdown(services, all, left))
         }
         None => tokio::spawn(server.serve_with_incoming_shutdown(services, local, left)),
@@ -192,8 +227,11 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         "serving"
     );
     notify::tell("READY=1");
+    tokio::spawn(watchdog::feed(Arc::clone(&scheduler)));
 
-    let again = again::read_again(config, gate, access, hangup);
+    let (keep, limits) = watch::channel(config.keep);
+    tokio::spawn(tidy(Arc::clone(&scheduler), limits));
+    let again = again::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
     tokio::select! {
         () = told(&mut terminate, &mut interrupt) => {}
         () = again => {}
@@ -208,6 +246,7 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         "stopping: no more runs, devices are restored"
     );
     health.set_not_serving::<RunServiceServer<Runs>>().await;
+    health.set_not_serving::<LeaseServiceServer<Leases>>().await;
     health.set_not_serving::<RigServiceServer<Rigs>>().await;
     health
         .set_service_status("", tonic_health::ServingStatus::NotServing)
@@ -227,6 +266,82 @@ async fn run(options: Options, state: &StateDirectory, begun: Instant) -> anyhow
         "stopped before all was restored: workers restore by themselves, and the next start restores what is left"
     );
     Ok(Served::Unfinished(busy))
+}
+
+/// A scheduler over the store that the configuration names. While the database is away, it is tried again, for ever: devices
+/// are restored meanwhile, and clients are told.
+async fn begin(
+    config: &Config,
+    socket: &Socket,
+    state: &StateDirectory,
+    rigs: &RigFile,
+) -> anyhow::Result<Arc<Scheduler>> {
+    let clients = config.listen.as_ref().map_or_else(
+        || socket.path().display().to_string(),
+        |listen| format!("https://{}", listen.address),
+    );
+    let execute: Arc<dyn Execute> = Arc::new(Workers { state: state.clone() });
+    let mut meanwhile = None;
+    loop {
+        let shared = match &config.store {
+            Some(shared) => Some((shared.address()?, shared.host.clone())),
+            None => None,
+        };
+        let (state_of_store, runtime, clients) = (state.clone(), Handle::current(), clients.clone());
+        let (rigs_of_plan, execute_plan) = (rigs.clone(), Arc::clone(&execute));
+        let start = move || {
+            let store = match shared {
+                Some((address, host)) => SqlStore::postgres(address, &host, &clients, &state_of_store, runtime)?,
+                None => SqlStore::sqlite(&state_of_store)?,
+            };
+            if let Some(lab) = store.lab() {
+                let names: Vec<String> = rigs_of_plan.rigs.iter().map(|rig| rig.name.clone()).collect();
+                lab.claim(&names, true)?;
+            }
+            Ok(Scheduler::start(
+                rigs_of_plan,
+                &state_of_store,
+                Arc::new(store),
+                execute_plan,
+            ))
+        };
+        match tokio::task::spawn_blocking(start).await.context("starting")? {
+            Err(error @ StoreError::Away { .. }) | Ok(Err(StartError::Store(error @ StoreError::Away { .. }))) => {
+                if meanwhile.is_none() {
+                    tracing::error!(%error, "the database is waited for: devices are restored, nobody gets a rig");
+                    let begun = Meanwhile::begin(socket, error, rigs.clone(), state, Arc::clone(&execute));
+                    meanwhile = Some(begun.context("listening on the socket")?);
+                    // It will serve, and is not to be ended because it does not yet.
+                    notify::tell("READY=1\nSTATUS=waits for the database");
+                }
+                tokio::time::sleep(DATABASE_EACH).await;
+            }
+            Err(error) => return Err(error.into()),
+            Ok(started) => return Ok(started?),
+        }
+    }
+}
+
+/// Removes the files of runs that are over the limits: now, every hour, and when the limits change.
+async fn tidy(scheduler: Arc<Scheduler>, mut limits: watch::Receiver<Retention>) {
+    loop {
+        let (scheduler, retention) = (Arc::clone(&scheduler), *limits.borrow_and_update());
+        // A panic in there was told when it happened, and is no reason to never tidy up again.
+        let _ = tokio::task::spawn_blocking(move || scheduler.tidy(retention)).await;
+        tokio::select! {
+            () = tokio::time::sleep(TIDY_EVERY) => {}
+            changed = limits.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// As many descriptors as the system lets this process have: connections are bounded by [`seats`].
+fn more_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
+    {
+        tracing::debug!(%error, "the limit of descriptors stays as it is");
+    }
 }
 
 async fn told(terminate: &mut Signal, interrupt: &mut Signal) {

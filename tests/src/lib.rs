@@ -6,4 +6,5 @@ pub mod oracle;
 pub mod outcomes;
 pub mod pages;
 pub mod product;
+pub mod reading;
 pub mod schema;

@@ -19,8 +19,8 @@ use verbatim_lab::workspace::{cargo, target_directory};
 /// No command of these tests takes longer, unless the test says so.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Where the programs are, built for release once in each test process.
-static RELEASE: LazyLock<PathBuf> =
+/// Where the programs are, built once in each test process.
+static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| verbatim_lab::build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
 
 /// The same `verbatim`, with debug assertions and overflow checks.
@@ -34,16 +34,16 @@ static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("debug/verbatim")
 });
 
-/// The directory of the release build.
+/// The directory of `verbatim`, `verbatimd` and `verbatim-agent`.
 #[must_use]
 pub fn programs() -> &'static Path {
-    &RELEASE
+    &PROGRAMS
 }
 
-/// The release build of `verbatim`, `verbatimd` or `verbatim-agent`.
+/// `verbatim`, `verbatimd` or `verbatim-agent`, as labs have them.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
-    RELEASE.join(name)
+    PROGRAMS.join(name)
 }
 
 /// The debug build of `verbatim`.

@@ -26,6 +26,7 @@ enum Rule {
 /// Every crate of the workspace, in the order of the layers.
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only("")),
+    ("verbatim-manual", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
     ("verbatim-tls", Rule::Only("")),
     ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
@@ -45,6 +46,10 @@ const RULES: &[(&str, Rule)] = &[
     ),
     ("verbatim-capture", Rule::Only("verbatim-record verbatim-wire")),
     (
+        "verbatim-report",
+        Rule::Only("verbatim-catalog verbatim-record verbatim-record-proto verbatim-wire"),
+    ),
+    (
         "verbatim-verbs",
         Rule::Only("verbatim-proto verbatim-hw verbatim-tls verbatim-wire"),
     ),
@@ -54,7 +59,9 @@ const RULES: &[(&str, Rule)] = &[
     ),
     (
         "verbatim-agent",
-        Rule::Only("verbatim-proto verbatim-hw verbatim-socket verbatim-tls verbatim-verbs verbatim-verbs-fake"),
+        Rule::Only(
+            "verbatim-proto verbatim-hw verbatim-manual verbatim-socket verbatim-tls verbatim-verbs verbatim-verbs-fake",
+        ),
     ),
     (
         "verbatim-rig",

@@ -12,7 +12,7 @@ use verbatim_lab::workspace::{cargo, root, run, shown, target_directory};
 /// The profile of who writes a test.
 const PROFILE: &str = "dev-fast";
 /// Values that keep a record small, for the tests that have such parameters.
-const SMALL: [(&str, u64); 2] = [("illegal_parts", 8), ("violations", 3)];
+const SMALL: [(&str, u64); 3] = [("illegal_parts", 8), ("violations", 3), ("steps", 16)];
 
 /// What to record.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod check;
 mod deps;
 mod golden;
 mod setup;
+mod supply;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -53,6 +54,21 @@ enum Task {
         #[arg(long)]
         replace: bool,
     },
+    /// Check what the programs are made of against deny.toml: licences, bans, duplicates, sources.
+    Supply {
+        /// Also write an SBOM (CycloneDX), target/debian/verbatim.cdx.json, and print where.
+        #[arg(long)]
+        sbom: bool,
+    },
+    /// Build the Debian packages of client, daemon and agent, under target/debian, and print where they are.
+    Package {
+        /// The profile of the build.
+        #[arg(long, default_value = "release")]
+        profile: String,
+        /// Their version, in place of the workspace's.
+        #[arg(long)]
+        version: Option<String>,
+    },
     /// Build the C programs of tests/c and print where they are.
     CPrograms,
     /// Run a command with a real device under test beside it, without hardware.
@@ -65,7 +81,7 @@ enum Task {
         /// Which one.
         name: Option<String>,
         /// How often, where the campaign repeats something.
-        #[arg(long, conflicts_with = "scale")]
+        #[arg(long, visible_alias = "ops", conflicts_with = "scale")]
         times: Option<u64>,
         /// How large, 1 being the campaign's own choice.
         #[arg(long, default_value_t = 1.0)]
@@ -111,14 +127,23 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// service: a Debian with systemd in a machine, with the packages installed and the service running.
+    Service {
+        /// The command, run in the machine as an ordinary user of the group `verbatim`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// vib: a native InfiniBand adapter in a machine, cabled to a device model outside; the command runs in the machine.
     Vib {
         /// When OpenSM manages the subnet: never, from before the daemon starts, or from 20 s after the command began.
         #[arg(long, default_value = "never", value_parser = ["never", "before", "during"])]
         opensm: String,
-        /// Ports of the adapter, each cabled to a model of its own.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+        /// Ports of the adapter, each cabled to a model of its own: the rig vib is at port 1, vib2 at port 2, and so on.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
         ports: u8,
+        /// A switch between: the device at its port 2, and OpenSM on a second port of the adapter, at its port 3.
+        #[arg(long, conflicts_with = "ports")]
+        switch: bool,
         /// The device model's profile, as `verbatimd model` takes it.
         #[arg(long, default_value = "full")]
         profile: String,
@@ -174,6 +199,19 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Lab {
             device: Device::Remote { command },
         } => return verbatim_lab::run_in_remote(&command),
+        Task::Supply { sbom } => {
+            if let Some(path) = supply::check(sbom)? {
+                println!("{}", path.display());
+            }
+        }
+        Task::Package { profile, version } => {
+            for package in verbatim_lab::build_packages(&profile, version.as_deref())? {
+                println!("{}", package.display());
+            }
+        }
+        Task::Lab {
+            device: Device::Service { command },
+        } => return verbatim_lab::run_in_service(&command),
         Task::Lab {
             device: Device::Rxe { bare, command },
         } => return verbatim_lab::run_in_rxe(&command, bare),
@@ -185,6 +223,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 Device::Vib {
                     opensm,
                     ports,
+                    switch,
                     profile,
                     seed,
                     defect,
@@ -202,6 +241,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 ports,
                 model: device.into_iter().chain(defects).map(OsString::from).collect(),
                 subnet_manager,
+                has_switch: switch,
                 ..VibOptions::default()
             };
             return verbatim_lab::run_in_vib(&command, &options);

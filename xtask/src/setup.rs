@@ -32,6 +32,9 @@ const PACKAGES: &[Package] = &[
     ("rdma-core", "rdma-ndd"),
     ("linux-headers-amd64", "/usr/src"),
     ("make", "make"),
+    ("postgresql", "/usr/lib/postgresql"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("systemd", "systemd-analyze"),
 ];
 
 /// Installs what is missing, with apt-get, as root; otherwise says what to type.

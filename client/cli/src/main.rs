@@ -30,36 +30,51 @@ enum Command {
     Tests(commands::tests::Arguments),
     /// List the rigs, or restore what an earlier run left changed on one
     Rigs(commands::rigs::Arguments),
+    /// Hold a rig, so that nobody else uses it
+    Reserve(commands::leases::Reserve),
+    /// List who holds or waits for which rig, renew a lease, or end it
+    Leases(commands::leases::Arguments),
     /// Run tests on a rig (the built-in virtual one by default) and judge them
     Run(commands::run::Arguments),
     /// List, show, follow and stop the runs of a daemon, and read what they left
     Runs(commands::runs::Arguments),
     /// Judge the record of a run anew, offline
     Judge(commands::judge::Arguments),
+    /// Report on a run: HTML, Markdown, JUnit, TAP
+    Report(commands::report::Arguments),
     /// Export the record of a run
     Export(commands::export::Arguments),
     /// Judge the packets of a capture: what a port that conforms accepts, what it discards, and why
     Inspect(commands::inspect::Arguments),
     /// Test the tests: against sound device models, and against every defect of the device model
     Qualify(commands::qualify::Arguments),
-    /// Make certificates for agents on other hosts
+    /// Tell what is judged of each statement: by which rules and tests, how often, on which rigs
+    Coverage(commands::coverage::Arguments),
+    /// Make certificates for daemons and agents on other hosts, and for who uses them
     Pki(commands::pki::Arguments),
     /// Tell what this machine offers and what it lacks
     Doctor(commands::doctor::Arguments),
 }
 
 fn main() -> ExitCode {
+    if let Some(done) = verbatim_manual::asked(<Arguments as clap::CommandFactory>::command) {
+        return done;
+    }
     let arguments = Arguments::parse();
     let place = || server::Place::find(&arguments.server);
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
         Command::Rigs(arguments) => place().and_then(|place| commands::rigs::run(&arguments, &place)),
+        Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
+        Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
         Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
         Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments, place),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
+        Command::Coverage(arguments) => commands::coverage::run(&arguments),
         Command::Pki(arguments) => commands::pki::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
     };

@@ -125,6 +125,14 @@ impl RunService for Told {
         Ok(Response::new(v1::ListRunsResponse::default()))
     }
 
+    async fn pin_run(&self, _: Request<v1::PinRunRequest>) -> Result<Response<v1::PinRunResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn delete_run(&self, _: Request<v1::DeleteRunRequest>) -> Result<Response<v1::DeleteRunResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn cancel_run(&self, _: Request<v1::CancelRunRequest>) -> Answer<v1::CancelRunResponse> {
         Ok(Response::new(v1::CancelRunResponse::default()))
     }

@@ -60,6 +60,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if let Some(done) = verbatim_manual::asked(<Arguments as clap::CommandFactory>::command) {
+        return done;
+    }
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio::time::timeout;
+use tokio_stream::wrappers::{ReceiverStream, UnboundedReceiverStream};
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
@@ -26,8 +27,10 @@ const ROOM: u32 = 32 << 20;
 /// The least that an answer counts for: it takes more than its bytes.
 const LEAST: u32 = 512;
 
-/// How long a client that is turned away may take for the command that is refused.
+/// How long a client may take for its first command.
 const FIRST: Duration = Duration::from_secs(10);
+/// How long one that began may be silent: longer than any test waits between two commands.
+const IDLE: Duration = Duration::from_secs(1800);
 
 /// Opens the device.
 pub(crate) type Open<D> = Arc<dyn Fn() -> Result<D, Failure> + Send + Sync>;
@@ -85,6 +88,14 @@ impl<D: Device> AgentService for Agent<D> {
         request: Request<Streaming<proto::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let peer = peer(&request);
+        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+            let text = format!(
+                "the agent has {0} sessions of {0} that it may have; end one, or start it with a larger --max-sessions",
+                self.max_sessions
+            );
+            log(&format!("{peer}: no session: {text}"));
+            return Ok(Response::new(turned_away(request.into_inner(), text)));
+        };
         let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));
         let (inlet, outlet) = commands().map_err(no_thread)?;
         let (answers, said) = unbounded_channel();
@@ -98,8 +109,7 @@ impl<D: Device> AgentService for Agent<D> {
             open: Arc::clone(&self.open),
             device: self.device.clone(),
             limits: self.limits,
-            seat: Arc::clone(&self.seats).try_acquire_owned().ok(),
-            max_sessions: self.max_sessions,
+            seat,
             stop: self.stop.clone(),
             peer,
         };
@@ -137,11 +147,39 @@ fn peer<T>(request: &Request<T>) -> String {
     }
 }
 
-/// Passes a client's commands on, until it leaves, is lost, or the agent stops.
+/// Refuses the first command, so that a client reads why, and ends. No thread, no device: who is turned away costs little.
+fn turned_away(
+    mut requests: Streaming<proto::SessionRequest>,
+    text: String,
+) -> Pin<Box<dyn Stream<Item = Result<proto::SessionResponse, Status>> + Send>> {
+    let (answers, said) = channel(2);
+    tokio::spawn(async move {
+        let begun = now_ns();
+        if let Ok(Ok(Some(request))) = timeout(FIRST, requests.message()).await {
+            let reply = refused(Failure::refused(text.clone()));
+            // Who left hears nothing.
+            let _ = answers
+                .send(Ok(response(Said::Answer(request.number, since(begun), reply))))
+                .await;
+            let _ = answers.send(Err(Status::resource_exhausted(text))).await;
+        }
+    });
+    Box::pin(ReceiverStream::new(said))
+}
+
+/// Passes a client's commands on, until it leaves, is lost or silent for too long, or the agent stops.
 async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, mut stop: watch::Receiver<bool>) {
+    let mut patience = FIRST;
     loop {
         let next = tokio::select! {
-            next = requests.message() => next,
+            next = timeout(patience, requests.message()) => match next {
+                Ok(next) => next,
+                // A seat is for who uses it.
+                Err(_) => {
+                    inlet.cut().cut();
+                    return;
+                }
+            },
             () = inlet.ended() => return,
             _ = stop.wait_for(|stop| *stop) => {
                 inlet.cut().cut();
@@ -150,6 +188,7 @@ async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, m
         };
         match next {
             Ok(Some(request)) => {
+                patience = IDLE;
                 let command = request.command.unwrap_or_default();
                 tokio::select! {
                     put = inlet.put(request.number, command) => if put.is_err() { return },
@@ -174,28 +213,18 @@ struct Owner<D> {
     open: Open<D>,
     device: String,
     limits: Limits,
-    seat: Option<OwnedSemaphorePermit>,
-    max_sessions: u32,
+    seat: OwnedSemaphorePermit,
     stop: watch::Receiver<bool>,
     peer: String,
 }
 
 impl<D: Device> Owner<D> {
     fn own(self, mut outlet: Outlet, out: &Out) {
-        if self.seat.is_none() {
-            let text = format!(
-                "the agent has {0} sessions of {0} that it may have; end one, or start it with a larger --max-sessions",
-                self.max_sessions
-            );
-            log(&format!("{}: no session: {text}", self.peer));
-            self.turn_away(&mut outlet, out, Failure::refused(text), Status::resource_exhausted);
-            return;
-        }
         let device = match (self.open)() {
             Ok(device) => device,
             Err(failure) => {
                 log(&format!("{}: no session: {failure}", self.peer));
-                self.turn_away(&mut outlet, out, failure, Status::unavailable);
+                self.turn_away(&mut outlet, out, failure);
                 return;
             }
         };
@@ -227,14 +256,14 @@ impl<D: Device> Owner<D> {
     }
 
     /// Refuses the first command, so that a client reads why, and ends the stream.
-    fn turn_away(&self, outlet: &mut Outlet, out: &Out, failure: Failure, status: fn(String) -> Status) {
+    fn turn_away(&self, outlet: &mut Outlet, out: &Out, failure: Failure) {
         let begun = now_ns();
         let text = failure.text.clone();
         let Some(number) = outlet.first(FIRST) else { return };
         let cut = Arc::clone(outlet.cut());
         let answer = response(Said::Answer(number, since(begun), refused(failure)));
         if out.say(&cut, answer) {
-            out.end(status(text));
+            out.end(Status::unavailable(text));
         }
     }
 }

@@ -4,7 +4,7 @@ use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopR
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
-use crate::{TESTS, oracle};
+use crate::{TESTS, management, oracle};
 
 /// Why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ type Came = (Outcome, Option<Cause>, String);
 fn of_trace(test: &Test, trace: &Trace) -> Verdict {
     let mut findings = Findings::new(trace);
     let came = match before_judging(trace) {
-        Some(came) => came,
+        Some(came) => before_its_procedure(test, trace, &mut findings).unwrap_or(came),
         None => judged(test, trace, &mut findings),
     };
     let (outcome, cause, reason) = with_restore(trace, came);
@@ -86,6 +86,17 @@ fn strings(of: &[&str]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
+/// What a device that cannot be worked with breaks by what it answered to that.
+fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Option<Came> {
+    let reason = trace.stopped.as_ref()?.reason;
+    if reason != StopReason::NotSane || !test.is_of_management() {
+        return None;
+    }
+    management::oracle::judge(test, trace, findings);
+    let fails = findings.checks.iter().any(|check| check.result() == Passed::Fail);
+    fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
+}
+
 /// What the end of the procedure says by itself, before any check.
 fn before_judging(trace: &Trace) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
@@ -108,7 +119,10 @@ fn before_judging(trace: &Trace) -> Option<Came> {
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
     // Whatever the test looks at, all that the device sends on its connections must be as the rules have it.
-    oracle::judge(trace, findings);
+    oracle::judge(trace, findings, test.statements);
+    if test.is_of_management() {
+        management::oracle::judge(test, trace, findings);
+    }
     for exchange in &trace.exchanges {
         let answers = exchange
             .arrivals
@@ -123,6 +137,14 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {
+        (Some(Passed::Fail), _) if may_be_another_s(test, trace) => (
+            Outcome::Inconclusive,
+            Some(Cause::Rig),
+            format!(
+                "{}; a subnet manager of somebody else may have written in between: run it on a subnet without one",
+                first(findings, Passed::Fail)
+            ),
+        ),
         (Some(Passed::Fail), _) => (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)),
         (Some(Passed::Inconclusive), _) => (
             Outcome::Inconclusive,
@@ -142,6 +164,16 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         Some(came) if came.0 > by_checks.0 || worst.is_none_or(|worst| worst == Passed::Pass) => came,
         _ => by_checks,
     }
+}
+
+/// Whether a value that was Set and read again may be one that another subnet manager wrote: it sweeps when it likes, and what
+/// a test writes here no key of the test's protects.
+fn may_be_another_s(test: &Test, trace: &Trace) -> bool {
+    let is_open = test.id.starts_with("c14-024-") || test.id.starts_with("c14-015-");
+    let sets = |exchange: &verbatim_record::Exchange| {
+        exchange.request.is_smp() && exchange.request.method() == verbatim_wire::Method::SET
+    };
+    trace.begin.shared_subnet && !trace.begin.simulated && is_open && trace.exchanges.iter().any(sets)
 }
 
 /// What is missing because the procedure ended early is due to the exchange at which it ended, or to what the host of a

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(ids("c14-016-get-protect-2"), ["c14-016-get-protect-2"]);
         assert_eq!(ids("C14_016_Get").len(), 4);
         assert!(ids("C14-16").len() >= 8);
-        assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero"]);
+        assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero", "c14-walk"]);
         assert_eq!(ids("c14-016-*-protect-?").len(), 12);
         assert_eq!(select(&[]).unwrap().len(), TESTS.len());
     }

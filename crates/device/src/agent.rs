@@ -57,7 +57,8 @@ impl Agent<'_> {
     /// The answer to an SMP, if there is one.
     pub(crate) fn serve(&mut self, request: &Mad, source: Lid) -> Option<Mad> {
         let method = request.method();
-        let silent = matches!(method, Method::TRAP | Method::REPORT | Method::TRAP_REPRESS);
+        let silent = matches!(method, Method::REPORT | Method::TRAP_REPRESS)
+            || method == Method::TRAP && !self.faults.has(Defect::TrapAnswered);
         if method.is_response() {
             return None;
         }
@@ -84,7 +85,12 @@ impl Agent<'_> {
         let unwanted = access == Access::Odd(Odd::ObeyedOnly)
             || (self.faults.has(Defect::UnsupportedAttributeSilent) && reply.status == self.unsupported().status)
             || (self.faults.has(Defect::VlArbitrationBadPartSilent) && self.is_bad_arbitration_part(request));
-        (!unwanted).then(|| answer(request, &reply))
+        let answer = (!unwanted).then(|| answer(request, &reply))?;
+        Some(if self.faults.has(Defect::ResponseReservedEchoed) {
+            repeat_reserved(request, answer)
+        } else {
+            answer
+        })
     }
 
     /// The port that the request came in by.
@@ -117,7 +123,7 @@ impl Agent<'_> {
     fn wrong_version(&self, request: &Mad) -> Option<Option<Mad>> {
         let header = request.header();
         let refusal = Some(refuse(request, Status::BAD_VERSION));
-        if header.base_version() != 1 {
+        if header.base_version() != 1 && !self.faults.has(Defect::BaseVersionIgnored) {
             return Some(refusal.filter(|_| self.profile.choices.bad_base_version_answered));
         }
         if header.class_version() != 1 && !self.faults.has(Defect::ClassVersionIgnored) {
@@ -131,10 +137,14 @@ impl Agent<'_> {
         let (profile, faults, now) = (self.profile, self.faults, self.now);
         let port = self.port();
         let outcome = port.lock.check(now, request, &profile.choices, faults);
-        if outcome.violation && profile.has_traps() && traps::can_send(&port.info) {
+        if outcome.violation && profile.has_traps() && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info)
+        {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
             port.traps.raise(now, &notice, profile.trap_repeats);
+        }
+        if outcome.violation && faults.has(Defect::ViolationClearsPKeys) {
+            port.p_keys[1..].fill(0);
         }
         outcome.access
     }
@@ -257,6 +267,15 @@ fn answer(request: &Mad, reply: &Reply) -> Mad {
         Some(data) => mad.with_data(data),
         None => mad,
     }
+}
+
+/// The answer with the reserved bytes of the request's headers.
+fn repeat_reserved(request: &Mad, mut answer: Mad) -> Mad {
+    let of_route = if request.is_directed() { 36..64 } else { 32..64 };
+    for bytes in [18..20, of_route] {
+        answer.bytes_mut()[bytes.clone()].copy_from_slice(&request.bytes()[bytes]);
+    }
+    answer
 }
 
 /// The answer that refuses a request with a status and sends its data back.

@@ -48,6 +48,8 @@ defects! {
         SwitchInfoAnswered "switch-info-answered" "The channel adapter answers SwitchInfo with success and zeros."
         NodeInfoSetAccepted "node-info-set-accepted" "A Set of NodeInfo is answered with success, though nothing changes."
         NodeDescriptionSetAccepted "node-description-set-accepted" "A Set of a read-only NodeDescription is answered with success, though nothing changes."
+        BaseVersionIgnored "base-version-ignored" "A base version that does not exist is answered with success."
+        TrapAnswered "trap-answered" "A Trap that is sent to an adapter is answered."
         ClassVersionIgnored "class-version-ignored" "A class version that does not exist is answered with success."
     }
     "13.4.2 MAD header" {
@@ -57,6 +59,7 @@ defects! {
         ResponseStatusReservedSet "response-status-reserved-set" "A reserved bit of the status is set in responses to Gets of GUIDInfo."
         ResponseHopCountWrong "response-hop-count-wrong" "HopCount is one more in responses on a directed route."
         ResponseDrSlidLost "response-dr-slid-lost" "DrSLID is 0 in responses on a directed route."
+        ResponseReservedEchoed "response-reserved-echoed" "Responses repeat the reserved bits of the request."
         ResponsePathLost "response-path-lost" "InitialPath is empty in responses on a directed route."
         ResponseModifierOfGuidInfoLost "response-modifier-of-guid-info-lost" "The AttributeModifier is 0 in responses to Gets of GUIDInfo."
     }
@@ -95,6 +98,10 @@ defects! {
         WrongKeySetOfGuidsObeyed "wrong-key-set-of-guids-obeyed" "A wrong-key Set of GUIDInfo gets no answer, but is obeyed."
         WrongKeySetOfSlToVlObeyed "wrong-key-set-of-sl-to-vl-obeyed" "A wrong-key Set of SLtoVLMappingTable at level 0 is obeyed."
         WrongKeySetOfArbitrationObeyed "wrong-key-set-of-arbitration-obeyed" "A wrong-key Set of VLArbitrationTable at level 1 gets no answer, but is obeyed."
+        ViolationClearsPKeys "violation-clears-p-keys" "A wrong-key SMP that is dropped zeroes the P_KeyTable but for its first entry."
+        LedInfoShownToAll "led-info-shown-to-all" "LedInfo is shown to a wrong key at levels 2 and 3."
+        SmInfoShownToAll "sm-info-shown-to-all" "SMInfo is answered with success and zeros to a wrong key at levels 2 and 3."
+        WrongKeySetOfLedInfoObeyed "wrong-key-set-of-led-info-obeyed" "A wrong-key Set of LedInfo gets no answer, but is obeyed."
         WrongKeySetOfNodeInfoRefusedAloud "wrong-key-set-of-node-info-refused-aloud" "A wrong-key Set of NodeInfo is refused as unsupported, instead of dropped."
         ZeroIsMasterKey "zero-is-master-key" "An SMP that carries key 0 passes every check."
         WrongKeySetObeyedAtLevel0 "wrong-key-set-obeyed-at-level-0" "A wrong-key Set at level 0 is obeyed."
@@ -114,6 +121,7 @@ defects! {
     "C14-19" {
         LeaseNotStoppedByRightKey "lease-not-stopped-by-right-key" "A right-key SMP does not stop the running lease timer."
         LeaseNotStoppedByRightKeyGet "lease-not-stopped-by-right-key-get" "A right-key Get does not stop the running lease timer; a Set does."
+        LeaseNotStoppedByRightKeySet "lease-not-stopped-by-right-key-set" "A right-key Set does not stop the running lease timer; a Get does."
         LeaseNotReloaded "lease-not-reloaded" "A right-key SMP stops the lease timer, but the next violation resumes it where it stood."
     }
     "C14-20" {
@@ -149,6 +157,8 @@ defects! {
         OperationalVlsNotKept "operational-vls-not-kept" "PortInfo:OperationalVLs stay what they were when they are set."
         LinkWidthEnabledNotKept "link-width-enabled-not-kept" "PortInfo:LinkWidthEnabled stays what it was when it is set."
         LinkSpeedEnabledNotKept "link-speed-enabled-not-kept" "PortInfo:LinkSpeedEnabled stays what it was when it is set."
+        LinkDownDefaultNotKept "link-down-default-not-kept" "PortInfo:LinkDownDefaultState stays what it was when it is set."
+        LinkSpeedExtEnabledNotKept "link-speed-ext-enabled-not-kept" "PortInfo:LinkSpeedExtEnabled stays what it was when it is set."
         LmcNotKept "lmc-not-kept" "PortInfo:LMC stays what it was when it is set."
         LidNotKept "lid-not-kept" "PortInfo:LID stays what it was when it is set."
         MasterSmLidNotKept "master-sm-lid-not-kept" "PortInfo:MasterSMLID stays what it was when it is set."
@@ -164,8 +174,13 @@ defects! {
         LinkWidthActiveNotSupported "link-width-active-not-supported" "PortInfo:LinkWidthActive is a width that the port does not support."
         LinkWidthActiveAllSupported "link-width-active-all-supported" "PortInfo:LinkWidthActive is all widths that the port supports, not the one in use."
         LinkSpeedActiveNotSupported "link-speed-active-not-supported" "PortInfo:LinkSpeedActive is 20 Gb/s a lane, which no port supports."
+        ExtendedSpeedsWithoutCapability "extended-speeds-without-capability" "PortInfo shows LinkSpeedExtSupported though CapabilityMask has no extended speeds."
         PhysicalStateStale "physical-state-stale" "PortInfo:PortPhysicalState still shows Polling when the link is up."
         PortInfoReservedNotZero "port-info-reserved-not-zero" "PortInfo shows a bit in a reserved field."
+        NodeInfoReservedNotZero "node-info-reserved-not-zero" "NodeInfo shows a bit in a reserved field."
+        SlToVlReservedNotZero "sl-to-vl-reserved-not-zero" "SLtoVLMappingTable shows a bit behind its 16 entries."
+        VlArbitrationReservedNotZero "vl-arbitration-reserved-not-zero" "VLArbitrationTable shows a reserved bit of its first entry."
+        LedInfoReservedNotZero "led-info-reserved-not-zero" "LedInfo shows a bit in a reserved field."
         NodeInfoLocalPortNumWrong "node-info-local-port-num-wrong" "NodeInfo:LocalPortNum is one too high."
         NodeInfoWrongNodeType "node-info-wrong-node-type" "NodeInfo says that the channel adapter is a switch."
         NodeInfoNodeGuidPerPort "node-info-node-guid-per-port" "NodeInfo:NodeGUID is another one at each port."
@@ -216,6 +231,11 @@ defects! {
         TrapModifierLost "trap-modifier-lost" "The trap of a bad M_Key names AttributeModifier 0."
         TrapKeyIsOurs "trap-key-is-ours" "The trap of a bad M_Key names the port's own key."
         TrapHopsLost "trap-hops-lost" "The trap of a bad M_Key is silent about the directed route."
+        TrapNeverSent "trap-never-sent" "No trap is ever sent, though IsTrapSupported is set."
+        TrapSourceWrong "trap-source-wrong" "The trap of a bad M_Key names a LID that the SMP did not come from."
+        TrapDrSlidLost "trap-dr-slid-lost" "The trap of a bad M_Key names DRSLID 0."
+        TrapReturnPathWrong "trap-return-path-wrong" "The trap of a bad M_Key shows another return path than the SMP's."
+        TrapReservedNotZero "trap-reserved-not-zero" "A reserved byte of the trap of a bad M_Key is not 0."
         TrapNotRepressed "trap-not-repressed" "A trap is repeated though a TrapRepress named it."
         TrapRepeatedAsAnother "trap-repeated-as-another" "Each repetition of a trap has a TransactionID of its own."
         TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
@@ -236,6 +256,18 @@ defects! {
         ViolationsWrap "violations-wrap" "The counter goes from 0xFFFF to 0."
         ViolationsCountedOnce "violations-counted-once" "Only the first violation after a right-key SMP is counted."
     }
+    "7.2 link states" {
+        ArmedSkipped "armed-skipped" "A port in state Initialize obeys a Set of Active."
+        ArmedRefused "armed-refused" "A port in state Initialize refuses a Set of Armed."
+    }
+    "16.1.3 PortCounters" {
+        CounterSelectIgnored "counter-select-ignored" "A Set of PortCounters writes all counters, whatever CounterSelect names."
+        PortCountersNotWritten "port-counters-not-written" "A Set of PortCounters is answered with success, but nothing is written."
+        PortSelectBeyondAccepted "port-select-beyond-accepted" "PortCounters of a port that does not exist are answered as those of port 1."
+        CounterSelectLow8Bits "counter-select-low-8-bits" "Of CounterSelect only the low 8 bits are decoded."
+        PerformanceClassVersion2 "performance-class-version-2" "ClassPortInfo of the performance class says class version 2."
+        PerformanceVersionIgnored "performance-version-ignored" "A class version of the performance class that does not exist is answered with success."
+    }
 }
 
 impl Defect {
@@ -255,6 +287,15 @@ impl Defect {
                 profile.has_sl_mapping()
             }
             Self::WrongKeySetOfArbitrationObeyed | Self::ArbitrationSetMovesSlToVl => two_tables && low > 0,
+            Self::SlToVlReservedNotZero => profile.has_sl_mapping(),
+            Self::VlArbitrationReservedNotZero => two_tables && low > 0,
+            Self::LinkSpeedExtEnabledNotKept => profile.has_extended_speeds(),
+            Self::ExtendedSpeedsWithoutCapability => !profile.has_extended_speeds(),
+            // A port without a LID is not taken through its states.
+            Self::ArmedSkipped | Self::ArmedRefused => profile.lid != verbatim_wire::Lid(0),
+            Self::LedInfoShownToAll | Self::WrongKeySetOfLedInfoObeyed | Self::LedInfoReservedNotZero => {
+                profile.has_led()
+            }
             defect if defect.statement() == "14.2.5.1 traps" => profile.has_traps(),
             Self::OperationalVlsNotKept => profile.vl_cap.data_vls() > Some(1),
             Self::GuidInfoNotStored => profile.guid_cap > 1,

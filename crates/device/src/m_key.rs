@@ -200,6 +200,7 @@ impl Lock {
     fn after_right_key(&mut self, now: Duration, mad: &Mad, faults: &Faults) {
         self.counted = false;
         let keeps_running = faults.has(Defect::LeaseNotStoppedByRightKey)
+            || (faults.has(Defect::LeaseNotStoppedByRightKeySet) && mad.method() == Method::SET)
             || (faults.has(Defect::LeaseNotStoppedByRightKeyGet) && mad.method() == Method::GET);
         if !keeps_running && let Some(at) = self.expires_at.take() {
             self.left = Some(at.saturating_sub(now));
@@ -367,6 +368,12 @@ impl Lock {
             1 if attribute == AttributeId::P_KEY_TABLE && faults.has(Defect::PKeyTableDroppedAtLevel1) => {
                 Access::Refused
             }
+            2 | 3 if attribute == AttributeId::LED_INFO && faults.has(Defect::LedInfoShownToAll) => {
+                Access::Read { key_shown: false }
+            }
+            2 | 3 if attribute == AttributeId::SM_INFO && faults.has(Defect::SmInfoShownToAll) => {
+                Access::Odd(Odd::Blank)
+            }
             2 | 3 if attribute == AttributeId::NODE_DESCRIPTION && faults.has(Defect::NodeDescriptionShownToAll) => {
                 Access::Read { key_shown: false }
             }
@@ -401,6 +408,9 @@ impl Lock {
             }
             (AttributeId::SL_TO_VL, 0) if faults.has(Defect::WrongKeySetOfSlToVlObeyed) => return Access::Full,
             (AttributeId::VL_ARBITRATION, 1) if faults.has(Defect::WrongKeySetOfArbitrationObeyed) => {
+                return Access::Odd(Odd::ObeyedOnly);
+            }
+            (AttributeId::LED_INFO, _) if faults.has(Defect::WrongKeySetOfLedInfoObeyed) => {
                 return Access::Odd(Odd::ObeyedOnly);
             }
             (AttributeId::NODE_INFO, _) if faults.has(Defect::WrongKeySetOfNodeInfoRefusedAloud) => {

@@ -1,7 +1,7 @@
 //! NodeInfo, NodeDescription, LedInfo and SMInfo (architecture 14.2.5.2, 14.2.5.3, 14.2.5.13, 14.2.5.15).
 
 use verbatim_wire::values::{Hex16, Hex32, NodeType};
-use verbatim_wire::{Guid, Layout, NodeDescription, NodeInfo, Status};
+use verbatim_wire::{Guid, Layout, LedInfo, NodeDescription, NodeInfo, Reserved, Status};
 
 use crate::agent::{Agent, Reply};
 use crate::defect::Defect;
@@ -64,6 +64,11 @@ impl Agent<'_> {
             .with_revision(Hex32(profile.revision))
             .with_local_port_num(local_port)
             .with_vendor_id(Hex32(profile.vendor_id));
+        let info = if faults.has(Defect::NodeInfoReservedNotZero) {
+            info.with_reserved_320(2, Reserved(1))
+        } else {
+            info
+        };
         let mut bytes = [0; 64];
         bytes.copy_from_slice(info.bytes());
         bytes
@@ -95,13 +100,15 @@ impl Agent<'_> {
         self.unsupported()
     }
 
-    /// LedInfo: the LED of the receiving port, bit 0.
+    /// LedInfo: the LED of the receiving port.
     pub(crate) fn get_led_info(&mut self) -> Reply {
-        Reply::ok(&[u8::from(self.port().led) << 7])
+        let spoiled = Reserved(self.faults.has(Defect::LedInfoReservedNotZero).into());
+        let info = LedInfo::default().with_led_mask(self.port().led);
+        Reply::ok(info.with_reserved_1(spoiled).bytes())
     }
 
     pub(crate) fn set_led_info(&mut self, data: &[u8; 64]) -> Reply {
-        self.port().led = data[0] & 0x80 != 0;
+        self.port().led = LedInfo::from_bytes(data).led_mask();
         self.get_led_info()
     }
 

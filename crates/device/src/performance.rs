@@ -1,6 +1,8 @@
 //! The performance management agent: ClassPortInfo, PortCounters and PortRcvErrorDetails (architecture 16.1.3, 16.1.4).
 
-use verbatim_wire::{AttributeId, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, Status};
+use verbatim_wire::{
+    AttributeId, ClassPortInfo, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, RespTime, Status,
+};
 
 use crate::defect::{Defect, Faults};
 use crate::port::Port;
@@ -57,9 +59,11 @@ pub(crate) fn serve(
         .with_port_rcv_data(counters.port_rcv_data().saturating_add(PACKET_DWORDS));
 
     let (status, data) = match (method, request.attribute_id()) {
-        _ if request.header().class_version() != 1 => (Status::BAD_VERSION, None),
-        (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info())),
-        (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, request),
+        _ if request.header().class_version() != 1 && !faults.has(Defect::PerformanceVersionIgnored) => {
+            (Status::BAD_VERSION, None)
+        }
+        (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info(faults))),
+        (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, faults, request),
         (Method::GET | Method::SET, AttributeId::PORT_RCV_ERROR_DETAILS) if profile.rcv_error_details => {
             error_details(ports, request)
         }
@@ -87,22 +91,34 @@ fn unsupported_attribute(faults: &Faults) -> Status {
 }
 
 /// ClassPortInfo: versions 1, no options, RespTimeValue as PortInfo's default.
-fn class_port_info() -> [u8; 192] {
+fn class_port_info(faults: &Faults) -> [u8; 192] {
+    let version = 1 + u8::from(faults.has(Defect::PerformanceClassVersion2));
+    let info = ClassPortInfo::default()
+        .with_base_version(1)
+        .with_class_version(version)
+        .with_resp_time_value(RespTime(18));
     let mut data = [0; 192];
-    data[0] = 1;
-    data[1] = 1;
-    data[7] = 18;
+    data.copy_from_slice(info.bytes());
     data
 }
 
 /// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.
-fn port_counters(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
+fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortCounters = request.attribute();
-    let Some(port) = ports.iter_mut().find(|port| port.number == wanted.port_select()) else {
+    let select = match usize::from(wanted.port_select()) {
+        beyond if beyond > ports.len() && faults.has(Defect::PortSelectBeyondAccepted) => 1,
+        _ => wanted.port_select(),
+    };
+    let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
         return (Status::INVALID_FIELD, None);
     };
-    if request.method() == Method::SET {
-        let mut names = selected(&SELECTED, wanted.counter_select().0);
+    if request.method() == Method::SET && !faults.has(Defect::PortCountersNotWritten) {
+        let select = match wanted.counter_select().0 {
+            _ if faults.has(Defect::CounterSelectIgnored) => 0xFFFF,
+            low if faults.has(Defect::CounterSelectLow8Bits) => low & 0xFF,
+            all => all,
+        };
+        let mut names = selected(&SELECTED, select);
         if wanted.counter_select_2().0 & 1 != 0 {
             names.push("PortXmitWait");
         }

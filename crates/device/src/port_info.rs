@@ -110,6 +110,9 @@ impl Agent<'_> {
         if self.faults.has(Defect::LinkSpeedActiveNotSupported) {
             return info.with_link_speed_active(LinkSpeeds(8));
         }
+        if self.faults.has(Defect::ExtendedSpeedsWithoutCapability) && !self.profile.has_extended_speeds() {
+            return info.with_link_speed_ext_supported(LinkSpeedExt(1));
+        }
         if self.faults.has(Defect::PhysicalStateStale) {
             return info.with_port_physical_state(PhysState::POLLING);
         }
@@ -291,10 +294,12 @@ fn states(change: &mut Change<'_>, wanted: &PortInfo) {
         PortState::NO_CHANGE => {}
         PortState::DOWN => change.take(true, initialize),
         PortState::ARMED => {
-            change.take(matches!(now, PortState::INITIALIZE | PortState::ARMED), up);
+            let refused = change.faults.has(Defect::ArmedRefused);
+            change.take(!refused && matches!(now, PortState::INITIALIZE | PortState::ARMED), up);
         }
         PortState::ACTIVE => {
-            change.take(matches!(now, PortState::ARMED | PortState::ACTIVE), up);
+            let legal = matches!(now, PortState::ARMED | PortState::ACTIVE);
+            change.take_or(legal, Defect::ArmedSkipped, up);
         }
         _ => change.take(false, up),
     }
@@ -362,6 +367,8 @@ fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
         (Defect::OperationalVlsNotKept, "OperationalVLs"),
         (Defect::LinkWidthEnabledNotKept, "LinkWidthEnabled"),
         (Defect::LinkSpeedEnabledNotKept, "LinkSpeedEnabled"),
+        (Defect::LinkDownDefaultNotKept, "LinkDownDefaultState"),
+        (Defect::LinkSpeedExtEnabledNotKept, "LinkSpeedExtEnabled"),
         (Defect::LmcNotKept, "LMC"),
         (Defect::LidNotKept, "LID"),
         (Defect::MasterSmLidNotKept, "MasterSMLID"),

@@ -1,6 +1,6 @@
 //! GUIDInfo, P_KeyTable and SLtoVLMappingTable (architecture 14.2.5.5, 14.2.5.7, 14.2.5.8).
 
-use verbatim_wire::{Guid, GuidInfo, Layout, PKey, PKeyTable, SlToVlMappingTable, Status};
+use verbatim_wire::{Guid, GuidInfo, Layout, PKey, PKeyTable, Reserved, SlToVlMappingTable, Status};
 
 use crate::agent::{Agent, Reply};
 use crate::defect::Defect;
@@ -91,6 +91,9 @@ impl Agent<'_> {
         let mut table = SlToVlMappingTable::default();
         for (sl, &vl) in self.port().sl_to_vl.iter().enumerate() {
             table = table.with_vl(sl, vl);
+        }
+        if self.faults.has(Defect::SlToVlReservedNotZero) {
+            table = table.with_reserved_64(6, Reserved(1));
         }
         Reply::ok(table.bytes())
     }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use verbatim_wire::trap::{BAD_M_KEY, BAD_P_KEY, BadMKey};
 use verbatim_wire::values::Hex32;
-use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, Notice, PhysState, PortInfo};
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, Notice, PhysState, PortInfo, Reserved};
 
 use crate::defect::{Defect, Faults};
 
@@ -119,6 +119,14 @@ pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
         told(says.with_m_key(own))
     } else if faults.has(Defect::TrapHopsLost) {
         told(says.with_directed(false).with_hop_count(0))
+    } else if faults.has(Defect::TrapSourceWrong) {
+        told(says.with_lid(Lid(notice.issuer_lid().0 ^ 1)))
+    } else if faults.has(Defect::TrapDrSlidLost) {
+        told(says.with_dr_slid(Lid(0)))
+    } else if faults.has(Defect::TrapReturnPathWrong) {
+        told((0..PATH_LENGTH.into()).fold(says, |says, hop| says.with_return_path(hop, 0xEE)))
+    } else if faults.has(Defect::TrapReservedNotZero) {
+        told(says.with_reserved_176(Reserved(1)))
     } else {
         notice
     }

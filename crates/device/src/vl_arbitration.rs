@@ -4,7 +4,7 @@
 //! The low half names a port of switches only.
 
 use rand_chacha::ChaCha8Rng;
-use verbatim_wire::{Layout, Mad, Status, VlArbitrationTable};
+use verbatim_wire::{Layout, Mad, Reserved, Status, VlArbitrationTable};
 
 use crate::agent::{Agent, Reply};
 use crate::defect::{Defect, Faults};
@@ -122,6 +122,9 @@ impl Agent<'_> {
         if place.first < table.capacity {
             for (entry, &(vl, weight)) in table.entries[place.first..].iter().take(PART).enumerate() {
                 shown = shown.with_vl(entry, vl).with_weight(entry, weight);
+            }
+            if self.faults.has(Defect::VlArbitrationReservedNotZero) {
+                shown = shown.with_reserved(0, Reserved(8));
             }
         }
         Reply::ok(shown.bytes())

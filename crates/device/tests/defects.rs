@@ -8,8 +8,9 @@ use common::{Bench, KEY, NONE, OTHER, quiet, seconds};
 use verbatim_device::Defect::{self, *};
 use verbatim_device::Profile;
 use verbatim_wire::{
-    AttributeId, Guid, GuidInfo, Layout, Lid, LinkDownDefault, LinkSpeeds, LinkWidths, MKey, Mad, Method, Mtu,
-    NodeDescription, NodeInfo, PKey, PKeyTable, PortInfo, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
+    AttributeId, Guid, GuidInfo, Layout, LedInfo, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey,
+    Mad, Method, Mtu, NodeDescription, NodeInfo, PKey, PKeyTable, PortInfo, SlToVlMappingTable, Status,
+    VlArbitrationTable, VlCap,
 };
 
 /// All that a long talk with a device shows; without the time but where it is very late.
@@ -120,6 +121,8 @@ fn talk(profile: &Profile, defects: &[Defect]) -> (Vec<Option<Mad>>, Vec<(Durati
             .with_operational_vls(VlCap(1))
             .with_link_width_enabled(LinkWidths(1))
             .with_link_speed_enabled(LinkSpeeds(1))
+            .with_link_down_default_state(LinkDownDefault::SLEEP)
+            .with_link_speed_ext_enabled(LinkSpeedExt(1))
             .with_lmc(1)
             .with_lid(Lid(8))
             .with_master_sm_lid(Lid(9)),
@@ -172,6 +175,12 @@ fn locked(t: &mut Talk, key: verbatim_wire::MKey, level: u8, found: &PortInfo) {
             &VlArbitrationTable::default().with_weight(0, 80 + level),
         );
         t.set(0, other, &NodeInfo::default());
+        for attribute in [AttributeId::LED_INFO, AttributeId::SM_INFO] {
+            t.get(attribute, 0, other);
+        }
+        let led = LedInfo::from_bytes(&[level << 7]);
+        t.set(0, other, &led.with_led_mask(level < 2));
+        t.get(AttributeId::LED_INFO, 0, key);
         for attribute in 0x10..0x19 {
             t.get(AttributeId(attribute), u32::from(attribute == 0x18) << 16, key);
         }
@@ -215,14 +224,35 @@ fn locked(t: &mut Talk, key: verbatim_wire::MKey, level: u8, found: &PortInfo) {
             t.port_info(key);
         }
     }
+    t.set(0, key, &lock(10));
+    t.get(AttributeId::NODE_INFO, 0, OTHER);
+    t.bench.wait(seconds(6));
+    t.set(0, key, &lock(10));
+    t.bench.wait(seconds(5));
+    t.port_info(key);
     t.set(0, key, &lock(0).with_m_key_violations(0));
     t.set(0, key, found);
 }
 
 #[test]
 fn every_defect_shows_where_it_says_so() {
-    // The talk zeroes the counter before it locks; these two are shown in the M_Key tests.
-    let elsewhere = [ViolationsSaturateAt255, ViolationsWrap];
+    // The talk zeroes the counter before it locks; the first two are shown in the M_Key tests. It asks for nothing of which the
+    // others are: qualification shows that each of them is seen.
+    let elsewhere = [
+        ViolationsSaturateAt255,
+        ViolationsWrap,
+        BaseVersionIgnored,
+        TrapAnswered,
+        ResponseReservedEchoed,
+        ArmedSkipped,
+        ArmedRefused,
+        CounterSelectIgnored,
+        PortCountersNotWritten,
+        PortSelectBeyondAccepted,
+        CounterSelectLow8Bits,
+        PerformanceClassVersion2,
+        PerformanceVersionIgnored,
+    ];
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         let sound = talk(&profile, &[]);
         let mut unseen = Vec::new();
@@ -245,7 +275,7 @@ fn names_are_kebab_case_and_find_their_defect() {
         assert_eq!(defect.to_string().parse(), Ok(defect));
         assert!(defect.about().ends_with('.'));
         assert!(
-            ["C1", "13.", "14."]
+            ["C1", "7.", "13.", "14.", "16."]
                 .iter()
                 .any(|start| defect.statement().starts_with(start))
         );

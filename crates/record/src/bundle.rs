@@ -1,9 +1,14 @@
 //! The directory that a run leaves: `run.json`, a record for each test, `verdicts.json`, and a manifest
 //! that hashes every one of them.
 
-use std::io::ErrorKind;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -15,6 +20,9 @@ const MANIFEST: &str = "manifest.json";
 
 /// The manifest's file name while it is written.
 const UNFINISHED: &str = ".manifest.json.part";
+
+/// No manifest has more bytes: of a hundred thousand files it has fewer.
+const LARGEST_MANIFEST: u64 = 32 << 20;
 
 /// What a run's directory must hold, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -106,10 +114,35 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-/// Whether it is a plain file, such that reading it comes to an end: no link, pipe or device.
-fn is_file(path: &Path) -> Result<bool, BundleError> {
-    let metadata = path.symlink_metadata().map_err(io(path))?;
-    Ok(metadata.is_file())
+/// A plain file, such that reading it comes to an end, with its bytes; none for a link, pipe, socket, device or directory.
+fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
+    let opened = File::options()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        // Of a link, and of a socket.
+        Err(error)
+            if [Errno::ELOOP, Errno::ENXIO]
+                .map(|of| Some(of as i32))
+                .contains(&error.raw_os_error()) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(io(path)(error)),
+    };
+    let metadata = file.metadata().map_err(io(path))?;
+    Ok(metadata.is_file().then_some((file, metadata.len())))
+}
+
+/// So many bytes of a file, and one more if it has grown.
+fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleError> {
+    let mut read = Vec::new();
+    file.take(bytes.saturating_add(1))
+        .read_to_end(&mut read)
+        .map_err(io(path))?;
+    Ok(read)
 }
 
 /// The files of a directory.
@@ -143,14 +176,25 @@ impl Manifest {
             path: path.into(),
             what,
         };
-        if !is_file(path)? {
+        let Some((file, bytes)) = open_file(path)? else {
             return Err(damaged("it is no plain file".into()));
+        };
+        if bytes > LARGEST_MANIFEST {
+            let expected = format!("expected at most {LARGEST_MANIFEST}");
+            return Err(damaged(format!("it has {bytes} bytes; {expected}")));
         }
-        let text = std::fs::read(path).map_err(io(path))?;
+        let text = read_up_to(path, file, bytes)?;
         let manifest: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if let Some(file) = manifest.files.iter().find(|file| !is_plain(&file.name)) {
             let expected = "expected names of files within the bundle";
             return Err(damaged(format!("it names {:?}; {expected}", file.name)));
+        }
+        let mut names = BTreeSet::new();
+        if let Some(file) = manifest.files.iter().find(|file| !names.insert(&file.name)) {
+            return Err(damaged(format!(
+                "it names {:?} twice; expected each file once",
+                file.name
+            )));
         }
         if Self::sealed(manifest.files.clone()).to_json().as_bytes() != text {
             return Err(damaged("its bytes do not match its own hash".into()));
@@ -257,7 +301,11 @@ impl BundleWriter {
         let mut files = Vec::new();
         for name in names {
             let path = self.directory.join(&name);
-            let bytes = std::fs::read(&path).map_err(io(&path))?;
+            let mut file = File::open(&path).map_err(io(&path))?;
+            // Before anybody is told that the run ended, so that a loss of power takes no verdict's evidence.
+            file.sync_all().map_err(io(&path))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map_err(io(&path))?;
             files.push(ManifestFile {
                 name,
                 bytes: bytes.len() as u64,
@@ -266,8 +314,16 @@ impl BundleWriter {
         }
         let path = self.directory.join(MANIFEST);
         let part = self.directory.join(UNFINISHED);
-        std::fs::write(&part, Manifest::sealed(files).to_json()).map_err(io(&part))?;
+        let write = || {
+            let mut file = File::create(&part)?;
+            file.write_all(Manifest::sealed(files).to_json().as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(io(&part))?;
         std::fs::rename(&part, &path).map_err(io(&path))?;
+        File::open(&self.directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(io(&self.directory))?;
         Ok(self.directory)
     }
 }
@@ -302,14 +358,19 @@ impl Bundle {
         let mut files = Vec::new();
         for listed in Manifest::open(&path)?.files {
             let path = directory.join(&listed.name);
-            if !is_file(&path)? {
-                return Err(BundleError::File {
-                    path,
-                    expected: format!("a plain file of {} bytes", listed.bytes),
-                    found: "a link, a pipe, a device or a directory".into(),
-                });
+            let wrong = |found: String| BundleError::File {
+                path: path.clone(),
+                expected: format!("a plain file of {} bytes", listed.bytes),
+                found,
+            };
+            let Some((file, bytes)) = open_file(&path)? else {
+                return Err(wrong("a link, a pipe, a device or a directory".into()));
+            };
+            // Not read before: it may be of any size.
+            if bytes != listed.bytes {
+                return Err(wrong(format!("{bytes} bytes")));
             }
-            let bytes = std::fs::read(&path).map_err(io(&path))?;
+            let bytes = read_up_to(&path, file, bytes)?;
             let found = hash(&bytes);
             if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
                 return Err(BundleError::File {
@@ -382,6 +443,44 @@ mod tests {
         }
         std::fs::write(directory.path().join("sound"), "").unwrap();
         assert_eq!(naming(directory.path(), "sound"), "");
+    }
+
+    #[test]
+    fn a_manifest_names_each_file_once() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("sound"), "").unwrap();
+        let listed = ManifestFile {
+            name: "sound".into(),
+            bytes: 0,
+            sha256: hash(b""),
+        };
+        let manifest = Manifest::sealed(vec![listed.clone(), listed]).to_json();
+        std::fs::write(directory.path().join(MANIFEST), manifest).unwrap();
+        let error = Bundle::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("names \"sound\" twice"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        // Far larger than memory, and sparse.
+        let large = File::create(directory.path().join("large")).unwrap();
+        large.set_len(1 << 42).unwrap();
+        let error = naming(directory.path(), "large");
+        assert!(error.contains(&format!("found {} bytes", 1u64 << 42)), "{error}");
+        let manifest = File::create(directory.path().join(MANIFEST)).unwrap();
+        manifest.set_len(1 << 42).unwrap();
+        let error = Bundle::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("expected at most"), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = naming(directory.path(), "pipe");
+        assert!(error.contains("expected a plain file"), "{error}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Exchange {
     pub sent: Span,
     /// The request.
     pub request: Mad,
+    /// The rig's port that it left by.
+    pub port: u32,
     /// The LID that it went to, where that is another than the rig's way to the device under test.
     pub dlid: Option<Lid>,
     /// What came in with its transaction id, in order.
@@ -254,6 +256,7 @@ impl Trace {
                     attempt: sent.attempt,
                     sent: sent.at,
                     request: sent.mad,
+                    port: sent.port,
                     dlid: sent.dlid,
                     arrivals: Vec::new(),
                     silence: None,
@@ -305,6 +308,11 @@ impl Trace {
     /// Says that a label was looked at.
     pub(crate) fn looked_at(&self, name: &str) {
         self.judged.borrow_mut().insert(name.to_string());
+    }
+
+    /// Declares that all that was recorded is judged, whatever its label.
+    pub fn judged_whole(&self) {
+        self.judged.borrow_mut().extend(self.labels.keys().cloned());
     }
 
     /// All tries and keys under a label, in order; none when nothing was sent under it.

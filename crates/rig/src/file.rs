@@ -14,9 +14,11 @@
 //! # lid = 5                 # instead of a route: the device's LID
 //! m_key = "0x1234"          # the M_Key of the device, if it has one
 //! shared_subnet = false     # whether a subnet manager of somebody else may be there
+//! labels = ["25g", "fw=1.2"] # what it can be reserved by, beside its name and `kind=umad`; of any kind
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
 //! assign_lid = 5            # where no subnet manager gives the device a LID: the one that it gets for each test
+//! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
 //!
@@ -100,8 +102,15 @@ pub struct RigFile {
     pub path: Option<PathBuf>,
     /// The rigs, in the order of the file.
     pub rigs: Vec<RigConfig>,
-    /// The file, as it was read.
-    text: String,
+}
+
+/// Where a rig was read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RigSource {
+    /// A rig file that has this rig alone, for a process that needs no other; empty for a rig that no file has.
+    pub toml: String,
+    /// The rig file: what is relative in it is relative to its directory.
+    pub path: PathBuf,
 }
 
 /// One rig.
@@ -125,6 +134,15 @@ pub struct RigConfig {
     pub assign_lid: Option<Lid>,
     /// Environment that the process must have been started with.
     pub env: BTreeMap<String, String>,
+    /// What it is known by beside its name.
+    pub labels: Vec<String>,
+    /// Where it was read.
+    pub source: RigSource,
+}
+
+/// What a path that stands in a file means.
+fn beside(file: &Path, path: &Path) -> PathBuf {
+    file.parent().unwrap_or(Path::new("")).join(path)
 }
 
 impl RigConfig {
@@ -134,14 +152,25 @@ impl RigConfig {
     pub fn device_identity(&self) -> Option<String> {
         match &self.kind {
             RigKind::Virtual(_) => None,
-            RigKind::Umad { device, port } => Some(format!("umad {device} {port} {:?} {:?}", self.route, self.env)),
+            RigKind::Umad { device, port, .. } => Some(format!("umad {device} {port} {:?} {:?}", self.route, self.env)),
             RigKind::Model { socket } => {
-                let socket = socket.canonicalize().unwrap_or_else(|_| socket.clone());
+                // The same while the model is away.
+                let socket = socket
+                    .read_link()
+                    .map_or_else(|_| socket.clone(), |to| beside(socket, &to));
+                let canonical = |directory: &Path| Some(directory.canonicalize().ok()?.join(socket.file_name()?));
+                let socket = socket.parent().and_then(canonical).unwrap_or(socket);
                 Some(format!("model {}", socket.display()))
             }
             RigKind::Packet(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
             RigKind::Verbs(of) => Some(format!("agent {} {:?}", of.agent.address, of.agent.device)),
         }
+    }
+
+    /// What it can be asked for by: its labels, and its kind.
+    pub fn all_labels(&self) -> impl Iterator<Item = String> {
+        let kind = format!("kind={}", self.kind.name());
+        self.labels.iter().cloned().chain([kind])
     }
 
     /// The rig that is always there, with this device.
@@ -157,6 +186,8 @@ impl RigConfig {
             subnet_timeout: None,
             assign_lid: None,
             env: BTreeMap::new(),
+            labels: Vec::new(),
+            source: RigSource::default(),
         }
     }
 
@@ -190,6 +221,8 @@ pub enum RigKind {
         device: String,
         /// Its port.
         port: u8,
+        /// An agent on the DUT's host, which tells of its kernel and driver.
+        agent: Option<Box<AgentConfig>>,
     },
     /// The device model of another process.
     Model {
@@ -228,7 +261,7 @@ impl RigKind {
                 };
                 format!("device model {}{broken}", model.profile.name())
             }
-            Self::Umad { device, port } => format!("{device} port {port}"),
+            Self::Umad { device, port, .. } => format!("{device} port {port}"),
             Self::Model { socket } => format!("device model at {}", socket.display()),
             Self::Packet(of) => format!("{}, agent at {}", of.wire, of.agent.address),
             Self::Verbs(of) => format!("{} port {}, agent at {}", of.device, of.port, of.agent.address),
@@ -288,6 +321,16 @@ pub struct UnknownRig {
     hint: String,
 }
 
+impl UnknownRig {
+    /// The same for somebody who may know of some rigs alone.
+    #[must_use]
+    pub fn among(mut self, sees: impl Fn(&str) -> bool) -> Self {
+        self.existing.retain(|rig| sees(rig));
+        self.hint = nearest::hint(&self.name, &self.existing);
+        self
+    }
+}
+
 impl RigFile {
     /// Reads the rig file: `explicit`, else what [`VARIABLE`] names, else [`SYSTEM_FILE`] if there is one, else there is
     /// only the built-in rig.
@@ -323,7 +366,6 @@ impl RigFile {
         let mut file = Self {
             path: None,
             rigs: Vec::new(),
-            text: String::new(),
         };
         file.add_built_in();
         file
@@ -357,11 +399,21 @@ impl RigFile {
     /// # Errors
     /// When something in it is wrong: with path, line and column.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, RigFileError> {
-        let rigs = parse::rigs(bytes, path)?;
+        let mut rigs = parse::rigs(bytes, path)?;
+        let whole: toml::Table = String::from_utf8_lossy(bytes).parse().unwrap_or_default();
+        let each = whole.get("rig").and_then(toml::Value::as_array).into_iter().flatten();
+        for (rig, alone) in rigs.iter_mut().zip(each) {
+            let mut file = toml::Table::new();
+            file.insert("config_version".into(), 1.into());
+            file.insert("rig".into(), vec![alone.clone()].into());
+            rig.source = RigSource {
+                toml: file.to_string(),
+                path: path.into(),
+            };
+        }
         let mut file = Self {
             path: Some(path.into()),
             rigs,
-            text: String::from_utf8_lossy(bytes).into_owned(),
         };
         file.add_built_in();
         Ok(file)
@@ -371,21 +423,6 @@ impl RigFile {
         if self.rigs.iter().all(|rig| rig.name != BUILT_IN) {
             self.rigs.push(RigConfig::built_in(VirtualConfig::default()));
         }
-    }
-
-    /// A rig file that has this rig alone, as it was read: for a process that needs no other. Empty for the built-in
-    /// rig.
-    #[must_use]
-    pub fn text_of(&self, name: &str) -> String {
-        let all: toml::Table = self.text.parse().unwrap_or_default();
-        let rigs = all.get("rig").and_then(toml::Value::as_array).into_iter().flatten();
-        let is_meant = |rig: &&toml::Value| rig.get("name").and_then(toml::Value::as_str) == Some(name);
-        rigs.filter(is_meant).fold(String::new(), |_, rig| {
-            let mut file = toml::Table::new();
-            file.insert("config_version".into(), 1.into());
-            file.insert("rig".into(), vec![rig.clone()].into());
-            file.to_string()
-        })
     }
 
     /// The rig of that name.

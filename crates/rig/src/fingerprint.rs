@@ -16,6 +16,8 @@ use super::file::VirtualConfig;
 
 /// Low halves of the transaction ids of these questions; the tester's have the top bit clear.
 const FIRST_ID: u32 = 0xFFFF_FE00;
+/// Where a rig with MADs keeps what an agent on the DUT's host tells.
+pub(super) const DUT_HOST: &str = "dut_host";
 /// Tries of each question, and how long each waits.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -109,6 +111,24 @@ pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
         "node_description": ask::<NodeDescription>(rig, info, &mut id)?,
         "port_info": ask::<PortInfo>(rig, info, &mut id)?,
     }))
+}
+
+/// What the tester's own side and the device are, together. Where an agent told of the DUT's host, and of another device
+/// than the one that answers, it says so.
+#[must_use]
+pub fn whole(mut tester: Value, device: Value) -> Value {
+    let told = tester[DUT_HOST]["device"]["node_guid"].as_str();
+    let answers = device["node_info"]["NodeGUID"].as_str();
+    if let (Some(told), Some(answers)) = (told, answers)
+        && told != answers
+    {
+        let words = format!(
+            "the agent has the device with NodeGUID {told} open, the one that answers has {answers}: what is told of the host \
+             is not of this device; correct `agent` or `route` of the rig"
+        );
+        tester[DUT_HOST]["is_another"] = words.into();
+    }
+    json!({ "tester": tester, "device": device })
 }
 
 /// Has a host open its device, or tell again what it is. What else comes meanwhile belongs to nobody.
@@ -239,6 +259,7 @@ fn line(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verbatim_wire::Guid;
 
     #[test]
     fn fields_are_in_words_without_reserved_bits_and_keys() {
@@ -251,5 +272,22 @@ mod tests {
             "{fields:?}"
         );
         assert!(fields.keys().all(|name| !name.starts_with("Reserved")), "{fields:?}");
+    }
+    #[test]
+    fn an_agent_that_has_another_device_open_than_the_one_that_answers_is_told_and_the_right_one_is_not() {
+        let tester =
+            json!({ "dut_host": { "device": { "node_guid": format!("{:#018x}", 0x0002_c900_0000_1000_u64) } } });
+        let info = |guid: u64| NodeInfo::default().with_node_guid(Guid(guid));
+        let device = |guid| json!({ "node_info": fields(&info(guid)) });
+        let of = |guid| whole(tester.clone(), device(guid))["tester"][DUT_HOST]["is_another"].clone();
+        assert_eq!(of(0x0002_c900_0000_1000), Value::Null);
+        let said = of(0x0002_c900_0000_2000).to_string();
+        assert!(
+            said.contains("0x0002c90000001000") && said.contains("0x0002c90000002000"),
+            "{said}"
+        );
+        // Without an agent, or without an answer, there is nothing to compare.
+        assert_eq!(whole(json!({}), device(1))["tester"], json!({}));
+        assert_eq!(whole(tester.clone(), json!({ "node_info": null }))["tester"], tester);
     }
 }

@@ -48,10 +48,10 @@ use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, Disturbances, ProfileName, RigConfig, RigFile, RigFileError, RigKind, UnknownRig, VirtualConfig,
-    WrongKey,
+    DeviceSeed, Disturbances, ProfileName, RigConfig, RigFile, RigFileError, RigKind, RigSource, UnknownRig,
+    VirtualConfig, WrongKey,
 };
-pub use fingerprint::device as device_fingerprint;
+pub use fingerprint::{device as device_fingerprint, whole as whole_fingerprint};
 pub use place::Place;
 pub use survey::{Part, survey};
 
@@ -96,7 +96,7 @@ pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigE
             session: Session::Virtual(config_of_model.clone()),
             fingerprint: fingerprint::of_virtual(config_of_model),
         }),
-        RigKind::Umad { device, port } => umad::open(config, device, *port, cancel),
+        RigKind::Umad { device, port, agent } => umad::open(config, (device, *port), agent.as_deref(), cancel),
         RigKind::Model { socket } => model::port::open(config, socket, cancel),
         RigKind::Packet(of) => peer::packet(config, of, cancel),
         RigKind::Verbs(of) => peer::pair(config, of, cancel),

@@ -27,7 +27,7 @@ use verbatim_verbs::VerbsLink;
 
 pub(super) use kernel::kernel_has;
 pub(super) use link::machine_is_there;
-pub(super) use open::{packet, pair};
+pub(super) use open::{dut_host, packet, pair};
 
 /// Things that one look takes of one source: more are left for the next, so that a flood never keeps a deadline.
 const AT_ONCE: usize = 4096;

@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 use super::error::RigError;
@@ -16,6 +18,8 @@ const PREFIX: &str = "verbatim-rig-";
 const LOCK: &str = "lock";
 /// A directory that is not older may belong to a process that has not locked it yet.
 const YOUNG: Duration = Duration::from_secs(10);
+/// Entries of the temporary directory that are looked at: others may fill it, and nothing waits for more than these.
+const MOST_ENTRIES: usize = 10_000;
 
 /// A private temporary directory, removed when dropped; after a crash, when the next one is made.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes one.
+    /// Makes one. Blocks on the disk.
     ///
     /// # Errors
     /// When none can be made.
@@ -63,7 +67,8 @@ impl Place {
 
 /// Removes the directories of processes that are no more. Nothing depends on it: what cannot be removed stays.
 fn remove_what_crashes_left(temporary: &Path) {
-    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+    let entries = fs::read_dir(temporary).into_iter().flatten().take(MOST_ENTRIES);
+    for entry in entries.flatten() {
         let path = entry.path();
         if entry.file_name().to_string_lossy().starts_with(PREFIX) && is_abandoned(&path) {
             let _ = fs::remove_dir_all(&path);
@@ -71,12 +76,21 @@ fn remove_what_crashes_left(temporary: &Path) {
     }
 }
 
+/// Everybody may make a directory of such a name: what is not this user's is left alone, and nothing in it is waited for.
 fn is_abandoned(place: &Path) -> bool {
-    let Ok(lock) = File::open(place.join(LOCK)) else {
+    let own = fs::symlink_metadata(place).is_ok_and(|of| of.is_dir() && of.uid() == geteuid().as_raw());
+    let lock = || {
+        File::options()
+            .read(true)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .open(place.join(LOCK))
+    };
+    let Some(lock) = own.then(lock).and_then(Result::ok) else {
         return false;
     };
-    let age = lock.metadata().and_then(|file| file.modified()).map(|at| at.elapsed());
-    matches!(age, Ok(Ok(age)) if age > YOUNG) && lock.try_lock().is_ok()
+    let Ok(file) = lock.metadata() else { return false };
+    let age = file.modified().map(|at| at.elapsed());
+    file.is_file() && matches!(age, Ok(Ok(age)) if age > YOUNG) && lock.try_lock().is_ok()
 }
 
 #[cfg(test)]
@@ -112,5 +126,31 @@ mod tests {
         remove_what_crashes_left(temporary.path());
         assert!(!crashed.exists());
         assert!(young.exists() && living.exists() && foreign.exists());
+    }
+
+    #[test]
+    fn a_pipe_or_a_link_in_place_of_a_lock_is_left_alone_and_not_waited_for() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let path = temporary.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let (pipe, link) = (place("verbatim-rig-1"), place("verbatim-rig-2"));
+        nix::unistd::mkfifo(&pipe.join(LOCK), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let old = temporary.path().join("old");
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        File::create(&old).unwrap().set_modified(long_ago).unwrap();
+        std::os::unix::fs::symlink(&old, link.join(LOCK)).unwrap();
+        let elsewhere = place("elsewhere");
+        fs::copy(&old, elsewhere.join(LOCK)).unwrap();
+        File::open(elsewhere.join(LOCK))
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        std::os::unix::fs::symlink(&elsewhere, temporary.path().join("verbatim-rig-3")).unwrap();
+        remove_what_crashes_left(temporary.path());
+        assert!(pipe.exists() && link.exists());
+        assert!(elsewhere.join(LOCK).exists() && temporary.path().join("verbatim-rig-3").is_symlink());
     }
 }

@@ -42,7 +42,15 @@ pub fn survey(config: &RigConfig) -> Vec<Part> {
     match &config.kind {
         RigKind::Packet(of) => packet(of),
         RigKind::Verbs(of) => pair(of),
-        RigKind::Umad { device, port } if env::in_force(config) => port_of(config, device, *port),
+        RigKind::Umad {
+            device,
+            port,
+            agent: of_host,
+        } if env::in_force(config) => {
+            let mut parts = port_of(config, device, *port);
+            parts.extend(of_host.iter().flat_map(|of| agent(of)));
+            parts
+        }
         RigKind::Virtual(_) | RigKind::Umad { .. } | RigKind::Model { .. } => Vec::new(),
     }
 }

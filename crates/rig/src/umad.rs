@@ -15,9 +15,10 @@ use verbatim_tester::{Need, Route};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 
 use super::error::RigError;
-use super::file::RigConfig;
+use super::file::{AgentConfig, RigConfig};
+use super::fingerprint::DUT_HOST;
 use super::port::{Incoming, Link, NotSent, PortRig};
-use super::{OpenRig, Session, env, fingerprint, info};
+use super::{OpenRig, Session, env, fingerprint, info, peer};
 use manager::{Manager, came_between};
 use places::{AFTERWARDS, Places, Room};
 
@@ -26,11 +27,19 @@ use places::{AFTERWARDS, Places, Room};
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long opening may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a MAD that nothing answers may take to leave, and how often it is tried in that time.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(1);
 /// Queue pair and key of the general services interface.
 const GSI: (u32, u32) = (1, 0x8001_0000);
 
 /// Opens the rig.
-pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
+pub(super) fn open(
+    config: &RigConfig,
+    (device, number): (&str, u8),
+    agent: Option<&AgentConfig>,
+    cancel: Arc<AtomicBool>,
+) -> Result<OpenRig, RigError> {
     let rig = || config.name.clone();
     if let Some((name, value)) = env::missing(&config.env, |name| std::env::var_os(name)) {
         return Err(RigError::Environment {
@@ -56,6 +65,9 @@ pub(super) fn open(config: &RigConfig, device: &str, number: u8, cancel: Arc<Ato
     }
     let mut fingerprint = fingerprint::of_umad(ours.map(without_ports).as_ref(), our_port, &port);
     fingerprint["subnet_manager"] = manager.in_words().into();
+    if let Some(of) = agent {
+        fingerprint[DUT_HOST] = peer::dut_host(config, of, Arc::clone(&cancel))?;
+    }
     let link = UmadLink {
         library,
         device: device.into(),
@@ -175,15 +187,26 @@ struct UmadLink {
 impl UmadLink {
     fn put(&mut self, mad: &Mad, to: &Destination) -> Result<(), NotSent> {
         let within = self.answer_within;
+        let awaits_answer = awaits_answer(mad.bytes());
         let now = Instant::now();
-        self.port()
-            .map_err(NotSent::Gone)?
-            .send(mad.bytes(), to, within.saturating_add(AFTERWARDS))
-            .map_err(|error| match error {
-                SendError::PortGone(lost) => NotSent::Gone(gone(&lost)),
-                other => NotSent::Refused(other.to_string()),
-            })?;
-        if awaits_answer(mad.bytes()) {
+        loop {
+            let port = self.port().map_err(NotSent::Gone)?;
+            match port.send(mad.bytes(), to, within.saturating_add(AFTERWARDS)) {
+                Ok(()) => break,
+                Err(SendError::PortGone(lost)) => return Err(NotSent::Gone(gone(&lost))),
+                // Of two TrapRepresses with one transaction id the kernel takes the second when the first has left. It tells
+                // nobody when that is.
+                Err(SendError::Refused { seen, .. })
+                    if !awaits_answer
+                        && seen.raw_os_error() == Some(Errno::EINVAL as i32)
+                        && now.elapsed() < LEAVES_WITHIN =>
+                {
+                    std::thread::sleep(AGAIN);
+                }
+                Err(other) => return Err(NotSent::Refused(other.to_string())),
+            }
+        }
+        if awaits_answer {
             self.places.take(*mad, now, within);
         }
         Ok(())

@@ -1,21 +1,40 @@
 //! One process at a time drives a device, whatever the rig is called and wherever its journal is.
 //!
-//! The lock is a socket in the kernel's abstract name space, called after the device: it is there for every process of
-//! this host that shares its network, leaves no file behind, and ends with the process.
+//! The lock is a file, called after the device, in a directory of the user's own (see [`locks`]). Root's counts for everybody,
+//! and that of a user who has a way to the device: who may open its device file, or write to the model's socket. Whoever else
+//! takes a lock of that name keeps nobody from the device.
 
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+mod locks;
 
+use std::fs::{self, File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::unistd::{Gid, Uid, User, getgrouplist};
 use sha2::{Digest, Sha256};
-use verbatim_rig::RigConfig;
+use verbatim_rig::{RigConfig, RigError, RigKind};
+use verbatim_tester::JournalOwner;
 
 use crate::RunError;
+
+/// Whose journal that of a rig is: what a test changes belongs to the device, whatever the rig is called.
+#[must_use]
+pub fn journal_owner(rig: &RigConfig) -> JournalOwner {
+    JournalOwner {
+        rig: rig.name.clone(),
+        device: rig.device_identity().unwrap_or_default(),
+        config: rig.source.toml.clone(),
+        config_path: rig.source.path.display().to_string(),
+    }
+}
 
 /// A device that is ours alone until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DeviceLock {
-    _socket: Option<UnixDatagram>,
+    _file: Option<File>,
 }
 
 impl DeviceLock {
@@ -25,24 +44,104 @@ impl DeviceLock {
     /// When another process drives it.
     pub(crate) fn take(rig: &RigConfig) -> Result<Self, RunError> {
         let Some(device) = rig.device_identity() else {
-            return Ok(Self { _socket: None });
+            return Ok(Self { _file: None });
         };
-        let hash: String = Sha256::digest(&device)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let bind = || UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("verbatim-device-{hash}"))?);
-        match bind() {
-            Ok(socket) => Ok(Self { _socket: Some(socket) }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(RunError::DeviceBusy {
+        let taken = locks::base().and_then(|base| locks::take(base, &name_of(&device), |user| may_drive(rig, user)));
+        match taken {
+            Ok(Ok(file)) => Ok(Self { _file: Some(file) }),
+            Ok(Err(who)) => Err(RunError::DeviceBusy {
                 rig: rig.name.clone(),
                 device: rig.kind.device(),
+                who,
             }),
             Err(source) => Err(RunError::DeviceLock {
                 rig: rig.name.clone(),
                 source,
             }),
         }
+    }
+}
+
+/// The name of a device's lock.
+fn name_of(device: &str) -> String {
+    Sha256::digest(device)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Whether a user has a way to a rig's device, as far as the files tell that lead to it. Over a network only the agent knows,
+/// and on a simulator nobody: there a user's own locks and root's are all that count.
+fn may_drive(rig: &RigConfig, user: u32) -> bool {
+    let ways: Vec<PathBuf> = match &rig.kind {
+        RigKind::Model { socket } => vec![socket.clone()],
+        RigKind::Umad { .. } if rig.env.is_empty() => {
+            let entries = fs::read_dir("/dev/infiniband").into_iter().flatten().flatten();
+            let is_umad = |path: &PathBuf| {
+                path.file_name()
+                    .is_some_and(|name| name.as_bytes().starts_with(b"umad"))
+            };
+            entries.map(|entry| entry.path()).filter(is_umad).collect()
+        }
+        _ => Vec::new(),
+    };
+    let groups = groups_of(user);
+    ways.iter().any(|way| {
+        let reaches = |directory: &Path| fs::metadata(directory).is_ok_and(|of| may(&of, user, &groups, 0o1));
+        fs::metadata(way).is_ok_and(|of| may(&of, user, &groups, 0o2)) && way.ancestors().skip(1).all(reaches)
+    })
+}
+
+fn groups_of(user: u32) -> Vec<Gid> {
+    let of = |user: User| getgrouplist(&std::ffi::CString::new(user.name).ok()?, user.gid).ok();
+    User::from_uid(Uid::from_raw(user))
+        .ok()
+        .flatten()
+        .and_then(of)
+        .unwrap_or_default()
+}
+
+/// Whether a user may do with a file what a bit of its mode stands for: 1 to pass a directory, 2 to write.
+fn may(file: &Metadata, user: u32, groups: &[Gid], bit: u32) -> bool {
+    let shift = if file.uid() == user {
+        6
+    } else if groups.contains(&Gid::from_raw(file.gid())) {
+        3
+    } else {
+        0
+    };
+    file.mode() >> shift & bit != 0
+}
+
+/// Looks whether a rig's device can be reached: its port opens, and where the kernel or an agent tells of its link, that is
+/// up. No management packet is sent: one with a wrong M_Key would be counted by the device, and start its lease timer. A
+/// device that another process drives is left alone, and counts as reached. So does one whose rig is refused, such as for a
+/// foreign subnet manager: the run that gets it ends with the reason and the remedy.
+///
+/// # Errors
+/// [`RunError::Rig`] or [`RunError::Unreachable`]: what is missing, and the remedy.
+pub fn look(rig: &RigConfig, cancel: Arc<AtomicBool>) -> Result<(), RunError> {
+    let _device = match DeviceLock::take(rig) {
+        Err(RunError::DeviceBusy { .. }) => return Ok(()),
+        taken => taken?,
+    };
+    if matches!(rig.kind, RigKind::Umad { .. } | RigKind::Model { .. }) {
+        match verbatim_rig::open(rig, cancel) {
+            Ok(opened) => drop(opened),
+            // Waiting mends none of these: the run says what is to be done.
+            Err(RigError::ForeignSubnetManager { .. } | RigError::Refused { .. } | RigError::Environment { .. }) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let parts = verbatim_rig::survey(rig);
+    match parts.into_iter().find(|part| !part.usable) {
+        None => Ok(()),
+        Some(part) => Err(RunError::Unreachable {
+            rig: rig.name.clone(),
+            what: format!("{}: {}", part.what, part.words),
+        }),
     }
 }
 
@@ -58,6 +157,27 @@ mod tests {
     }
 
     #[test]
+    fn whose_lock_counts_the_modes_of_the_way_to_the_device_tell() {
+        use std::os::unix::fs::PermissionsExt;
+        const NOBODY: u32 = 65534;
+        // Where everybody may pass, which a temporary directory is not made for.
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let socket = directory.path().join("model");
+        fs::write(&socket, "").unwrap();
+        let file = rigs(&format!(
+            "[[rig]]\nname = \"a\"\nkind = \"model\"\nsocket = {socket:?}\n"
+        ));
+        let rig = file.find("a").unwrap();
+        for (of_directory, of_socket, expected) in [(0o755, 0o777, true), (0o755, 0o755, false), (0o700, 0o777, false)]
+        {
+            set(directory.path(), of_directory);
+            set(&socket, of_socket);
+            assert_eq!(may_drive(rig, NOBODY), expected, "{of_directory:o} {of_socket:o}");
+        }
+    }
+
+    #[test]
     fn a_device_is_driven_once_under_whatever_name() {
         let file = rigs(
             "[[rig]]\nname = \"a\"\nkind = \"model\"\nsocket = \"one-device.sock\"\n\
@@ -68,6 +188,8 @@ mod tests {
         let held = DeviceLock::take(rig("a")).unwrap();
         let error = DeviceLock::take(rig("b")).unwrap_err().to_string();
         assert!(error.contains("rig b") && error.contains("another process"), "{error}");
+        let who = format!("process {} of user {}", std::process::id(), nix::unistd::geteuid());
+        assert!(error.contains(&who), "{error}");
         assert!(DeviceLock::take(rig("c")).is_ok());
         drop(held);
         assert!(DeviceLock::take(rig("b")).is_ok());

@@ -17,24 +17,63 @@ pub enum RunError {
     /// The restore journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Its device cannot be reached.
+    #[error("rig {rig}: {what}")]
+    Unreachable {
+        /// The rig.
+        rig: String,
+        /// What is missing, and the remedy.
+        what: String,
+    },
     /// Another process drives the device.
     #[error(
-        "rig {rig}: another process drives its device ({device}): a daemon, or a run under another rig's name or with another \
-         state directory. Wait for it, or stop it; two at once would spoil each other's verdicts"
+        "rig {rig}: another process drives its device ({device}): {who}. It is a daemon, or a run under another rig's name or \
+         with another state directory: wait for it, or stop it; two at once would spoil each other's verdicts"
     )]
     DeviceBusy {
         /// The rig.
         rig: String,
         /// The device, in words.
         device: String,
+        /// The process and its user, in words, as the kernel knows them.
+        who: String,
     },
     /// It cannot be told whether another process drives the device.
-    #[error("rig {rig}: its device cannot be locked ({source}); please report this")]
+    #[error(
+        "rig {rig}: its device cannot be locked ({source}); mend that: two processes at one device spoil each other's verdicts"
+    )]
     DeviceLock {
         /// The rig.
         rig: String,
         /// What the system says.
         source: std::io::Error,
+    },
+    /// Somebody with a later lease has used the rig since.
+    #[error(
+        "rig {rig}: the lease with token {token} is over: one with token {last} has used the rig since. Nothing was sent; \
+         reserve the rig anew"
+    )]
+    Fenced {
+        /// The rig.
+        rig: String,
+        /// Of the lease.
+        token: u64,
+        /// The greatest that was seen.
+        last: u64,
+    },
+    /// It cannot be told who used the rig last.
+    #[error("{path}: {source}; free space or mend the permissions of the state directory")]
+    Fence {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It was asked to let somebody else have the rig. What it recorded is there, and [`resume`](crate::resume) goes on.
+    #[error("the run gave way after {done} tests")]
+    GaveWay {
+        /// Tests that have a whole record.
+        done: u32,
     },
     /// There is no place for the restore journal.
     #[error(transparent)]
@@ -79,15 +118,22 @@ impl RunError {
     pub fn cause(&self) -> Cause {
         match self {
             Self::Rig(_)
+            | Self::Unreachable { .. }
             | Self::Journal(JournalError::Busy { .. })
             | Self::DeviceBusy { .. }
             | Self::NotRestored { .. } => Cause::Rig,
-            Self::State(_) | Self::Select(_) | Self::FileExists(_) | Self::Bundle(BundleError::Taken { .. }) => {
-                Cause::Operator
-            }
-            Self::DeviceLock { .. } | Self::Journal(_) | Self::Bundle(_) | Self::Judge(_) | Self::Document { .. } => {
-                Cause::Tester
-            }
+            Self::Fenced { .. }
+            | Self::GaveWay { .. }
+            | Self::State(_)
+            | Self::Select(_)
+            | Self::FileExists(_)
+            | Self::Bundle(BundleError::Taken { .. }) => Cause::Operator,
+            Self::DeviceLock { .. }
+            | Self::Fence { .. }
+            | Self::Journal(_)
+            | Self::Bundle(_)
+            | Self::Judge(_)
+            | Self::Document { .. } => Cause::Tester,
         }
     }
 

@@ -4,18 +4,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::{VERSION, judge, select};
-use verbatim_record::{BundleWriter, Entry, Sink, StopReason, Stopped, Time};
+use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time};
 use verbatim_record_proto::Restored;
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RestoreEnded, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
-use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, RigInfo, recover, run};
+use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, recover, run};
 
-use crate::device::DeviceLock;
+use crate::device::{DeviceLock, journal_owner};
 use crate::error::RunError;
 use crate::id::{RunId, now_ns};
+use crate::lease::{Lease, Leased};
+use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
 use verbatim_rig::{OpenRig, RigConfig, RigKind, Session};
@@ -33,6 +36,10 @@ pub struct Request {
     pub record: Option<PathBuf>,
     /// Set to stop the run.
     pub cancel: Arc<AtomicBool>,
+    /// Whether a walk that fails is run again with fewer and fewer of its steps.
+    pub shrinks: bool,
+    /// What the rig is used under; [`Lease::default`] for who needs none.
+    pub lease: Arc<Lease>,
 }
 
 /// Where a run goes on whose process died in it: see [`resume`].
@@ -97,7 +104,8 @@ impl RunJournal {
 /// Runs tests on a rig and judges them.
 ///
 /// # Errors
-/// When the run cannot begin or its bundle cannot be kept. What happens to a test is in its verdict.
+/// When the run cannot begin or its bundle cannot be kept, or it gave way between two tests. What happens to a test is in
+/// its verdict.
 pub fn execute(request: &Request, report: &mut dyn FnMut(Event)) -> Result<Report, RunError> {
     execute_in(request, None, report)
 }
@@ -153,15 +161,22 @@ fn rest(
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
         Session::Real(_) => {
             let state = state.cloned().map_or_else(StateDirectory::find, Ok)?;
-            RunJournal::File(FileJournal::open(&state.journals(), &request.rig.name)?)
+            RunJournal::File(FileJournal::open(&state.journals(), journal_owner(&request.rig))?)
         }
     };
     // After the journal, and let go before it: who waits for the journal finds the device free.
     let _device = DeviceLock::take(&request.rig)?;
+    if let (RunJournal::File(_), Some(state)) = (&journal, state) {
+        request.lease.fence(&state.journals(), &request.rig.name)?;
+    }
     if let RunJournal::File(journal) = &mut journal {
         recover_first(&request.rig, &mut open, journal, report)?;
     }
 
+    // What restores first needs no lease; whatever tests do does.
+    if let Session::Real(rig) = open.session {
+        open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
+    }
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<String> = None;
     for (place, test) in tests.iter().copied().enumerate() {
@@ -173,6 +188,10 @@ fn rest(
             verdicts.push(verdict);
             continue;
         }
+        let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
+        if place >= first && over.is_none() && !cancelled && request.lease.gives_way() {
+            return Err(RunError::GaveWay { done: number(place) });
+        }
         if place >= first {
             report(Event::TestStarted(TestStarted {
                 test: test.id.into(),
@@ -180,12 +199,15 @@ fn rest(
                 total: number(tests.len()),
             }));
         }
-        let cancelled = place > 0 && request.cancel.load(Ordering::Relaxed);
         let instead = match (&from.lost, &over) {
             (Some(why), _) if place < first => Some((StopReason::Tester, why.as_str())),
             (_, Some(why)) => Some((StopReason::Skipped, why.as_str())),
             // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
-            _ => cancelled.then_some((StopReason::Cancelled, "the run was cancelled before this test")),
+            _ if cancelled => Some((StopReason::Cancelled, "the run was cancelled before this test")),
+            _ if request.lease.is_over() => {
+                Some((StopReason::LeaseEnded, "the lease of the rig ended before this test"))
+            }
+            _ => None,
         };
         let case = Case {
             test,
@@ -193,7 +215,8 @@ fn rest(
             parameters: spec.parameters.clone().into_iter().collect(),
             catalogue: VERSION.into(),
         };
-        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), instead, report)?;
+        let how = (instead, request);
+        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), how, report)?;
         if over.is_none() {
             over = ends_the_run(&verdict);
         }
@@ -203,7 +226,7 @@ fn rest(
             && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
         {
             // Asked of a device that is known to answer: a dead one would cost minutes of silence.
-            open.fingerprint = serde_json::json!({ "tester": open.fingerprint, "device": device });
+            open.fingerprint = verbatim_rig::whole_fingerprint(open.fingerprint, device);
         }
         report(Event::TestEnded(TestEnded {
             verdict: Some(verdict.clone()),
@@ -244,7 +267,7 @@ pub fn recover_only(
     if matches!(rig.kind, RigKind::Virtual(_)) {
         return Ok(Vec::new());
     }
-    let mut journal = FileJournal::open(&state.journals(), &rig.name)?;
+    let mut journal = FileJournal::open(&state.journals(), journal_owner(rig))?;
     if journal.pending().is_empty() {
         return Ok(Vec::new());
     }
@@ -258,7 +281,8 @@ pub fn recover_only(
 #[must_use]
 pub fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     let real = !matches!(rig.kind, RigKind::Virtual(_));
-    real && FileJournal::open(&state.journals(), &rig.name).map_or(true, |journal| !journal.pending().is_empty())
+    real && FileJournal::open(&state.journals(), journal_owner(rig))
+        .map_or(true, |journal| !journal.pending().is_empty())
 }
 
 fn recover_first(
@@ -309,7 +333,7 @@ fn one_test(
     open: &mut OpenRig,
     journal: &mut dyn Journal,
     bundle: Option<&mut BundleWriter>,
-    instead: Option<(StopReason, &str)>,
+    (instead, request): (Option<(StopReason, &str)>, &Request),
     report: &mut dyn FnMut(Event),
 ) -> Result<Verdict, RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
@@ -326,14 +350,11 @@ fn one_test(
         sink.put(Entry::Stopped(Stopped { reason, text }));
         Time(0)
     } else {
-        match &mut open.session {
-            // Each test has a device of its own: its record depends on nothing that ran before.
-            Session::Virtual(config) => {
-                let mut rig = config.rig();
-                perform(&mut rig, &info, &mut sink, journal, case)
-            }
-            Session::Real(rig) => perform(rig.as_mut(), &info, &mut sink, journal, case),
+        let now = perform(open, &mut sink, journal, case);
+        if request.shrinks && shrink::is_walk(case.test) {
+            shorten(open, &mut sink, journal, (case, &request.cancel, now))?;
         }
+        now
     };
     let RunSink { entries, file, .. } = sink;
     let written = file.map_or(Ok(()), |file| file.finish(now));
@@ -350,15 +371,70 @@ fn one_test(
     })
 }
 
-fn perform(
-    rig: &mut dyn Rig,
-    info: &RigInfo,
+fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Time {
+    let info = &open.info;
+    match &mut open.session {
+        // Each test has a device of its own: its record depends on nothing that ran before.
+        Session::Virtual(config) => {
+            let mut rig = config.rig();
+            let _: Ran = run(&mut rig, info, sink, journal, case);
+            rig.now()
+        }
+        Session::Real(rig) => {
+            let _: Ran = run(rig.as_mut(), info, sink, journal, case);
+            rig.now()
+        }
+    }
+}
+
+/// A walk that has failed is tried with fewer and fewer of its steps; the shortest that still fails goes into its record.
+fn shorten(
+    open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
     journal: &mut dyn Journal,
-    case: &Case<'_>,
-) -> Time {
-    let _: Ran = run(rig, info, sink, journal, case);
-    rig.now()
+    (case, cancel, now): (&Case<'_>, &AtomicBool, Time),
+) -> Result<(), RunError> {
+    /// How long the tries may take in real time.
+    const PATIENCE: Duration = Duration::from_secs(120);
+    /// How often a walk is tried on hardware before it counts as one that passes.
+    const AGAIN: u32 = 2;
+    let whole = judge(sink.entries.clone())?;
+    if whole.outcome() != Outcome::Fail {
+        return Ok(());
+    }
+    let simulated = open.info.simulated;
+    let begun = now_ns();
+    let mut attempt = |given: &[(&str, u64)]| {
+        let others = case
+            .parameters
+            .iter()
+            .filter(|(name, _)| given.iter().all(|(other, _)| name != other));
+        let given = given.iter().map(|(name, value)| (name.to_string(), *value));
+        let part = Case {
+            parameters: others.cloned().chain(given).collect(),
+            ..case.clone()
+        };
+        for _ in 0..if simulated { 1 } else { AGAIN } {
+            let is_late = !simulated && u128::from(now_ns().saturating_sub(begun)) > PATIENCE.as_nanos();
+            if is_late || cancel.load(Ordering::Relaxed) {
+                return Try::Stop;
+            }
+            let mut entries = Vec::new();
+            perform(open, &mut entries, journal, &part);
+            match judge(entries) {
+                Ok(verdict) if ends_the_run(&verdict).is_some() => return Try::Stop,
+                Ok(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
+                Ok(_) => {}
+                Err(_) => return Try::Stop,
+            }
+        }
+        Try::Passes
+    };
+    if let Some(text) = shrink::shrink(case, simulated, &mut attempt) {
+        let at = Span::exactly(now);
+        sink.put(Entry::Note(Note { at, text }));
+    }
+    Ok(())
 }
 
 /// Whether the run cannot go on after this verdict, and why.

@@ -1,13 +1,25 @@
 //! What is done with the bundle of an earlier run: judge it anew, make a capture of it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError};
+use verbatim_record::{Bundle, BundleError, Entry};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
 use crate::execute::{Report, worst};
+
+/// A bundle that was judged anew.
+#[derive(Debug)]
+pub struct Kept {
+    /// The run with the verdicts of now.
+    pub report: Report,
+    /// In what they differ from those of the run.
+    pub drift: Vec<String>,
+    /// The records, in the order of the run.
+    pub records: Vec<Vec<Entry>>,
+}
 
 /// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
 ///
@@ -15,13 +27,24 @@ use crate::execute::{Report, worst};
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let bundle = Bundle::open(directory)?;
-    let mut run: RunInfo = document(&bundle, directory, "run.json")?;
-    let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
-    let verdicts = bundle
-        .records()?
-        .into_iter()
-        .map(judge)
-        .collect::<Result<Vec<_>, _>>()?;
+    judged(&bundle, directory, bundle.records()?)
+}
+
+/// The same, with the records.
+///
+/// # Errors
+/// As [`judge_bundle`].
+pub fn read_bundle(directory: &Path) -> Result<Kept, RunError> {
+    let bundle = Bundle::open(directory)?;
+    let records = bundle.records()?;
+    let (report, drift) = judged(&bundle, directory, records.clone())?;
+    Ok(Kept { report, drift, records })
+}
+
+fn judged(bundle: &Bundle, directory: &Path, records: Vec<Vec<Entry>>) -> Result<(Report, Vec<String>), RunError> {
+    let mut run: RunInfo = document(bundle, directory, "run.json")?;
+    let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
+    let verdicts = records.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
     let drift = drift(&before, &verdicts);
     run.outcome = worst(&verdicts).into();
     Ok((Report::new(run, verdicts), drift))
@@ -50,13 +73,28 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
             source,
         })
     };
-    let created = std::fs::File::create_new(file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => RunError::FileExists(file.into()),
-        _ => io(error),
-    })?;
-    let out = std::io::BufWriter::new(created);
+    let exists = || RunError::FileExists(file.into());
+    if file.exists() {
+        return Err(exists());
+    }
+    // Whole or not at all: what is cut off must not look like the capture of a shorter run.
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let part = tempfile::Builder::new()
+        .prefix(".verbatim-export-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(parent.unwrap_or(Path::new(".")))
+        .map_err(io)?;
     let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
-    verbatim_capture::write(out, &recorded, (application, run.started_ns)).map_err(io)?;
+    verbatim_capture::write(
+        std::io::BufWriter::new(part.as_file()),
+        &recorded,
+        (application, run.started_ns),
+    )
+    .map_err(io)?;
+    part.persist_noclobber(file).map_err(|error| match error.error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => io(error.error),
+    })?;
     Ok(())
 }
 

@@ -178,6 +178,22 @@ impl Extent {
         self.request(&[test], config, seed, &[("violations", VIOLATIONS)])
     }
 
+    /// The runs of all tests that are for a sound model, in the state of a seed, where nothing is lost on the way. In the first
+    /// state of the first model counters are driven beyond their ranges, as where a defect is looked for.
+    #[must_use]
+    pub fn undisturbed(&self, model: &Model, seed: u64) -> Vec<Request> {
+        let is_first = seed == 1 && self.models.first().is_some_and(|first| first.name == model.name);
+        let violations = if is_first {
+            VIOLATIONS_BEYOND_THE_COUNTER
+        } else {
+            VIOLATIONS
+        };
+        let parameters = [("violations", violations)];
+        let tests = self.tests.iter().filter(|test| model.is_for(test));
+        let runs = tests.map(|test| self.request(&[test], model.for_test(test, seed), seed, &parameters));
+        runs.collect()
+    }
+
     /// Tests on a rig in a state, as `verbatim run` would run them. By the rules of hardware parameters are as usual there, but
     /// for the length of a sweep: what is left out of it comes last.
     fn request(
@@ -221,6 +237,8 @@ impl Extent {
             rig,
             record: None,
             cancel: Arc::default(),
+            shrinks: false,
+            lease: Arc::default(),
         }
     }
 }

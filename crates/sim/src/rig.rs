@@ -21,6 +21,8 @@ use crate::segment::{Disturbance, Segment};
 const WAY: Duration = Duration::from_micros(1);
 /// Events after which a procedure counts as endless.
 const EVENT_BUDGET: u64 = 20_000_000;
+/// Events at one instant after which a device counts as one that never rests.
+const AT_ONE_INSTANT: u32 = 1_000_000;
 
 /// MAC addresses on the Ethernet segment.
 const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
@@ -75,6 +77,8 @@ pub struct VirtualRig {
     serial: u64,
     events: BTreeMap<(Time, u64), Event>,
     budget: u64,
+    /// Events since time moved.
+    at_this_instant: u32,
     tamper: Option<Tamper>,
     stop_at: Option<(Time, Stop)>,
 }
@@ -104,6 +108,7 @@ impl VirtualRig {
             serial: 0,
             events: BTreeMap::new(),
             budget: EVENT_BUDGET,
+            at_this_instant: 0,
             tamper: None,
             stop_at: None,
         }
@@ -387,6 +392,12 @@ impl Rig for VirtualRig {
                 self.now = self.now.max(until);
                 return Arrival::Deadline;
             };
+            self.at_this_instant = if at > self.now { 0 } else { self.at_this_instant + 1 };
+            if self.at_this_instant == AT_ONE_INSTANT {
+                return Arrival::Stop(Stop::Tester(format!(
+                    "{AT_ONE_INSTANT} events at one instant: a device that never rests?"
+                )));
+            }
             self.now = self.now.max(at);
             match self
                 .events

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use verbatim_device::{Defect, Profile};
-use verbatim_record::{Entry, Findings, Gap, Label, Role, Sink, StopReason, Trace};
+use verbatim_record::{Entry, Label, Role, Sink, StopReason, Trace};
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Area, Case, Journal, JournalError, MemoryJournal, Need, Part, Ran, Step, Test, Tester, run};
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
@@ -17,20 +17,9 @@ const WRITE: Label<VlArbitrationTable> = Label::new("write the table");
 const OURS: MKey = MKey(0xABCD_EF01);
 
 const fn test(procedure: fn(&mut Tester<'_>) -> Step) -> Test {
-    fn judge(_: &Trace, _: &mut Findings<'_>) -> Result<(), Gap> {
-        Ok(())
-    }
     Test {
-        id: "a-test-of-the-runner",
-        aliases: &[],
-        revision: 1,
-        about: "",
-        reading: "",
-        statements: &[],
         needs: &[Need::Mad],
-        parameters: &[],
-        procedure,
-        judge,
+        ..Test::of("a-test-of-the-runner", procedure)
     }
 }
 

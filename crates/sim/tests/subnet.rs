@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use verbatim_device::{Profile, Unassigned};
-use verbatim_record::{Entry, Exchange, Findings, Gap, Label, Restored, StopReason, Trace};
+use verbatim_record::{Entry, Exchange, Label, Restored, StopReason, Trace};
 use verbatim_sim::VirtualRig;
 use verbatim_tester::{Case, MemoryJournal, Need, Ran, RigInfo, Settable, Step, Test, Tester, run};
 use verbatim_wire::values::ProtectBits;
@@ -14,20 +14,9 @@ const LOCKED: Label<PortInfo> = Label::new("locked");
 const OURS: MKey = MKey(0xABCD_EF01);
 
 fn execute(rig: &mut VirtualRig, info: &RigInfo, procedure: fn(&mut Tester<'_>) -> Step) -> (Ran, Trace) {
-    fn judge(_: &Trace, _: &mut Findings<'_>) -> Result<(), Gap> {
-        Ok(())
-    }
     let test = Test {
-        id: "a-test",
-        aliases: &[],
-        revision: 1,
-        about: "",
-        reading: "",
-        statements: &[],
         needs: &[Need::Mad],
-        parameters: &[],
-        procedure,
-        judge,
+        ..Test::of("a-test", procedure)
     };
     let case = Case {
         test: &test,

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use verbatim_record::Label;
+use verbatim_wire::trap::m_key_of;
 use verbatim_wire::{AnyAttribute, AttributeId, MKey, Mad, Method, Notice};
 
 use crate::guard::{Guarded, Quiet, Settable};
@@ -15,14 +16,32 @@ impl Tester<'_> {
     ///
     /// # Errors
     /// When the run must stop.
-    pub fn ask_any(
+    pub fn ask_any(&mut self, label: Label<AnyAttribute>, what: (AttributeId, u32), key: MKey) -> Step<Option<Mad>> {
+        self.ask_up_to(TRIES, label, what, key)
+    }
+
+    /// The same, once: where a repetition would count twice.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_any_once(
         &mut self,
+        label: Label<AnyAttribute>,
+        what: (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        self.ask_up_to(1, label, what, key)
+    }
+
+    fn ask_up_to(
+        &mut self,
+        tries: u32,
         label: Label<AnyAttribute>,
         (attribute, modifier): (AttributeId, u32),
         key: MKey,
     ) -> Step<Option<Mad>> {
         let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
-        for attempt in 0..TRIES {
+        for attempt in 0..tries {
             if let Some((answer, _)) = self.exchange_any(label.name, attempt, &mad)? {
                 return Ok(Some(answer));
             }
@@ -74,17 +93,25 @@ impl Tester<'_> {
         (attribute, modifier): (AttributeId, u32),
         key: MKey,
     ) -> Step<Option<Mad>> {
+        // Others send traps too, and the port itself repeats those of earlier tests.
+        let names_it = |trap: &Mad| m_key_of(trap) == key;
         self.last_trap = None;
         let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
         self.launch(label.name, 0, &mad)?;
         let until = self.now().after(self.silence());
-        while self.last_trap.is_none() {
+        while !self.last_trap.as_ref().is_some_and(names_it) {
             match self.rig.wait(until) {
                 Arrival::Deadline => break,
                 other => self.take(other)?,
             }
         }
-        Ok(self.last_trap)
+        Ok(self.last_trap.filter(names_it))
+    }
+
+    /// Whether a trap came since the procedure began.
+    #[must_use]
+    pub fn has_trap(&self) -> bool {
+        self.has_trap
     }
 
     /// Sends the TrapRepress of a trap, which nothing answers, and goes on at once.

@@ -136,6 +136,7 @@ impl Tester<'_> {
                 let (exchange, how) = self.relate(&mad, at);
                 if how == Match::Trap {
                     self.last_trap = Some(mad);
+                    self.has_trap = true;
                 }
                 self.sink.put(Entry::Arrived(Box::new(Arrived {
                     exchange,
@@ -239,8 +240,12 @@ impl Tester<'_> {
         if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
             let info: PortInfo = mad.attribute();
             self.shown.insert(mad.modifier(), info);
-            self.resp_time = info.resp_time_value();
-            self.subnet_timeout = self.info.subnet_timeout.unwrap_or(info.subnet_timeout());
+            // Another port of the node has times of its own, which bind nobody here.
+            let port = mad.modifier() & 0x7FFF_FFFF;
+            if port == 0 || port == u32::from(info.local_port_num()) {
+                self.resp_time = info.resp_time_value();
+                self.subnet_timeout = self.info.subnet_timeout.unwrap_or(info.subnet_timeout());
+            }
         }
         (number, Match::Answer)
     }

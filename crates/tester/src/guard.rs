@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 use verbatim_record::{Entry, Label, Role};
 use verbatim_wire::values::{LinkSpeedExt, LinkSpeeds, LinkWidths};
 use verbatim_wire::{
-    Attribute, GuidInfo, Layout, LinkDownDefault, MKey, Mad, Method, NodeDescription, NodeInfo, PKeyTable, PhysState,
-    PortInfo, PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
+    Attribute, GuidInfo, Layout, LedInfo, LinkDownDefault, MKey, Mad, Method, NodeDescription, NodeInfo, PKeyTable,
+    PhysState, PortInfo, PortState, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
 };
 
 use crate::exchange::{BUSY_TRIES, busy_pause};
@@ -20,6 +20,8 @@ pub trait Settable: Attribute {
     const NOT_RESTORABLE: &'static [&'static str] = &[];
     /// Fields that the device or its link changes by itself: never compared.
     const ITS_OWN: &'static [&'static str] = &[];
+    /// Fields that no Set changes, but a host or new firmware may: told when they moved, and not waited for.
+    const READ_ONLY: &'static [&'static str] = &[];
 
     /// The same with the no-change value in every field that has one.
     #[must_use]
@@ -74,6 +76,20 @@ impl Settable for PortInfo {
         "LinkRoundTripLatency",
         "LocalPortNum",
     ];
+    const READ_ONLY: &'static [&'static str] = &[
+        "CapabilityMask",
+        "CapabilityMask2",
+        "GUIDCap",
+        "LinkSpeedExtSupported",
+        "LinkSpeedExtSupported2",
+        "LinkSpeedSupported",
+        "LinkWidthSupported",
+        "MTUCap",
+        "RespTimeValue",
+        "VLArbitrationHighCap",
+        "VLArbitrationLowCap",
+        "VLCap",
+    ];
 
     fn quiet(self) -> Self {
         self.with_port_state(PortState::NO_CHANGE)
@@ -113,15 +129,20 @@ impl Settable for PortInfo {
     }
 
     fn explicit(found: &Self, now: &Self) -> Self {
-        const NO_CHANGE: [&str; 5] = [
+        const NO_CHANGE: [&str; 6] = [
             "LinkDownDefaultState",
             "LinkWidthEnabled",
             "LinkSpeedEnabled",
             "LinkSpeedExtEnabled",
+            "LinkSpeedExtEnabled2",
             "OperationalVLs",
         ];
         let differs = found.differences(now).into_iter().map(|of| of.field.name);
-        let names: Vec<_> = differs.filter(|name| NO_CHANGE.contains(name)).collect();
+        let mut names: Vec<_> = differs.filter(|name| NO_CHANGE.contains(name)).collect();
+        // A port may read both as one field: one without the other would switch the highest speeds off.
+        if names.iter().any(|name| name.starts_with("LinkSpeedExtEnabled")) {
+            names.extend(["LinkSpeedExtEnabled", "LinkSpeedExtEnabled2"]);
+        }
         found.quiet().with_fields_of(found, &names)
     }
 
@@ -146,6 +167,7 @@ impl Settable for NodeInfo {
 impl Settable for GuidInfo {}
 impl Settable for PKeyTable {}
 impl Settable for SlToVlMappingTable {}
+impl Settable for LedInfo {}
 
 /// A value that a Set may carry: it changes only what [`Quiet::change`] names.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! The restore journal: what the device had before the first Set, on disk before that Set leaves.
 
 mod file;
+mod owner;
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use verbatim_wire::MKey;
 
 pub use file::{FileJournal, Unrestored};
+pub use owner::Owner;
 
 /// What is restored together: an attribute with all its parts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -59,13 +61,30 @@ pub enum JournalError {
         /// The lock file.
         path: PathBuf,
     },
+    /// It is of another device than the one that the rig names now.
+    #[error(
+        "restore journal {path} is of {kept}, and rig {rig} now names {named}: that device still holds what a test set; \
+         name it in the rig file again, as this rig or another, and restore it; if it is gone for good, remove {path}"
+    )]
+    OtherDevice {
+        /// The journal.
+        path: PathBuf,
+        /// The rig.
+        rig: String,
+        /// The device that it is of.
+        kept: String,
+        /// The device that the rig names.
+        named: String,
+    },
     /// It does not hold what a journal holds.
     #[error(
-        "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove the file"
+        "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove {path} and {lock}"
     )]
     Damaged {
         /// The journal.
         path: PathBuf,
+        /// Its lock, which tells whether there must be a journal.
+        lock: PathBuf,
         /// What is wrong.
         what: String,
     },
@@ -99,6 +118,9 @@ pub trait Journal {
     fn identify(&mut self, device: &str);
 }
 
+/// The version of the form that is written.
+const VERSION: u32 = 2;
+
 /// What a journal holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,13 +134,19 @@ struct Content {
     /// PortGUID of the device, in words; empty when it did not tell.
     #[serde(default)]
     device: String,
+    /// The rig that it was made for.
+    #[serde(default)]
+    owner: Owner,
     /// Areas to restore, in the order in which they were saved.
     areas: Vec<Pending>,
+    /// SHA-256 of all the rest, in hexadecimal: a journal that was altered must not be applied. Empty in version 1.
+    #[serde(default)]
+    checksum: String,
 }
 
 impl Content {
     fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Vec<Part> {
-        self.version = 1;
+        self.version = VERSION;
         self.add_keys(keys);
         let place = self
             .areas
@@ -160,6 +188,7 @@ impl Content {
         if self.areas.is_empty() {
             *self = Self {
                 device: core::mem::take(&mut self.device),
+                owner: core::mem::take(&mut self.owner),
                 ..Self::default()
             };
         }

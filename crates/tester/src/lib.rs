@@ -14,15 +14,18 @@ mod random;
 mod restore;
 mod rig;
 mod runner;
+pub mod shadow;
 mod stop;
 mod test;
 mod tester;
 
 pub use guard::{Guarded, Quiet, Settable};
-pub use journal::{Area, FileJournal, Journal, JournalError, MemoryJournal, Part, Pending, Unrestored};
+pub use journal::{
+    Area, FileJournal, Journal, JournalError, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
+};
 pub use random::Stream;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{Case, Ran, recover, run};
 pub use stop::{Step, Stop};
-pub use test::{Judge, Need, Parameter, Procedure, Test};
+pub use test::{Judge, KINDS, Need, Parameter, Procedure, Test};
 pub use tester::{Answer, Tester};

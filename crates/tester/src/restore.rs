@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use verbatim_record::{Entry, Label, Restored};
 use verbatim_wire::{
-    AttributeId, GuidInfo, MKey, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
+    AttributeId, GuidInfo, LedInfo, MKey, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
     VlArbitrationTable,
 };
 
@@ -22,9 +22,16 @@ const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
 impl Tester<'_> {
     /// Restores every area that may have changed, the last one first, and tells what each came to.
     pub(crate) fn restore_all(&mut self) -> Vec<Restored> {
-        let mut results = Vec::new();
+        let (mut results, mut tried_again) = (Vec::new(), Vec::new());
         while let Some(state) = self.areas.pop() {
             let result = self.restore_area(&state);
+            // What a device does not take back may rest on what is restored later: a VL of its tables on OperationalVLs.
+            let may_wait = !self.areas.is_empty() && !tried_again.contains(&state.area.attribute);
+            if !result.left.is_empty() && may_wait {
+                tried_again.push(state.area.attribute);
+                self.areas.insert(0, state);
+                continue;
+            }
             if result.is_complete() {
                 match self.journal.settle(&state.area) {
                     Ok(()) => {
@@ -58,6 +65,7 @@ impl Tester<'_> {
             AttributeId::GUID_INFO => self.restore_parts::<GuidInfo>(parts, &mut result),
             AttributeId::P_KEY_TABLE => self.restore_parts::<PKeyTable>(parts, &mut result),
             AttributeId::SL_TO_VL => self.restore_parts::<SlToVlMappingTable>(parts, &mut result),
+            AttributeId::LED_INFO => self.restore_parts::<LedInfo>(parts, &mut result),
             other => Err(Stop::Tester(format!("this version cannot restore {other}"))),
         });
         if let Err(stop) = done {
@@ -182,19 +190,22 @@ impl Tester<'_> {
 
 /// Whether nothing differs that a Set could restore.
 fn is_as_found<A: Settable>(found: &A, now: &A) -> bool {
-    let counts = |name| !A::NOT_RESTORABLE.contains(&name) && !A::ITS_OWN.contains(&name);
+    let kept = [A::NOT_RESTORABLE, A::ITS_OWN, A::READ_ONLY];
+    let counts = |name| !kept.iter().any(|names| names.contains(&name));
     differences(found, now, "left", counts).is_empty()
 }
 
 /// Fields that differ and can be restored, each with the value found and the value now.
 fn different<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    let counts = |name| !found.may_stay(name) && !A::ITS_OWN.contains(&name);
+    let counts = |name| !found.may_stay(name) && !A::ITS_OWN.contains(&name) && !A::READ_ONLY.contains(&name);
     differences(found, now, "left", counts)
 }
 
 /// Fields that cannot be restored and did change.
 fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
-    differences(found, now, "now", |name| found.may_stay(name))
+    differences(found, now, "now", |name| {
+        found.may_stay(name) || A::READ_ONLY.contains(&name)
+    })
 }
 
 fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'static str) -> bool) -> Vec<String> {

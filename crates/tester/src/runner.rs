@@ -116,6 +116,10 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if stopped.is_none() && case.test.needs.contains(&Need::Mad) {
         stopped = tester.assign_lid();
     }
+    if stopped.is_none() && case.test.is_of_management() {
+        // A device that does not answer by now, the procedure finds out.
+        let _ = tester.shadow("before the test");
+    }
     if stopped.is_none() {
         tester.role = Role::Test;
         let outcome = catch_unwind(AssertUnwindSafe(|| (case.test.procedure)(&mut tester)));
@@ -160,6 +164,9 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         })
     );
     let last_was_silent = !not_sane && tester.states.last() == Some(&State::Silent);
+    if stopped.is_none() && case.test.is_of_management() {
+        let _ = tester.shadow("after the test");
+    }
     let restored = tester.restore_all();
     tester.release_verbs();
     if last_was_silent {
@@ -207,18 +214,7 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
 }
 
 /// Not a test: what `recover` runs as.
-const RECOVERY: Test = Test {
-    id: "restore",
-    aliases: &[],
-    revision: 1,
-    about: "restores what an earlier run left changed",
-    reading: "",
-    statements: &[],
-    needs: &[],
-    parameters: &[],
-    procedure: |_| Ok(()),
-    judge: |_, _| Ok(()),
-};
+const RECOVERY: Test = Test::of("restore", |_| Ok(()));
 
 impl Tester<'_> {
     /// Why the journal must not be applied here: it is of another device than the one that answers.

@@ -29,7 +29,22 @@ pub enum Need {
     Verbs,
 }
 
+/// The kinds of rig, as a rig file has them.
+pub const KINDS: [&str; 5] = ["virtual", "model", "umad", "packet", "verbs"];
+
 impl Need {
+    /// The kinds of rig that can have it.
+    #[must_use]
+    pub fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Mad | Self::OwnSubnet => &["virtual", "model", "umad"],
+            Self::AnyLid => &["virtual", "umad"],
+            Self::Link | Self::SecondPort => &["virtual"],
+            Self::Packets => &["virtual", "packet"],
+            Self::Verbs => &["virtual", "verbs"],
+        }
+    }
+
     /// The need in words.
     #[must_use]
     pub fn about(self) -> &'static str {
@@ -83,4 +98,31 @@ pub struct Test {
     pub procedure: Procedure,
     /// The judge.
     pub judge: Judge,
+}
+
+impl Test {
+    /// Whether it works with the management agents of the device alone: no packets of our own making, no other LID.
+    #[must_use]
+    pub fn is_of_management(&self) -> bool {
+        let others = [Need::AnyLid, Need::Link, Need::Packets, Need::Verbs];
+        self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
+    }
+
+    /// A procedure that claims nothing: for what drives a device as a test does and is none, as reading it and putting it
+    /// back.
+    #[must_use]
+    pub const fn of(id: &'static str, procedure: Procedure) -> Self {
+        Self {
+            id,
+            aliases: &[],
+            revision: 1,
+            about: "",
+            reading: "",
+            statements: &[],
+            needs: &[],
+            parameters: &[],
+            procedure,
+            judge: |_, _| Ok(()),
+        }
+    }
 }

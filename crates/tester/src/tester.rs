@@ -51,6 +51,7 @@ pub struct Tester<'r> {
     pub(crate) subnet_timeout: SubnetTimeout,
     /// The trap that came in last.
     pub(crate) last_trap: Option<Mad>,
+    pub(crate) has_trap: bool,
     /// PortInfo as it was shown last, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
@@ -100,6 +101,7 @@ impl<'r> Tester<'r> {
                 .subnet_timeout
                 .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
             last_trap: None,
+            has_trap: false,
             shown: BTreeMap::new(),
             keys: vec![info.key],
             areas: Vec::new(),
@@ -147,6 +149,12 @@ impl<'r> Tester<'r> {
     #[must_use]
     pub fn key(&self) -> MKey {
         self.keys[0]
+    }
+
+    /// PortInfo of the receiving port, as it was shown last; all 0 before that.
+    #[must_use]
+    pub fn shown(&self) -> PortInfo {
+        self.shown.get(&0).copied().unwrap_or_default()
     }
 
     /// How long silence must last, by the rule of silence and what the port told of itself.
@@ -274,14 +282,37 @@ impl<'r> Tester<'r> {
         Ok(None)
     }
 
-    /// Gets an attribute once, in a MAD of another class version than 1.
+    /// Gets an attribute once, in a MAD of another base version or class version than 1.
     ///
     /// # Errors
     /// When the run must stop.
-    pub fn get_as_version<A: Attribute>(&mut self, label: Label<A>, version: u8, key: MKey) -> Step<Option<Answer<A>>> {
+    pub fn get_as_version<A: Attribute>(
+        &mut self,
+        label: Label<A>,
+        (base, class): (u8, u8),
+        key: MKey,
+    ) -> Step<Option<Answer<A>>> {
         let mad = self.mad::<A>(Method::GET, 0).with_m_key(key);
-        let mad = mad.with_header(&mad.header().with_class_version(version));
-        self.exchange(label, 0, &mad)
+        let header = mad.header().with_base_version(base).with_class_version(class);
+        self.exchange(label, 0, &mad.with_header(&header))
+    }
+
+    /// Gets an attribute by an SMP that has all reserved bits of its headers set, which a receiver does not look at: from
+    /// whoever has that LID, or by the rig's way. Up to three tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_with_reserved_set<A: Attribute>(
+        &mut self,
+        lid: Option<Lid>,
+        label: Label<A>,
+        key: MKey,
+    ) -> Step<Option<Answer<A>>> {
+        self.to = lid;
+        let mad = self.mad::<A>(Method::GET, 0).with_m_key(key).with_reserved_set();
+        let answer = self.try_thrice(label, &mad);
+        self.to = None;
+        answer
     }
 
     /// Sends a TrapRepress, which nothing answers, and waits until silence is proven.
@@ -316,6 +347,20 @@ impl<'r> Tester<'r> {
         assert!(method != Method::SET, "a Set goes out through a guard");
         let mad = self.mad::<A>(method, modifier).with_m_key(key);
         self.exchange(label, 0, &mad)
+    }
+
+    /// Sets an attribute of the performance class: up to three tries. Counters go on by themselves and no journal gives them
+    /// back, so this is for a device that ends with its rig: tests that need [`Need::Link`](crate::Need::Link).
+    ///
+    /// # Errors
+    /// When the run must stop.
+    ///
+    /// # Panics
+    /// When the attribute is of another class.
+    pub fn set_counters<A: Attribute>(&mut self, label: Label<A>, value: &A) -> Step<Option<Answer<A>>> {
+        assert!(A::PERFORMANCE, "a Set goes out through a guard");
+        let mad = self.mad::<A>(Method::SET, 0).with_data(value.bytes());
+        self.try_thrice(label, &mad)
     }
 
     /// A MAD of an attribute on the rig's route.

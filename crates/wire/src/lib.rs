@@ -26,9 +26,9 @@ pub mod values;
 pub mod verbs;
 
 pub use attr::{
-    AnyAttribute, Attribute, GuidInfo, LinearForwardingTable, MulticastForwardingTable, NodeDescription, NodeInfo,
-    Notice, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, SlToVlMappingTable, SmInfo, SwitchInfo,
-    VlArbitrationTable,
+    AnyAttribute, Attribute, ClassPortInfo, GuidInfo, LedInfo, LinearForwardingTable, MulticastForwardingTable,
+    NodeDescription, NodeInfo, Notice, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, SlToVlMappingTable,
+    SmInfo, SwitchInfo, VlArbitrationTable,
 };
 pub use bits::{get_bits, set_bits};
 pub use codes::{AttributeId, Method, MgmtClass, Status};

@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::attr::{AnyAttribute, Attribute};
 use crate::codes::{AttributeId, Method, MgmtClass, Status};
-use crate::layout::{Layout, layout};
+use crate::layout::{Layout, Style, layout};
 use crate::value::Reserved;
 use crate::values::{Hex16, Hex32, Hex64, Lid, MKey};
 
@@ -215,6 +215,24 @@ impl Mad {
     #[must_use]
     pub fn with_header(mut self, header: &MadHeader) -> Self {
         self.0[..24].copy_from_slice(header.bytes());
+        self
+    }
+
+    /// The same with all reserved bits of its headers set: of the common one and, in an SMP, of the route.
+    #[must_use]
+    pub fn with_reserved_set(mut self) -> Self {
+        let of_route = match (self.is_smp(), self.is_directed()) {
+            (false, _) => &[][..],
+            (true, true) => DrSmp::FIELDS,
+            (true, false) => LidSmp::FIELDS,
+        };
+        let fields = MadHeader::FIELDS.iter().chain(of_route);
+        for field in fields.filter(|field| field.style == Style::Reserved) {
+            for index in 0..field.count {
+                let at = field.offset + index * field.stride;
+                crate::set_bits(&mut self.0, at, field.width, u64::MAX >> (64 - field.width));
+            }
+        }
         self
     }
 

@@ -1,10 +1,10 @@
 //! DataDetails of the traps 256 to 259 (architecture 14.2.5.1).
 
-use crate::Notice;
 use crate::codes::{AttributeId, Method};
 use crate::layout::{Layout, layout};
 use crate::value::Reserved;
 use crate::values::{Hex16, Hex32, Lid, MKey, PKey};
+use crate::{Mad, Notice};
 
 /// Trap: a bad M_Key was seen.
 pub const BAD_M_KEY: u16 = 256;
@@ -31,6 +31,12 @@ impl Notice {
         bytes[10..10 + room].copy_from_slice(&details[..room]);
         Self::from_bytes(&bytes)
     }
+}
+
+/// The M_Key that a trap 256 names.
+#[must_use]
+pub fn m_key_of(trap: &Mad) -> MKey {
+    BadMKey::from_bytes(trap.attribute::<Notice>().details()).m_key()
 }
 
 layout! {

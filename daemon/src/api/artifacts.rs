@@ -4,19 +4,18 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
 
 use super::errors;
-use crate::store::CAPTURE_PLACE;
+use super::streams::Out;
+use crate::store::captures;
 use verbatim_run as run;
 
 /// Bytes of a chunk.
 const CHUNK: usize = 64 << 10;
 /// Chunks made ready for a reader who has not taken them yet.
-const AHEAD: usize = 2;
+pub(super) const AHEAD: usize = 2;
 /// The capture, which is made when it is read.
 pub(super) const CAPTURE: &str = "run.pcapng";
 
@@ -64,11 +63,9 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
 
 fn capture(directory: &Path) -> Result<File, Status> {
     // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
-    let beside = directory.parent().unwrap_or(directory);
-    let place = tempfile::Builder::new()
-        .prefix(CAPTURE_PLACE)
-        .tempdir_in(beside)
-        .map_err(|error| unreadable(beside, &error))?;
+    let beside = captures(directory.ancestors().nth(2).unwrap_or(directory));
+    let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
+    let place = place.map_err(|error| unreadable(&beside, &error))?;
     let path = place.path().join(CAPTURE);
     run::export_pcapng(directory, &path).map_err(|error| {
         let message = format!("the capture cannot be made: {error}");
@@ -90,8 +87,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Status {
 }
 
 /// The content of a file, as fast as it is taken. A reader who takes nothing holds a file and two chunks, no thread.
-pub(super) fn stream(mut file: File) -> ReceiverStream<Result<ReadArtifactResponse, Status>> {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
     tokio::spawn(async move {
         loop {
             let read = super::blocking(move || {
@@ -116,7 +112,6 @@ pub(super) fn stream(mut file: File) -> ReceiverStream<Result<ReadArtifactRespon
             return;
         }
     });
-    ReceiverStream::new(receiver)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
-use crate::access::Denied;
-use crate::sched::{CreateError, Refusal};
+use crate::access::{Denied, Identity};
+use crate::sched::{CreateError, NotReloaded, Refusal};
 use crate::store::StoreError;
 use verbatim_run::RunId;
 
@@ -32,14 +32,28 @@ impl Violation {
 }
 
 fn with_info(code: Code, message: &str, reason: &str, metadata: &[(&str, &str)]) -> Status {
-    let metadata: HashMap<String, String> = metadata.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    let metadata: HashMap<String, String> = metadata
+        .iter()
+        .map(|(name, value)| ((*name).into(), at_most(LONGEST, value)))
+        .collect();
+    let message = at_most(LONGEST_MESSAGE, message);
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
 }
 
 /// Wrong fields that an answer names. It travels in headers, which are small.
 const MOST_VIOLATIONS: usize = 10;
-/// Characters of what is said of one.
+/// Characters of what is said of one, and of a name.
 const LONGEST: usize = 300;
+/// Characters of a message: what is said of a quarantine names each area that is not restored.
+const LONGEST_MESSAGE: usize = 2000;
+
+/// The beginning of a text that somebody may have sent.
+fn at_most(characters: usize, text: &str) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}
 
 /// `INVALID_ARGUMENT`: every field that is wrong, not only the first; of very many the first few.
 pub(super) fn invalid(mut violations: Vec<Violation>) -> Status {
@@ -47,10 +61,7 @@ pub(super) fn invalid(mut violations: Vec<Violation>) -> Status {
     violations.truncate(MOST_VIOLATIONS);
     for violation in &mut violations {
         for text in [&mut violation.field, &mut violation.what] {
-            if let Some((end, _)) = text.char_indices().nth(LONGEST) {
-                text.truncate(end);
-                text.push('…');
-            }
+            *text = at_most(LONGEST, text);
         }
     }
     if more > 0 {
@@ -92,6 +103,32 @@ pub(super) fn request_id_reused(request_id: &str, run: &RunId, differs: &str) ->
     with_info(Code::AlreadyExists, &message, "REQUEST_ID_REUSED", &metadata)
 }
 
+/// `FAILED_PRECONDITION`: the files of a run are on another host.
+pub(super) fn elsewhere(run: &RunId, host: &str) -> Status {
+    let message = format!(
+        "the files of runs/{run} are on host {host}: ask its daemon for them; `verbatim rigs` names the rigs of each host"
+    );
+    with_info(Code::FailedPrecondition, &message, "RUN_ELSEWHERE", &[("host", host)])
+}
+
+/// `RESOURCE_EXHAUSTED`: somebody, or all together, follow and read more than is served at once.
+pub(super) fn too_many_streams(who: &Identity, own: usize) -> Status {
+    let message = format!(
+        "too many answers are under way at once, {own} of them to {who}: close some that follow runs, rigs or leases, or that \
+         read files, and try again"
+    );
+    with_info(Code::ResourceExhausted, &message, "TOO_MANY_STREAMS", &[])
+}
+
+/// `UNAVAILABLE`: the answer ended before its end.
+pub(super) fn too_slow(patience: std::time::Duration) -> Status {
+    let message = format!(
+        "nothing of this answer was taken for {} s, so that it ended here; ask again, a run from the last cursor on",
+        patience.as_secs()
+    );
+    with_info(Code::Unavailable, &message, "READER_TOO_SLOW", &[])
+}
+
 /// `INTERNAL`.
 pub(super) fn internal(message: &str) -> Status {
     with_info(Code::Internal, message, "INTERNAL", &[])
@@ -101,18 +138,38 @@ pub(super) fn internal(message: &str) -> Status {
 pub(super) fn refused(refusal: &Refusal) -> Status {
     let (code, reason, subject) = match refusal {
         Refusal::UnknownRig(rig) => (Code::NotFound, "RIG_UNKNOWN", rig.clone()),
+        Refusal::LeftOver(rig) => (Code::FailedPrecondition, "RIG_LEFT_OVER", rig.clone()),
         Refusal::Stopping => (Code::Unavailable, "DAEMON_STOPPING", String::new()),
         Refusal::Quarantined { rig, .. } => (Code::FailedPrecondition, "RIG_QUARANTINED", rig.clone()),
+        Refusal::LeaseOver(lease) => (Code::FailedPrecondition, "LEASE_ENDED", lease.to_string()),
+        Refusal::LeaseWaits(lease) => (Code::FailedPrecondition, "LEASE_PENDING", lease.to_string()),
+        Refusal::LeaseOfRun(lease) => (Code::FailedPrecondition, "LEASE_OF_RUN", lease.to_string()),
+        Refusal::TooMany { .. } => (Code::ResourceExhausted, "TOO_MANY", String::new()),
+        Refusal::TooLong { .. } => (Code::OutOfRange, "LEASE_TOO_LONG", String::new()),
         Refusal::Running { rig, .. } | Refusal::Restoring(rig) => (Code::FailedPrecondition, "RIG_BUSY", rig.clone()),
     };
-    let message = refusal.to_string();
-    let name = format!("rigs/{subject}");
+    let message = at_most(LONGEST_MESSAGE, &refusal.to_string());
+    let subject = at_most(LONGEST, &subject);
+    let kind = if reason.starts_with("LEASE") { "lease" } else { "rig" };
+    let name = format!("{kind}s/{subject}");
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason, DOMAIN, HashMap::from([("rig".to_string(), name.clone())]));
+    details.set_error_info(reason, DOMAIN, HashMap::from([(kind.to_string(), name.clone())]));
     if code == Code::FailedPrecondition {
         details.set_precondition_failure(vec![PreconditionViolation::new(reason, name, message.clone())]);
     }
     Status::with_error_details(code, message, details)
+}
+
+/// `FAILED_PRECONDITION`: the rig file cannot be taken over; or what the store cannot do.
+pub(super) fn not_reloaded(error: &NotReloaded) -> Status {
+    let reason = match error {
+        NotReloaded::InUse(_) => "RIG_IN_USE",
+        NotReloaded::Store(StoreError::RigOfAnother { .. }) | NotReloaded::File(_) | NotReloaded::OneDevice(..) => {
+            "RIG_FILE_WRONG"
+        }
+        NotReloaded::Store(error) => return store(error),
+    };
+    with_info(Code::FailedPrecondition, &error.to_string(), reason, &[])
 }
 
 /// What somebody may not do.
@@ -126,7 +183,7 @@ pub(super) fn denied(denied: &Denied) -> Status {
 }
 
 /// What the store cannot do.
-pub(super) fn store(error: &StoreError) -> Status {
+pub(crate) fn store(error: &StoreError) -> Status {
     let message = error.to_string();
     match error {
         StoreError::Unknown(id) => not_found("RUN_UNKNOWN", &format!("runs/{id}"), &message),
@@ -134,7 +191,16 @@ pub(super) fn store(error: &StoreError) -> Status {
             with_info(Code::ResourceExhausted, &message, "DISK_FULL", &[])
         }
         StoreError::Damaged { .. } => with_info(Code::DataLoss, &message, "RUN_DAMAGED", &[]),
-        StoreError::Io { .. } | StoreError::Exists(_) => with_info(Code::Internal, &message, "STORE_FAILED", &[]),
+        StoreError::NoLease(id) => not_found("LEASE_UNKNOWN", &format!("leases/{id}"), &message),
+        StoreError::Pinned(_) => with_info(Code::FailedPrecondition, &message, "RUN_PINNED", &[]),
+        StoreError::Unfinished(_) => with_info(Code::FailedPrecondition, &message, "RUN_UNFINISHED", &[]),
+        StoreError::Away { .. } => with_info(Code::Unavailable, &message, "STORE_AWAY", &[]),
+        StoreError::Io { .. }
+        | StoreError::Exists(_)
+        | StoreError::Held(_)
+        | StoreError::Taken(_)
+        | StoreError::TwoHosts { .. }
+        | StoreError::RigOfAnother { .. } => with_info(Code::Internal, &message, "STORE_FAILED", &[]),
     }
 }
 
@@ -175,6 +241,23 @@ mod tests {
         let status = invalid((0..5000).map(wrong).collect());
         assert!(status.message().len() < 8000 && status.details().len() < 8000);
         assert!(status.message().ends_with("4990 more"), "{}", status.message());
+    }
+
+    #[test]
+    fn no_answer_grows_with_what_somebody_sent() {
+        let long = "é".repeat(4_000_000);
+        for status in [
+            not_found("RUN_UNKNOWN", &long, &long),
+            refused(&Refusal::UnknownRig(long.clone())),
+            denied(&Denied::NotOwner {
+                who: crate::access::Identity::User(1),
+                what: long.clone(),
+                owner: long.clone(),
+            }),
+        ] {
+            let size = status.message().len() + status.details().len();
+            assert!(size < 16_000 && status.message().ends_with('…'), "{size}");
+        }
     }
 
     #[test]

@@ -1,14 +1,32 @@
-//! Resource names: `rigs/NAME`, `runs/ID`.
+//! Resource names: `rigs/NAME`, `runs/ID`, `leases/ID`.
 
 use tonic::Status;
 
-use super::errors;
+use super::errors::{self, Violation};
+use crate::store::LeaseId;
 use verbatim_run::RunId;
+
+/// Characters of a name of a rig, or of a label.
+const LONGEST: usize = 64;
+
+/// That a name is longer than any: it is not looked for, nor written anywhere.
+pub(super) fn too_long(field: &str, name: &str) -> Option<Violation> {
+    let characters = name.chars().count();
+    (characters > LONGEST).then(|| {
+        Violation::new(
+            field,
+            format!("expected at most {LONGEST} characters, seen {characters}"),
+        )
+    })
+}
 
 /// The rig that a name means.
 pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
     match name.strip_prefix("rigs/") {
-        Some(rig) if !rig.is_empty() && !rig.contains('/') => Ok(rig),
+        Some(rig) if !rig.is_empty() && !rig.contains('/') => match too_long(field, rig) {
+            None => Ok(rig),
+            Some(wrong) => Err(errors::invalid(vec![wrong])),
+        },
         _ => Err(errors::invalid_field(
             field,
             format!("expected \"rigs/NAME\", seen {name:?}; ListRigs names them"),
@@ -25,6 +43,15 @@ pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
     id.map_err(|what| errors::invalid_field(field, what))
 }
 
+/// The lease that a name means.
+pub(super) fn lease(field: &str, name: &str) -> Result<LeaseId, Status> {
+    let id = name
+        .strip_prefix("leases/")
+        .ok_or_else(|| format!("expected \"leases/ID\", seen {name:?}; ListLeases names them"))
+        .and_then(|id| id.parse());
+    id.map_err(|what| errors::invalid_field(field, what))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +62,8 @@ mod tests {
         for wrong in ["", "rigs/", "rigs/../x", "runs/x", "rigs"] {
             assert!(rig("name", wrong).is_err(), "{wrong}");
         }
+        assert!(rig("name", &format!("rigs/{}", "x".repeat(64))).is_ok());
+        assert!(rig("name", &format!("rigs/{}", "x".repeat(65))).is_err());
         assert!(run("name", "runs/019a3c5e77d1-0000").is_ok());
         for wrong in ["", "runs/", "runs/..", "runs/../x", "019a3c5e77d1-0000"] {
             assert!(run("name", wrong).is_err(), "{wrong}");

@@ -1,16 +1,20 @@
 //! RigService.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::{Request, Response, Status};
 use verbatim_proto::v1::rig_service_server::RigService;
 use verbatim_proto::v1::{
-    GetRigRequest, GetRigResponse, ListRigsRequest, ListRigsResponse, RestoreRigRequest, RestoreRigResponse, Rig,
+    DrainRigRequest, DrainRigResponse, GetRigRequest, GetRigResponse, ListRigsRequest, ListRigsResponse,
+    ReloadRigsRequest, ReloadRigsResponse, RestoreRigRequest, RestoreRigResponse, Rig, WatchRigsRequest,
+    WatchRigsResponse,
 };
 
+use super::streams::Answer;
 use super::{Shared, blocking, errors, names, view};
-use crate::access::{self, Identity, May, View};
-use crate::sched::Scheduler;
+use crate::access::{self, Caller, Identity, May, View};
+use crate::sched::{Reloaded, Scheduler};
 use crate::store::Filter;
 use verbatim_rig::RigConfig;
 
@@ -32,15 +36,53 @@ impl Rigs {
         let caller = self.shared.caller(request)?;
         let rig = names::rig("name", name)?;
         let found = self.shared.scheduler.rigs().find(rig).cloned();
-        let found = found.map_err(|unknown| errors::not_found("RIG_UNKNOWN", name, &unknown.to_string()))?;
+        let found = found.map_err(|mut unknown| {
+            unknown.place = "this daemon".into();
+            unknown
+                .existing
+                .retain(|rig| self.shared.access.view(&caller, rig).is_ok());
+            errors::not_found("RIG_UNKNOWN", name, &unknown.to_string())
+        })?;
         let may = self.shared.access.view(&caller, rig);
         Ok((found, may.map_err(|denied| errors::denied(&denied))?))
     }
 
+    /// All rigs that somebody sees.
+    async fn seen(&self, caller: &Caller) -> Result<Vec<Rig>, Status> {
+        let sees = self.shared.access.table().sees(caller);
+        let seen = |rig: &&RigConfig| sees.as_ref().is_none_or(|patterns| access::names(patterns, &rig.name));
+        let rigs = self.shared.scheduler.rigs();
+        let mut rigs = self.view(rigs.rigs.iter().filter(seen).cloned().collect()).await?;
+        if self.shared.scheduler.store().lab().is_some() {
+            let shared = Arc::clone(&self.shared);
+            // While the database is away, one's own rigs are still seen.
+            let others = blocking(move || shared.all_elsewhere()).await?.unwrap_or_default();
+            let seen = |rig: &Rig| {
+                let name = rig.name.trim_start_matches("rigs/");
+                sees.as_ref().is_none_or(|patterns| access::names(patterns, name))
+            };
+            rigs.extend(others.into_iter().map(|(rig, ..)| rig).filter(seen));
+        }
+        Ok(rigs)
+    }
+
     async fn view(&self, rigs: Vec<RigConfig>) -> Result<Vec<Rig>, Status> {
         let scheduler = Arc::clone(&self.shared.scheduler);
-        let view = move |rig: &RigConfig| view::rig(rig, scheduler.lane(&rig.name), scheduler.pending(rig).as_ref());
-        blocking(move || rigs.iter().map(view).collect()).await
+        blocking(move || {
+            let mut lanes = scheduler.lanes();
+            let host = scheduler
+                .store()
+                .lab()
+                .map(|lab| lab.host().to_string())
+                .unwrap_or_default();
+            let journals = scheduler.all_pending();
+            let view = |rig: &RigConfig| Rig {
+                host: host.clone(),
+                ..view::rig(rig, lanes.remove(&rig.name), scheduler.pending(rig, &journals).as_ref())
+            };
+            rigs.iter().map(view).collect()
+        })
+        .await
     }
 }
 
@@ -50,12 +92,19 @@ fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
         rig: Some(rig.into()),
         ..Filter::default()
     };
-    let runs = scheduler.store().list(&on_it, None, LAST_RUNS);
+    let runs = scheduler.store().list(&on_it, None, LAST_RUNS).unwrap_or_default();
     runs.into_iter()
+        .map(|kept| kept.run)
         .find(|run| run.started_ns.is_some())
         .map(|run| run.owner)
 }
 
+/// What stands for all rigs: no rig is called so, and only a role on all rigs takes it in.
+const ALL: &str = "*";
+/// Changes told to a watcher are so far apart.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Characters of why a rig is taken out of use.
+const LONGEST_REASON: usize = 200;
 /// Among so many runs of a rig the last that began is looked for; the others ended in its queue.
 const LAST_RUNS: usize = 100;
 
@@ -63,10 +112,7 @@ const LAST_RUNS: usize = 100;
 impl RigService for Rigs {
     async fn list_rigs(&self, request: Request<ListRigsRequest>) -> Result<Response<ListRigsResponse>, Status> {
         let caller = self.shared.caller(&request)?;
-        let sees = self.shared.access.table().sees(&caller);
-        let seen = |rig: &&RigConfig| sees.as_ref().is_none_or(|patterns| access::names(patterns, &rig.name));
-        let rigs = &self.shared.scheduler.rigs().rigs;
-        let rigs = self.view(rigs.iter().filter(seen).cloned().collect()).await?;
+        let rigs = self.seen(&caller).await?;
         Ok(Response::new(ListRigsResponse { rigs }))
     }
 
@@ -74,6 +120,97 @@ impl RigService for Rigs {
         let (rig, _) = self.find(&request, &request.get_ref().name)?;
         let rig = self.view(vec![rig]).await?.pop();
         Ok(Response::new(GetRigResponse { rig }))
+    }
+
+    type WatchRigsStream = Answer<WatchRigsResponse>;
+
+    async fn watch_rigs(&self, request: Request<WatchRigsRequest>) -> Result<Response<Self::WatchRigsStream>, Status> {
+        let caller = self.shared.caller(&request)?;
+        let mut changes = self.shared.scheduler.changes();
+        let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
+        let of = self.clone();
+        let shares = self.shared.scheduler.store().lab().is_some();
+        tokio::spawn(async move {
+            let mut told: Vec<Rig> = Vec::new();
+            loop {
+                // A role may be given or taken while somebody watches.
+                let now = of.seen(&caller).await;
+                let changed = now.map(|now| {
+                    let rigs: Vec<Rig> = now.iter().filter(|rig| !told.contains(rig)).cloned().collect();
+                    told = now;
+                    WatchRigsResponse { rigs }
+                });
+                let (empty, failed) = match &changed {
+                    Ok(changed) => (changed.rigs.is_empty(), false),
+                    Err(_) => (false, true),
+                };
+                if !empty && sender.send(changed).await.is_err() || failed {
+                    return;
+                }
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    // Of other hosts we only hear by looking.
+                    () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
+                    () = sender.closed() => return,
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn drain_rig(&self, request: Request<DrainRigRequest>) -> Result<Response<DrainRigResponse>, Status> {
+        let (rig, may) = self.find(&request, &request.get_ref().name)?;
+        let (shared, reason) = (Arc::clone(&self.shared), request.into_inner().reason);
+        if reason.chars().count() > LONGEST_REASON {
+            let what = format!("expected at most {LONGEST_REASON} characters");
+            return Err(errors::invalid_field("reason", what));
+        }
+        let name = rig.name.clone();
+        let drain = move || {
+            let (call, what) = match reason.is_empty() {
+                true => ("UndrainRig", "putting a rig back into use"),
+                false => ("DrainRig", "taking a rig out of use"),
+            };
+            let caller = may.caller();
+            let may = shared.access.end(caller, &name, None, what);
+            let may = may.map_err(|denied| shared.refuse(caller, call, &name, "", &denied))?;
+            let why = (!reason.is_empty()).then(|| format!("drained by {}: {reason}", may.who()));
+            shared
+                .scheduler
+                .drain(&may, why)
+                .map_err(|error| errors::create(&error))?;
+            shared.note(caller, call, &name, "", "");
+            Ok::<_, Status>(())
+        };
+        blocking(drain).await??;
+        let rig = self.view(vec![rig]).await?.pop();
+        Ok(Response::new(DrainRigResponse { rig }))
+    }
+
+    async fn reload_rigs(&self, request: Request<ReloadRigsRequest>) -> Result<Response<ReloadRigsResponse>, Status> {
+        let caller = self.shared.caller(&request)?;
+        let shared = Arc::clone(&self.shared);
+        let reload = move || {
+            let may = shared.access.end(&caller, ALL, None, "reading the rig file again");
+            may.map_err(|denied| shared.refuse(&caller, "ReloadRigs", ALL, "", &denied))?;
+            let done = shared.scheduler.reload();
+            let refused = done.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            shared.note(&caller, "ReloadRigs", ALL, "", &refused);
+            done.map_err(|error| errors::not_reloaded(&error))
+        };
+        let Reloaded {
+            added,
+            changed,
+            removed,
+            leaving,
+        } = blocking(reload).await??;
+        Ok(Response::new(ReloadRigsResponse {
+            added,
+            changed,
+            removed,
+            leaving,
+        }))
     }
 
     async fn restore_rig(&self, request: Request<RestoreRigRequest>) -> Result<Response<RestoreRigResponse>, Status> {

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
-    CancelRunRequest, CancelRunResponse, CreateRunRequest, CreateRunResponse, GetRunRequest, GetRunResponse,
-    ListArtifactsRequest, ListArtifactsResponse, ListRunsRequest, ListRunsResponse, ReadArtifactRequest,
-    ReadArtifactResponse, Run, WatchRunRequest, WatchRunResponse,
+    CancelRunRequest, CancelRunResponse, CreateRunRequest, CreateRunResponse, DeleteRunRequest, DeleteRunResponse,
+    GetRunRequest, GetRunResponse, LeaseState, ListArtifactsRequest, ListArtifactsResponse, ListRunsRequest,
+    ListRunsResponse, PinRunRequest, PinRunResponse, Priority, ReadArtifactRequest, ReadArtifactResponse, Run,
+    WatchRunRequest, WatchRunResponse,
 };
 
 use super::errors::Violation;
+use super::streams::Answer;
 use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
 use crate::access::{Caller, Identity, May, View};
 use crate::sched::{NewRun, Scheduler};
-use crate::store::{Filter, StoreError, StoredRun};
+use crate::store::{Detail, Filter, Kept, LeaseId, StoreError, StoredRun};
 use verbatim_run::RunId;
 
 /// Runs of tests on rigs.
@@ -37,9 +38,28 @@ impl Runs {
         let id = names::run("name", name)?;
         let store = Arc::clone(self.shared.scheduler.store());
         let run = blocking(move || store.get(&id)).await?;
-        let run = run.map_err(|error| errors::store(&error))?;
+        let run = run.map_err(|error| errors::store(&error))?.run;
         let may = self.shared.access.view(&caller, &run.spec.rig);
         Ok((run, may.map_err(|denied| errors::denied(&denied))?))
+    }
+
+    /// Does to a run what its owner and an admin of its rig may, and notes it: the call, and what that is in words.
+    async fn as_owner<T, R: Send + 'static>(
+        &self,
+        request: &Request<T>,
+        name: &str,
+        what: (&'static str, &'static str),
+        act: impl FnOnce(&Scheduler, &RunId) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, Status> {
+        let (run, may) = self.find(request, name).await?;
+        let (shared, name) = (Arc::clone(&self.shared), name.to_string());
+        let act = move || {
+            let may = shared.may_end(&may, &run, what)?;
+            let done = act(&shared.scheduler, &run.id).map_err(|error| errors::store(&error))?;
+            shared.note(may.caller(), what.0, may.rig(), &name, "");
+            Ok(done)
+        };
+        blocking(act).await?
     }
 }
 
@@ -72,7 +92,30 @@ impl RunService for Runs {
         ))
     }
 
-    type WatchRunStream = ReceiverStream<Result<WatchRunResponse, Status>>;
+    async fn pin_run(&self, request: Request<PinRunRequest>) -> Result<Response<PinRunResponse>, Status> {
+        let pinned = request.get_ref().pinned;
+        let (call, what) = match pinned {
+            true => ("PinRun", "pinning a run"),
+            false => ("UnpinRun", "letting a pinned run go"),
+        };
+        let name = request.get_ref().name.clone();
+        let pin = move |scheduler: &Scheduler, id: &RunId| {
+            scheduler.store().pin(id, pinned)?;
+            get(scheduler, id)
+        };
+        let run = self.as_owner(&request, &name, (call, what), pin).await?;
+        Ok(Response::new(PinRunResponse { run: Some(run) }))
+    }
+
+    async fn delete_run(&self, request: Request<DeleteRunRequest>) -> Result<Response<DeleteRunResponse>, Status> {
+        let name = request.get_ref().name.clone();
+        let delete = |scheduler: &Scheduler, id: &RunId| scheduler.store().delete(id);
+        self.as_owner(&request, &name, ("DeleteRun", "deleting a run"), delete)
+            .await?;
+        Ok(Response::new(DeleteRunResponse {}))
+    }
+
+    type WatchRunStream = Answer<WatchRunResponse>;
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         // In this order: a run that is not live any more has its end in the store.
@@ -83,19 +126,26 @@ impl RunService for Runs {
         let (run, may) = self.find(&request, &request.get_ref().name).await?;
         let cursor = request.get_ref().cursor;
         tracing::debug!(run = %run.id, rig = run.spec.rig, who = %may.who(), cursor, "watcher comes");
-        let stream = watch::begin(Arc::clone(&self.shared.scheduler), run, live, cursor).await?;
+        let stream = watch::begin(
+            Arc::clone(&self.shared.scheduler),
+            (&self.shared.streams, may.who()),
+            run,
+            live,
+            cursor,
+        )
+        .await?;
         Ok(Response::new(stream))
     }
 
     async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {
-        let (run, may) = self.find(&request, &request.get_ref().name).await?;
+        let name = request.get_ref().name.clone();
+        let (run, may) = self.find(&request, &name).await?;
         let shared = Arc::clone(&self.shared);
         let cancel = move || {
-            let (caller, rig, name) = (may.caller(), &run.spec.rig, format!("runs/{}", run.id));
-            let may = shared.access.end(caller, rig, Some(&run.owner), "cancelling a run");
-            let may = may.map_err(|denied| shared.refuse(caller, "CancelRun", rig, &name, &denied))?;
-            shared.scheduler.cancel(&run, &may);
-            shared.note(caller, "CancelRun", rig, &name, "");
+            let may = shared.may_end(&may, &run, ("CancelRun", "cancelling a run"))?;
+            let cancelled = shared.scheduler.cancel(&run, &may);
+            cancelled.map_err(|error| errors::store(&error))?;
+            shared.note(may.caller(), "CancelRun", may.rig(), &name, "");
             get(&shared.scheduler, &run.id).map_err(|error| errors::store(&error))
         };
         let run = blocking(cancel).await??;
@@ -107,20 +157,21 @@ impl RunService for Runs {
         request: Request<ListArtifactsRequest>,
     ) -> Result<Response<ListArtifactsResponse>, Status> {
         let (run, _) = self.find(&request, &request.get_ref().name).await?;
-        let directory = self.shared.scheduler.store().record(&run.id);
+        let directory = self.shared.record(&run)?;
         let artifacts = blocking(move || artifacts::list(&directory)).await??;
         Ok(Response::new(ListArtifactsResponse { artifacts }))
     }
 
-    type ReadArtifactStream = ReceiverStream<Result<ReadArtifactResponse, Status>>;
+    type ReadArtifactStream = Answer<ReadArtifactResponse>;
 
     async fn read_artifact(
         &self,
         request: Request<ReadArtifactRequest>,
     ) -> Result<Response<Self::ReadArtifactStream>, Status> {
-        let (run, _) = self.find(&request, &request.get_ref().name).await?;
+        let (run, may) = self.find(&request, &request.get_ref().name).await?;
         let request = request.into_inner();
-        let directory = self.shared.scheduler.store().record(&run.id);
+        let directory = self.shared.record(&run)?;
+        let (out, answer) = self.shared.streams.open(may.who(), artifacts::AHEAD)?;
         let turn = match request.artifact == artifacts::CAPTURE {
             true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
             false => None,
@@ -128,26 +179,59 @@ impl RunService for Runs {
         // The turn is over when the capture is made, also for who does not wait for it.
         let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
         let file = blocking(open).await??;
-        Ok(Response::new(artifacts::stream(file)))
+        artifacts::send(file, out);
+        Ok(Response::new(answer))
     }
 }
 
 /// Creates a run, or finds that of the same request.
 fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
-    let CreateRunRequest { request_id, spec } = request;
-    let spec = validate::plain(spec.unwrap_or_default());
+    let priority = request.priority();
+    let CreateRunRequest {
+        request_id,
+        spec,
+        lease,
+        ..
+    } = request;
+    let mut spec = validate::plain(spec.unwrap_or_default());
+    let lease = match lease.as_str() {
+        "" => None,
+        name => Some(names::lease("lease", name)?),
+    };
     let run = match before(scheduler, &caller.who, &request_id)? {
         Some(run) => run,
         None => {
-            let tests = validate::tests_of(&request_id, &spec, scheduler.rigs()).map_err(errors::invalid)?;
+            if let Some(lease) = &lease {
+                let rig = under(shared, caller, lease)?;
+                if !spec.rig.is_empty() && spec.rig != rig {
+                    let what = format!(
+                        "expected {rig:?}, the rig of the lease, or nothing; seen {:?}",
+                        spec.rig
+                    );
+                    return Err(errors::invalid_field("spec.rig", what));
+                }
+                spec.rig = rig;
+            }
+            let elsewhere = elsewhere(shared, &spec.rig)?;
+            let is_known = elsewhere.is_some();
+            let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
+            let tests = validate::tests_of(&request_id, &spec, &scheduler.rigs(), is_known, sees);
+            let tests = tests.map_err(errors::invalid)?;
             let may = shared.access.operate(caller, &spec.rig);
             let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
+            if priority == Priority::High {
+                let ends_others = shared.access.end(caller, &spec.rig, None, "a run of high priority");
+                ends_others.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
+            }
             let new = NewRun {
                 may,
                 request_id: request_id.clone(),
                 spec: spec.clone(),
                 tests,
+                lease,
+                priority,
+                elsewhere,
             };
             let run = scheduler.create(new).map_err(|error| errors::create(&error))?;
             shared.note(caller, "CreateRun", &spec.rig, &format!("runs/{}", run.id), "");
@@ -159,6 +243,37 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
         Some(differs) => Err(errors::request_id_reused(&request_id, &run.id, differs)),
         None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),
     }
+}
+
+/// The other host that has a rig; none when this one has it, or nobody.
+fn elsewhere(shared: &Shared, rig: &str) -> Result<Option<String>, Status> {
+    if shared.scheduler.rigs().find(rig).is_ok() {
+        return Ok(None);
+    }
+    let found = shared.elsewhere().map_err(|error| errors::store(&error))?;
+    let has = |(of, _): &(verbatim_proto::v1::Rig, String)| of.name.strip_prefix("rigs/") == Some(rig);
+    Ok(found.into_iter().find(has).map(|(_, host)| host))
+}
+
+/// The rig of a lease under which somebody may run tests: its owner, or an admin of the rig.
+fn under(shared: &Shared, caller: &Caller, lease: &LeaseId) -> Result<String, Status> {
+    let found = shared
+        .scheduler
+        .lease(lease)
+        .map_err(|error| errors::store(&error))?
+        .lease;
+    let rig = match shared.scheduler.is_elsewhere(&found.host) && found.state == LeaseState::Active {
+        true => found.rig.clone(),
+        false => {
+            let rig = shared.scheduler.rig_of(lease);
+            rig.map_err(|refusal| errors::refused(&refusal))?
+        }
+    };
+    let may = shared
+        .access
+        .end(caller, &rig, Some(&found.owner), "running tests under a lease");
+    may.map_err(|denied| shared.refuse(caller, "CreateRun", &rig, &format!("leases/{lease}"), &denied))?;
+    Ok(rig)
 }
 
 /// The run that the same request created before.
@@ -173,9 +288,9 @@ fn before(scheduler: &Scheduler, who: &Identity, request_id: &str) -> Result<Opt
 /// A run with everything.
 fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
     let store = scheduler.store();
-    let run = store.get(id)?;
-    let place = scheduler.place(&run);
-    Ok(view::run(run, place, store.verdicts(id)?))
+    let kept = store.get(id)?;
+    let place = scheduler.place(&kept.run);
+    Ok(view::run(kept, place, store.verdicts(id, Detail::Whole)?))
 }
 
 fn list(
@@ -193,17 +308,21 @@ fn list(
     };
     let filter = Filter { sees, ..filter };
     let store = scheduler.store();
-    let mut found = store.list(&filter, after.as_ref(), size + 1);
+    let found = store.list(&filter, after.as_ref(), size + 1);
+    let mut found = found.map_err(|error| errors::store(&error))?;
     let more = found.len() > size;
     found.truncate(size);
     let next_page_token = match found.last() {
-        Some(last) if more => page::token(&last.id, &request.filter),
+        Some(last) if more => page::token(&last.run.id, &request.filter),
         _ => String::new(),
     };
-    let run = |run: StoredRun| {
-        let verdicts = store.verdicts(&run.id).unwrap_or_default();
-        let place = scheduler.place(&run);
-        view::in_a_list(view::run(run, place, verdicts))
+    let run = |kept: Kept| {
+        let verdicts = store.verdicts(&kept.run.id, Detail::Heads).unwrap_or_default();
+        let place = scheduler.place(&kept.run);
+        Run {
+            info: None,
+            ..view::run(kept, place, verdicts)
+        }
     };
     Ok(ListRunsResponse {
         runs: found.into_iter().map(run).collect(),

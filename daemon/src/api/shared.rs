@@ -1,13 +1,17 @@
 //! What the services work with: the scheduler, who may do what, and the audit log.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tonic::{Request, Status};
 
-use super::errors;
-use crate::access::{Access, Act, Audit, Caller, Denied};
+use super::streams::Streams;
+use super::{errors, view};
+use crate::access::{Access, Act, Audit, Caller, Denied, End, May, View};
 use crate::sched::Scheduler;
+use crate::store::{StoreError, StoredRun};
+use verbatim_proto::v1::Rig;
 
 /// Captures made at a time.
 const CAPTURES: usize = 1;
@@ -15,11 +19,13 @@ const CAPTURES: usize = 1;
 /// What the services work with.
 #[derive(Debug)]
 pub struct Shared {
-    pub(super) scheduler: Arc<Scheduler>,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
     /// Turns at making a capture, which takes the memory of a whole record.
     pub(super) captures: Arc<Semaphore>,
+    /// Answers that go on.
+    pub(super) streams: Streams,
 }
 
 impl Shared {
@@ -31,6 +37,7 @@ impl Shared {
             access,
             audit,
             captures: Arc::new(Semaphore::new(CAPTURES)),
+            streams: Streams::default(),
         })
     }
 
@@ -42,6 +49,36 @@ impl Shared {
             tracing::warn!("refused: {denied}");
             errors::denied(&denied)
         })
+    }
+
+    /// The rigs of other hosts whose daemons are there, and which hosts. Blocks on the store.
+    pub(super) fn elsewhere(&self) -> Result<Vec<(Rig, String)>, StoreError> {
+        let rigs = self.all_elsewhere()?.into_iter();
+        Ok(rigs
+            .filter(|(_, _, there)| *there)
+            .map(|(rig, host, _)| (rig, host))
+            .collect())
+    }
+
+    /// The rigs of all other hosts, and whether the daemon of each is there. Blocks on the store.
+    pub(super) fn all_elsewhere(&self) -> Result<Vec<(Rig, String, bool)>, StoreError> {
+        let found = self
+            .scheduler
+            .store()
+            .lab()
+            .map_or(Ok(Vec::new()), |lab| lab.elsewhere())?;
+        Ok(found.into_iter().map(view::elsewhere).collect())
+    }
+
+    /// The directory of a run's record.
+    ///
+    /// # Errors
+    /// When another host has it.
+    pub(super) fn record(&self, run: &StoredRun) -> Result<PathBuf, Status> {
+        if self.scheduler.is_elsewhere(&run.host) {
+            return Err(errors::elsewhere(&run.id, &run.host));
+        }
+        Ok(self.scheduler.store().record(&run.id))
     }
 
     /// Notes what was done to a rig, or that it was refused. Blocks on the disk. A line that cannot be kept is in the log.
@@ -62,6 +99,19 @@ impl Shared {
         if let Err(error) = self.audit.note(caller, act) {
             tracing::error!(who = %caller.who, from = caller.from, ?act, %error, "the audit log cannot be kept");
         }
+    }
+
+    /// That somebody who may see a run may also do what only its owner and an admin of its rig may: the call, and what
+    /// that is in words. Blocks on the disk.
+    pub(super) fn may_end(
+        &self,
+        may: &May<View>,
+        run: &StoredRun,
+        (call, what): (&str, &str),
+    ) -> Result<May<End>, Status> {
+        let (caller, rig) = (may.caller(), &run.spec.rig);
+        let may = self.access.end(caller, rig, Some(&run.owner), what);
+        may.map_err(|denied| self.refuse(caller, call, rig, &format!("runs/{}", run.id), &denied))
     }
 
     /// What somebody hears who may not change something; it is noted. Blocks on the disk.

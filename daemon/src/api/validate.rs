@@ -5,6 +5,7 @@ use verbatim_proto::v1::RunSpec;
 use verbatim_tester::Test;
 
 use super::errors::Violation;
+use super::names;
 use verbatim_rig::RigFile;
 
 /// Characters of a request id.
@@ -24,18 +25,30 @@ pub(super) fn plain(mut spec: RunSpec) -> RunSpec {
     spec
 }
 
-/// The tests that a request asks for.
-pub(super) fn tests_of(request_id: &str, spec: &RunSpec, rigs: &RigFile) -> Result<Vec<&'static Test>, Vec<Violation>> {
-    let mut wrong = Vec::new();
-    let characters = request_id.chars().count();
-    if characters > LONGEST_ID {
-        wrong.push(Violation::new(
+/// What is wrong with a request's id.
+pub(super) fn request_id(id: &str) -> Option<Violation> {
+    let characters = id.chars().count();
+    (characters > LONGEST_ID).then(|| {
+        Violation::new(
             "request_id",
             format!("expected at most {LONGEST_ID} characters, such as a UUID; seen {characters}"),
-        ));
-    }
-    if let Err(unknown) = rigs.find(&spec.rig) {
-        wrong.push(Violation::new("spec.rig", unknown.to_string()));
+        )
+    })
+}
+
+/// The tests that a request asks for, on a rig of ours, unless another host has it.
+pub(super) fn tests_of(
+    request_id: &str,
+    spec: &RunSpec,
+    rigs: &RigFile,
+    is_elsewhere: bool,
+    sees: impl Fn(&str) -> bool,
+) -> Result<Vec<&'static Test>, Vec<Violation>> {
+    let mut wrong: Vec<Violation> = self::request_id(request_id).into_iter().collect();
+    if let Some(too_long) = names::too_long("spec.rig", &spec.rig) {
+        wrong.push(too_long);
+    } else if !is_elsewhere && let Err(unknown) = rigs.find(&spec.rig) {
+        wrong.push(Violation::new("spec.rig", unknown.among(sees).to_string()));
     }
     let count = spec.parameters.len();
     if count > MOST_PARAMETERS {
@@ -98,8 +111,15 @@ mod tests {
         }
     }
 
+    fn spec_of(rig: &str) -> RunSpec {
+        RunSpec {
+            rig: rig.into(),
+            ..RunSpec::default()
+        }
+    }
+
     fn wrong(request_id: &str, spec: RunSpec) -> Vec<(String, String)> {
-        let wrong = tests_of(request_id, &spec, &RigFile::built_in()).unwrap_err();
+        let wrong = tests_of(request_id, &spec, &RigFile::built_in(), false, |_| true).unwrap_err();
         wrong
             .into_iter()
             .map(|violation| (violation.field, violation.what))
@@ -107,8 +127,17 @@ mod tests {
     }
 
     #[test]
+    fn rigs_that_somebody_may_not_see_are_not_told_of() {
+        let asked = spec_of("virtal");
+        let told = tests_of("a", &asked, &RigFile::built_in(), false, |_| false).unwrap_err();
+        assert!(!told[0].what.contains("virtual"), "{told:?}");
+        let told = wrong("a", spec_of(&"x".repeat(65)));
+        assert!(told[0].1.contains("at most 64"), "{told:?}");
+    }
+
+    #[test]
     fn no_pattern_means_all_tests() {
-        let tests = tests_of("a", &spec(), &RigFile::built_in()).unwrap();
+        let tests = tests_of("a", &spec(), &RigFile::built_in(), false, |_| true).unwrap();
         assert_eq!(tests.len(), verbatim_catalog::TESTS.len());
     }
 
@@ -169,7 +198,7 @@ mod tests {
             ..spec()
         };
         let lowest = with(parameter.name, parameter.range.0);
-        assert!(tests_of("a", &lowest, &RigFile::built_in()).is_ok());
+        assert!(tests_of("a", &lowest, &RigFile::built_in(), false, |_| true).is_ok());
         if parameter.range.1 < u64::MAX {
             let told = wrong("a", with(parameter.name, parameter.range.1 + 1));
             assert!(told[0].1.contains(&format!("to {}", parameter.range.1)), "{told:?}");

@@ -1,14 +1,17 @@
 //! Runs and rigs in the words of the API.
 
-use verbatim_proto::v1::{Rig, RigState, Run, Verdict};
+use prost::Message as _;
+use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
-use crate::sched::{Lane, Phase, timestamp};
-use crate::store::StoredRun;
+use crate::access::Identity;
+use crate::sched::{Lane, LaneView, LeaseView, Phase, timestamp};
+use crate::store::{Elsewhere, Kept, StoredLease};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
 /// A run. `place` is its place in the queue, 0 when it does not wait.
-pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>) -> Run {
+pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
+    let of = kept.run;
     Run {
         name: format!("runs/{}", of.id),
         spec: Some(of.spec),
@@ -24,17 +27,37 @@ pub(super) fn run(of: StoredRun, place: u32, verdicts: Vec<Verdict>) -> Run {
         start_time: of.started_ns.map(timestamp),
         end_time: of.ended_ns.map(timestamp),
         queue_place: place,
+        pinned: kept.pinned,
+        lease: of.lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
+        purge_time: kept.purged_ns.map(timestamp),
     }
 }
 
 /// A rig.
-pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Unrestored>) -> Rig {
-    let (phase, queue) = lane.map_or((Phase::Idle, Vec::new()), |lane| (lane.phase, lane.queue.into()));
-    let (state, state_reason, current_run) = match phase {
-        Phase::Idle => (RigState::Idle, String::new(), String::new()),
-        Phase::Running(run) => (RigState::Busy, String::new(), format!("runs/{run}")),
-        Phase::Restoring => (RigState::Busy, String::new(), String::new()),
-        Phase::Quarantined(reason) => (RigState::Quarantined, reason, String::new()),
+pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pending: Option<&Unrestored>) -> Rig {
+    let (view, holder) = lane.unwrap_or_default();
+    let Lane {
+        phase,
+        holder: lease,
+        drained,
+        reach,
+        ..
+    } = view.lane;
+    let current_run = match &phase {
+        Phase::Running(run) => format!("runs/{run}"),
+        _ => String::new(),
+    };
+    let (state, state_reason) = match (phase, drained) {
+        (Phase::Quarantined(reason), _) => (RigState::Quarantined, reason),
+        (_, Some(why)) => (RigState::Draining, why),
+        (Phase::Idle | Phase::Looking, None) if lease.is_none() => match reach.away() {
+            None => (RigState::Idle, String::new()),
+            Some(why) => (
+                RigState::Unreachable,
+                format!("its device cannot be reached, and is looked at again by itself: {why}"),
+            ),
+        },
+        (Phase::Idle | Phase::Looking | Phase::Running(_) | Phase::Restoring, None) => (RigState::Busy, String::new()),
     };
     Rig {
         name: format!("rigs/{}", of.name),
@@ -43,18 +66,75 @@ pub(super) fn rig(of: &RigConfig, lane: Option<Lane>, pending: Option<&Unrestore
         state: state.into(),
         state_reason,
         current_run,
-        queue: queue.iter().map(|run| format!("runs/{run}")).collect(),
+        lease: lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
+        holder: holder.map(|who| who.to_string()).unwrap_or_default(),
+        labels: of.all_labels().collect(),
+        host: String::new(),
+        queue: view.queue.iter().map(|run| format!("runs/{run}")).collect(),
         pending_restore: pending.map(Unrestored::in_words).unwrap_or_default(),
     }
 }
 
-/// A run as it stands in a list: without the head of its report, its verdicts without checks and observations.
-pub(super) fn in_a_list(mut run: Run) -> Run {
-    run.info = None;
-    for verdict in &mut run.verdicts {
-        verdict.findings = Vec::new();
-        verdict.passed = Vec::new();
-        verdict.observations = Vec::new();
+/// A rig of another host, that host, and whether its daemon is there.
+pub(super) fn elsewhere(of: Elsewhere) -> (Rig, String, bool) {
+    let mut rig = Rig::decode(&of.body[..]).unwrap_or_default();
+    rig.name = format!("rigs/{}", of.rig);
+    rig.host.clone_from(&of.host);
+    if let Some(silent_ns) = of.silent_ns {
+        rig.state = RigState::Draining.into();
+        rig.state_reason = format!(
+            "the daemon of host {} has been silent for {} s; its clients reach it at {}",
+            of.host,
+            silent_ns / 1_000_000_000,
+            of.address
+        );
     }
-    run
+    (rig, of.host, of.silent_ns.is_none())
+}
+
+/// A lease.
+pub(super) fn lease(view: LeaseView) -> Lease {
+    let LeaseView {
+        lease: of,
+        waits,
+        holders,
+        closed,
+        about_to_begin,
+    } = view;
+    let because = |holder: &StoredLease| {
+        let until = holder
+            .until_ns
+            .map(|until| format!(" until {}", timestamp(until)))
+            .unwrap_or_default();
+        let whose = match &holder.run {
+            Some(run) => format!("runs/{run}"),
+            None => format!("leases/{}", holder.id),
+        };
+        format!(
+            "rig {} is held by {}{until} at the latest ({whose})",
+            holder.rig, holder.owner
+        )
+    };
+    Lease {
+        name: format!("leases/{}", of.id),
+        owner: of.owner.to_string(),
+        state: of.state.into(),
+        priority: of.priority.into(),
+        candidates: of.rigs,
+        rig: of.rig,
+        token: of.token,
+        lasts_s: of.lasts_s,
+        create_time: Some(timestamp(of.created_ns)),
+        start_time: of.granted_ns.map(timestamp),
+        expire_time: of.until_ns.map(timestamp),
+        end_time: of.ended_ns.map(timestamp),
+        reason: of.reason,
+        run: of.run.map(|run| format!("runs/{run}")).unwrap_or_default(),
+        waiting: waits.map(|(place, earliest)| Waiting {
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            because: holders.iter().map(because).chain(closed).collect(),
+            earliest: earliest.map(timestamp),
+            about_to_begin,
+        }),
+    }
 }

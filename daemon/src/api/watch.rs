@@ -5,39 +5,40 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 
+use super::streams::{Answer, Gone, Out, Streams};
 use super::{blocking, errors};
+use crate::access::Identity;
 use crate::sched::{Ending, Live, Scheduler, Since, changed, is_last, timestamp, to_watch};
-use crate::store::{EventReader, StoredRun};
+use crate::store::StoredRun;
 
 /// Events made ready for a watcher who has not taken them yet.
 const AHEAD: usize = 16;
 /// Events read from the store at once.
 const BATCH: usize = 128;
 
-type Sender = mpsc::Sender<Result<WatchRunResponse, Status>>;
-
 /// A watcher comes. `live` is of the time before `run` was read.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
+    (streams, who): (&Streams, &Identity),
     run: StoredRun,
     live: Option<Arc<Live>>,
     cursor: u64,
-) -> Result<ReceiverStream<Result<WatchRunResponse, Status>>, Status> {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+) -> Result<Answer<WatchRunResponse>, Status> {
+    let (sender, answer) = streams.open(who, AHEAD)?;
     let mut watcher = Watcher {
         scheduler,
         run,
         cursor,
         sender,
-        reader: None,
     };
+    let elsewhere = live.is_none() && watcher.scheduler.is_elsewhere(&watcher.run.host);
     let last = match &live {
         Some(live) => *live.news().borrow(),
+        // Nobody knows what it has by now.
+        None if elsewhere && watcher.run.state != RunState::Ended => u64::MAX,
         None => last_of(&watcher.scheduler, &watcher.run).await?,
     };
     if cursor > last {
@@ -48,31 +49,25 @@ pub(super) async fn begin(
     tokio::spawn(async move {
         let watched = match live {
             Some(live) => watcher.watch(&live).await,
-            None => watcher.replay().await,
+            None => watcher.replay(elsewhere).await,
         };
         if let Err(Leave::With(status)) = watched {
             let _ = watcher.sender.send(Err(*status)).await;
         }
     });
-    Ok(ReceiverStream::new(receiver))
+    Ok(answer)
 }
 
 /// The last cursor of a run that ended.
 async fn last_of(scheduler: &Scheduler, run: &StoredRun) -> Result<u64, Status> {
     let (store, id) = (Arc::clone(scheduler.store()), run.id.clone());
     let last = move || {
-        let mut reader = store.events(&id, 0)?;
-        let mut last = 0;
-        let mut ended = false;
-        loop {
-            let events = reader.next(BATCH)?;
-            let Some(event) = events.last() else {
-                // An end that could not be kept counts as the one that is shown in its place.
-                return Ok(if ended { last } else { last + 1 });
-            };
-            last = event.cursor;
-            ended = is_last(event);
-        }
+        store.last_event(&id).map(|last| match last {
+            Some(event) if is_last(&event) => event.cursor,
+            // An end that could not be kept counts as the one that is shown in its place.
+            Some(event) => event.cursor + 1,
+            None => 1,
+        })
     };
     blocking(last).await?.map_err(|error| errors::store(&error))
 }
@@ -90,8 +85,7 @@ struct Watcher {
     run: StoredRun,
     /// Of the last event that was sent.
     cursor: u64,
-    sender: Sender,
-    reader: Option<Box<dyn EventReader>>,
+    sender: Out<WatchRunResponse>,
 }
 
 impl Watcher {
@@ -103,7 +97,7 @@ impl Watcher {
             self.sender
                 .send(Ok(WatchRunResponse { event }))
                 .await
-                .map_err(|_| Leave::Gone)?;
+                .map_err(|Gone| Leave::Gone)?;
             self.cursor = cursor;
             if last {
                 return Ok(true);
@@ -115,26 +109,9 @@ impl Watcher {
     /// The next events that the store has.
     async fn stored(&mut self) -> Result<Vec<RunEvent>, Leave> {
         let (store, id, cursor) = (Arc::clone(self.scheduler.store()), self.run.id.clone(), self.cursor);
-        let reader = self.reader.take();
-        let read = move || {
-            let mut reader = match reader {
-                Some(reader) => reader,
-                None => store.events(&id, cursor)?,
-            };
-            loop {
-                let mut events = reader.next(BATCH)?;
-                let at_the_end = events.is_empty();
-                // Those taken from the run's memory meanwhile: that none is left of a batch is not the end.
-                events.retain(|event| event.cursor > cursor);
-                if at_the_end || !events.is_empty() {
-                    return Ok((reader, events));
-                }
-            }
-        };
-        let read = blocking(read).await.map_err(|status| Leave::With(Box::new(status)))?;
-        let (reader, events) = read.map_err(|error| Leave::With(Box::new(errors::store(&error))))?;
-        self.reader = Some(reader);
-        Ok(events)
+        let read = blocking(move || store.events(&id, cursor, BATCH)).await;
+        let read = read.map_err(|status| Leave::With(Box::new(status)))?;
+        read.map_err(|error| Leave::With(Box::new(errors::store(&error))))
     }
 
     /// A run that has not ended.
@@ -166,10 +143,22 @@ impl Watcher {
         }
     }
 
-    /// A run that ended.
-    async fn replay(&mut self) -> Result<(), Leave> {
+    /// A run that ended; or one of another host, of which more comes into the store until it ended.
+    async fn replay(&mut self, elsewhere: bool) -> Result<(), Leave> {
         loop {
+            let ended = self.run.state == RunState::Ended;
             let events = self.stored().await?;
+            if events.is_empty() && elsewhere && !ended {
+                tokio::select! {
+                    () = tokio::time::sleep(super::ELSEWHERE) => {}
+                    () = self.sender.closed() => return Err(Leave::Gone),
+                }
+                let (store, id) = (Arc::clone(self.scheduler.store()), self.run.id.clone());
+                let kept = blocking(move || store.get(&id)).await;
+                let kept = kept.map_err(|status| Leave::With(Box::new(status)))?;
+                self.run = kept.map_err(|error| Leave::With(Box::new(errors::store(&error))))?.run;
+                continue;
+            }
             if events.is_empty() {
                 return self.end().await;
             }

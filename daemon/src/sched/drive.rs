@@ -1,5 +1,6 @@
 //! Doing what the plan says.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +10,28 @@ use verbatim_record::Restored;
 use verbatim_tester::{FileJournal, Unrestored};
 
 use super::ending::Ending;
+use super::leases::of_worker;
 use super::live::Live;
-use super::plan::{Action, Left};
+use super::plan::{Action, Left, Refusal};
 use super::{Scheduler, outlives_us, quarantine};
-use crate::store::StoredRun;
-use crate::worker::{Job, WorkerEnd, text_of};
+use crate::store::{Detail, StoredRun};
+use crate::worker::{Job, Resumes, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
-use verbatim_run::{Event, RunId, now_ns};
+use verbatim_run::{Event, journal_owner, now_ns};
 
 /// Events written at once.
 const BATCH: usize = 64;
 /// How long a process that holds a rig may take to let go of it: the worker of a daemon that died restores the device,
 /// for which it may have to wait for a lease period of a minute.
 const LET_GO_WITHIN: Duration = Duration::from_secs(150);
+/// How often it is looked whether it has.
+const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
+
+/// A restore that fails is tried again so often, after these pauses, before those who wait for the rig are told.
+const AT_ONCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
+/// When it is tried again while the rig is quarantined, at first and at last.
+const AT_FIRST: Duration = Duration::from_secs(10);
+const AT_LAST: Duration = Duration::from_secs(600);
 
 /// What a restore came to.
 #[derive(Clone, Debug)]
@@ -30,38 +40,68 @@ pub struct RestoreDone {
     pub areas: Vec<Restored>,
     /// Why the rig is quarantined; none when all is as it was found.
     pub quarantined: Option<String>,
+    /// Whether trying again is of no use before a person has looked at it: its journal is damaged.
+    pub needs_a_person: bool,
+}
+
+impl RestoreDone {
+    fn as_found(areas: Vec<Restored>) -> Self {
+        Self {
+            areas,
+            quarantined: None,
+            needs_a_person: false,
+        }
+    }
+
+    fn is_final(&self) -> bool {
+        self.quarantined.is_none() || self.needs_a_person
+    }
 }
 
 impl Scheduler {
     /// Does what the plan says. Runs that end without having begun are ended here, on the disk; all else is begun.
     pub(super) fn act(self: &Arc<Self>, actions: Vec<Action>) {
-        for action in actions {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
             match action {
+                Action::Keep(lease) => actions.extend(self.keep_lease(&lease)),
+                Action::LeaseEnded(lease, why) => self.lease_ended(&lease, &why),
                 Action::Start(run) => {
-                    if let Some(live) = self.live(&run) {
-                        tokio::spawn(Arc::clone(self).drive(live));
+                    // It has none when that it got the rig could not be kept.
+                    let held = self.state().plan.lease_of(&run).and_then(|lease| lease.held.clone());
+                    if let (Some(live), Some(held)) = (self.live(&run), held) {
+                        live.under(of_worker(&held, false));
+                        self.runtime.spawn(Arc::clone(self).drive(live));
                     }
                 }
+                Action::Look(rig) => drop(self.runtime.spawn(Arc::clone(self).look_at(rig))),
                 Action::Restore(rig) => {
-                    if let Ok(rig) = self.rigs.find(&rig) {
-                        tokio::spawn(Arc::clone(self).restore_device(rig.clone()));
+                    if let Ok(rig) = self.rigs().find(&rig) {
+                        self.runtime.spawn(Arc::clone(self).restore_device(rig.clone()));
                     }
                 }
-                Action::Stop(run) => self.stop_run(&run),
+                Action::WaitAgain(run, to) => {
+                    if let Some(live) = self.live(&run) {
+                        let why = format!(
+                            "gave way between two tests to leases/{to}, which is of a higher class; it goes on by itself"
+                        );
+                        tracing::info!(%run, rig = live.run().spec.rig, "run {why}");
+                        live.wait_again(self.store.as_ref(), now_ns(), &why);
+                    }
+                }
+                Action::Stop(run, why) => {
+                    if let Some(live) = self.live(&run) {
+                        live.stop(&why);
+                    }
+                }
                 Action::End(run, why) => {
                     if let Some(live) = self.live(&run) {
                         let by = live.stopped().unwrap_or_default();
-                        let scheduler = Arc::clone(self);
-                        tokio::task::spawn_blocking(move || scheduler.end(&live, Ending::of_waiting(&why, &by), None));
+                        let began = live.run().started_ns.is_some();
+                        self.end(&live, Ending::of_waiting(&why, began, &by), None);
                     }
                 }
             }
-        }
-    }
-
-    fn stop_run(&self, run: &RunId) {
-        if let Some(live) = self.live(run) {
-            live.stop("stopped, because the daemon was");
         }
     }
 
@@ -85,12 +125,19 @@ impl Scheduler {
     /// From the beginning of a run to its end.
     async fn drive(self: Arc<Self>, live: Arc<Live>) {
         let run = live.run();
-        let Ok(rig) = self.rigs.find(&run.spec.rig).cloned() else {
+        let Ok(rig) = self.rigs().find(&run.spec.rig).cloned() else {
             return;
         };
         let (end, verdicts) = match blocking({
-            let (scheduler, live) = (Arc::clone(&self), Arc::clone(&live));
-            move || live.begin(scheduler.store.as_ref(), now_ns())
+            let (scheduler, live, rig) = (Arc::clone(&self), Arc::clone(&live), rig.clone());
+            move || {
+                if outlives_us(&rig)
+                    && let Err(error) = FileJournal::prepare(&scheduler.journals, &rig.name)
+                {
+                    tracing::warn!(rig = rig.name, %error, "the journals' directory cannot be written to");
+                }
+                live.begin(scheduler.store.as_ref(), now_ns())
+            }
         })
         .await
         {
@@ -101,18 +148,27 @@ impl Scheduler {
             // Why is in the run's log.
             Some(Err(_)) | None => (failed("the run could not begin".into()), Vec::new()),
         };
-        let scheduler = Arc::clone(&self);
+        let (scheduler, name) = (Arc::clone(&self), run.spec.rig.clone());
         let left = blocking(move || {
             let left = scheduler.left(&rig, &end, &verdicts);
-            scheduler.conclude(&live, end, &verdicts);
-            left
+            if matches!(end, WorkerEnd::GaveWay) && scheduler.gave_way(&live, &name, left) {
+                return None;
+            }
+            let answered = scheduler.conclude(&live, end, verdicts);
+            Some((left, answered))
         })
         .await;
-        let actions = self
-            .state()
-            .plan
-            .run_ended(&run.spec.rig, left.unwrap_or(Left::Changed));
-        self.act(actions);
+        // Without an answer nobody knows how it is.
+        if let Some((left, answered)) = left.unwrap_or(Some((Left::Changed, false))) {
+            let (scheduler, rig) = (Arc::clone(&self), run.spec.rig);
+            let ended = move || {
+                scheduler.decide(|state, now| {
+                    state.plan.answered(now, &rig, answered);
+                    Ok::<_, Refusal>(state.plan.run_ended(now, &rig, left))
+                })
+            };
+            blocking(ended).await;
+        }
         self.ended.send_modify(|count| *count += 1);
     }
 
@@ -124,7 +180,20 @@ impl Scheduler {
         live: &Arc<Live>,
     ) -> (WorkerEnd, Vec<Verdict>) {
         let (events, mut happened) = mpsc::unbounded_channel();
-        let job = job(run, rig, self);
+        let (scheduler, of) = (Arc::clone(self), run.clone());
+        let resume = match run.started_ns {
+            Some(_) => blocking(move || scheduler.resumes(&of)).await.flatten(),
+            None => None,
+        };
+        let job = Job {
+            run: run.id.clone(),
+            rig: rig.clone(),
+            text: text_of(rig),
+            spec: run.spec.clone(),
+            record: self.store.record(&run.id),
+            lease: Some(live.lease()),
+            resume,
+        };
         let writer = {
             let (scheduler, live, run) = (Arc::clone(self), Arc::clone(live), run.clone());
             tokio::task::spawn_blocking(move || {
@@ -143,6 +212,17 @@ impl Scheduler {
         let verdicts = writer.await.unwrap_or_default();
         let failed = |error| failed(format!("the daemon failed within the run: {error}; please report this"));
         (end.unwrap_or_else(failed), verdicts)
+    }
+
+    /// Where a run goes on that began before: behind the tests that have a verdict.
+    fn resumes(&self, run: &StoredRun) -> Option<Resumes> {
+        let verdicts = self.store.verdicts(&run.id, Detail::Heads);
+        let verdicts =
+            verdicts.inspect_err(|error| tracing::error!(run = %run.id, %error, "its verdicts cannot be read"));
+        Some(Resumes {
+            done: u32::try_from(verdicts.ok()?.len()).unwrap_or(u32::MAX),
+            started_ns: run.started_ns?,
+        })
     }
 
     fn keep_events(&self, run: &StoredRun, live: &Live, batch: Vec<Event>) {
@@ -169,15 +249,32 @@ impl Scheduler {
         live.tell(self.store.as_ref(), now_ns(), batch);
     }
 
-    /// Ends the run.
-    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: &[Verdict]) {
+    /// A run that gave way waits again; false when it is to end all the same.
+    fn gave_way(self: &Arc<Self>, live: &Live, rig: &str, left: Left) -> bool {
+        let waits = self.decide(|state, now| match (live.stopped(), live.unkept()) {
+            (None, None) => {
+                state.plan.answered(now, rig, true);
+                state.plan.gave_way(now, rig, left).ok_or(())
+            }
+            _ => Err(()),
+        });
+        waits.is_ok()
+    }
+
+    /// Ends the run. Of one that had given way the verdicts from before count too. Whether nothing in it speaks against the
+    /// rig.
+    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
-        let ending = Ending::of(&end, verdicts, stopped.as_deref(), unkept.as_deref());
+        let all = self.store.verdicts(live.id(), Detail::Heads);
+        let verdicts = all.ok().filter(|all| all.len() > verdicts.len()).unwrap_or(verdicts);
+        let ending = Ending::of(&end, &verdicts, stopped.as_deref(), unkept.as_deref());
         let info = match end {
             WorkerEnd::Finished(info) => Some(*info),
-            WorkerEnd::Failed { .. } => None,
+            WorkerEnd::Failed { .. } | WorkerEnd::GaveWay => None,
         };
+        let answered = ending.cause != Some(Cause::Rig);
         self.end(live, ending, info);
+        answered
     }
 
     /// How a run left its device.
@@ -185,7 +282,7 @@ impl Scheduler {
         let mut restored = verdicts.iter().flat_map(|verdict| &verdict.restored);
         let incomplete = restored.any(|restored| !restored.is_complete());
         let not_restored = matches!(end, WorkerEnd::Failed { not_restored: true, .. });
-        let pending = || FileJournal::look(&self.journals, &rig.name).is_some();
+        let pending = || FileJournal::look(&self.journals, journal_owner(rig)).is_some();
         let changed = outlives_us(rig) && (incomplete || not_restored || pending());
         if changed { Left::Changed } else { Left::AsFound }
     }
@@ -193,38 +290,78 @@ impl Scheduler {
     /// Restores a device, if anything is to be restored.
     async fn restore_device(self: Arc<Self>, rig: RigConfig) {
         let name = rig.name.clone();
-        let done = self.restored(&rig).await;
-        let (actions, asked) = {
-            let mut state = self.state();
-            let result = done.quarantined.clone().map_or(Ok(()), Err);
-            let actions = state.plan.restore_ended(&name, result);
-            (actions, state.asked_for_restore.remove(&name))
-        };
+        let mut done = self.restored(&rig).await;
+        for pause in AT_ONCE {
+            if done.is_final() || self.is_stopping() {
+                break;
+            }
+            tracing::warn!(
+                rig = name,
+                within_s = pause.as_secs(),
+                "the restore failed: it is tried again"
+            );
+            tokio::time::sleep(pause).await;
+            done = self.restored(&rig).await;
+        }
+        let result = done.quarantined.clone().map_or(Ok(()), Err);
+        let (scheduler, rig) = (Arc::clone(&self), name.clone());
+        let ended =
+            move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.restore_ended(now, &rig, result)));
+        blocking(ended).await;
+        let asked = self.state().asked_for_restore.remove(&name);
         // Told once it is so: who reads this and then asks for the rig's state is told the same.
         match &done.quarantined {
-            None => tracing::info!(
-                rig = name,
-                areas = done.areas.len(),
-                "the rig's device is as it was found"
-            ),
+            None => {
+                tracing::info!(
+                    rig = name,
+                    areas = done.areas.len(),
+                    "the rig's device is as it was found"
+                );
+                self.state().patience.remove(&name);
+            }
             Some(reason) => tracing::error!(rig = name, "the rig is quarantined: {reason}"),
+        }
+        if !done.is_final() {
+            Arc::clone(&self).restore_later(name.clone());
         }
         if let Some(asked) = asked {
             // Who asked may have left.
             let _ = asked.send(done);
         }
-        self.act(actions);
         self.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Tries again by itself, each time later: a device that came back, or a cable that was put in again, needs nobody.
+    fn restore_later(self: Arc<Self>, rig: String) {
+        let wait = {
+            let mut state = self.state();
+            let wait = state.patience.entry(rig.clone()).or_insert(AT_FIRST);
+            let now = *wait;
+            *wait = (now * 2).min(AT_LAST);
+            now
+        };
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let again = move || {
+                self.decide(|state, _| {
+                    let quarantined = |lane: &super::Lane| matches!(lane.phase, super::Phase::Quarantined(_));
+                    match state.plan.lane(&rig).is_some_and(quarantined) {
+                        true => state.plan.restore(&rig),
+                        // Somebody did it meanwhile.
+                        false => Ok(Vec::new()),
+                    }
+                })
+            };
+            // The daemon may be about to stop.
+            blocking(again).await;
+        });
     }
 
     async fn restored(self: &Arc<Self>, rig: &RigConfig) -> RestoreDone {
         self.wait_until_free(rig).await;
         let before = self.journal(rig).await;
         let Some(before) = before else {
-            return RestoreDone {
-                areas: Vec::new(),
-                quarantined: None,
-            };
+            return RestoreDone::as_found(Vec::new());
         };
         tracing::warn!(
             rig = rig.name,
@@ -232,7 +369,7 @@ impl Scheduler {
             "restoring what an earlier run left changed"
         );
         let (events, mut happened) = mpsc::unbounded_channel();
-        let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(&self.rigs, &rig.name));
+        let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(rig));
         // A restore is not cut short: whoever stops the daemon waits for it, or lets the worker end it alone.
         let (_never, stop) = tokio::sync::watch::channel(false);
         let task = tokio::spawn(async move { execute.restore(restore_rig, text, events, stop).await });
@@ -257,10 +394,8 @@ impl Scheduler {
             .map(ToString::to_string)
             .collect();
         if failure.is_empty() && left.is_empty() && after.is_none() {
-            return RestoreDone {
-                areas,
-                quarantined: None,
-            };
+            quarantine::forget(&self.journals, &rig.name);
+            return RestoreDone::as_found(areas);
         }
         let why = match (failure.is_empty(), left.is_empty()) {
             (false, _) => failure.clone(),
@@ -272,9 +407,17 @@ impl Scheduler {
         } else {
             areas
         };
+        let journal = after.unwrap_or(before);
+        if let Err(error) = quarantine::write_down(rig, &journal) {
+            tracing::error!(
+                rig = rig.name,
+                "what restores the device by hand cannot be written down: {error}"
+            );
+        }
         RestoreDone {
             areas,
-            quarantined: Some(quarantine::reason(rig, after.as_ref().or(Some(&before)), &why)),
+            needs_a_person: !journal.damage.is_empty(),
+            quarantined: Some(quarantine::reason(rig, Some(&journal), &why)),
         }
     }
 
@@ -282,16 +425,24 @@ impl Scheduler {
         if !outlives_us(rig) {
             return;
         }
-        let (journals, name) = (self.journals.clone(), rig.name.clone());
-        let free = blocking(move || {
-            if FileJournal::is_held(&journals, &name) {
-                tracing::warn!(
-                    rig = name,
-                    "another process holds the rig: it may be restoring it, and is waited for"
-                );
-                FileJournal::wait_until_free(&journals, &name);
+        let is_held = || {
+            let (journals, name) = (self.journals.clone(), rig.name.clone());
+            blocking(move || FileJournal::is_held(&journals, &name))
+        };
+        // The lock tells nobody that it is free, and who waited in it could not be called back.
+        let free = async {
+            let mut told = false;
+            while is_held().await == Some(true) {
+                if !told {
+                    tracing::warn!(
+                        rig = rig.name,
+                        "another process holds the rig: it may be restoring it, and is waited for"
+                    );
+                    told = true;
+                }
+                tokio::time::sleep(LOOKED_AT_EACH).await;
             }
-        });
+        };
         // Whoever holds it longer is told of by the worker that finds it held.
         let _ = tokio::time::timeout(LET_GO_WITHIN, free).await;
     }
@@ -300,18 +451,8 @@ impl Scheduler {
         if !outlives_us(rig) {
             return None;
         }
-        let (journals, name) = (self.journals.clone(), rig.name.clone());
-        blocking(move || FileJournal::look(&journals, &name)).await.flatten()
-    }
-}
-
-fn job(run: &StoredRun, rig: &RigConfig, scheduler: &Scheduler) -> Job {
-    Job {
-        run: run.id.clone(),
-        rig: rig.clone(),
-        text: text_of(&scheduler.rigs, &rig.name),
-        spec: run.spec.clone(),
-        record: scheduler.store.record(&run.id),
+        let (journals, owner) = (self.journals.clone(), journal_owner(rig));
+        blocking(move || FileJournal::look(&journals, owner)).await.flatten()
     }
 }
 
@@ -346,7 +487,7 @@ fn unrestored(journal: &Unrestored, why: &str) -> Vec<Restored> {
     journal.in_words().into_iter().map(failed).collect()
 }
 
-fn log_restored(rig: &str, areas: &[Restored]) {
+pub(super) fn log_restored(rig: &str, areas: &[Restored]) {
     for area in areas {
         if area.is_complete() {
             tracing::info!(rig, "restored: {area}");

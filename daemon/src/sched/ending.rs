@@ -25,32 +25,37 @@ impl Ending {
         }
     }
 
-    /// Of a run that never began; `by` says who cancelled it.
+    /// Of a run that waited, for its beginning or, when it `began` and gave way, to go on; `by` says who cancelled it.
     #[must_use]
-    pub fn of_waiting(why: &NeverBegan, by: &str) -> Self {
+    pub fn of_waiting(why: &NeverBegan, began: bool, by: &str) -> Self {
+        let when = if began {
+            "while the run, which had given way, waited to go on: what was recorded until then is kept"
+        } else {
+            "before the run's first test"
+        };
         match why {
-            NeverBegan::Cancelled => Self::error(Cause::Operator, format!("{by} before its first test")),
+            NeverBegan::Cancelled => Self::error(Cause::Operator, format!("{by} {when}")),
             NeverBegan::Stopping => Self::error(
                 Cause::Operator,
-                "the daemon was stopped before the run's first test; run it again when the daemon is back",
+                format!("the daemon was stopped {when}; run it again when the daemon is back"),
             ),
-            NeverBegan::Quarantined(reason) => Self::error(
-                Cause::Rig,
-                format!("the rig was quarantined before the run's first test: {reason}"),
+            NeverBegan::LeaseEnded(why) => Self::error(Cause::Operator, format!("the lease {why} {when}")),
+            NeverBegan::Quarantined(reason) => {
+                Self::error(Cause::Rig, format!("the rig was quarantined {when}: {reason}"))
+            }
+            NeverBegan::CannotGoOn(why) => Self::error(
+                Cause::Operator,
+                format!("the daemon was started anew {when}, and {why}; run it again"),
             ),
         }
     }
 
     /// Of a run that the end of a daemon interrupted.
     #[must_use]
-    pub fn of_interrupted(began: bool) -> Self {
-        let what = if began {
-            "the daemon ended while the run was under way: what was recorded until then is kept, the device is restored \
-             before anything else"
-        } else {
-            "the daemon ended before the run's first test"
-        };
-        Self::error(Cause::Tester, format!("{what}; run it again"))
+    pub fn of_interrupted() -> Self {
+        let what = "the daemon ended while the run was under way: what was recorded until then is kept, the device is \
+                    restored before anything else; run it again";
+        Self::error(Cause::Tester, what)
     }
 
     /// Of a run that the store could not keep: nobody could check its verdicts.
@@ -71,6 +76,15 @@ impl Ending {
                 Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
                 None => Self::error(*cause, reason.clone()),
             },
+            // It is asked to stop as well, or it would wait again.
+            WorkerEnd::GaveWay => Self::error(
+                Cause::Operator,
+                format!(
+                    "{}: {} tests were judged, then the run gave way to another",
+                    stopped.unwrap_or("its lease ended"),
+                    verdicts.len()
+                ),
+            ),
             WorkerEnd::Finished(_) => of_verdicts(verdicts, stopped),
         }
     }

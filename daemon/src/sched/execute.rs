@@ -15,6 +15,11 @@ pub trait Execute: Send + Sync + std::fmt::Debug {
     /// Runs a job; it stops at its next safe point when `cancel` turns true.
     async fn run(&self, job: Job, events: mpsc::UnboundedSender<Event>, cancel: watch::Receiver<bool>) -> WorkerEnd;
 
+    /// Looks whether a rig's device can be reached; why it cannot.
+    async fn look(&self, _: RigConfig, _: RigText) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Restores what an earlier run left changed, and nothing else.
     async fn restore(
         &self,
@@ -36,6 +41,10 @@ pub struct Workers {
 impl Execute for Workers {
     async fn run(&self, job: Job, events: mpsc::UnboundedSender<Event>, cancel: watch::Receiver<bool>) -> WorkerEnd {
         worker::run_job(job, &self.state, events, cancel).await
+    }
+
+    async fn look(&self, rig: RigConfig, text: RigText) -> Result<(), String> {
+        worker::Supervision::default().check_rig(&rig, text, &self.state).await
     }
 
     async fn restore(

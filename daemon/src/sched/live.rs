@@ -10,10 +10,11 @@ use prost_types::Timestamp;
 use tokio::sync::watch;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{RunEvent, RunInfo, RunState, RunStateChanged};
+use verbatim_proto::worker::Lease;
 use verbatim_run::RunId;
 
 use super::ending::Ending;
-use crate::store::{RunStore, StoreError, StoredRun};
+use crate::store::{HistoryStore, StoreError, StoredRun};
 
 /// Events kept in memory for watchers.
 const RECENT: usize = 256;
@@ -37,6 +38,7 @@ pub struct Live {
     /// The last cursor.
     last: watch::Sender<u64>,
     stop: watch::Sender<bool>,
+    lease: watch::Sender<Lease>,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl Live {
             }),
             last: watch::Sender::new(last),
             stop: watch::Sender::new(false),
+            lease: watch::Sender::default(),
         }
     }
 
@@ -95,6 +98,17 @@ impl Live {
         self.stop.subscribe()
     }
 
+    /// The lease that the run is under, as it stands.
+    #[must_use]
+    pub fn lease(&self) -> watch::Receiver<Lease> {
+        self.lease.subscribe()
+    }
+
+    /// The run is under this lease, or that was renewed.
+    pub fn under(&self, lease: Lease) {
+        self.lease.send_replace(lease);
+    }
+
     /// Asks the run to stop; the first to ask is the one who did.
     pub fn stop(&self, who: &str) {
         self.log().stopped.get_or_insert_with(|| who.into());
@@ -115,7 +129,7 @@ impl Live {
 
     /// Keeps events and shows them to watchers. When the store cannot, the run is stopped, and its watchers still see
     /// what happens.
-    pub fn tell(&self, store: &dyn RunStore, now_ns: u64, events: Vec<Event>) {
+    pub fn tell(&self, store: &dyn HistoryStore, now_ns: u64, events: Vec<Event>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = *self.last.borrow();
         let mut new = Vec::with_capacity(events.len());
@@ -153,11 +167,12 @@ impl Live {
     ///
     /// # Errors
     /// When the store cannot keep that: the run is not to begin.
-    pub fn begin(&self, store: &dyn RunStore, now_ns: u64) -> Result<(), StoreError> {
+    pub fn begin(&self, store: &dyn HistoryStore, now_ns: u64) -> Result<(), StoreError> {
         let run = {
             let mut log = self.log();
             log.run.state = RunState::Running;
-            log.run.started_ns = Some(now_ns);
+            log.run.started_ns.get_or_insert(now_ns);
+            log.run.reason.clear();
             log.run.clone()
         };
         store.update(&run).inspect_err(|error| self.cannot_keep(error))?;
@@ -165,9 +180,28 @@ impl Live {
         Ok(())
     }
 
+    /// The run gave way and waits again: why.
+    pub fn wait_again(&self, store: &dyn HistoryStore, now_ns: u64, why: &str) {
+        let run = {
+            let mut log = self.log();
+            log.run.state = RunState::Queued;
+            log.run.reason = why.into();
+            log.run.clone()
+        };
+        if let Err(error) = store.update(&run) {
+            self.cannot_keep(&error);
+        }
+        let waits = RunStateChanged {
+            state: RunState::Queued.into(),
+            reason: why.into(),
+            ..RunStateChanged::default()
+        };
+        self.tell(store, now_ns, vec![Event::StateChanged(waits)]);
+    }
+
     /// The run ends; returns with what, which is an error when the store cannot keep it. The store tells of it from then
     /// on, if only until the daemon ends when it cannot write.
-    pub fn end(&self, store: &dyn RunStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
+    pub fn end(&self, store: &dyn HistoryStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
         let mut ending = ending;
         self.log().run.info = info;
         if let Err(error) = store.update(&self.ended(now_ns, &ending)) {

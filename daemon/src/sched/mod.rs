@@ -3,34 +3,54 @@
 //! Everything here that touches the store blocks on a disk and runs on threads that may; nothing holds a lock while it
 //! waits.
 
+mod again;
 mod drive;
 mod ending;
 mod execute;
+mod lab;
+mod leases;
 mod live;
+mod look;
+mod meanwhile;
 pub mod plan;
 mod quarantine;
+pub mod queue;
+mod reload;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use verbatim_tester::{FileJournal, Test, Unrestored};
 
 pub use ending::Ending;
 pub use execute::{Execute, Workers};
+#[cfg(test)]
+pub(crate) use leases::fresh;
+pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
-pub use plan::{Lane, Phase, Refusal};
+pub use meanwhile::restore_meanwhile;
+pub use plan::{Lane, LaneView, Phase, Refusal};
+pub use reload::{NotReloaded, Reloaded, of_lab};
 
-use crate::access::{End, May, Operate};
-use crate::store::{Filter, RunStore, StoreError, StoredRun};
+use crate::access::{End, Identity, May, Operate};
+use crate::store::retention::Retention;
+use crate::store::{LeaseId, Store, StoreError, StoredLease, StoredRun, Wish};
 use drive::RestoreDone;
-use plan::{Action, Cancelled, Left, Plan};
-use verbatim_proto::v1::{RunSpec, RunState};
+use plan::{Action, Cancelled, Found, Left, Plan};
+use verbatim_proto::v1::{Priority, RunSpec, RunState};
 use verbatim_rig::{RigConfig, RigFile, RigKind};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{RunId, now_ns};
+use verbatim_run::{RunError, RunId, journal_owner, last_token, now_ns};
+
+/// How long a lease that ended is told of.
+const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Which rigs are out of use: a file in the state directory.
+const DRAINED: &str = "drained.json";
 
 /// A run that somebody asks for; everything in it was checked.
 #[derive(Clone, Debug)]
@@ -43,6 +63,12 @@ pub struct NewRun {
     pub spec: RunSpec,
     /// The tests that this comes to.
     pub tests: Vec<&'static Test>,
+    /// The lease under which it runs; none for one of its own.
+    pub lease: Option<LeaseId>,
+    /// Who goes first, when it gets a lease of its own.
+    pub priority: Priority,
+    /// The host that has the rig, when it is another.
+    pub elsewhere: Option<String>,
 }
 
 /// Why a run is not created.
@@ -56,60 +82,152 @@ pub enum CreateError {
     Store(#[from] StoreError),
 }
 
+/// Why no scheduler begins: without knowing who has which rig, two would have one.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot tell.
+    #[error(
+        "who holds which rig cannot be read ({0}), so that nothing was begun; mend the store, or move it away to begin with an \
+         empty one"
+    )]
+    Store(#[from] StoreError),
+    /// Nor can the rigs' fences.
+    #[error(transparent)]
+    Fence(#[from] RunError),
+}
+
 /// What runs where, and what waits.
 #[derive(Debug)]
 pub struct Scheduler {
-    rigs: RigFile,
+    /// The rigs of the rig file, then those that it no longer has and that stay until they are restored and unused.
+    rigs: Mutex<Arc<RigFile>>,
     journals: PathBuf,
-    store: Arc<dyn RunStore>,
+    store: Arc<dyn Store>,
     execute: Arc<dyn Execute>,
+    /// Where runs and restores are driven: what decides so blocks on threads that belong to no task.
+    runtime: Handle,
     state: Mutex<State>,
     /// The last id given. Held while a run is created, so that a request creates one run however often it comes.
     creating: Mutex<(u64, u16)>,
+    /// Rigs that were taken out of use, as they are kept.
+    drained: Mutex<BTreeMap<String, String>>,
+    drained_path: PathBuf,
+    /// Ends of leases that could not be written yet: they come before whatever is written next, since the store gives nobody
+    /// a rig that it still has as held.
+    unwritten: Mutex<Vec<StoredLease>>,
     /// Counts what ended, for who waits for quiet.
     ended: watch::Sender<u64>,
+    /// Held while the plan decides and what comes out of it is done: both in one order.
+    turn: Mutex<()>,
+    /// Counts what was decided, for who watches rigs and leases.
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct State {
     plan: Plan,
     live: HashMap<RunId, Arc<Live>>,
+    /// Leases that have not ended, as they were kept last.
+    leases: HashMap<LeaseId, StoredLease>,
     asked_for_restore: HashMap<String, oneshot::Sender<RestoreDone>>,
+    /// How long the next restore of a quarantined rig is waited for.
+    patience: HashMap<String, Duration>,
+    store: Arc<dyn Store>,
+    /// Leases that were to get a rig when the store went away: whether the store has them so nobody heard.
+    unheard: HashSet<LeaseId>,
+    /// The lease that could not be kept in the present turn.
+    unkept: Option<(LeaseId, StoreError)>,
 }
 
 impl Scheduler {
-    /// A scheduler over these rigs. Runs that an earlier daemon left unfinished end; devices that it left changed are
-    /// restored before anything else. Blocks on the disk; must be called within the runtime.
+    /// A scheduler over these rigs. Runs that were under way at the end of an earlier daemon end, those that waited wait on;
+    /// devices that it left changed are restored before anything else. Blocks on the disk; must be called within the runtime.
+    ///
+    /// # Errors
+    /// When it cannot be read who has which rig, or which token was the last.
     pub fn start(
         rigs: RigFile,
         state: &StateDirectory,
-        store: Arc<dyn RunStore>,
+        store: Arc<dyn Store>,
         execute: Arc<dyn Execute>,
-    ) -> Arc<Self> {
-        end_interrupted(store.as_ref());
+    ) -> Result<Arc<Self>, StartError> {
+        let again::Waiting {
+            live,
+            leases,
+            planned,
+            unwritten,
+        } = again::waiting(store.as_ref(), &rigs, &state.journals())?;
         let journals = state.journals();
-        // The worker of a daemon that died may still be at it: then that is waited for.
-        let is_changed = |rig: &RigConfig| {
-            outlives_us(rig)
-                && (FileJournal::is_held(&journals, &rig.name) || FileJournal::look(&journals, &rig.name).is_some())
-        };
-        let left = |rig: &RigConfig| if is_changed(rig) { Left::Changed } else { Left::AsFound };
-        let (plan, actions) = Plan::new(rigs.rigs.iter().map(|rig| (rig.name.as_str(), left(rig))));
+        let drained_path = state.path().join(DRAINED);
+        let drained = again::drained(&drained_path, &rigs);
+        let mut rigs = rigs;
+        let left_over = again::left_over(&rigs, &journals);
+        let of_the_file = rigs.rigs.len();
+        rigs.rigs.extend(left_over);
+        let found = rigs.rigs.iter().enumerate().map(|(place, rig)| Found {
+            left: left(&journals, rig),
+            drained: drained.get(&rig.name).cloned(),
+            leaving: place >= of_the_file,
+            is_looked_at: outlives_us(rig),
+            rig: &rig.name,
+        });
+        // The store may be of yesterday, or new: no rig takes a token that is less than its last.
+        let last_token = store.last_token()?.max(last_token(&journals)?);
+        let (plan, actions) = Plan::new(leases::now(), found, planned, last_token);
         let scheduler = Arc::new(Self {
-            rigs,
+            rigs: Mutex::new(Arc::new(rigs)),
             journals,
-            store,
+            store: Arc::clone(&store),
             execute,
+            runtime: Handle::current(),
             state: Mutex::new(State {
                 plan,
-                live: HashMap::new(),
+                live,
+                leases,
                 asked_for_restore: HashMap::new(),
+                patience: HashMap::new(),
+                store,
+                unheard: HashSet::new(),
+                unkept: None,
             }),
             creating: Mutex::new((0, 0)),
+            drained: Mutex::new(drained),
+            drained_path,
+            unwritten: Mutex::new(unwritten),
             ended: watch::Sender::new(0),
+            turn: Mutex::default(),
+            changed: watch::Sender::new(0),
         });
         scheduler.act(actions);
-        scheduler
+        tokio::spawn(Arc::clone(&scheduler).end_in_time());
+        tokio::spawn(Arc::clone(&scheduler).look_in_time());
+        Ok(scheduler)
+    }
+
+    /// Has the plan decide, and does what comes of it. Blocks on the disk.
+    fn decide<E>(
+        self: &Arc<Self>,
+        decide: impl FnOnce(&mut State, Duration) -> Result<Vec<Action>, E>,
+    ) -> Result<(), E> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let actions = {
+            let mut state = self.state();
+            state.unkept = None;
+            decide(&mut state, leases::now())?
+        };
+        self.act(actions);
+        self.changed.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Changes when rigs or leases may have.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn creating(&self) -> MutexGuard<'_, (u64, u16)> {
+        self.creating.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -118,35 +236,104 @@ impl Scheduler {
 
     /// The rigs, in the order of the rig file.
     #[must_use]
-    pub fn rigs(&self) -> &RigFile {
-        &self.rigs
+    pub fn rigs(&self) -> Arc<RigFile> {
+        Arc::clone(&self.rigs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The store.
     #[must_use]
-    pub fn store(&self) -> &Arc<dyn RunStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// A rig's present use.
-    #[must_use]
-    pub fn lane(&self, rig: &str) -> Option<Lane> {
-        self.state().plan.lane(rig).cloned()
+    /// Removes the files of runs that are over the limits, and forgets leases that ended long ago. Blocks on the disk.
+    pub fn tidy(&self, limits: Retention) {
+        let long_ago = self.store.now_ns().saturating_sub(ENDED_LEASES_STAY.as_nanos() as u64);
+        match self.store.forget_ended(long_ago) {
+            Ok(0) => {}
+            Ok(leases) => tracing::info!(leases, "leases that ended long ago are forgotten"),
+            Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be forgotten yet"),
+        }
+        if limits == Retention::default() {
+            return;
+        }
+        let now_ns = now_ns();
+        let go = self.store.with_files().map(|files| limits.go(now_ns, &files));
+        for run in go.unwrap_or_default() {
+            match self.store.remove_files(&run, now_ns) {
+                Ok(()) => tracing::info!(%run, "the run's files were removed: they were over the limits in [keep]"),
+                Err(error) => tracing::error!(%run, %error, "the run's files cannot be removed"),
+            }
+        }
     }
 
-    /// What a rig's journal says is to be restored, when no run is under way that would restore it.
+    /// The present use of all rigs, and the leases that hold some.
     #[must_use]
-    pub fn pending(&self, rig: &RigConfig) -> Option<Unrestored> {
-        let running = matches!(self.lane(&rig.name)?.phase, Phase::Running(_));
+    pub fn lanes(&self) -> BTreeMap<String, (LaneView, Option<Identity>)> {
+        let state = self.state();
+        let lanes = state.plan.lanes(leases::now());
+        let with_owner = |(rig, view): (String, LaneView)| {
+            let holder = view.lane.holder.as_ref().and_then(|holder| state.plan.lease(holder));
+            let owner = holder.map(|lease| lease.owner.clone());
+            (rig, (view, owner))
+        };
+        lanes.into_iter().map(with_owner).collect()
+    }
+
+    /// The rig that a lease holds, under which its owner may run what they like.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn rig_of(&self, lease: &LeaseId) -> Result<String, Refusal> {
+        self.state().plan.rig_of(lease)
+    }
+
+    /// Takes a rig out of use for a reason, or puts it back, on behalf of somebody; also for the next daemon. Blocks on the
+    /// disk.
+    ///
+    /// # Errors
+    /// When there is no such rig, or it cannot be kept.
+    pub fn drain(self: &Arc<Self>, may: &May<End>, why: Option<String>) -> Result<(), CreateError> {
+        let rig = may.rig();
+        if self.state().plan.lane(rig).is_none() {
+            return Err(Refusal::UnknownRig(rig.into()).into());
+        }
+        let mut drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = drained.clone();
+        match &why {
+            Some(why) => drop(now.insert(rig.into(), why.clone())),
+            None => drop(now.remove(rig)),
+        }
+        again::keep_drained(&self.drained_path, &now).map_err(|source| StoreError::Io {
+            path: self.drained_path.clone(),
+            source,
+        })?;
+        *drained = now;
+        Ok(self.decide(|state, now| state.plan.drain(now, rig, why))?)
+    }
+
+    /// All journals that say that something is to be restored. Blocks on the disk.
+    #[must_use]
+    pub fn all_pending(&self) -> Vec<Unrestored> {
+        FileJournal::all(&self.journals)
+    }
+
+    /// What of all journals is a rig's, when no run is under way that would restore it.
+    #[must_use]
+    pub fn pending(&self, rig: &RigConfig, all: &[Unrestored]) -> Option<Unrestored> {
+        let running = matches!(self.state().plan.lane(&rig.name)?.phase, Phase::Running(_));
         (!running && outlives_us(rig))
-            .then(|| FileJournal::look(&self.journals, &rig.name))
+            .then(|| FileJournal::among(all, journal_owner(rig)))
             .flatten()
     }
 
     /// The place of a run in its queue, from 1 on; 0 when it does not wait.
     #[must_use]
     pub fn place(&self, run: &StoredRun) -> u32 {
-        let place = self.state().plan.place(&run.spec.rig, &run.id);
+        if run.state != RunState::Queued {
+            return 0;
+        }
+        let place = self.state().plan.place(leases::now(), &run.id);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0)
     }
 
@@ -161,16 +348,23 @@ impl Scheduler {
     /// # Errors
     /// When the rig does not take it, or it cannot be kept.
     pub fn create(self: &Arc<Self>, new: NewRun) -> Result<StoredRun, CreateError> {
-        let mut last = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.creating();
         if !new.request_id.is_empty()
             && let Some(run) = self.store.of_request(new.may.who(), &new.request_id)?
         {
             return Ok(run);
         }
+        self.state().plan.has_room(new.may.who())?;
         if new.may.rig() != new.spec.rig {
             return Err(Refusal::UnknownRig(new.spec.rig).into());
         }
-        self.state().plan.takes(&new.spec.rig)?;
+        if let Some(host) = &new.elsewhere {
+            return self.create_elsewhere(&mut last, &new, host);
+        }
+        match &new.lease {
+            Some(lease) => drop(self.state().plan.takes_under(lease)?),
+            None => self.state().plan.takes(std::slice::from_ref(&new.spec.rig))?,
+        }
         let run = self.keep(&mut last, &new)?;
         let live = Arc::new(Live::new(run.clone(), 0));
         live.tell(
@@ -179,34 +373,49 @@ impl Scheduler {
             vec![changed(RunState::Queued, None)],
         );
         tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, tests = run.tests.len(), "run created");
-        let submitted = {
-            let mut state = self.state();
-            state.live.insert(run.id.clone(), Arc::clone(&live));
-            state.plan.submit(&run.spec.rig, run.id.clone())
+        self.state().live.insert(run.id.clone(), Arc::clone(&live));
+        let submitted = match new.lease {
+            Some(lease) => self
+                .decide(|state, _| state.plan.submit(&lease, run.id.clone()))
+                .map_err(CreateError::from),
+            None => self.ask(self.lease_of_run(&run, new.priority)),
         };
         match submitted {
-            Ok(actions) => self.act(actions),
-            // The rig was quarantined, or the daemon told to stop, since it was asked.
-            Err(refusal) => {
-                let why = match &refusal {
-                    Refusal::Quarantined { reason, .. } => plan::NeverBegan::Quarantined(reason.clone()),
-                    _ => plan::NeverBegan::Stopping,
-                };
-                self.end(&live, Ending::of_waiting(&why, ""), None);
-            }
+            Ok(()) => {}
+            Err(CreateError::Store(error)) => self.end(&live, Ending::of_unkept(&error.to_string()), None),
+            // The rig was quarantined, the lease ended or the daemon told to stop, since it was asked.
+            Err(CreateError::Refused(refusal)) => self.end_refused(&live, &refusal),
         }
         Ok(live.run())
     }
 
+    fn end_refused(&self, live: &Live, refusal: &Refusal) {
+        let why = match refusal {
+            Refusal::Quarantined { reason, .. } => plan::NeverBegan::Quarantined(reason.clone()),
+            Refusal::LeaseOver(_) => plan::NeverBegan::LeaseEnded("has ended".into()),
+            _ => plan::NeverBegan::Stopping,
+        };
+        self.end(live, Ending::of_waiting(&why, false, ""), None);
+    }
+
+    /// The lease that a run gets for itself.
+    fn lease_of_run(&self, run: &StoredRun, priority: Priority) -> StoredLease {
+        let (rigs, of_run) = (vec![run.spec.rig.clone()], Some(run.id.clone()));
+        StoredLease {
+            created_ns: self.store.now_ns(),
+            ..leases::fresh(LeaseId::like(&run.id), &run.owner, rigs, of_run, priority)
+        }
+    }
+
     /// Keeps a new run under a new id.
     fn keep(&self, last: &mut (u64, u16), new: &NewRun) -> Result<StoredRun, StoreError> {
-        let created_ns = now_ns();
+        let created_ns = self.store.now_ns();
         let mut run = StoredRun {
-            schema: StoredRun::SCHEMA.into(),
             id: RunId::new(created_ns, 0),
             request_id: new.request_id.clone(),
             owner: new.may.who().clone(),
             spec: new.spec.clone(),
+            lease: new.lease.clone(),
             tests: new.tests.iter().map(|test| test.id.to_string()).collect(),
             state: RunState::Queued,
             outcome: None,
@@ -216,20 +425,26 @@ impl Scheduler {
             started_ns: None,
             ended_ns: None,
             info: None,
+            host: String::new(),
         };
+        if let Some(host) = &new.elsewhere {
+            run.host.clone_from(host);
+        }
         loop {
-            // Also when the clock stands still or was set back: ids only grow.
-            let (ms, serial) = *last;
-            let next = if created_ns / 1_000_000 > ms {
-                (created_ns / 1_000_000, 0)
-            } else if serial < u16::MAX {
-                (ms, serial + 1)
-            } else {
-                (ms + 1, 0)
+            run.id = next_id(last, created_ns, &self.store.serials());
+            run.lease = new.lease.clone().or_else(|| Some(LeaseId::like(&run.id)));
+            let created = match (self.store.lab(), &new.elsewhere) {
+                (Some(lab), Some(host)) if new.lease.is_none() => {
+                    let lease = StoredLease {
+                        host: host.clone(),
+                        posted: true,
+                        ..self.lease_of_run(&run, new.priority)
+                    };
+                    lab.post(Some(&run), &lease)
+                }
+                _ => self.store.create(&run),
             };
-            *last = next;
-            run.id = RunId::new(next.0.saturating_mul(1_000_000), next.1);
-            match self.store.create(&run) {
+            match created {
                 Err(StoreError::Exists(_)) => {}
                 created => return created.map(|()| run),
             }
@@ -237,27 +452,32 @@ impl Scheduler {
     }
 
     /// Cancels a run on behalf of somebody. One that waits ends at once. Blocks on the disk.
-    pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) {
-        let who = format!("cancelled by {}", may.who());
-        let (cancelled, live) = {
-            let mut state = self.state();
-            (
-                state.plan.cancel(&run.spec.rig, &run.id),
-                state.live.get(&run.id).cloned(),
-            )
-        };
-        let (Cancelled::Waiting(actions) | Cancelled::UnderWay(actions)) = cancelled else {
-            return;
-        };
-        tracing::info!(run = %run.id, rig = run.spec.rig, who = %may.who(), "run cancelled");
-        let Some(live) = live else {
-            return;
-        };
-        live.stop(&who);
-        for action in actions {
-            if let Action::End(_, why) = action {
-                self.end(&live, Ending::of_waiting(&why, &who), None);
+    ///
+    /// # Errors
+    /// When another host has it, which cannot be told.
+    pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) -> Result<(), StoreError> {
+        match self.is_elsewhere(&run.host) {
+            true => self.wish(&run.host, &Wish::Cancel(run.id.clone(), may.who().to_string())),
+            false => {
+                self.cancel_here(&run.id, &may.who().to_string());
+                Ok(())
             }
+        }
+    }
+
+    pub(super) fn cancel_here(self: &Arc<Self>, run: &RunId, by: &str) {
+        let who = format!("cancelled by {by}");
+        let cancelled = self.decide(|state, now| {
+            let (Cancelled::Waiting(actions) | Cancelled::UnderWay(actions)) = state.plan.cancel(now, run) else {
+                return Err(());
+            };
+            if let Some(live) = state.live.get(run) {
+                live.stop(&who);
+            }
+            Ok(actions)
+        });
+        if cancelled.is_ok() {
+            tracing::info!(%run, who = by, "run cancelled");
         }
     }
 
@@ -268,58 +488,67 @@ impl Scheduler {
     pub fn restore(self: &Arc<Self>, may: &May<End>) -> Result<oneshot::Receiver<RestoreDone>, Refusal> {
         let (sender, receiver) = oneshot::channel();
         let rig = may.rig();
-        let actions = {
-            let mut state = self.state();
+        self.decide(|state, _| {
             let actions = state.plan.restore(rig)?;
             state.asked_for_restore.insert(rig.into(), sender);
-            actions
-        };
-        self.act(actions);
+            Ok::<_, Refusal>(actions)
+        })?;
         Ok(receiver)
     }
 
-    /// Takes no more runs, ends those that wait, stops those under way, and waits until every device is restored, for at
-    /// most that long. The rigs on which something is still under way then.
+    /// Takes no more runs, leaves those that wait to the next daemon, stops those under way, and waits until every device is
+    /// restored, for at most that long. The rigs on which something is still under way then.
     pub async fn stop(self: &Arc<Self>, within: Duration) -> Vec<String> {
         let mut ended = self.ended.subscribe();
-        let actions = self.state().plan.stop();
-        self.act(actions);
+        let scheduler = Arc::clone(self);
+        let stop = move || scheduler.decide(|state, _| Ok::<_, Refusal>(state.plan.stop()));
+        // A panic in there was told when it happened; what is under way is still waited for.
+        let _ = tokio::task::spawn_blocking(stop).await;
         let quiet = async { while !self.under_way().is_empty() && ended.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(within, quiet).await;
         self.under_way()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.state().plan.is_stopping()
     }
 
     /// The rigs on which a run or a restore is under way, or runs are about to end.
     fn under_way(&self) -> Vec<String> {
         let state = self.state();
         let mut rigs: Vec<String> = state.plan.under_way().map(String::from).collect();
-        rigs.extend(state.live.values().map(|live| live.run().spec.rig));
+        let runs = state.live.values().map(|live| live.run());
+        rigs.extend(runs.filter(|run| run.state != RunState::Queued).map(|run| run.spec.rig));
         rigs.sort();
         rigs.dedup();
         rigs
     }
 }
 
+/// The next id: they only grow, also when the clock stands still or was set back.
+fn next_id(last: &mut (u64, u16), now_ns: u64, serials: &RangeInclusive<u16>) -> RunId {
+    let (ms, serial) = *last;
+    *last = if now_ns / 1_000_000 > ms {
+        (now_ns / 1_000_000, *serials.start())
+    } else if serial < *serials.end() {
+        (ms, serial + 1)
+    } else {
+        (ms + 1, *serials.start())
+    };
+    RunId::new(last.0.saturating_mul(1_000_000), last.1)
+}
+
+/// How an earlier run left a rig's device. The worker of a daemon that died may still be at it: then that is waited for.
+fn left(journals: &Path, rig: &RigConfig) -> Left {
+    let changed =
+        || FileJournal::is_held(journals, &rig.name) || FileJournal::look(journals, journal_owner(rig)).is_some();
+    match outlives_us(rig) && changed() {
+        true => Left::Changed,
+        false => Left::AsFound,
+    }
+}
+
 /// Whether a rig's device outlives this process: then what was changed on it is in a journal.
 fn outlives_us(rig: &RigConfig) -> bool {
     !matches!(rig.kind, RigKind::Virtual(_))
-}
-
-/// Ends the runs that an earlier daemon left unfinished.
-fn end_interrupted(store: &dyn RunStore) {
-    let unfinished = Filter {
-        states: vec![RunState::Queued, RunState::Running],
-        ..Filter::default()
-    };
-    for run in store.list(&unfinished, None, usize::MAX) {
-        let ending = Ending::of_interrupted(run.state == RunState::Running);
-        tracing::warn!(run = %run.id, rig = run.spec.rig, who = %run.owner, "run ended: {}", ending.reason);
-        let mended = store.mend_events(&run.id);
-        let last = *mended.as_ref().unwrap_or(&0);
-        let live = Live::new(run, last);
-        if let Err(error) = &mended {
-            live.cannot_keep(error);
-        }
-        live.end(store, now_ns(), ending, None);
-    }
 }

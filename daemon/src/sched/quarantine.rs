@@ -1,25 +1,29 @@
 //! What people are told of a quarantined rig: why, which keys may be in force, and the commands that bring it back.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use verbatim_tester::{Route, Unrestored};
 use verbatim_wire::{AttributeId, Layout, PortInfo};
 
 use verbatim_rig::{RigConfig, RigKind};
 
-/// Why a rig is quarantined and how it gets out, a line for each thing to know.
+/// Why a rig is quarantined and how it gets out, a line for each thing to know. For everybody who may see the rig: the
+/// M_Keys are in files that the daemon's user alone may read.
 #[must_use]
 pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &str) -> String {
     let name = &rig.name;
     let mut text = format!("its device could not be restored: {failure}\n");
     if let Some(journal) = journal {
-        let keys = if journal.keys.is_empty() {
-            "none known".to_string()
-        } else {
-            journal.keys.join(", ")
-        };
         let _ = writeln!(text, "left changed: {}", journal.in_words().join("; "));
-        let _ = writeln!(text, "M_Keys that may be in force, the likeliest first: {keys}");
+        let _ = writeln!(
+            text,
+            "M_Keys that may be in force, and what to do by hand: {}",
+            place(journal).display()
+        );
         if journal.lease_s > 0 {
             let _ = writeln!(
                 text,
@@ -31,19 +35,72 @@ pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &st
     }
     let _ = writeln!(
         text,
-        "mend the device or its cabling, then: verbatim rigs restore {name}"
+        "mend the device or its cabling: it is tried again by itself, or at once with: verbatim rigs restore {name}"
     );
-    if let (RigKind::Umad { device, port }, Some(journal)) = (&rig.kind, journal) {
-        by_hand(&mut text, rig, (device, *port), journal);
-    }
     if let Some(journal) = journal {
         let _ = writeln!(
             text,
-            "after restoring it by hand, or when it was replaced: rm {} && verbatim rigs restore {name}",
-            journal.path.display()
+            "after restoring it by hand, or when it was replaced: rm {} {} && verbatim rigs restore {name}",
+            journal.path.display(),
+            journal.lock().display(),
         );
     }
     text.truncate(text.trim_end().len());
+    text
+}
+
+/// Where the commands are that restore a device by hand.
+fn place(journal: &Unrestored) -> PathBuf {
+    journal.path.with_extension("by-hand.txt")
+}
+
+/// Writes down what restores the device by hand, for the daemon's user alone.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(super) fn write_down(rig: &RigConfig, journal: &Unrestored) -> io::Result<()> {
+    let path = place(journal);
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(commands(rig, journal).as_bytes())
+}
+
+/// Removes it, when there is nothing left to do.
+pub(super) fn forget(journals: &Path, rig: &str) {
+    // It is no matter when it is not there.
+    let _ = std::fs::remove_file(journals.join(format!("{rig}.journal.by-hand.txt")));
+}
+
+/// What to do by hand, with the keys.
+fn commands(rig: &RigConfig, journal: &Unrestored) -> String {
+    let keys = if journal.keys.is_empty() {
+        "none known".to_string()
+    } else {
+        journal.keys.join(", ")
+    };
+    let mut text = format!(
+        "rig {}: {}\nleft changed: {}\nM_Keys that may be in force, the likeliest first: {keys}\n",
+        rig.name,
+        rig.kind.device(),
+        journal.in_words().join("; ")
+    );
+    for pending in &journal.areas {
+        for part in &pending.parts {
+            let bytes: String = part.data.iter().map(|byte| format!("{byte:02x}")).collect();
+            let _ = writeln!(
+                text,
+                "found in {}, AttributeModifier {:#x}: {bytes}",
+                pending.area.name, part.modifier
+            );
+        }
+    }
+    if let RigKind::Umad { device, port, .. } = &rig.kind {
+        by_hand(&mut text, rig, (device, *port), journal);
+    }
     text
 }
 
@@ -102,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_keys_journal_and_every_command() {
+    fn the_reason_names_the_journal_and_a_private_file_that_has_the_keys_and_every_command() {
         let found = PortInfo::default().with_m_key(MKey(0xAB));
         let journal = Unrestored {
             path: "/j/b.journal.json".into(),
@@ -118,20 +175,30 @@ mod tests {
                     data: found.bytes().to_vec(),
                 }],
             }],
+            owner: "b".into(),
+            device: String::new(),
             damage: String::new(),
         };
         let said = reason(&rig(), Some(&journal), "no answer");
         for expected in [
             "could not be restored: no answer",
             "left changed: PortInfo of port 1",
-            "0x00000000000000ab, 0x0000000000000077",
+            "/j/b.journal.by-hand.txt",
             "expires after 15 s",
             "verbatim rigs restore b",
-            "smpquery -C mlx5_0 -P 1 -y 0x0000000000000077 -D portinfo 0,1",
-            "ibportstate -C mlx5_0 -P 1 -y 0x0000000000000077 -D 0,1 1 mkey 0x00000000000000ab mkeylease 0 mkeyprot 0",
-            "rm /j/b.journal.json",
+            "rm /j/b.journal.json /j/b.lock",
         ] {
             assert!(said.contains(expected), "{expected} in:\n{said}");
+        }
+        assert!(!said.contains("0x"), "a key in what everybody may read:\n{said}");
+        let told = commands(&rig(), &journal);
+        for expected in [
+            "0x00000000000000ab, 0x0000000000000077",
+            "found in PortInfo of port 1, AttributeModifier 0x1: 00000000000000ab",
+            "smpquery -C mlx5_0 -P 1 -y 0x0000000000000077 -D portinfo 0,1",
+            "ibportstate -C mlx5_0 -P 1 -y 0x0000000000000077 -D 0,1 1 mkey 0x00000000000000ab mkeylease 0 mkeyprot 0",
+        ] {
+            assert!(told.contains(expected), "{expected} in:\n{told}");
         }
     }
 }

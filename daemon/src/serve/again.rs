@@ -1,4 +1,5 @@
-//! Reading the configuration and the certificates again: at SIGHUP, and when one of the files changes.
+//! Reading the configuration and the certificates again: at SIGHUP, and when one of the files changes. The rig file is read
+//! again at SIGHUP alone: while somebody writes it, nobody's rig is to go.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -10,21 +11,41 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use verbatim_tls::Gate;
 
+use super::notify;
 use crate::access::Access;
 use crate::config::Config;
+use crate::sched::Scheduler;
+use crate::store::retention::Retention;
 
 /// Files that belong together are replaced one after the other: so long nothing must have happened.
 const SETTLED: Duration = Duration::from_millis(200);
+/// They are read all the same after that long.
+const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reads all again whenever there is reason to, for ever. What cannot be read leaves all as it was.
-pub(super) async fn read_again(mut config: Config, gate: Option<Arc<Gate>>, access: Arc<Access>, mut hangup: Signal) {
+pub(super) async fn read_again(
+    mut config: Config,
+    gate: Option<Arc<Gate>>,
+    (access, scheduler): (Arc<Access>, Arc<Scheduler>),
+    keep: watch::Sender<Retention>,
+    mut hangup: Signal,
+) {
     let mut files = Watched::of(config.files());
     loop {
         tokio::select! {
-            _ = hangup.recv() => tracing::info!("SIGHUP"),
+            _ = hangup.recv() => {
+                tracing::info!("SIGHUP");
+                notify::reloading();
+                let scheduler = Arc::clone(&scheduler);
+                let reloaded = tokio::task::spawn_blocking(move || scheduler.reload()).await;
+                if let Ok(Err(error)) = reloaded {
+                    tracing::error!("{error}");
+                }
+            }
             () = files.changed() => {}
         }
         match once(&config, gate.as_deref(), &access) {
@@ -33,10 +54,12 @@ pub(super) async fn read_again(mut config: Config, gate: Option<Arc<Gate>>, acce
                 if read.files() != config.files() {
                     files = Watched::of(read.files());
                 }
+                keep.send_replace(read.keep);
                 config = read;
             }
             Err(error) => tracing::error!("configuration and certificates stay as they were: {error}"),
         }
+        notify::tell("READY=1");
     }
 }
 
@@ -94,7 +117,9 @@ impl Watched {
     async fn changed(&mut self) {
         loop {
             self.event().await;
-            while timeout(SETTLED, self.event()).await.is_ok() {}
+            // Somebody may write beside them without end.
+            let settled = async { while timeout(SETTLED, self.event()).await.is_ok() {} };
+            let _ = timeout(SETTLED_WITHIN, settled).await;
             let is = read(&self.files);
             if is != self.was {
                 self.was = is;

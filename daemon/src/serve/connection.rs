@@ -10,6 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 use tonic::transport::server::Connected;
 
+use super::seats::{Seat, Seats};
 use crate::access::{Caller, Identity};
 
 /// How long to wait when the system has no descriptor for another connection.
@@ -20,6 +21,7 @@ const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 pub(super) struct Connection {
     stream: Stream,
     caller: Caller,
+    seat: Seat,
 }
 
 #[derive(Debug)]
@@ -30,27 +32,31 @@ enum Stream {
 
 impl Connection {
     /// By the socket.
-    pub(super) fn unix(stream: UnixStream) -> Self {
+    pub(super) fn unix(stream: UnixStream, seats: &Seats) -> Self {
         /// Who cannot be told.
         const NOBODY: u32 = 65534;
         let peer = stream.peer_cred();
         let (uid, gid) = peer.map_or((NOBODY, NOBODY), |peer| (peer.uid(), peer.gid()));
+        let caller = Caller::user(uid, gid);
         Self {
             stream: Stream::Unix(stream),
-            caller: Caller::user(uid, gid),
+            seat: seats.take(&caller.who),
+            caller,
         }
     }
 
     /// Over a network.
-    pub(super) fn tls(stream: verbatim_tls::Connection) -> Self {
+    pub(super) fn tls(stream: verbatim_tls::Connection, seats: &Seats) -> Self {
         let peer = stream.connect_info();
+        let caller = Caller {
+            who: Identity::Certificate(peer.name),
+            gid: None,
+            from: peer.address.to_string(),
+        };
         Self {
             stream: Stream::Tls(Box::new(stream)),
-            caller: Caller {
-                who: Identity::Certificate(peer.name),
-                gid: None,
-                from: peer.address.to_string(),
-            },
+            seat: seats.take(&caller.who),
+            caller,
         }
     }
 }
@@ -74,10 +80,17 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        if self.seat.poll_must_go(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let read = match &mut self.stream {
             Stream::Unix(stream) => Pin::new(stream).poll_read(context, into),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        };
+        if read.is_ready() {
+            self.seat.heard();
         }
+        read
     }
 }
 

@@ -6,6 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Tells it, if there is one that wants to know.
 pub(super) fn tell(what: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
@@ -14,6 +16,13 @@ pub(super) fn tell(what: &str) {
     if let Err(error) = send(&socket, what) {
         tracing::warn!(%error, "the service manager could not be told {what}");
     }
+}
+
+/// That files are read again. [`tell`] `READY=1` when it is done.
+pub(super) fn reloading() {
+    // Type=notify-reload has to know by it that this is what came of its signal.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.tv_sec() * 1_000_000 + now.tv_nsec() / 1000);
+    tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
 }
 
 fn send(socket: &OsStr, what: &str) -> io::Result<()> {

@@ -2,10 +2,13 @@
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use listenfd::ListenFd;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::unistd::geteuid;
 use verbatim_run::state::StateDirectory;
 use verbatim_socket::{BindError, Bound};
 
@@ -40,9 +43,32 @@ pub(super) enum PlaceError {
     #[error("{path} is there and is no socket; remove it, or name another socket with --socket")]
     NoSocket { path: PathBuf },
     #[error(
+        "the service manager passed on {seen}, expected one listening unix stream socket: one ListenStream=PATH in the socket \
+         unit"
+    )]
+    Inherited { seen: String },
+    #[error(
         "the socket {path} cannot be made ({source}); expected a path of at most 107 bytes in a writable directory"
     )]
     Bind { path: PathBuf, source: io::Error },
+}
+
+/// That nobody else can put something into a directory, or replace what is in it: it is this user's or root's, and no other
+/// user may write there; whom its group has is for its owner to say.
+fn private(directory: &Path) -> io::Result<()> {
+    let of = fs::metadata(directory)?;
+    let (owner, mode) = (of.uid(), of.mode());
+    let wrong = |what: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    if owner != 0 && owner != geteuid().as_raw() {
+        return wrong(format!("it belongs to user {owner}, expected this user or root"));
+    }
+    if mode & 0o002 != 0 {
+        let mode = mode & 0o7777;
+        return wrong(format!(
+            "everybody may write there (mode {mode:04o}, expected 0755 or less)"
+        ));
+    }
+    Ok(())
 }
 
 /// A locked file that names the process that holds it.
@@ -53,6 +79,8 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // A link would have another file written over, a pipe would keep us waiting.
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
     // Whoever may open it could hold its lock, and keep us waiting.
     file.set_permissions(Permissions::from_mode(0o600))?;
@@ -85,8 +113,8 @@ impl StateLock {
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(state.path());
         // M_Keys of devices are in it.
-        let private = made.and_then(|()| fs::set_permissions(state.path(), Permissions::from_mode(0o700)));
-        private.map_err(unusable)?;
+        let closed = made.and_then(|()| fs::set_permissions(state.path(), Permissions::from_mode(0o700)));
+        closed.and_then(|()| private(state.path())).map_err(unusable)?;
         match lock(&state.path().join("daemon.lock")).map_err(unusable)? {
             Ok(file) => Ok(Self { _file: file }),
             Err(who) => Err(PlaceError::StateInUse {
@@ -97,15 +125,54 @@ impl StateLock {
     }
 }
 
-/// The socket, ours alone; removed when dropped.
+/// The socket, ours alone. One of our own making is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    listener: Bound<UnixListener>,
-    _lock: File,
+    listener: Listener,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Own(
+        Bound<UnixListener>,
+        #[expect(dead_code, reason = "held, not read")] File,
+    ),
+    Manager(UnixListener),
+}
+
+/// The socket that a service manager listens on for us (`LISTEN_FDS`), if it does. Takes its variables out of the environment,
+/// so it must be called before there are other threads, and before a worker is started.
+pub(super) fn inherited() -> Result<Option<UnixListener>, PlaceError> {
+    let mut passed = ListenFd::from_env();
+    if passed.len() > 1 {
+        return Err(PlaceError::Inherited {
+            seen: format!("{} sockets", passed.len()),
+        });
+    }
+    passed.take_unix_listener(0).map_err(|error| PlaceError::Inherited {
+        seen: format!("something else ({error})"),
+    })
 }
 
 impl Socket {
+    /// The one that [`inherited`] has found.
+    pub(super) fn activated(listener: UnixListener) -> Result<Self, PlaceError> {
+        let prepare = || {
+            // A worker has no business with it.
+            fcntl(&listener, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+            listener.set_nonblocking(true)?;
+            listener.local_addr()
+        };
+        let address = prepare().map_err(|error| PlaceError::Inherited {
+            seen: format!("a socket that cannot be used ({error})"),
+        })?;
+        Ok(Self {
+            path: address.as_pathname().unwrap_or(Path::new("(no path)")).into(),
+            listener: Listener::Manager(listener),
+        })
+    }
+
     /// Makes the socket, in place of one that a dead daemon left.
     pub(super) fn bind(given: Option<&Path>) -> Result<Self, PlaceError> {
         let path = path(given, std::env::var_os("RUNTIME_DIRECTORY").as_deref());
@@ -114,7 +181,9 @@ impl Socket {
             path: parent.into(),
             source,
         };
-        fs::create_dir_all(parent).map_err(unusable)?;
+        fs::create_dir_all(parent)
+            .and_then(|()| private(parent))
+            .map_err(unusable)?;
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(".lock");
         let held = lock(&parent.join(name)).map_err(unusable)?;
@@ -139,8 +208,7 @@ impl Socket {
         })?;
         Ok(Self {
             path,
-            listener,
-            _lock: lock,
+            listener: Listener::Own(listener, lock),
         })
     }
 
@@ -150,7 +218,11 @@ impl Socket {
 
     /// For the server. Must be called within the runtime.
     pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
-        tokio::net::UnixListener::from_std(self.listener.try_clone()?)
+        let listener = match &self.listener {
+            Listener::Own(bound, _) => bound.try_clone(),
+            Listener::Manager(listener) => listener.try_clone(),
+        };
+        tokio::net::UnixListener::from_std(listener?)
     }
 }
 
@@ -207,6 +279,28 @@ mod tests {
         let foreign = directory.path().join("g");
         let _listener = UnixListener::bind(&foreign).unwrap();
         assert!(Socket::bind(Some(&foreign)).unwrap_err().to_string().contains("in use"));
+    }
+
+    #[test]
+    fn where_others_may_write_no_socket_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |mode| fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+        open(0o1777);
+        let error = Socket::bind(Some(&directory.path().join("s"))).unwrap_err().to_string();
+        assert!(error.contains("mode 1777") && error.contains("--socket"), "{error}");
+        open(0o755);
+        assert!(Socket::bind(Some(&directory.path().join("s"))).is_ok());
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_a_pipe_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::at(directory.path());
+        let (lock, other) = (directory.path().join("daemon.lock"), directory.path().join("other"));
+        fs::write(&other, "mine").unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        assert!(StateLock::take(&state).is_err());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
     }
 
     #[test]

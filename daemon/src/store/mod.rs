@@ -1,22 +1,31 @@
-//! Where runs are kept: what was asked for, what happened, what came of it.
+//! Where runs and leases are kept: what was asked for, what happened, what came of it.
 //!
-//! [`RunStore`] is the seam: [`FileStore`] keeps each run in a directory of its own, and a database can take its place
-//! without a change elsewhere. A store decides nothing; it keeps what the scheduler says and finds it again.
+//! [`HistoryStore`] and [`LeaseStore`] are the seams, [`Lab`] is where several daemons meet: [`SqlStore`] keeps it all, in SQLite
+//! for one daemon or in PostgreSQL for many. A store decides nothing; it keeps what the scheduler says and finds it again.
 
-mod files;
+mod lab;
+mod lease;
+pub mod retention;
 mod run;
+mod sql;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use verbatim_proto::v1::{Outcome, RunEvent, RunState, Verdict};
 use verbatim_run::RunId;
 
 use crate::access::{Identity, names};
 
-pub(crate) use files::CAPTURE_PLACE;
-pub use files::FileStore;
-pub use run::StoredRun;
+pub use lab::{Elsewhere, Lab, Wish};
+pub use lease::{LeaseId, LeaseStore, StoredLease};
+pub use run::{Kept, StoredRun};
+pub use sql::{Address, SqlStore};
+
+/// Where captures are made that somebody reads, beside the directory of the runs: on the disk that is meant for such sizes.
+pub(crate) fn captures(runs: &Path) -> PathBuf {
+    runs.with_file_name("captures")
+}
 
 /// Which runs are wanted: those that fit every term that is set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -29,6 +38,8 @@ pub struct Filter {
     pub sees: Option<Vec<String>>,
     /// With one of these outcomes; with any, or none yet, when empty.
     pub outcomes: Vec<Outcome>,
+    /// Of this daemon's host alone.
+    pub own: bool,
 }
 
 impl Filter {
@@ -59,8 +70,56 @@ pub enum StoreError {
     /// There is no run of that id.
     #[error("there is no run {0}")]
     Unknown(RunId),
+    /// It must stay.
+    #[error("run {0} is pinned; `verbatim runs unpin` it first")]
+    Pinned(RunId),
+    /// There is no lease of that id.
+    #[error("there is no lease {0}")]
+    NoLease(LeaseId),
+    /// Another lease holds the rig.
+    #[error("rig {0} is held by another lease; please report this")]
+    Held(String),
+    /// The daemon of another host was faster.
+    #[error("lease {0} was given a rig of another host, or has ended")]
+    Taken(LeaseId),
+    /// The database does not answer.
+    #[error(
+        "the {place} is away: {what}; nobody gets a rig until it is back, what is under way goes on. Look at the database \
+         server and the way to it, and at `store` in the daemon's configuration"
+    )]
+    Away {
+        /// Which, without what is secret.
+        place: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// Two daemons have one name.
+    #[error(
+        "another daemon calls itself host {host:?} in this database, and was heard of {silent_s} s ago; give this one another \
+         name (host = \"NAME\" in its configuration), or stop the other and wait 10 s"
+    )]
+    TwoHosts {
+        /// The name.
+        host: String,
+        /// Since when the other is silent.
+        silent_s: u64,
+    },
+    /// Two hosts have a rig of one name.
+    #[error(
+        "rig {rig} is one of host {host:?} too, which is there or has a lease on it; rigs have different names in one lab: \
+         rename one of the two, or stop the other daemon, if the rig was moved here"
+    )]
+    RigOfAnother {
+        /// The rig.
+        rig: String,
+        /// The host.
+        host: String,
+    },
+    /// It has not ended.
+    #[error("run {0} has not ended; cancel it, or wait for its end")]
+    Unfinished(RunId),
     /// What is kept of a run cannot be understood.
-    #[error("{path} is damaged: {what}; the run's record beside it can be judged on its own")]
+    #[error("{path} is damaged: {what}; the records of runs, in runs/ID/record, can be judged on their own")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -69,11 +128,37 @@ pub enum StoreError {
     },
 }
 
+/// How much of a verdict is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// Without checks and observations, for lists.
+    Heads,
+    /// All of it.
+    Whole,
+}
+
+/// A verdict without its checks and observations.
+#[must_use]
+pub fn head_of(of: &Verdict) -> Verdict {
+    Verdict {
+        findings: Vec::new(),
+        passed: Vec::new(),
+        observations: Vec::new(),
+        ..of.clone()
+    }
+}
+
+/// All that a daemon keeps.
+pub trait Store: HistoryStore + LeaseStore {}
+
+impl<S: HistoryStore + LeaseStore> Store for S {}
+
 /// Keeps runs. Calls may block on a disk: call from threads that may.
 ///
 /// Writes of one run come one after the other, in order; reads come at any time. When a write fails, what the store
-/// tells from then on is what it was told, so that the daemon can go on; only what is on disk survives its end.
-pub trait RunStore: Send + Sync + fmt::Debug {
+/// tells of that run from then on is what it was told, so that the daemon can go on; only what is on disk survives its
+/// end.
+pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Keeps a new run.
     ///
     /// # Errors
@@ -86,24 +171,17 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     /// When it cannot be written.
     fn update(&self, run: &StoredRun) -> Result<(), StoreError>;
 
-    /// Appends events, whose cursors follow those appended before without a gap.
+    /// Appends events, whose cursors follow those appended before without a gap, and the verdicts in them.
     ///
     /// # Errors
     /// When they cannot be written: none of them is kept then.
     fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError>;
 
-    /// Makes the events of a run that the end of a daemon interrupted fit for appending: removes what was written of a
-    /// last one. The cursor of the last whole event; 0 when there is none.
-    ///
-    /// # Errors
-    /// When they cannot be read or written.
-    fn mend_events(&self, id: &RunId) -> Result<u64, StoreError>;
-
     /// The run of that id.
     ///
     /// # Errors
     /// [`StoreError::Unknown`], or when it cannot be read.
-    fn get(&self, id: &RunId) -> Result<StoredRun, StoreError>;
+    fn get(&self, id: &RunId) -> Result<Kept, StoreError>;
 
     /// The run that a user's request created before.
     ///
@@ -111,30 +189,54 @@ pub trait RunStore: Send + Sync + fmt::Debug {
     /// When it cannot be read.
     fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Runs, the newest first, from the one that follows `after` on. Runs that cannot be read are left out.
-    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun>;
+    /// Runs, the newest first, from the one that follows `after` on. Runs that cannot be understood are left out.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError>;
 
     /// The verdicts so far, in order: those of the events.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError>;
+    fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError>;
 
-    /// Reads events, from the one that follows the cursor on.
+    /// Events, from the one that follows the cursor on, at most that many; none when no more are kept at the moment.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn events(&self, id: &RunId, after: u64) -> Result<Box<dyn EventReader>, StoreError>;
+    fn events(&self, id: &RunId, after: u64, at_most: usize) -> Result<Vec<RunEvent>, StoreError>;
+
+    /// The last event.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError>;
+
+    /// Pins a run, so that neither it nor its files go, or lets it go again.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`], or when that cannot be written.
+    fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError>;
+
+    /// Deletes a run with all that it left.
+    ///
+    /// # Errors
+    /// [`StoreError::Unknown`], [`StoreError::Pinned`], [`StoreError::Unfinished`], or when that cannot be written.
+    fn delete(&self, id: &RunId) -> Result<(), StoreError>;
+
+    /// The runs whose files may go, in the order in which they ended.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn with_files(&self) -> Result<Vec<retention::Files>, StoreError>;
+
+    /// Removes the files of a run that ended and is not pinned; of any other nothing.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError>;
 
     /// The directory of the run's record; it need not exist.
     fn record(&self, id: &RunId) -> PathBuf;
-}
-
-/// Reads the events of a run one after the other.
-pub trait EventReader: Send + fmt::Debug {
-    /// The next events, at most that many; none when no more are kept at the moment.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    fn next(&mut self, at_most: usize) -> Result<Vec<RunEvent>, StoreError>;
 }

@@ -4,13 +4,12 @@ use serde::{Deserialize, Serialize};
 use verbatim_proto::v1::{Cause, Outcome, RunInfo, RunSpec, RunState};
 use verbatim_run::RunId;
 
+use super::LeaseId;
 use crate::access::Identity;
 
 /// A run without its events, verdicts and report.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoredRun {
-    /// [`StoredRun::SCHEMA`].
-    pub schema: String,
     /// Its id.
     pub id: RunId,
     /// The client's id of the request that created it; empty when it gave none.
@@ -21,6 +20,9 @@ pub struct StoredRun {
     /// What was asked for.
     #[serde(flatten)]
     pub spec: RunSpec,
+    /// The lease under which it runs; none of a run of before there were leases.
+    #[serde(default)]
+    pub lease: Option<LeaseId>,
     /// The tests that it takes, in order.
     pub tests: Vec<String>,
     /// Where it stands.
@@ -40,9 +42,18 @@ pub struct StoredRun {
     /// The head of its report; none unless all its tests were run.
     #[serde(default)]
     pub info: Option<RunInfo>,
+    /// The host whose daemon has it, where several share a database.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
 }
 
-impl StoredRun {
-    /// Version of this form.
-    pub const SCHEMA: &'static str = "verbatim.run.v1";
+/// A run, and how long it is kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// The run.
+    pub run: StoredRun,
+    /// Whether it, and its files, must stay.
+    pub pinned: bool,
+    /// Nanoseconds since 1970 when its files were removed, to make room.
+    pub purged_ns: Option<u64>,
 }

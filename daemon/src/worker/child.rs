@@ -9,11 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use listenfd::ListenFd;
 use prost::Message;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use verbatim_proto::v1::{Cause, RunEvent, RunInfo};
 use verbatim_proto::worker::{
-    Finished, FromWorker, Hello, Pong, Restore, RigText, Start, ToWorker, from_worker, to_worker,
+    Check, Finished, FromWorker, Hello, Pong, Restore, RigText, Start, ToWorker, from_worker, to_worker,
 };
 
 use super::hung::Pulse;
@@ -32,14 +33,43 @@ const LONGEST_ORDER: usize = 1 << 20;
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorkerArguments {
     /// The socket that the daemon listens on
-    #[arg(long, value_name = "PATH")]
-    connect: PathBuf,
+    #[arg(
+        long,
+        value_name = "PATH",
+        required_unless_present = "activated",
+        conflicts_with = "activated"
+    )]
+    connect: Option<PathBuf>,
+    /// Started by a service manager, with a socket that the daemon connects to
+    #[arg(long)]
+    activated: bool,
     /// The state directory
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
     /// After how long without a sign of life the thread of the procedure counts as hung
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     hung_after_ms: u64,
+}
+
+impl WorkerArguments {
+    /// The way to the daemon.
+    fn stream(&self) -> anyhow::Result<UnixStream> {
+        if let Some(path) = &self.connect {
+            return UnixStream::connect(path).with_context(|| {
+                format!(
+                    "no daemon listens at {}; `verbatimd worker` is for `verbatimd serve`, which starts it by itself",
+                    path.display()
+                )
+            });
+        }
+        let listener = ListenFd::from_env().take_unix_listener(0).ok().flatten();
+        let listener = listener.context(
+            "no socket was passed on; `verbatimd worker --activated` is for verbatim-worker@RIG.socket, which starts it by \
+             itself",
+        )?;
+        // Whoever comes next waits for the next worker.
+        Ok(listener.accept().context("waiting for the daemon")?.0)
+    }
 }
 
 /// Does what the daemon asks for, once, and tells it. Whatever happens to the daemon, the device is restored.
@@ -51,12 +81,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&cancel)).context("catching SIGTERM and SIGINT")?;
     }
-    let stream = UnixStream::connect(&arguments.connect).with_context(|| {
-        format!(
-            "no daemon listens at {}; `verbatimd worker` is for `verbatimd serve`, which starts it by itself",
-            arguments.connect.display()
-        )
-    })?;
+    let stream = arguments.stream()?;
     stream.set_write_timeout(Some(READS_WITHIN))?;
     let out = Arc::new(Out {
         stream: Mutex::new(Some(stream.try_clone()?)),
@@ -66,6 +91,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         pid: std::process::id(),
     }));
     let (orders, order) = mpsc::channel();
+    let lease: Arc<OnceLock<Arc<run::Lease>>> = Arc::default();
     let junk = Arc::new(OnceLock::new());
     let mut reader = Reader {
         frames: Frames::new(LONGEST_ORDER),
@@ -73,6 +99,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         pulse: Pulse::of_this_thread(Duration::from_millis(arguments.hung_after_ms)),
         out: Arc::clone(&out),
         cancel: Arc::clone(&cancel),
+        lease: Arc::clone(&lease),
     };
     let found = Arc::clone(&junk);
     thread::Builder::new().name("stream".into()).spawn(move || {
@@ -88,6 +115,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
             arguments,
             out: &out,
             cancel,
+            lease: lease.get().cloned().unwrap_or_default(),
         };
         worker.obey(order);
     }
@@ -95,8 +123,7 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         None => Ok(()),
         Some(what) => anyhow::bail!(
             "the daemon sent what is no message to a worker: {what}; whatever was under way is stopped and restored; if \
-             this is no accident of another program at {}, it is a defect of Verbatim",
-            arguments.connect.display()
+             this is no accident of another program at its socket, it is a defect of Verbatim"
         ),
     }
 }
@@ -134,6 +161,7 @@ impl Out {
 enum Order {
     Start(Start),
     Restore(Restore),
+    Check(Check),
 }
 
 struct Reader {
@@ -142,6 +170,8 @@ struct Reader {
     pulse: Pulse,
     out: Arc<Out>,
     cancel: Arc<AtomicBool>,
+    /// Of the run, once it was asked for.
+    lease: Arc<OnceLock<Arc<run::Lease>>>,
 }
 
 impl Reader {
@@ -174,8 +204,28 @@ impl Reader {
                 }
                 return Ok(());
             }
-            Some(to_worker::Message::Start(start)) => Order::Start(start),
+            Some(to_worker::Message::Lease(renewed)) => {
+                if let Some(lease) = self.lease.get() {
+                    lease.renew(renewed.until_boot_ns);
+                    if renewed.gives_way {
+                        lease.give_way();
+                    }
+                }
+                return Ok(());
+            }
+            Some(to_worker::Message::Start(start)) => {
+                if let Some(of) = start.lease {
+                    let lease = run::Lease::new(of.token, of.until_boot_ns);
+                    if of.gives_way {
+                        lease.give_way();
+                    }
+                    // There is one thing to do: a second one ends the worker below.
+                    let _ = self.lease.set(Arc::new(lease));
+                }
+                Order::Start(start)
+            }
             Some(to_worker::Message::Restore(restore)) => Order::Restore(restore),
+            Some(to_worker::Message::Check(check)) => Order::Check(check),
             None => return Err("a message that this build does not know".into()),
         };
         let orders = self.orders.take().ok_or("a second thing to do")?;
@@ -189,6 +239,7 @@ struct Worker<'a> {
     arguments: &'a WorkerArguments,
     out: &'a Out,
     cancel: Arc<AtomicBool>,
+    lease: Arc<run::Lease>,
 }
 
 /// Why there is no report.
@@ -196,6 +247,7 @@ struct Refusal {
     error: String,
     cause: Cause,
     not_restored: bool,
+    gave_way: bool,
 }
 
 impl Refusal {
@@ -204,15 +256,38 @@ impl Refusal {
             error: error.to_string(),
             cause: Cause::Operator,
             not_restored: false,
+            gave_way: false,
         }
     }
 }
 
 impl Worker<'_> {
+    /// The rig, as the daemon knows it, with its environment in force.
+    fn rig(&self, text: Option<RigText>) -> Result<RigConfig, Refusal> {
+        let text = text.unwrap_or_default();
+        let file = RigFile::parse(text.toml.as_bytes(), text.path.as_ref()).map_err(Refusal::of_operator)?;
+        let rig = file
+            .rigs
+            .into_iter()
+            .next()
+            .ok_or_else(|| Refusal::of_operator("no rig was given"))?;
+        // Started again, this process would be without its connection.
+        if self.arguments.activated && !verbatim_rig::env::in_force(&rig) {
+            return Err(Refusal::of_operator(format!(
+                "the rig's `env` is not in the environment of its worker; print verbatim-worker@{name}.service.d/rig.conf anew: \
+                 `verbatimd worker-unit {name}`",
+                name = rig.name
+            )));
+        }
+        verbatim_rig::env::enter(&rig).map_err(Refusal::of_operator)?;
+        Ok(rig)
+    }
+
     fn obey(&self, order: Order) {
         let done = match order {
             Order::Start(start) => self.start(start).map(Some),
             Order::Restore(restore) => self.restore(restore).map(|()| None),
+            Order::Check(check) => self.check(check).map(|()| None),
         };
         self.out.send(from_worker::Message::Finished(match done {
             Ok(info) => Finished {
@@ -223,6 +298,7 @@ impl Worker<'_> {
                 error: refusal.error,
                 not_restored: refusal.not_restored,
                 cause: refusal.cause.into(),
+                gave_way: refusal.gave_way,
                 ..Finished::default()
             },
         }));
@@ -231,10 +307,12 @@ impl Worker<'_> {
     fn start(&self, start: Start) -> Result<RunInfo, Refusal> {
         let request = Request {
             id: start.run.parse().map_err(Refusal::of_operator)?,
-            rig: rig(start.rig.unwrap_or_default())?,
+            rig: self.rig(start.rig)?,
             spec: start.spec.unwrap_or_default(),
             record: Some(start.record.into()),
             cancel: Arc::clone(&self.cancel),
+            shrinks: true,
+            lease: Arc::clone(&self.lease),
         };
         let state = StateDirectory::at(&self.arguments.state);
         let mut tell = |event| self.out.event(event);
@@ -254,12 +332,19 @@ impl Worker<'_> {
     }
 
     fn restore(&self, restore: Restore) -> Result<(), Refusal> {
-        let rig = rig(restore.rig.unwrap_or_default())?;
+        let rig = self.rig(restore.rig)?;
         let state = StateDirectory::at(&self.arguments.state);
         let done = run::recover_only(&rig, &state, Arc::clone(&self.cancel), &mut |event| {
             self.out.event(event);
         });
         done.map(|_| ()).map_err(|error| failure(&rig, &state, &error))
+    }
+
+    fn check(&self, check: Check) -> Result<(), Refusal> {
+        let rig = self.rig(check.rig)?;
+        let state = StateDirectory::at(&self.arguments.state);
+        let looked = run::look(&rig, Arc::clone(&self.cancel));
+        looked.map_err(|error| failure(&rig, &state, &error))
     }
 }
 
@@ -267,21 +352,10 @@ fn failure(rig: &RigConfig, state: &StateDirectory, error: &RunError) -> Refusal
     Refusal {
         error: error.to_string(),
         cause: error.cause(),
+        gave_way: matches!(error, RunError::GaveWay { .. }),
         not_restored: match error {
             RunError::Journal(_) | RunError::NotRestored { .. } => error.left_changed(),
             _ => run::is_left_changed(rig, state),
         },
     }
-}
-
-/// The rig, as the daemon knows it, with its environment in force.
-fn rig(text: RigText) -> Result<RigConfig, Refusal> {
-    let file = RigFile::parse(text.toml.as_bytes(), text.path.as_ref()).map_err(Refusal::of_operator)?;
-    let rig = file
-        .rigs
-        .into_iter()
-        .next()
-        .ok_or_else(|| Refusal::of_operator("no rig was given"))?;
-    verbatim_rig::env::enter(&rig).map_err(Refusal::of_operator)?;
-    Ok(rig)
 }

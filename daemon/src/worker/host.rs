@@ -1,27 +1,31 @@
 //! The daemon's end: starts workers, listens to them, ends those that are deaf.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use verbatim_proto::v1::{Cause, LogLine};
-use verbatim_proto::worker::{Finished, Restore, Resume, RigText, Start, to_worker};
+use verbatim_proto::worker::{Check, Finished, Lease, Restore, Resume, RigText, Start, to_worker};
 use verbatim_record::Restored;
 
 use super::process::{Failure, Reached};
 use super::session::Session;
-use super::{Job, WorkerEnd};
+use super::unit;
+use super::{Job, Resumes, WorkerEnd};
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{self as run, Event, Request, now_ns};
+use verbatim_run::{self as run, Event, Request, RunError, now_ns};
 
 /// How workers are started and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Supervision {
     /// The program, which must know `worker`: this process's own.
     pub program: PathBuf,
+    /// Where the sockets of the rigs are whose worker the service manager starts: `RIG.sock`. None when it starts none.
+    pub units: Option<PathBuf>,
     /// How often a worker is asked whether it is there.
     pub ping_every: Duration,
     /// How long it may leave that unanswered, and how long it may take to end after its last message.
@@ -40,6 +44,7 @@ impl Default for Supervision {
         Self {
             // Also when the file was replaced since this process began.
             program: "/proc/self/exe".into(),
+            units: std::env::var_os(unit::VARIABLE).map(PathBuf::from),
             ping_every: Duration::from_secs(1),
             grace: Duration::from_secs(60),
             start_within: Duration::from_secs(30),
@@ -78,8 +83,8 @@ impl Supervision {
         if matches!(job.rig.kind, RigKind::Virtual(_)) {
             return on_a_thread(job, events, cancel).await;
         }
-        let rig = job.rig.clone();
-        let started_ns = now_ns();
+        let (rig, lease) = (job.rig.clone(), job.lease.clone());
+        let started_ns = job.resume.map_or_else(now_ns, |resume| resume.started_ns);
         let mut start = match start_of(job) {
             Ok(start) => start,
             Err(failure) => return failed(failure.reason, false),
@@ -87,14 +92,17 @@ impl Supervision {
         // What happened to the worker before.
         let mut died: Option<String> = None;
         loop {
+            start.lease = lease.as_ref().map(|lease| *lease.borrow());
             let order = to_worker::Message::Start(start.clone());
-            let ended = self.session(&rig, state, &events, cancel.clone(), order).await;
+            let until = (cancel.clone(), lease.clone());
+            let ended = self.session(&rig, state, &events, until, order).await;
             let after = |reason: String| match &died {
                 None => reason,
                 Some(died) => format!("{died}; the worker in its place came to no end either: {reason}"),
             };
             let failure = match ended {
                 Ok((Finished { info: Some(info), .. }, _)) => return WorkerEnd::Finished(Box::new(info)),
+                Ok((finished, _)) if finished.gave_way => return WorkerEnd::GaveWay,
                 Ok((finished, _)) => {
                     return WorkerEnd::Failed {
                         // Without the death of a worker there would have been a rest of the run.
@@ -106,8 +114,11 @@ impl Supervision {
                 Err(failure) => failure,
             };
             let further = |reached: &Reached| {
-                let before = start.resume.as_ref().map(|resume| resume.done);
-                reached.begun > 0 && before.is_none_or(|before| reached.ended > before)
+                let before = start.resume.as_ref().map_or(0, |resume| resume.done);
+                match died {
+                    None => reached.begun > before,
+                    Some(_) => reached.ended > before,
+                }
             };
             let Some(reached) = failure.reached.filter(further).filter(|_| !*cancel.borrow()) else {
                 return failed(after(failure.reason), is_left_changed(&rig, state).await);
@@ -143,9 +154,27 @@ impl Supervision {
             return Ok(Vec::new());
         }
         let order = to_worker::Message::Restore(Restore { rig: Some(text) });
-        let ended = self.session(&rig, state, &events, cancel, order).await;
+        let ended = self.session(&rig, state, &events, (cancel, None), order).await;
         match ended {
             Ok((finished, restored)) if finished.error.is_empty() => Ok(restored),
+            Ok((finished, _)) => Err(finished.error),
+            Err(failure) => Err(failure.reason),
+        }
+    }
+
+    /// Looks whether a rig's device can be reached, in a worker of its own.
+    ///
+    /// # Errors
+    /// Why it cannot, and what to do.
+    pub async fn check_rig(&self, rig: &RigConfig, text: RigText, state: &StateDirectory) -> Result<(), String> {
+        if matches!(rig.kind, RigKind::Virtual(_)) {
+            return Ok(());
+        }
+        let (events, _nobody) = mpsc::unbounded_channel();
+        let (_never, cancel) = watch::channel(false);
+        let order = to_worker::Message::Check(Check { rig: Some(text) });
+        match self.session(rig, state, &events, (cancel, None), order).await {
+            Ok((finished, _)) if finished.error.is_empty() => Ok(()),
             Ok((finished, _)) => Err(finished.error),
             Err(failure) => Err(failure.reason),
         }
@@ -156,11 +185,11 @@ impl Supervision {
         rig: &RigConfig,
         state: &StateDirectory,
         events: &mpsc::UnboundedSender<Event>,
-        cancel: watch::Receiver<bool>,
+        until: (watch::Receiver<bool>, Option<watch::Receiver<Lease>>),
         order: to_worker::Message,
     ) -> Result<(Finished, Vec<Restored>), Failure> {
         let session = Session::start(self, rig, state, events.clone()).await?;
-        session.run(order, cancel).await
+        session.run(order, until).await
     }
 }
 
@@ -180,12 +209,18 @@ fn failed(reason: String, not_restored: bool) -> WorkerEnd {
 }
 
 fn start_of(job: Job) -> Result<Start, Failure> {
+    let resume = |of: Resumes| Resume {
+        done: of.done,
+        lost: String::new(),
+        started_ns: of.started_ns,
+    };
     Ok(Start {
         rig: Some(job.text),
         spec: Some(job.spec),
         record: path_of(job.record)?,
         run: job.run.to_string(),
-        resume: None,
+        resume: job.resume.map(resume),
+        lease: None,
     })
 }
 
@@ -209,27 +244,61 @@ async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     look.await.unwrap_or(true)
 }
 
+/// Becomes ready when the lease is told to give way.
+async fn to_give_way(lease: Option<watch::Receiver<Lease>>) {
+    if let Some(mut lease) = lease
+        && lease.wait_for(|lease| lease.gives_way).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
 /// Runs a job on a virtual rig.
 async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel: watch::Receiver<bool>) -> WorkerEnd {
     let stop = StopWhenDropped(Arc::default());
+    // It runs in simulated time, between two of whose tests a cancel is seen soon enough: no end of the lease is.
+    let lease: Arc<run::Lease> = Arc::default();
+    let (gives_way, resume) = (job.lease, job.resume);
     let request = Request {
         id: job.run,
         rig: job.rig,
         spec: job.spec,
         record: Some(job.record),
         cancel: Arc::clone(&stop.0),
+        lease: Arc::clone(&lease),
+        shrinks: true,
     };
     let mut run = tokio::task::spawn_blocking(move || {
-        run::execute(&request, &mut |event| {
+        let mut tell = |event| {
             // Nobody may be listening.
             let _ = events.send(event);
-        })
+        };
+        match resume {
+            None => run::execute(&request, &mut tell),
+            Some(Resumes { done, started_ns }) => {
+                let from = run::Resume {
+                    done,
+                    lost: None,
+                    started_ns,
+                };
+                run::resume(&request, &from, None, &mut tell)
+            }
+        }
     });
-    let ended = tokio::select! {
-        ended = &mut run => ended,
-        () = cancelled(&mut cancel) => {
-            stop.0.store(true, Ordering::Release);
-            run.await
+    let mut asked = pin!(to_give_way(gives_way));
+    let mut is_asked = false;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut run => break ended,
+            () = cancelled(&mut cancel) => {
+                stop.0.store(true, Ordering::Release);
+                break run.await;
+            }
+            () = &mut asked, if !is_asked => {
+                is_asked = true;
+                lease.give_way();
+            }
         }
     };
     let failed = |cause, reason| WorkerEnd::Failed {
@@ -239,6 +308,7 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
     };
     match ended {
         Ok(Ok(report)) => WorkerEnd::Finished(Box::new(report.run)),
+        Ok(Err(RunError::GaveWay { .. })) => WorkerEnd::GaveWay,
         Ok(Err(error)) => failed(error.cause(), error.to_string()),
         Err(panic) => failed(
             Cause::Tester,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Supervision;
 use super::output::Output;
+use super::unit::{self, Unit};
 use verbatim_rig::{Place, RigConfig, env};
 use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
@@ -46,9 +48,26 @@ impl Failure {
 /// A running worker.
 #[derive(Debug)]
 pub(super) struct Process {
-    child: Child,
+    runs: Runs,
+    /// 0 until it is known.
     pub(super) pid: u32,
     pub(super) output: Output,
+}
+
+/// Whose child it is.
+#[derive(Debug)]
+enum Runs {
+    Child(Box<Child>),
+    Unit(Unit),
+}
+
+/// How a worker ended, as far as it can be seen.
+#[derive(Debug)]
+pub(super) enum End {
+    /// A child's.
+    Status(io::Result<ExitStatus>),
+    /// That of a unit, whose service manager knows more.
+    OfUnit,
 }
 
 /// Starts a worker and waits for its connection.
@@ -58,6 +77,9 @@ pub(super) async fn start(
     state: &StateDirectory,
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<(Process, UnixStream), Failure> {
+    if let Some(socket) = unit::socket_of(supervision.units.as_deref(), &rig.name) {
+        return of_unit(supervision, rig, &socket, events).await;
+    }
     let failed = |what: &str, error: &io::Error| {
         Failure::new(format!(
             "the worker of rig {} was not started: {what} failed ({error}); check TMPDIR, its free space and permissions, \
@@ -67,7 +89,9 @@ pub(super) async fn start(
         ))
     };
     // Only this user may enter the directory, and only the process that was started is let in.
-    let place = Place::make().map_err(|error| failed("making a directory for its socket", &error))?;
+    let place = tokio::task::spawn_blocking(Place::make).await;
+    let place = place.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let place = place.map_err(|error| failed("making a directory for its socket", &error))?;
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).map_err(|error| failed("making its socket", &error))?;
     let state = std::path::absolute(state.path()).map_err(|error| failed("naming the state directory", &error))?;
@@ -92,7 +116,7 @@ pub(super) async fn start(
         return Err(failed("following its output", &io::ErrorKind::BrokenPipe.into()));
     };
     let mut process = Process {
-        child,
+        runs: Runs::Child(Box::new(child)),
         pid,
         output: Output::follow(stdout, stderr, events),
     };
@@ -102,9 +126,9 @@ pub(super) async fn start(
             Ok(stream) => return Ok((process, stream)),
             Err(error) => failed("waiting for its connection", &error),
         },
-        status = process.child.wait() => {
+        end = end_of(&mut process.runs) => {
             process.last_words().await;
-            Failure::new(process.ended(status, &format!("{who} did not connect")))
+            Failure::new(process.ended(end, &format!("{who} did not connect")))
         }
         never = process.output.tell() => match never {},
         () = sleep(supervision.start_within) => Failure::new(format!(
@@ -115,6 +139,42 @@ pub(super) async fn start(
     };
     process.kill(supervision.grace).await;
     Err(failure)
+}
+
+/// Has the service manager start a worker.
+async fn of_unit(
+    supervision: &Supervision,
+    rig: &RigConfig,
+    socket: &Path,
+    events: mpsc::UnboundedSender<Event>,
+) -> Result<(Process, UnixStream), Failure> {
+    let connected = Unit::connect(&rig.name, socket, supervision.start_within).await;
+    let (unit, stream) = connected.map_err(|error| {
+        Failure::new(format!(
+            "the worker of rig {rig} was not started: connecting to {socket} failed ({error}); look at `systemctl status \
+             verbatim-worker@{rig}.socket verbatim-worker@{rig}.service`, then run again",
+            rig = rig.name,
+            socket = socket.display()
+        ))
+    })?;
+    let process = Process {
+        runs: Runs::Unit(unit),
+        pid: 0,
+        // What it writes is in the system's journal.
+        output: Output::follow(tokio::io::empty(), tokio::io::empty(), events),
+    };
+    Ok((process, stream))
+}
+
+/// Waits for the end of a worker.
+async fn end_of(runs: &mut Runs) -> End {
+    match runs {
+        Runs::Child(child) => End::Status(child.wait().await),
+        Runs::Unit(unit) => {
+            unit.ended().await;
+            End::OfUnit
+        }
+    }
 }
 
 /// The connection of that process, and of no other.
@@ -132,10 +192,19 @@ async fn connection(listener: &UnixListener, pid: u32) -> io::Result<UnixStream>
 }
 
 impl Process {
+    /// It said which process it is.
+    pub(super) fn greeted(&mut self, pid: u32) -> io::Result<()> {
+        if let Runs::Unit(unit) = &mut self.runs {
+            unit.greeted(pid)?;
+            self.pid = pid;
+        }
+        Ok(())
+    }
+
     /// Waits for its end, following its output; nothing when it does not end within the time.
-    pub(super) async fn end_within(&mut self, limit: Duration) -> Option<io::Result<ExitStatus>> {
+    pub(super) async fn end_within(&mut self, limit: Duration) -> Option<End> {
         let status = tokio::select! {
-            status = self.child.wait() => Some(status),
+            end = end_of(&mut self.runs) => Some(end),
             never = self.output.tell() => match never {},
             () = sleep(limit) => None,
         };
@@ -147,8 +216,11 @@ impl Process {
 
     /// Kills it. False when it is not gone within the time: it hangs in the kernel.
     pub(super) async fn kill(&mut self, limit: Duration) -> bool {
-        // An error says that it has ended already.
-        let _ = self.child.start_kill();
+        match &mut self.runs {
+            // An error says that it has ended already.
+            Runs::Child(child) => drop(child.start_kill()),
+            Runs::Unit(unit) => unit.kill(),
+        }
         self.end_within(limit).await.is_some()
     }
 
@@ -157,10 +229,14 @@ impl Process {
     }
 
     /// That a worker ended by itself. `before` tells what it was at.
-    pub(super) fn ended(&self, status: io::Result<ExitStatus>, before: &str) -> String {
-        let how = match status {
-            Ok(status) => words(status),
-            Err(error) => format!("its end could not be seen ({error})"),
+    pub(super) fn ended(&self, end: End, before: &str) -> String {
+        let how = match (end, &self.runs) {
+            (End::Status(Ok(status)), _) => words(status),
+            (End::Status(Err(error)), _) => format!("its end could not be seen ({error})"),
+            (End::OfUnit, Runs::Unit(unit)) => {
+                return format!("{before}: how, and what it wrote, `journalctl -u {}` tells", unit.name);
+            }
+            (End::OfUnit, Runs::Child(_)) => "it ended".into(),
         };
         format!(
             "{before}: {how}; {}; if it happens again, look for a crash in a library that the worker loads (a core dump, the \
@@ -189,12 +265,12 @@ mod tests {
     #[tokio::test]
     async fn how_a_worker_ended_is_told() {
         let process = Process {
-            child: Command::new("true").spawn().unwrap(),
+            runs: Runs::Child(Box::new(Command::new("true").spawn().unwrap())),
             pid: 1,
             output: Output::follow(tokio::io::empty(), tokio::io::empty(), mpsc::unbounded_channel().0),
         };
         for (raw, how) in [(255 << 8, "it ended with code 255"), (6, "it was ended by SIGABRT")] {
-            let end = process.ended(Ok(ExitStatus::from_raw(raw)), "it worked");
+            let end = process.ended(End::Status(Ok(ExitStatus::from_raw(raw))), "it worked");
             assert!(end.contains(how), "{end}");
         }
     }

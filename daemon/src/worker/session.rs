@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use verbatim_proto::worker::{Cancel, Finished, FromWorker, Ping, Start, ToWorker, from_worker, to_worker};
+use verbatim_proto::worker::{Cancel, Finished, FromWorker, Lease, Ping, Start, ToWorker, from_worker, to_worker};
 use verbatim_record::Restored;
 
 use super::Supervision;
@@ -32,6 +32,16 @@ pub(super) struct Session<'a> {
     greeted: bool,
     /// The ping that is not yet answered, and since when.
     asked: Option<(u64, Instant)>,
+}
+
+/// Becomes ready when the lease is renewed.
+async fn renewed(lease: &mut Option<watch::Receiver<Lease>>) -> Lease {
+    if let Some(lease) = lease
+        && lease.changed().await.is_ok()
+    {
+        return *lease.borrow_and_update();
+    }
+    std::future::pending().await
 }
 
 /// Why a worker is ended.
@@ -82,7 +92,7 @@ impl<'a> Session<'a> {
     pub(super) async fn run(
         mut self,
         order: to_worker::Message,
-        cancel: watch::Receiver<bool>,
+        until: (watch::Receiver<bool>, Option<watch::Receiver<Lease>>),
     ) -> Result<(Finished, Vec<Restored>), Failure> {
         if let to_worker::Message::Start(Start {
             resume: Some(resume), ..
@@ -94,7 +104,7 @@ impl<'a> Session<'a> {
                 ended: resume.done,
             };
         }
-        match self.follow(order, cancel).await {
+        match self.follow(order, until).await {
             Ok(finished) => {
                 // A library may hang while the process ends; what was to be known is known.
                 if self.process.end_within(self.supervision.grace).await.is_none() {
@@ -109,7 +119,7 @@ impl<'a> Session<'a> {
     async fn follow(
         &mut self,
         order: to_worker::Message,
-        mut cancel: watch::Receiver<bool>,
+        (mut cancel, mut lease): (watch::Receiver<bool>, Option<watch::Receiver<Lease>>),
     ) -> Result<Finished, Trouble> {
         let mut order = Some(order);
         let mut ping = interval(self.supervision.ping_every);
@@ -134,6 +144,9 @@ impl<'a> Session<'a> {
                 () = cancelled(&mut cancel), if stopped_by.is_none() && self.greeted => {
                     stopped_by = Some(Instant::now() + self.supervision.stop_within);
                     self.send(to_worker::Message::Cancel(Cancel {})).await?;
+                }
+                renewed = renewed(&mut lease), if self.greeted => {
+                    self.send(to_worker::Message::Lease(renewed)).await?;
                 }
                 tick = ping.tick() => {
                     // What this process missed itself, the worker may have missed too: it does not count.
@@ -187,7 +200,7 @@ impl<'a> Session<'a> {
             .message
             .ok_or_else(|| Trouble::Junk("a message that this build does not know".into()))?;
         let event = match message {
-            from_worker::Message::Hello(_) => return self.greet().map(|()| None),
+            from_worker::Message::Hello(hello) => return self.greet(hello.pid).map(|()| None),
             _ if !self.greeted => return Err(Trouble::Junk("something else than who it is, first".into())),
             from_worker::Message::Finished(finished) => return Ok(Some(finished)),
             from_worker::Message::Pong(pong) => {
@@ -215,10 +228,13 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    fn greet(&mut self) -> Result<(), Trouble> {
+    fn greet(&mut self, pid: u32) -> Result<(), Trouble> {
         if self.greeted {
             return Err(Trouble::Junk("who it is, again".into()));
         }
+        let known = self.process.greeted(pid);
+        known
+            .map_err(|error| Trouble::Junk(format!("that it is process {pid}, which cannot be watched ({error}),")))?;
         self.greeted = true;
         Ok(())
     }
@@ -228,10 +244,10 @@ impl<'a> Session<'a> {
         let who = self.who();
         let grace = self.supervision.grace;
         if matches!(trouble, Trouble::Closed)
-            && let Some(status) = self.process.end_within(grace).await
+            && let Some(end) = self.process.end_within(grace).await
         {
             return Failure {
-                reason: self.process.ended(status, &format!("{who} broke off")),
+                reason: self.process.ended(end, &format!("{who} broke off")),
                 reached: Some(self.reached),
             };
         }

@@ -3,11 +3,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
+use prost::Message;
 use rustix::process::Signal;
-use verbatim_proto::v1::{Cause, ListRunsRequest, Outcome, RunState};
+use verbatim_proto::v1::run_event::Event;
+use verbatim_proto::v1::{
+    Cause, DeleteRunRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest, RunEvent, RunState, TestEnded, Verdict,
+};
 
-use crate::harness::{Bench, Daemon, is_ended, request, verbatimd};
+use crate::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
 
 #[tokio::test]
 async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
@@ -26,57 +31,145 @@ async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
     assert_eq!(clients.watch(&run.name, 0).await.rest().await, events);
 }
 
-#[tokio::test]
-async fn what_a_dead_daemon_left_unfinished_ends_and_what_is_damaged_is_left_out() {
-    let bench = Bench::new();
-    let mut daemon = bench.serve();
-    let mut clients = bench.clients().await;
-    let mut names = Vec::new();
-    for _ in 0..3 {
-        let run = clients.create(request("virtual", &["c14-024-node-info"])).await;
-        clients.ended(&run.name).await;
-        names.push(run.name);
-    }
-    daemon.end(Signal::KILL).await;
-    let file = |name: &str, file: &str| bench.path("state").join(name).join(file);
-    // As a daemon leaves it that dies within a run, and within the writing of an event.
-    let text = fs::read_to_string(file(&names[0], "run.json")).unwrap();
-    fs::write(file(&names[0], "run.json"), text.replace("ENDED", "RUNNING")).unwrap();
-    let events = fs::read(file(&names[0], "events.log")).unwrap();
-    fs::write(file(&names[0], "events.log"), &events[..events.len() - 3]).unwrap();
-    fs::write(file(&names[1], "run.json"), "{\"schema\": ").unwrap();
-    fs::create_dir(bench.path("state/runs/lost+found")).unwrap();
+/// A run as daemons kept it before there was a database.
+fn old_run(bench: &Bench, id: &str, state: &str, events: &[u8]) -> PathBuf {
+    let directory = bench.path("state/runs").join(id);
+    fs::create_dir_all(directory.join("record")).unwrap();
+    let run = format!(
+        "{{\"schema\": \"verbatim.run.v1\", \"id\": \"{id}\", \"request_id\": \"\", \"uid\": 7, \"rig\": \"virtual\", \
+         \"patterns\": [], \"parameters\": {{}}, \"seed\": 3, \"tests\": [\"t\"], \"state\": \"{state}\", \"outcome\": null, \
+         \"cause\": null, \"reason\": \"\", \"created_ns\": 1, \"started_ns\": null, \"ended_ns\": null}}"
+    );
+    fs::write(directory.join("run.json"), run).unwrap();
+    fs::write(directory.join("events.log"), events).unwrap();
+    fs::write(directory.join("record/manifest.json"), "{}").unwrap();
+    directory
+}
 
-    let daemon = bench.serve();
-    let said = daemon.said.join("\n");
-    assert!(
-        said.contains("the run is left out") && said.contains("run.json is damaged"),
-        "{said}"
-    );
+#[tokio::test]
+async fn runs_that_were_kept_in_files_are_taken_over_once_and_what_is_damaged_is_left_alone() {
+    let bench = Bench::new();
+    let event = |cursor, event| RunEvent {
+        cursor,
+        time: None,
+        event: Some(event),
+    };
+    let verdict = Verdict {
+        test: "t".into(),
+        outcome: Outcome::Fail.into(),
+        ..Verdict::default()
+    };
+    let told = [
+        event(1, Event::LogLine(LogLine { text: "one".into() })),
+        event(2, Event::TestEnded(TestEnded { verdict: Some(verdict) })),
+        event(3, Event::LogLine(LogLine { text: "torn".into() })),
+    ];
+    let mut bytes: Vec<u8> = told.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
+    // As a daemon leaves it that dies within the writing of an event.
+    bytes.truncate(bytes.len() - 3);
+    let ended = old_run(&bench, "019a3c5e77d1-0000", "ENDED", &bytes);
+    let running = old_run(&bench, "019a3c5e77d2-0000", "RUNNING", &bytes);
+    let damaged = old_run(&bench, "019a3c5e77d3-0000", "ENDED", &bytes);
+    fs::write(damaged.join("run.json"), "{\"schema\": ").unwrap();
+    fs::create_dir(bench.path("state/runs/lost+found")).unwrap();
+    for start in ["first", "second"] {
+        let mut daemon = bench.serve();
+        let said = daemon.said.join("\n");
+        let left_out = said.contains("the run is left out") && said.contains("019a3c5e77d3-0000/run.json");
+        assert_eq!(left_out, start == "first", "{said}");
+        let mut clients = bench.clients().await;
+        let listed = clients.runs.list_runs(ListRunsRequest::default()).await.unwrap();
+        let listed: Vec<_> = listed.into_inner().runs.into_iter().map(|run| run.name).collect();
+        assert_eq!(listed, ["runs/019a3c5e77d2-0000", "runs/019a3c5e77d1-0000"]);
+        let run = clients.get("runs/019a3c5e77d1-0000").await;
+        assert_eq!((run.owner.as_str(), run.verdicts.len()), ("uid:7", 1));
+        assert_eq!(run.verdicts[0].outcome(), Outcome::Fail);
+        let run = clients.get("runs/019a3c5e77d2-0000").await;
+        assert_eq!(
+            (run.state(), run.outcome(), run.cause()),
+            (RunState::Ended, Outcome::Error, Cause::Tester)
+        );
+        assert!(
+            run.reason.contains("the daemon ended while the run was under way"),
+            "{}",
+            run.reason
+        );
+        let events = clients.watch(&run.name, 0).await.rest().await;
+        assert_eq!(events[..2], told[..2]);
+        assert_eq!((events.len(), events[2].cursor), (3, 3));
+        assert!(is_ended(&run) && format!("{:?}", events[2]).contains("the daemon ended"));
+        drop(clients);
+        daemon.end(Signal::KILL).await;
+    }
+    assert!(!ended.join("run.json").exists() && !running.join("events.log").exists());
+    assert!(ended.join("record/manifest.json").exists() && damaged.join("run.json").exists());
+}
+
+#[tokio::test]
+async fn a_database_that_is_damaged_or_of_a_later_program_is_refused_and_left_as_it_is() {
+    let bench = Bench::new();
+    bench.serve();
+    let database = bench.path("state/verbatim.db");
+    let refused = |words: &str| {
+        let refused = bench.command().output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(
+            said.contains("verbatim.db is damaged") && said.contains(words),
+            "{said}"
+        );
+    };
+    // The last to close it leaves all in one file.
+    let version = |version: u32| {
+        let opened = rusqlite::Connection::open(&database).unwrap();
+        opened.pragma_update(None, "user_version", version).unwrap();
+    };
+    version(99);
+    refused("it is of version 99");
+    version(1);
+    let whole = fs::read(&database).unwrap();
+    let junk: Vec<u8> = whole.iter().map(|byte| byte ^ 0x55).collect();
+    fs::write(&database, &junk).unwrap();
+    refused("put a backup of it in its place");
+    assert_eq!(fs::read(&database).unwrap(), junk);
+}
+
+#[tokio::test]
+async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left() {
+    let bench = Bench::new();
+    let _daemon = bench.serve();
     let mut clients = bench.clients().await;
-    let listed = clients
-        .runs
-        .list_runs(ListRunsRequest::default())
-        .await
-        .unwrap()
-        .into_inner()
-        .runs;
-    let listed: Vec<_> = listed.into_iter().map(|run| run.name).collect();
-    assert_eq!(listed, [names[2].clone(), names[0].clone()]);
-    let run = clients.get(&names[0]).await;
-    assert_eq!(
-        (run.state(), run.outcome(), run.cause()),
-        (RunState::Ended, Outcome::Error, Cause::Tester)
-    );
+    let run = clients.create(request("virtual", &["c14-024-node-info"])).await;
+    clients.ended(&run.name).await;
+    let pin = |pinned| PinRunRequest {
+        name: run.name.clone(),
+        pinned,
+    };
+    let delete = || DeleteRunRequest { name: run.name.clone() };
+    let pinned = clients.runs.pin_run(pin(true)).await.unwrap().into_inner().run.unwrap();
+    assert!(pinned.pinned);
+    let refused = clients.runs.delete_run(delete()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    assert!(refused.message().contains("is pinned"), "{}", refused.message());
     assert!(
-        run.reason.contains("the daemon ended while the run was under way"),
-        "{}",
-        run.reason
+        !clients
+            .runs
+            .pin_run(pin(false))
+            .await
+            .unwrap()
+            .into_inner()
+            .run
+            .unwrap()
+            .pinned
     );
-    let events = clients.watch(&names[0], 0).await.rest().await;
-    let cursors: Vec<u64> = events.iter().map(|event| event.cursor).collect();
-    assert_eq!(cursors, (1..=events.len() as u64).collect::<Vec<_>>());
-    assert!(!is_ended(&run) || format!("{:?}", events.last()).contains("the daemon ended"));
+    let files = bench.path("state").join(&run.name);
+    assert!(files.join("record/manifest.json").exists());
+    clients.runs.delete_run(delete()).await.unwrap();
+    assert!(!files.exists());
+    let gone = clients.runs.delete_run(delete()).await.unwrap_err();
+    assert_eq!(gone.code(), tonic::Code::NotFound);
+    let listed = clients.runs.list_runs(ListRunsRequest::default()).await.unwrap();
+    assert_eq!(listed.into_inner().runs, []);
 }
 
 #[tokio::test]
@@ -196,4 +289,23 @@ fn a_rig_file_is_checked_with_line_and_column() {
     );
     let refused = verbatimd().arg("serve").arg("--rig-file").arg(&wrong).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn who_leaves_connections_lying_about_keeps_out_nobody() {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let mut before = bench.clients().await;
+    let mut idle: Vec<UnixStream> = (0..400)
+        .map(|_| UnixStream::connect(bench.path("socket")).unwrap())
+        .collect();
+    let mut clients = bench.clients().await;
+    assert_eq!(clients.rig("rigs/virtual").await.kind, "virtual");
+    // The daemon greets each connection, and ends those that gave way.
+    let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
+    within(ended).await.unwrap().unwrap();
+    // The one that was there before was silent even longer: its client connects anew by itself.
+    assert_eq!(before.rig("rigs/virtual").await.kind, "virtual");
 }

@@ -12,12 +12,13 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 use verbatim_proto::v1::catalog_service_client::CatalogServiceClient;
+use verbatim_proto::v1::lease_service_client::LeaseServiceClient;
 use verbatim_proto::v1::rig_service_client::RigServiceClient;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
 use verbatim_proto::v1::{
-    CreateRunRequest, GetRigRequest, GetRunRequest, Rig, RigState, Run, RunEvent, RunSpec, RunState, WatchRunRequest,
-    WatchRunResponse,
+    CreateRunRequest, GetRigRequest, GetRunRequest, LeaseState, Rig, RigState, Run, RunEvent, RunSpec, RunState,
+    WatchLeaseRequest, WatchRunRequest, WatchRunResponse,
 };
 use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Stimulus};
@@ -99,8 +100,17 @@ impl Bench {
         }
     }
 
-    /// The M_Key and protect bits that the device has; none when it does not answer without a key.
+    /// The M_Key and protect bits of a device that answers without a key, however busy the host.
     pub(crate) fn key_of_device(&self) -> Option<(MKey, u8)> {
+        self.key_within(LIMIT)
+    }
+
+    /// Whether the device answers nobody who has no key. One that is not locked and answers later than that counts as locked.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.key_within(Duration::from_secs(2)).is_none()
+    }
+
+    fn key_within(&self, limit: Duration) -> Option<(MKey, u8)> {
         let file = RigFile::read(&self.path("rigs.toml")).unwrap();
         let open = verbatim_rig::open(file.find("model").unwrap(), Arc::default()).unwrap();
         let Session::Real(mut rig) = open.session else {
@@ -108,7 +118,7 @@ impl Bench {
         };
         let get = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_transaction_id(0x7E57_0001);
         let sent = rig.send(Stimulus::Mad(0, &get)).unwrap();
-        let until = sent.latest.after(Duration::from_secs(2));
+        let until = sent.latest.after(limit);
         loop {
             match rig.wait(until) {
                 // A trap, or an answer to somebody else.
@@ -213,6 +223,13 @@ impl Daemon {
         kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
     }
 
+    /// Kills it and its worker, neither of which has time to restore anything.
+    pub(crate) async fn end_with_worker(&mut self) {
+        self.signal(Signal::STOP);
+        self.kill_worker();
+        self.end(Signal::KILL).await;
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -235,6 +252,7 @@ impl Daemon {
 pub(crate) struct Clients {
     pub(crate) catalog: CatalogServiceClient<Channel>,
     pub(crate) rigs: RigServiceClient<Channel>,
+    pub(crate) leases: LeaseServiceClient<Channel>,
     pub(crate) runs: RunServiceClient<Channel>,
     pub(crate) channel: Channel,
 }
@@ -246,6 +264,7 @@ impl Clients {
         Self {
             catalog: CatalogServiceClient::new(channel.clone()),
             rigs: RigServiceClient::new(channel.clone()),
+            leases: LeaseServiceClient::new(channel.clone()),
             runs: RunServiceClient::new(channel.clone()),
             channel,
         }
@@ -274,6 +293,13 @@ impl Clients {
             .into_inner()
             .rig
             .unwrap()
+    }
+
+    /// Waits until a lease has its rig.
+    pub(crate) async fn holds(&mut self, lease: &str) {
+        let request = WatchLeaseRequest { name: lease.into() };
+        let mut watch = within(self.leases.watch_lease(request)).await.unwrap().into_inner();
+        while within(watch.message()).await.unwrap().unwrap().lease.unwrap().state() != LeaseState::Active {}
     }
 
     pub(crate) async fn watch(&mut self, name: &str, cursor: u64) -> Watch {
@@ -337,8 +363,8 @@ pub(crate) fn request(rig: &str, tests: &[&str]) -> CreateRunRequest {
 /// A request for that run.
 pub(crate) fn asked(spec: RunSpec) -> CreateRunRequest {
     CreateRunRequest {
-        request_id: String::new(),
         spec: Some(spec),
+        ..CreateRunRequest::default()
     }
 }
 

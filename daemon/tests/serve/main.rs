@@ -4,7 +4,10 @@
 mod begin;
 mod hardware;
 mod harness;
+mod journals;
+mod leases;
 mod refusals;
+mod reload;
 mod runs;
 mod scripted;
 mod watchers;

@@ -30,6 +30,7 @@ async fn a_run_that_cannot_be_run_is_refused_with_every_wrong_field() {
             parameters: [("wait_s".to_string(), 0)].into(),
             ..spec("modle", &["c14-017-lease-zero"])
         }),
+        ..CreateRunRequest::default()
     };
     let status = clients.runs.create_run(wrong).await.unwrap_err();
     assert_eq!(

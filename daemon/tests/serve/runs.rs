@@ -22,7 +22,8 @@ const SHORT_TEST: &str = "c14-024-node-info";
 
 #[tokio::test]
 async fn the_catalogue_and_the_rigs_are_listed() {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
+    bench.start_model();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
     let tests = clients

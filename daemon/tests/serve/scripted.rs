@@ -10,7 +10,10 @@ use tonic::Request;
 use verbatim_daemon::access::{Access, Audit, Caller, Identity, Table};
 use verbatim_daemon::api::{Runs, Shared};
 use verbatim_daemon::sched::{Execute, Scheduler};
-use verbatim_daemon::store::{EventReader, FileStore, Filter, RunStore, StoreError, StoredRun};
+use verbatim_daemon::store::retention::Files;
+use verbatim_daemon::store::{
+    Detail, Filter, HistoryStore, Kept, LeaseId, LeaseStore, SqlStore, Store, StoreError, StoredLease, StoredRun,
+};
 use verbatim_daemon::worker::{Job, WorkerEnd};
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
@@ -69,10 +72,10 @@ impl Execute for Steps {
     }
 }
 
-fn start(directory: &Path, store: Arc<dyn RunStore>, execute: &Arc<Steps>) -> Runs {
+fn start(directory: &Path, store: Arc<dyn Store>, execute: &Arc<Steps>) -> Runs {
     let state = StateDirectory::at(directory);
     let execute = Arc::clone(execute) as Arc<dyn Execute>;
-    let scheduler = Scheduler::start(RigFile::built_in(), &state, store, execute);
+    let scheduler = Scheduler::start(RigFile::built_in(), &state, store, execute).unwrap();
     let access = Arc::new(Access::new(Table::usual(OWNER)));
     Runs::new(Shared::new(scheduler, access, Audit::open(directory).unwrap()))
 }
@@ -91,8 +94,8 @@ fn ask<T>(message: T) -> Request<T> {
     of_user(OWNER, message)
 }
 
-fn files(directory: &Path) -> Arc<FileStore> {
-    Arc::new(FileStore::open(&StateDirectory::at(directory).runs()).unwrap())
+fn files(directory: &Path) -> Arc<SqlStore> {
+    Arc::new(SqlStore::sqlite(&StateDirectory::at(directory)).unwrap())
 }
 
 async fn create(runs: &Runs) -> Run {
@@ -187,7 +190,7 @@ async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
         waits: true.into(),
         ..Steps::default()
     });
-    let runs = start(directory.path(), Arc::clone(&store) as Arc<dyn RunStore>, &steps);
+    let runs = start(directory.path(), Arc::clone(&store) as Arc<dyn Store>, &steps);
     let run = create(&runs).await;
     let mut watcher = watch(&runs, &run.name).await;
     for _ in 0..5 {
@@ -212,12 +215,46 @@ async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
     steps.waits.store(false, Ordering::Relaxed);
     let next = create(&runs).await;
     assert_eq!(all(watch(&runs, &next.name).await).await.len(), 6);
+    assert_eq!(get(&runs, &next.name).await.reason, "as the script has it");
+    // The end of the second one may be about to be written.
+    let held = store.store.unended().unwrap();
+    let of_first = held.iter().filter(|lease| lease.token == 1).count();
+    assert_eq!(of_first, 0, "what could not be written was written later: {held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_cannot_read_who_has_which_rig_does_not_begin() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(FullDisk {
+        store: files(directory.path()),
+        full: AtomicBool::new(true),
+    });
+    let state = StateDirectory::at(directory.path());
+    let error = Scheduler::start(RigFile::built_in(), &state, store, Arc::<Steps>::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("who holds which rig cannot be read"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_go_on_above_the_rigs_fences_when_the_database_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let journals = StateDirectory::at(directory.path()).journals();
+    std::fs::create_dir_all(&journals).unwrap();
+    std::fs::write(journals.join("another.token"), "41\n").unwrap();
+    let store = files(directory.path());
+    let steps = Arc::new(Steps::default());
+    let runs = start(directory.path(), Arc::clone(&store) as Arc<dyn Store>, &steps);
+    let run = create(&runs).await;
+    all(watch(&runs, &run.name).await).await;
+    assert_eq!(store.last_token().unwrap(), 42);
 }
 
 /// A store on a disk that may be full.
 #[derive(Debug)]
 struct FullDisk {
-    store: Arc<FileStore>,
+    store: Arc<SqlStore>,
     full: AtomicBool,
 }
 
@@ -233,7 +270,7 @@ impl FullDisk {
     }
 }
 
-impl RunStore for FullDisk {
+impl HistoryStore for FullDisk {
     fn create(&self, run: &StoredRun) -> Result<(), StoreError> {
         self.write(|| self.store.create(run))
     }
@@ -245,26 +282,65 @@ impl RunStore for FullDisk {
     fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
         self.write(|| self.store.append(id, events))
     }
-    fn mend_events(&self, id: &RunId) -> Result<u64, StoreError> {
-        self.store.mend_events(id)
-    }
-    fn get(&self, id: &RunId) -> Result<StoredRun, StoreError> {
+    fn get(&self, id: &RunId) -> Result<Kept, StoreError> {
         self.store.get(id)
     }
     fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
         self.store.of_request(owner, request_id)
     }
-    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Vec<StoredRun> {
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError> {
         self.store.list(filter, after, at_most)
     }
-    fn verdicts(&self, id: &RunId) -> Result<Vec<Verdict>, StoreError> {
-        self.store.verdicts(id)
+    fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError> {
+        self.store.verdicts(id, detail)
     }
-    fn events(&self, id: &RunId, after: u64) -> Result<Box<dyn EventReader>, StoreError> {
-        self.store.events(id, after)
+    fn events(&self, id: &RunId, after: u64, at_most: usize) -> Result<Vec<RunEvent>, StoreError> {
+        self.store.events(id, after, at_most)
+    }
+    fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError> {
+        self.store.last_event(id)
+    }
+    fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError> {
+        self.write(|| self.store.pin(id, pinned))
+    }
+    fn delete(&self, id: &RunId) -> Result<(), StoreError> {
+        self.write(|| self.store.delete(id))
+    }
+    fn with_files(&self) -> Result<Vec<Files>, StoreError> {
+        self.store.with_files()
+    }
+    fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError> {
+        self.write(|| self.store.remove_files(id, now_ns))
     }
     fn record(&self, id: &RunId) -> PathBuf {
         self.store.record(id)
+    }
+}
+
+impl LeaseStore for FullDisk {
+    fn put(&self, lease: &StoredLease) -> Result<u64, StoreError> {
+        self.write(|| self.store.put(lease))
+    }
+    fn lease(&self, id: &LeaseId) -> Result<StoredLease, StoreError> {
+        self.store.lease(id)
+    }
+    fn lease_of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredLease>, StoreError> {
+        self.store.lease_of_request(owner, request_id)
+    }
+    fn leases(&self, ended: bool, at_most: usize) -> Result<Vec<StoredLease>, StoreError> {
+        self.store.leases(ended, at_most)
+    }
+    fn unended(&self) -> Result<Vec<StoredLease>, StoreError> {
+        self.write(|| self.store.unended())
+    }
+    fn take_back(&self, id: &LeaseId) -> Result<(), StoreError> {
+        self.write(|| self.store.take_back(id))
+    }
+    fn forget_ended(&self, before_ns: u64) -> Result<u64, StoreError> {
+        self.write(|| self.store.forget_ended(before_ns))
+    }
+    fn last_token(&self) -> Result<u64, StoreError> {
+        self.store.last_token()
     }
 }
 

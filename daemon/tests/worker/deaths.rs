@@ -1,10 +1,13 @@
-//! Workers that die in mid-run: it costs the test that they were at, and a new worker goes on with the rest.
+//! Workers that die in mid-run: it costs the test that they were at, and a new worker goes on with the rest. And those that
+//! give way: they end between two tests, and the next one goes on.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
-use verbatim_daemon::worker::{Supervision, WorkerEnd};
+use tokio::sync::watch;
+use verbatim_daemon::worker::{Resumes, Supervision, WorkerEnd};
 use verbatim_proto::v1::{Cause, Outcome, Verdict};
+use verbatim_proto::worker::Lease;
 use verbatim_run::{self as run, Event};
 
 use crate::place::{LONG_TEST, Place, Running, WAITS_AT, supervision};
@@ -112,4 +115,49 @@ async fn a_worker_that_dies_in_the_last_test_is_replaced_for_its_verdict_and_the
     running.reaches(WAITS_AT).await;
     place.worker().signal(Signal::KILL);
     assert_eq!(ends(&goes_on(&place, running).await), [LOST]);
+}
+
+#[tokio::test]
+async fn a_run_that_gives_way_ends_between_two_tests_and_goes_on_with_the_rest_in_one_bundle() {
+    let place = Place::new();
+    let tests = ["c14-015-get", LONG_TEST, "c14-024-node-info"];
+    let lease = Lease {
+        token: 1,
+        until_boot_ns: u64::MAX,
+        gives_way: false,
+    };
+    let (tell, told) = watch::channel(lease);
+    let first = verbatim_daemon::worker::Job {
+        lease: Some(told),
+        ..place.job(&tests)
+    };
+    let mut running = Running::start(&place, supervision(), first);
+    running.reaches(WAITS_AT).await;
+    tell.send_replace(Lease {
+        gives_way: true,
+        ..lease
+    });
+    // The death of a worker in between is no reason to go on.
+    place.worker().signal(Signal::KILL);
+    let (end, events) = running.end().await;
+    assert!(matches!(end, WorkerEnd::GaveWay), "{end:?}");
+    let before = verdicts(&events);
+    assert_eq!(ends(&before), [PASSED, LOST]);
+    assert!(!place.journal().exists() && place.is_as_found());
+    assert!(!place.path("record/manifest.json").exists());
+
+    let rest = verbatim_daemon::worker::Job {
+        resume: Some(Resumes { done: 2, started_ns: 7 }),
+        ..place.job(&tests)
+    };
+    let (end, events) = Running::start(&place, supervision(), rest).end().await;
+    let WorkerEnd::Finished(info) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!((info.started_ns, ends(&verdicts(&events))), (7, vec![PASSED]));
+    let (judged, drift) = run::judge_bundle(&place.path("record")).unwrap();
+    assert_eq!(
+        (judged.verdicts, drift),
+        ([before, verdicts(&events)].concat(), Vec::new())
+    );
 }

@@ -28,6 +28,8 @@ fn request_of(job: &Job) -> Request {
         spec: job.spec.clone(),
         record: Some(job.record.clone()),
         cancel: Arc::default(),
+        lease: Arc::default(),
+        shrinks: true,
     }
 }
 

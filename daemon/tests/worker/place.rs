@@ -114,7 +114,7 @@ impl Place {
         Job {
             run: RunId::new(0, 1),
             rig: self.rig.clone(),
-            text: text_of(&RigFile::read(&self.rig_file).unwrap(), "r"),
+            text: text_of(RigFile::read(&self.rig_file).unwrap().find("r").unwrap()),
             spec: RunSpec {
                 rig: "r".into(),
                 patterns: tests.iter().map(ToString::to_string).collect(),
@@ -122,6 +122,8 @@ impl Place {
                 seed: 7,
             },
             record: self.path("record"),
+            lease: None,
+            resume: None,
         }
     }
 
@@ -265,7 +267,7 @@ impl Running {
                 reason,
                 not_restored,
             } => (cause, reason, not_restored),
-            WorkerEnd::Finished(info) => panic!("it finished: {info:?}"),
+            other => panic!("it did not fail: {other:?}"),
         }
     }
 }

@@ -111,6 +111,7 @@ fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
         record: job.record.to_string_lossy().into(),
         run: job.run.to_string(),
         resume: None,
+        lease: None,
     }));
     loop {
         match worker.next() {

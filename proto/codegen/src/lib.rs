@@ -43,6 +43,7 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
 
     let service = [
         "verbatim/v1/catalog.proto",
+        "verbatim/v1/lease.proto",
         "verbatim/v1/rig.proto",
         "verbatim/v1/run.proto",
     ];

@@ -463,6 +463,935 @@ pub mod catalog_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A rig that somebody holds, held or waits for.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Lease {
+    /// Resource name: "leases/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whose it is, as in Run.owner.
+    #[prost(string, tag = "2")]
+    pub owner: ::prost::alloc::string::String,
+    /// Where it stands.
+    #[prost(enumeration = "LeaseState", tag = "3")]
+    pub state: i32,
+    /// Who goes first.
+    #[prost(enumeration = "Priority", tag = "4")]
+    pub priority: i32,
+    /// The rigs of which any will do, without "rigs/".
+    #[prost(string, repeated, tag = "5")]
+    pub candidates: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The rig that it holds or held; empty before.
+    #[prost(string, tag = "6")]
+    pub rig: ::prost::alloc::string::String,
+    /// What fences it: each grant has a greater one than all before. 0 before.
+    #[prost(uint64, tag = "7")]
+    pub token: u64,
+    /// Seconds that it lasts from its grant on, unless it is renewed.
+    #[prost(uint64, tag = "8")]
+    pub lasts_s: u64,
+    /// When it was asked for.
+    #[prost(message, optional, tag = "9")]
+    pub create_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it got its rig.
+    #[prost(message, optional, tag = "10")]
+    pub start_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it expires.
+    #[prost(message, optional, tag = "11")]
+    pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it ended.
+    #[prost(message, optional, tag = "12")]
+    pub end_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why it ended, in a sentence.
+    #[prost(string, tag = "13")]
+    pub reason: ::prost::alloc::string::String,
+    /// The run that it was made for and ends with: "runs/ID"; empty when somebody reserved it.
+    #[prost(string, tag = "14")]
+    pub run: ::prost::alloc::string::String,
+    /// Why it waits; absent when it does not.
+    #[prost(message, optional, tag = "15")]
+    pub waiting: ::core::option::Option<Waiting>,
+}
+/// Why a lease waits.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Waiting {
+    /// Its place among those who wait for one of the same rigs, from 1 on.
+    #[prost(uint32, tag = "1")]
+    pub place: u32,
+    /// Who holds what would do, such as "bench-3 is held by cert:alice until 16:00 (leases/ID)".
+    #[prost(string, repeated, tag = "2")]
+    pub because: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The earliest instant at which it may begin, if nobody ends sooner, is renewed or goes first; absent when nobody knows.
+    #[prost(message, optional, tag = "3")]
+    pub earliest: ::core::option::Option<::prost_types::Timestamp>,
+    /// Nobody is before it: it begins as soon as it is known that the rig's device can be reached.
+    #[prost(bool, tag = "4")]
+    pub about_to_begin: bool,
+}
+/// Asks for a rig.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateLeaseRequest {
+    /// Chosen by the client, at most 64 characters: the same id gives the same lease, however often it is sent.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// The rig, with or without "rigs/"; empty for any that has the labels.
+    #[prost(string, tag = "2")]
+    pub rig: ::prost::alloc::string::String,
+    /// What the rig must have: its labels, and "kind=KIND".
+    #[prost(string, repeated, tag = "3")]
+    pub labels: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Seconds that it is to last; an hour when 0.
+    #[prost(uint64, tag = "4")]
+    pub lasts_s: u64,
+    /// Who goes first.
+    #[prost(enumeration = "Priority", tag = "5")]
+    pub priority: i32,
+}
+/// The new lease, or the one that the same request_id created before.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateLeaseResponse {
+    /// The lease.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// Asks for a lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetLeaseRequest {
+    /// "leases/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// A lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetLeaseResponse {
+    /// The lease.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// Asks for leases.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListLeasesRequest {
+    /// Also those that ended.
+    #[prost(bool, tag = "1")]
+    pub ended: bool,
+    /// Leases at the most, 1 to 1000; 100 when 0.
+    #[prost(int32, tag = "2")]
+    pub page_size: i32,
+}
+/// Leases.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListLeasesResponse {
+    /// The newest first.
+    #[prost(message, repeated, tag = "1")]
+    pub leases: ::prost::alloc::vec::Vec<Lease>,
+}
+/// Watches a lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchLeaseRequest {
+    /// "leases/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// A lease that changed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchLeaseResponse {
+    /// The lease.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// Renews a lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewLeaseRequest {
+    /// "leases/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Seconds that it is to last from now on.
+    #[prost(uint64, tag = "2")]
+    pub lasts_s: u64,
+}
+/// The lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewLeaseResponse {
+    /// The lease.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// Ends a lease.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndLeaseRequest {
+    /// "leases/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// The lease, under which a device may still be being restored.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndLeaseResponse {
+    /// The lease.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// Where a lease stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum LeaseState {
+    /// Never used.
+    Unspecified = 0,
+    /// It waits for a rig.
+    Pending = 1,
+    /// It holds a rig.
+    Active = 2,
+    /// It is over.
+    Ended = 3,
+}
+impl LeaseState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "LEASE_STATE_UNSPECIFIED",
+            Self::Pending => "LEASE_STATE_PENDING",
+            Self::Active => "LEASE_STATE_ACTIVE",
+            Self::Ended => "LEASE_STATE_ENDED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "LEASE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "LEASE_STATE_PENDING" => Some(Self::Pending),
+            "LEASE_STATE_ACTIVE" => Some(Self::Active),
+            "LEASE_STATE_ENDED" => Some(Self::Ended),
+            _ => None,
+        }
+    }
+}
+/// Who goes first. Whoever waits long rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Priority {
+    /// As NORMAL.
+    Unspecified = 0,
+    /// When nobody else wants the rig.
+    Low = 1,
+    /// As usual.
+    Normal = 2,
+    /// Before others. Takes the role admin on the rig.
+    High = 3,
+}
+impl Priority {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PRIORITY_UNSPECIFIED",
+            Self::Low => "PRIORITY_LOW",
+            Self::Normal => "PRIORITY_NORMAL",
+            Self::High => "PRIORITY_HIGH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PRIORITY_UNSPECIFIED" => Some(Self::Unspecified),
+            "PRIORITY_LOW" => Some(Self::Low),
+            "PRIORITY_NORMAL" => Some(Self::Normal),
+            "PRIORITY_HIGH" => Some(Self::High),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod lease_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Leases. Every use of a rig is under one: a run without a lease gets one of its own, which ends with it.
+    #[derive(Debug, Clone)]
+    pub struct LeaseServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> LeaseServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> LeaseServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            LeaseServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Asks for a rig; the lease waits until one is free. Idempotent by request_id.
+        pub async fn create_lease(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateLeaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/CreateLease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "CreateLease"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gets a lease.
+        pub async fn get_lease(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLeaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/GetLease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "GetLease"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists leases, the newest first.
+        pub async fn list_leases(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListLeasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLeasesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/ListLeases",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "ListLeases"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Streams a lease, as it stands and each time that it changes, until it ends.
+        pub async fn watch_lease(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchLeaseResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/WatchLease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "WatchLease"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Lets a lease last for another while. For its owner, and admins of its rig.
+        pub async fn renew_lease(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RenewLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RenewLeaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/RenewLease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "RenewLease"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a lease: a run under way stops at its next safe point, and the device is restored. For its owner, and admins of
+        /// its rig.
+        pub async fn end_lease(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EndLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EndLeaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.LeaseService/EndLease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.LeaseService", "EndLease"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod lease_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with LeaseServiceServer.
+    #[async_trait]
+    pub trait LeaseService: std::marker::Send + std::marker::Sync + 'static {
+        /// Asks for a rig; the lease waits until one is free. Idempotent by request_id.
+        async fn create_lease(
+            &self,
+            request: tonic::Request<super::CreateLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateLeaseResponse>,
+            tonic::Status,
+        >;
+        /// Gets a lease.
+        async fn get_lease(
+            &self,
+            request: tonic::Request<super::GetLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLeaseResponse>,
+            tonic::Status,
+        >;
+        /// Lists leases, the newest first.
+        async fn list_leases(
+            &self,
+            request: tonic::Request<super::ListLeasesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLeasesResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchLease method.
+        type WatchLeaseStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchLeaseResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams a lease, as it stands and each time that it changes, until it ends.
+        async fn watch_lease(
+            &self,
+            request: tonic::Request<super::WatchLeaseRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchLeaseStream>, tonic::Status>;
+        /// Lets a lease last for another while. For its owner, and admins of its rig.
+        async fn renew_lease(
+            &self,
+            request: tonic::Request<super::RenewLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RenewLeaseResponse>,
+            tonic::Status,
+        >;
+        /// Ends a lease: a run under way stops at its next safe point, and the device is restored. For its owner, and admins of
+        /// its rig.
+        async fn end_lease(
+            &self,
+            request: tonic::Request<super::EndLeaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EndLeaseResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Leases. Every use of a rig is under one: a run without a lease gets one of its own, which ends with it.
+    #[derive(Debug)]
+    pub struct LeaseServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> LeaseServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for LeaseServiceServer<T>
+    where
+        T: LeaseService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/verbatim.v1.LeaseService/CreateLease" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateLeaseSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::CreateLeaseRequest>
+                    for CreateLeaseSvc<T> {
+                        type Response = super::CreateLeaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateLeaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::create_lease(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateLeaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.LeaseService/GetLease" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetLeaseSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::GetLeaseRequest>
+                    for GetLeaseSvc<T> {
+                        type Response = super::GetLeaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetLeaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::get_lease(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetLeaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.LeaseService/ListLeases" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListLeasesSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::ListLeasesRequest>
+                    for ListLeasesSvc<T> {
+                        type Response = super::ListLeasesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListLeasesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::list_leases(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListLeasesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.LeaseService/WatchLease" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchLeaseSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::ServerStreamingService<super::WatchLeaseRequest>
+                    for WatchLeaseSvc<T> {
+                        type Response = super::WatchLeaseResponse;
+                        type ResponseStream = T::WatchLeaseStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchLeaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::watch_lease(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchLeaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.LeaseService/RenewLease" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewLeaseSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::RenewLeaseRequest>
+                    for RenewLeaseSvc<T> {
+                        type Response = super::RenewLeaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RenewLeaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::renew_lease(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewLeaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.LeaseService/EndLease" => {
+                    #[allow(non_camel_case_types)]
+                    struct EndLeaseSvc<T: LeaseService>(pub Arc<T>);
+                    impl<
+                        T: LeaseService,
+                    > tonic::server::UnaryService<super::EndLeaseRequest>
+                    for EndLeaseSvc<T> {
+                        type Response = super::EndLeaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EndLeaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LeaseService>::end_lease(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EndLeaseSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for LeaseServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "verbatim.v1.LeaseService";
+    impl<T> tonic::server::NamedService for LeaseServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A rig: a device under test and the way to it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Rig {
@@ -478,7 +1407,7 @@ pub struct Rig {
     /// State.
     #[prost(enumeration = "RigState", tag = "4")]
     pub state: i32,
-    /// Why it is quarantined, with the commands and keys that restore it; empty in other states.
+    /// Why it is quarantined, draining or unreachable, and what to do; empty in other states.
     #[prost(string, tag = "5")]
     pub state_reason: ::prost::alloc::string::String,
     /// The run under way: "runs/ID"; empty when there is none.
@@ -490,6 +1419,18 @@ pub struct Rig {
     /// Areas of the device that an earlier run left changed, in words.
     #[prost(string, repeated, tag = "8")]
     pub pending_restore: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The lease that holds it: "leases/ID"; empty when there is none.
+    #[prost(string, tag = "9")]
+    pub lease: ::prost::alloc::string::String,
+    /// Who holds it, as in Run.owner.
+    #[prost(string, tag = "10")]
+    pub holder: ::prost::alloc::string::String,
+    /// What can be asked for in a lease.
+    #[prost(string, repeated, tag = "11")]
+    pub labels: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The host whose daemon has it, where several daemons share a database; empty otherwise.
+    #[prost(string, tag = "13")]
+    pub host: ::prost::alloc::string::String,
 }
 /// Asks for all rigs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -515,6 +1456,33 @@ pub struct GetRigResponse {
     #[prost(message, optional, tag = "1")]
     pub rig: ::core::option::Option<Rig>,
 }
+/// Watches the rigs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchRigsRequest {}
+/// Rigs as they stand.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchRigsResponse {
+    /// First all of them, then those that changed.
+    #[prost(message, repeated, tag = "1")]
+    pub rigs: ::prost::alloc::vec::Vec<Rig>,
+}
+/// Takes a rig out of use or puts it back.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainRigRequest {
+    /// "rigs/NAME".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Why, in a few words; what others are told. Empty puts it back.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The rig.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainRigResponse {
+    /// The rig afterwards.
+    #[prost(message, optional, tag = "1")]
+    pub rig: ::core::option::Option<Rig>,
+}
 /// Asks for a restore.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RestoreRigRequest {
@@ -532,18 +1500,41 @@ pub struct RestoreRigResponse {
     #[prost(message, repeated, tag = "2")]
     pub areas: ::prost::alloc::vec::Vec<::verbatim_record_proto::Restored>,
 }
+/// Asks for the rig file to be read again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadRigsRequest {}
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadRigsResponse {
+    /// Rigs that are new.
+    #[prost(string, repeated, tag = "1")]
+    pub added: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rigs that are described otherwise.
+    #[prost(string, repeated, tag = "2")]
+    pub changed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rigs that are gone.
+    #[prost(string, repeated, tag = "3")]
+    pub removed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Rigs that the file no longer has, and that stay in sight until they are restored and nobody uses them.
+    #[prost(string, repeated, tag = "4")]
+    pub leaving: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// What a rig can be used for at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum RigState {
     /// Never used.
     Unspecified = 0,
-    /// Nothing runs on it.
+    /// Nobody holds it.
     Idle = 1,
-    /// A run, or a restore, is under way.
+    /// A lease holds it, or it is being restored.
     Busy = 2,
     /// Its device could not be restored: nothing runs until it is.
     Quarantined = 3,
+    /// It was taken out of use: who has it keeps it, nobody else gets it.
+    Draining = 4,
+    /// Its device could not be reached when it was looked at last: nobody gets it until it can.
+    Unreachable = 5,
 }
 impl RigState {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -556,6 +1547,8 @@ impl RigState {
             Self::Idle => "RIG_STATE_IDLE",
             Self::Busy => "RIG_STATE_BUSY",
             Self::Quarantined => "RIG_STATE_QUARANTINED",
+            Self::Draining => "RIG_STATE_DRAINING",
+            Self::Unreachable => "RIG_STATE_UNREACHABLE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -565,6 +1558,8 @@ impl RigState {
             "RIG_STATE_IDLE" => Some(Self::Idle),
             "RIG_STATE_BUSY" => Some(Self::Busy),
             "RIG_STATE_QUARANTINED" => Some(Self::Quarantined),
+            "RIG_STATE_DRAINING" => Some(Self::Draining),
+            "RIG_STATE_UNREACHABLE" => Some(Self::Unreachable),
             _ => None,
         }
     }
@@ -697,6 +1692,56 @@ pub mod rig_service_client {
                 .insert(GrpcMethod::new("verbatim.v1.RigService", "GetRig"));
             self.inner.unary(req, path, codec).await
         }
+        /// Streams the rigs: first all, then each that changed.
+        pub async fn watch_rigs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchRigsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchRigsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.RigService/WatchRigs",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.RigService", "WatchRigs"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Takes a rig out of use, so that no new lease gets it, or puts it back. For admins of the rig.
+        pub async fn drain_rig(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DrainRigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainRigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.RigService/DrainRig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.RigService", "DrainRig"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Restores what an earlier run left changed on the rig's device, and lifts the quarantine when that succeeds.
         pub async fn restore_rig(
             &mut self,
@@ -720,6 +1765,31 @@ pub mod rig_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("verbatim.v1.RigService", "RestoreRig"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Has the daemon read its rig file again, and tells what came of it. For admins of all rigs.
+        pub async fn reload_rigs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReloadRigsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadRigsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.RigService/ReloadRigs",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.RigService", "ReloadRigs"));
             self.inner.unary(req, path, codec).await
         }
     }
@@ -750,12 +1820,39 @@ pub mod rig_service_server {
             &self,
             request: tonic::Request<super::GetRigRequest>,
         ) -> std::result::Result<tonic::Response<super::GetRigResponse>, tonic::Status>;
+        /// Server streaming response type for the WatchRigs method.
+        type WatchRigsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchRigsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Streams the rigs: first all, then each that changed.
+        async fn watch_rigs(
+            &self,
+            request: tonic::Request<super::WatchRigsRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchRigsStream>, tonic::Status>;
+        /// Takes a rig out of use, so that no new lease gets it, or puts it back. For admins of the rig.
+        async fn drain_rig(
+            &self,
+            request: tonic::Request<super::DrainRigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainRigResponse>,
+            tonic::Status,
+        >;
         /// Restores what an earlier run left changed on the rig's device, and lifts the quarantine when that succeeds.
         async fn restore_rig(
             &self,
             request: tonic::Request<super::RestoreRigRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RestoreRigResponse>,
+            tonic::Status,
+        >;
+        /// Has the daemon read its rig file again, and tells what came of it. For admins of all rigs.
+        async fn reload_rigs(
+            &self,
+            request: tonic::Request<super::ReloadRigsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReloadRigsResponse>,
             tonic::Status,
         >;
     }
@@ -924,6 +2021,97 @@ pub mod rig_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/verbatim.v1.RigService/WatchRigs" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchRigsSvc<T: RigService>(pub Arc<T>);
+                    impl<
+                        T: RigService,
+                    > tonic::server::ServerStreamingService<super::WatchRigsRequest>
+                    for WatchRigsSvc<T> {
+                        type Response = super::WatchRigsResponse;
+                        type ResponseStream = T::WatchRigsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchRigsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RigService>::watch_rigs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchRigsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.RigService/DrainRig" => {
+                    #[allow(non_camel_case_types)]
+                    struct DrainRigSvc<T: RigService>(pub Arc<T>);
+                    impl<
+                        T: RigService,
+                    > tonic::server::UnaryService<super::DrainRigRequest>
+                    for DrainRigSvc<T> {
+                        type Response = super::DrainRigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DrainRigRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RigService>::drain_rig(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DrainRigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/verbatim.v1.RigService/RestoreRig" => {
                     #[allow(non_camel_case_types)]
                     struct RestoreRigSvc<T: RigService>(pub Arc<T>);
@@ -954,6 +2142,51 @@ pub mod rig_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RestoreRigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.RigService/ReloadRigs" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReloadRigsSvc<T: RigService>(pub Arc<T>);
+                    impl<
+                        T: RigService,
+                    > tonic::server::UnaryService<super::ReloadRigsRequest>
+                    for ReloadRigsSvc<T> {
+                        type Response = super::ReloadRigsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReloadRigsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RigService>::reload_rigs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReloadRigsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -1054,6 +2287,15 @@ pub struct Run {
     /// Its place in the rig's queue, from 1 on; 0 when it does not wait.
     #[prost(uint32, tag = "14")]
     pub queue_place: u32,
+    /// Whether it, and its files, are kept whatever the daemon's limits are.
+    #[prost(bool, tag = "16")]
+    pub pinned: bool,
+    /// When its files were removed, by the daemon's limits; absent while it has them.
+    #[prost(message, optional, tag = "17")]
+    pub purge_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The lease under which it runs, ran or waits: "leases/ID".
+    #[prost(string, tag = "18")]
+    pub lease: ::prost::alloc::string::String,
 }
 /// Creates a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1064,6 +2306,12 @@ pub struct CreateRunRequest {
     /// What to run.
     #[prost(message, optional, tag = "2")]
     pub spec: ::core::option::Option<::verbatim_record_proto::v1::RunSpec>,
+    /// The lease under which to run it, "leases/ID"; the rig is then the lease's. Empty: the run gets one of its own.
+    #[prost(string, tag = "3")]
+    pub lease: ::prost::alloc::string::String,
+    /// Who goes first, when it gets a lease of its own.
+    #[prost(enumeration = "Priority", tag = "4")]
+    pub priority: i32,
 }
 /// The new run, or the one that the same request_id created before.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1140,6 +2388,33 @@ pub struct CancelRunResponse {
     #[prost(message, optional, tag = "1")]
     pub run: ::core::option::Option<Run>,
 }
+/// Pins a run or lets it go.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinRunRequest {
+    /// "runs/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whether it is to be pinned.
+    #[prost(bool, tag = "2")]
+    pub pinned: bool,
+}
+/// The run.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PinRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+/// Deletes a run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRunRequest {
+    /// "runs/ID".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// The run is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRunResponse {}
 /// Asks for the files of a run.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListArtifactsRequest {
@@ -1384,6 +2659,53 @@ pub mod run_service_client {
                 .insert(GrpcMethod::new("verbatim.v1.RunService", "CancelRun"));
             self.inner.unary(req, path, codec).await
         }
+        /// Pins a run, so that neither it nor its files go, or lets it go again. For its owner, and admins of its rig.
+        pub async fn pin_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PinRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::PinRunResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.RunService/PinRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.RunService", "PinRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Deletes a run that has ended, with all that it left. For its owner, and admins of its rig.
+        pub async fn delete_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/verbatim.v1.RunService/DeleteRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("verbatim.v1.RunService", "DeleteRun"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Lists the files that a run left.
         pub async fn list_artifacts(
             &mut self,
@@ -1487,6 +2809,19 @@ pub mod run_service_server {
             request: tonic::Request<super::CancelRunRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CancelRunResponse>,
+            tonic::Status,
+        >;
+        /// Pins a run, so that neither it nor its files go, or lets it go again. For its owner, and admins of its rig.
+        async fn pin_run(
+            &self,
+            request: tonic::Request<super::PinRunRequest>,
+        ) -> std::result::Result<tonic::Response<super::PinRunResponse>, tonic::Status>;
+        /// Deletes a run that has ended, with all that it left. For its owner, and admins of its rig.
+        async fn delete_run(
+            &self,
+            request: tonic::Request<super::DeleteRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRunResponse>,
             tonic::Status,
         >;
         /// Lists the files that a run left.
@@ -1798,6 +3133,94 @@ pub mod run_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.RunService/PinRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct PinRunSvc<T: RunService>(pub Arc<T>);
+                    impl<T: RunService> tonic::server::UnaryService<super::PinRunRequest>
+                    for PinRunSvc<T> {
+                        type Response = super::PinRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PinRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::pin_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PinRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/verbatim.v1.RunService/DeleteRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::DeleteRunRequest>
+                    for DeleteRunSvc<T> {
+                        type Response = super::DeleteRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::delete_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteRunSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

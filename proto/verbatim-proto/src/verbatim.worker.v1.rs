@@ -3,7 +3,7 @@
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToWorker {
     /// What to do.
-    #[prost(oneof = "to_worker::Message", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "to_worker::Message", tags = "1, 2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<to_worker::Message>,
 }
 /// Nested message and enum types in `ToWorker`.
@@ -23,6 +23,12 @@ pub mod to_worker {
         /// Are you there? Answered at once by the reader, and by nobody when the procedure's thread hangs for good.
         #[prost(message, tag = "4")]
         Ping(super::Ping),
+        /// The lease expires at another time, or gives way.
+        #[prost(message, tag = "5")]
+        Lease(super::Lease),
+        /// Look whether the rig's device answers, and nothing else. Sent once, in place of start.
+        #[prost(message, tag = "6")]
+        Check(super::Check),
     }
 }
 /// A rig as the daemon knows it.
@@ -53,6 +59,22 @@ pub struct Start {
     /// Where the run goes on, when a worker before this one died in it; absent at its beginning.
     #[prost(message, optional, tag = "5")]
     pub resume: ::core::option::Option<Resume>,
+    /// The lease under which the rig is used.
+    #[prost(message, optional, tag = "6")]
+    pub lease: ::core::option::Option<Lease>,
+}
+/// What a worker may use a rig by. It asks for it at each call to the hardware; once it is over, it only restores.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Lease {
+    /// What fences it: a worker refuses a rig that one with a greater token has used.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
+    /// When it expires: nanoseconds since the host started, as CLOCK_BOOTTIME counts them.
+    #[prost(uint64, tag = "2")]
+    pub until_boot_ns: u64,
+    /// Whether somebody else is to have the rig before the next test: the run goes on later.
+    #[prost(bool, tag = "3")]
+    pub gives_way: bool,
 }
 /// Where a run goes on whose worker died.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -70,6 +92,13 @@ pub struct Resume {
 /// Restore what an earlier run left.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Restore {
+    /// The rig.
+    #[prost(message, optional, tag = "1")]
+    pub rig: ::core::option::Option<RigText>,
+}
+/// Look whether the rig's device answers.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Check {
     /// The rig.
     #[prost(message, optional, tag = "1")]
     pub rig: ::core::option::Option<RigText>,
@@ -123,7 +152,7 @@ pub struct Finished {
     /// The head of the report; absent when there is none.
     #[prost(message, optional, tag = "1")]
     pub info: ::core::option::Option<::verbatim_record_proto::v1::RunInfo>,
-    /// Why there is none; empty after a restore that is complete.
+    /// Why there is none; empty after a restore that is complete, and after a check that the device answered.
     #[prost(string, tag = "2")]
     pub error: ::prost::alloc::string::String,
     /// Whether the device was left changed: the rig is to be quarantined.
@@ -132,6 +161,9 @@ pub struct Finished {
     /// What the error is due to.
     #[prost(enumeration = "::verbatim_record_proto::v1::Cause", tag = "4")]
     pub cause: i32,
+    /// Whether the run gave way between two tests: it is to go on from there.
+    #[prost(bool, tag = "5")]
+    pub gave_way: bool,
 }
 /// Answer to a Ping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -15,6 +15,8 @@
     clippy::cast_sign_loss
 )] // rates
 
+#[path = "../shared/command.rs"]
+mod command;
 mod inside;
 #[path = "../shared/ratio.rs"]
 mod ratio;
@@ -35,16 +37,16 @@ fn main() -> ExitCode {
     if let Some(at) = arguments.iter().position(|argument| argument == "--inside") {
         let c = arguments.get(at + 1);
         let rounds = arguments.get(at + 2).and_then(|word| word.parse().ok());
-        return ratio::exit("agent", || {
+        return command::exit("agent", || {
             let (c, rounds) = c.zip(rounds).context("--inside PROGRAM N")?;
             inside::run(c, rounds).map(|()| true)
         });
     }
-    ratio::exit("agent", run)
+    command::exit("agent", run)
 }
 
 fn run() -> anyhow::Result<bool> {
-    let (pairs, rounds) = (ratio::option("--pairs", 11)?, ratio::option("--rounds", 60)?);
+    let (pairs, rounds) = (command::option("--pairs", 11)?, command::option("--rounds", 60)?);
     let c = build_c_programs()?.join("verbs_loop");
     let agent = build_binaries()?.join("verbatim-agent");
     let ours = std::env::current_exe().context("this program")?;

@@ -7,13 +7,17 @@
 
 #![allow(clippy::cast_precision_loss)] // rates
 
-use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+#[path = "../shared/command.rs"]
+mod command;
+#[path = "../shared/rate.rs"]
+mod rate;
 
-use anyhow::{Context, bail};
-use verbatim_tests::product::program;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use command::{exit, option};
+use rate::{rate, report};
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport};
 
@@ -37,32 +41,16 @@ print(wrong)
 ";
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) if !std::env::args().any(|argument| argument == "--strict") => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("bench inspect: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn option(name: &str, usual: u32) -> anyhow::Result<u32> {
-    let arguments: Vec<String> = std::env::args().collect();
-    match arguments.iter().position(|argument| argument == name) {
-        Some(at) => Ok(arguments.get(at + 1).with_context(|| format!("{name} N"))?.parse()?),
-        None => Ok(usual),
-    }
+    exit("inspect", run)
 }
 
 fn run() -> anyhow::Result<bool> {
-    let (packets, pairs) = (option("--packets", 200_000)?, option("--pairs", 5)?);
+    let (packets, pairs) = (u32::try_from(option("--packets", 200_000)?)?, option("--pairs", 5)?);
     let place = tempfile::tempdir()?;
     let (all, few) = (place.path().join("all.pcap"), place.path().join("few.pcap"));
     write(&all, packets)?;
     write(&few, FOR_SCAPY)?;
-    let verbatim = program("verbatim");
+    let verbatim = rate::verbatim()?;
     let filtered = |file: &Path| {
         rate(
             packets,
@@ -155,38 +143,4 @@ fn write(path: &Path, packets: u32) -> anyhow::Result<()> {
     }
     out.flush()?;
     Ok(())
-}
-
-/// Packets per second that a program is on the processor, so that a busy machine does not count.
-fn rate(packets: u32, command: &mut Command) -> anyhow::Result<f64> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("{}", command.get_program().display()))?;
-    let mut stdout = child.stdout.take().context("stdout is piped")?;
-    io::copy(&mut stdout, &mut io::sink())?;
-    // It has written all and is not yet waited for, so its times are still there: the first is its own, in nanoseconds.
-    let times = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    let busy: f64 = times.split(' ').next().context("no time in schedstat")?.parse()?;
-    Ok(f64::from(packets) * 1e9 / busy)
-}
-
-fn report(what: &str, values: &mut [f64], least: f64) -> bool {
-    values.sort_by(f64::total_cmp);
-    let median = values[values.len() / 2];
-    let reached = median >= least;
-    println!(
-        "{what}: median {median:.0} of {} ({:.0}..{:.0}), goal at least {least}: {}",
-        values.len(),
-        values[0],
-        values[values.len() - 1],
-        if reached { "reached" } else { "MISSED" }
-    );
-    reached
 }

@@ -12,6 +12,8 @@
     clippy::cast_sign_loss
 )] // rates
 
+#[path = "../shared/command.rs"]
+mod command;
 #[path = "../shared/ratio.rs"]
 mod ratio;
 
@@ -30,11 +32,11 @@ const PAYLOAD: usize = 1024;
 const DIFFERENT: u32 = 16;
 
 fn main() -> ExitCode {
-    ratio::exit("packets", run)
+    command::exit("packets", run)
 }
 
 fn run() -> anyhow::Result<bool> {
-    let (pairs, packets) = (ratio::option("--pairs", 101)?, ratio::option("--packets", 20_000)?);
+    let (pairs, packets) = (command::option("--pairs", 101)?, command::option("--packets", 20_000)?);
     let frames: Vec<Bytes> = (0..DIFFERENT).map(frame).map(Bytes::from).collect();
     let directory = tempfile::tempdir().context("a directory for records")?;
     let path = directory.path().join("packets.rec");

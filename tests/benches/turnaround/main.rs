@@ -10,6 +10,8 @@
     clippy::cast_sign_loss
 )] // rates
 
+#[path = "../shared/command.rs"]
+mod command;
 mod peer;
 #[path = "../shared/ratio.rs"]
 mod ratio;
@@ -36,7 +38,7 @@ const BOUND: Duration = Duration::from_secs(5);
 const PAYLOAD: usize = 256;
 
 fn main() -> ExitCode {
-    ratio::exit("turnaround", || match std::env::var(MODE).as_deref() {
+    command::exit("turnaround", || match std::env::var(MODE).as_deref() {
         Ok("inside") => inside(),
         Ok("peer") => peer::serve(ENDS[1]).map(|()| true),
         _ => outside(),
@@ -69,7 +71,7 @@ pub(crate) fn station(end: u8) -> Station {
 }
 
 fn inside() -> anyhow::Result<bool> {
-    let (pairs, frames) = (ratio::option("--pairs", 11)?, ratio::option("--frames", 2000)?);
+    let (pairs, frames) = (command::option("--pairs", 11)?, command::option("--frames", 2000)?);
     let c = build_c_programs()?.join("echo");
     ip(&["link", "add", ENDS[0], "type", "veth", "peer", "name", ENDS[1]])?;
     for end in ENDS {

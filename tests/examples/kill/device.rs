@@ -3,15 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use verbatim_lab::IbsimLab;
-use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_rig::{RigFile, Session};
-use verbatim_tester::{Case, MemoryJournal, Need, Step, Test, Tester, run};
-use verbatim_wire::{AnyAttribute, Layout, PortInfo, VlArbitrationTable};
+use verbatim_tests::reading;
 
 /// Every field of every attribute that the tests touch, by name.
 pub(crate) type Fields = BTreeMap<String, String>;
@@ -24,84 +19,12 @@ const COUNTERS: [&str; 4] = [
     "ClientReregister",
 ];
 
-const PORT: Label<PortInfo> = Label::new("port");
-const PARTS: Label<VlArbitrationTable> = Label::new("parts");
-
-static READ: Test = Test {
-    id: "read",
-    aliases: &[],
-    revision: 1,
-    about: "",
-    reading: "",
-    statements: &[],
-    needs: &[Need::Mad],
-    parameters: &[],
-    procedure: read,
-    judge,
-};
-
-fn read(t: &mut Tester<'_>) -> Step {
-    let key = t.rig_key();
-    t.get(PORT, key)?;
-    for part in 1..=4 {
-        t.ask_at(PARTS, key, part << 16)?;
-    }
-    Ok(())
-}
-
-fn judge(_: &Trace, _: &mut Findings<'_>) -> Result<(), Gap> {
-    Ok(())
-}
-
 /// Reads the device model through its socket, with a connection of its own.
 pub(crate) fn of_model(rig_file: &Path, rig: &str) -> anyhow::Result<Fields> {
-    let config = RigFile::load(Some(rig_file))?.find(rig)?.clone();
-    let mut open = verbatim_rig::open(&config, Arc::new(AtomicBool::new(false)))?;
-    let Session::Real(port) = &mut open.session else {
-        bail!("rig {rig} must be a model")
-    };
-    let case = Case {
-        test: &READ,
-        seed: 0,
-        parameters: Vec::new(),
-        catalogue: String::new(),
-    };
-    let mut entries = Vec::new();
-    let ran = run(
-        port.as_mut(),
-        &open.info,
-        &mut entries,
-        &mut MemoryJournal::default(),
-        &case,
-    );
-    if let Some(stopped) = ran.stopped {
-        bail!("the device cannot be read: {stopped:?}");
-    }
-    let trace = Trace::new(entries)?;
-    let mut fields = Fields::new();
-    for exchange in trace.each(PORT) {
-        let answer = exchange.answer().context("PortInfo unanswered")?;
-        let Some(attribute) = AnyAttribute::of(&answer.mad) else {
-            continue;
-        };
-        for field in attribute
-            .fields()
-            .iter()
-            .filter(|field| !COUNTERS.contains(&field.name))
-        {
-            fields.insert(field.name.into(), field.words(attribute.bytes()));
-        }
-    }
-    for exchange in trace.each(PARTS) {
-        let Some(answer) = exchange.answer() else { continue };
-        let table: VlArbitrationTable = answer.mad.attribute();
-        let words = format!("{} {:02x?}", answer.mad.status(), table.bytes());
-        fields.insert(
-            format!("VLArbitration part {}", exchange.request.modifier() >> 16),
-            words,
-        );
-    }
-    Ok(fields)
+    let fields = reading::fields(rig_file, rig)?;
+    let counts =
+        |name: &str| COUNTERS.iter().any(|counter| name.ends_with(counter)) || name.starts_with("PortCounters");
+    Ok(fields.into_iter().filter(|(name, _)| !counts(name)).collect())
 }
 
 /// Reads ibsim's adapter with smpquery, a tool of others.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use house::{House, Kind, Victim};
+use verbatim_lab::campaign::{Dice, argument, number};
 
 fn main() -> ExitCode {
     match campaign() {
@@ -25,30 +26,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// A small generator: which instant, which victim. The seed is printed, so that a campaign can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-fn argument(name: &str) -> Option<String> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let place = arguments.iter().position(|argument| argument == name)?;
-    arguments.get(place + 1).cloned()
-}
-
 fn campaign() -> anyhow::Result<usize> {
-    let times: u64 = argument("--times").context("--times N")?.parse()?;
+    let times = number("--times")?;
     let binaries = PathBuf::from(argument("--binaries").context("--binaries DIR")?);
     let seed = argument("--seed").map_or(Ok(1), |seed| seed.parse())?;
-    let mut dice = Dice(seed);
+    let mut dice = Dice::of(seed, 0);
     let mut exceptions = Vec::new();
     let (mut interrupted, mut finished) = (0, 0);
     // ibsim's ten slots leak with each SIGKILLed client: a fresh house every few kills.
@@ -61,8 +43,8 @@ fn campaign() -> anyhow::Result<usize> {
         let found = house.fields()?;
         for _ in 0..left.min(5) {
             left -= 1;
-            let victim = [Victim::Daemon, Victim::Worker, Victim::Both][dice.below(3) as usize];
-            let wait = Duration::from_millis(20 + dice.below(1500));
+            let victim = dice.pick(&[Victim::Daemon, Victim::Worker, Victim::Both]);
+            let wait = Duration::from_millis(20 + dice.draw() % 1500);
             let what = format!("{kind:?}, {victim:?} killed after {} ms", wait.as_millis());
             match house.kill_in_mid_run(victim, wait, dice.below(2) == 0) {
                 Ok(true) => interrupted += 1,

@@ -8,7 +8,7 @@ use verbatim_wire::{
 };
 
 use crate::damage::Step;
-use crate::dice::Dice;
+use verbatim_lab::campaign::Dice;
 
 /// All of it; printed, it says how to make it again.
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ impl Sound {
                 8 => (mtu + 124 - AROUND_PAYLOAD + 12).saturating_sub(dice.below(64)),
                 _ => dice.below(4400),
             },
-            fill: dice.next(),
+            fill: dice.draw(),
         }
     }
 
@@ -219,11 +219,11 @@ impl Sound {
             .with_t_class(Hex8(dice.byte()))
             .with_flow_label(Hex32(u32::from(dice.short())))
             .with_hop_lmt(dice.byte())
-            .with_src(u128::from(dice.next()).into())
-            .with_dst(u128::from(dice.next()).into());
+            .with_src(u128::from(dice.draw()).into())
+            .with_dst(u128::from(dice.draw()).into());
         let mut payload = Vec::with_capacity(self.payload + 8);
         while payload.len() < self.payload {
-            payload.extend(dice.next().to_le_bytes());
+            payload.extend(dice.draw().to_le_bytes());
         }
         payload.truncate(self.payload);
         if matches!(self.lnh, Lnh::RAW | Lnh::IPV6) {

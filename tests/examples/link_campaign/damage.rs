@@ -6,7 +6,7 @@ use verbatim_wire::values::Hex8;
 use verbatim_wire::{Bth, Grh, Layout, Lid, Lnh, Lrh, PKey, Qpn, Reserved, edit};
 
 use crate::case::{draw_dlid, draw_p_key};
-use crate::dice::Dice;
+use verbatim_lab::campaign::Dice;
 
 /// One damage, then what is made right again.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ impl Damage {
             15 | 16 => Self::Dlid(draw_dlid(dice, port)),
             17 => Self::PktLen(dice.pick(&[0, 1, 2, 4, 5, 6, 7, 12, 15, 16, 0x7FF])),
             18 => Self::PktLenBy(near),
-            19 => Self::LrhReserved(dice.next()),
+            19 => Self::LrhReserved(dice.draw()),
             20 => Self::IpVer(dice.byte()),
             21 => Self::NxtHdr(dice.byte()),
             22 => {

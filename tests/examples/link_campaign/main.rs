@@ -10,7 +10,6 @@
 mod case;
 mod compare;
 mod damage;
-mod dice;
 mod shrink;
 mod tally;
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
+use verbatim_lab::campaign::Dice;
 use verbatim_lab::{SubnetManager, VibLab};
 
-use crate::{Dice, House, run};
+use crate::{House, run};
 
 /// Tests that change the device for as long as they take: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
@@ -54,7 +55,7 @@ impl House<'_> {
             } else {
                 SubnetManager::Never
             };
-            let mut lab = self.lab(&["--profile", "full", "--seed", "1"], manager)?;
+            let mut lab = self.lab(1, manager)?;
             let found = fields(&lab)?;
             for turn in 0..left.min(PER_HOUSE) {
                 left -= 1;
@@ -62,8 +63,8 @@ impl House<'_> {
                 let victims = &victims[if managed { 0 } else { 1 }..];
                 // Each of them in turn, so that a few kills have met them all.
                 let victim = victims[(turn % victims.len() as u64) as usize];
-                let test = TESTS[dice.below(TESTS.len() as u64) as usize];
-                let wait = Duration::from_millis(200 + dice.below(4000));
+                let test = dice.pick(&TESTS);
+                let wait = Duration::from_millis(200 + dice.draw() % 4000);
                 let what = format!(
                     "{victim:?} killed {} ms into {test}{}",
                     wait.as_millis(),

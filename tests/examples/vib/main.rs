@@ -1,7 +1,7 @@
 //! The vib campaign: defects of the management agents die through the kernel's own road, and the device gets back what was
 //! its own after kill -9 of whoever takes part.
 //!
-//! `cargo xtask campaign vib --sample N --seed S --kills K`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign vib --sample N --jobs J --kills K --seed S`. The last line counts; the exit code is the verdict.
 
 mod defects;
 mod kills;
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use verbatim_lab::campaign::{Dice, argument, number};
 use verbatim_lab::machine::Ran;
 use verbatim_lab::{SubnetManager, VibLab, VibOptions};
 
@@ -28,44 +29,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// A small generator. The seed is printed, so that a campaign can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-fn argument(name: &str) -> Option<String> {
-    let arguments: Vec<String> = std::env::args().collect();
-    // The last one holds: what people give comes behind what the campaign's start says.
-    let place = arguments.iter().rposition(|argument| argument == name)?;
-    arguments.get(place + 1).cloned()
-}
-
-fn number(name: &str) -> anyhow::Result<u64> {
-    let text = argument(name).with_context(|| format!("{name} N is missing"))?;
-    text.parse()
-        .with_context(|| format!("{name}: a number was expected, seen {text:?}"))
-}
-
 fn campaign() -> anyhow::Result<usize> {
     let (sample, kills, seed) = (number("--sample")?, number("--kills")?, number("--seed")?);
     let binaries = PathBuf::from(argument("--binaries").context("--binaries DIR")?);
     let reader = PathBuf::from(argument("--reader").context("--reader PROGRAM")?);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::of(seed, 0);
     let mut exceptions = Vec::new();
     let mut house = House {
         binaries,
         reader,
         exceptions: &mut exceptions,
     };
-    let tried = house.defects(sample, &mut dice)?;
+    let jobs = u8::try_from(number("--jobs")?).context("--jobs")?;
+    let tried = house.defects(sample, jobs, &mut dice)?;
     let killed = house.kills(kills, &mut dice)?;
     for exception in &exceptions {
         println!("EXCEPTION {exception}");
@@ -92,9 +68,9 @@ struct House<'a> {
 }
 
 impl House<'_> {
-    fn lab(&self, model: &[&str], subnet_manager: SubnetManager) -> anyhow::Result<VibLab> {
+    fn lab(&self, ports: u8, subnet_manager: SubnetManager) -> anyhow::Result<VibLab> {
         let options = VibOptions {
-            model: model.iter().map(Into::into).collect(),
+            ports,
             programs: vec![self.reader.clone()],
             subnet_manager,
             ..VibOptions::default()

@@ -6,12 +6,14 @@ say() { echo "machine: $*"; }
 # What the kernel's command line says after "machine.$1=".
 argument() { sed -n "s/.*\<machine\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 
-# The device of a virtio port, by the name that the host gave it. Ports come up a little after their driver.
+# The device of a virtio port, by the name that the host gave it. Ports come up a little after their driver, and their
+# other end a little after their name: who reads before that is told that the stream is over.
 port() {
     tries=0
     while [ $tries -lt 100 ]; do
         for found in /sys/class/virtio-ports/*; do
-            if [ "$(cat "$found/name" 2>/dev/null)" = "$1" ]; then
+            if [ "$(cat "$found/name" 2>/dev/null)" = "$1" ] &&
+                grep -q "^host_connected: 1" "/sys/kernel/debug/virtio-ports/${found##*/}"; then
                 echo "/dev/${found##*/}"
                 return
             fi
@@ -20,6 +22,19 @@ port() {
         sleep 0.05
     done
     say "no port $1" >&2
+}
+
+# Commands of the host, each one line of hexadecimal; the answer is "STATUS LENGTH", then what it printed.
+serve_shell() {
+    while read -r line <&3; do
+        echo "$line" | xxd -r -p >/run/shell.sh
+        sh /run/shell.sh </dev/null >/run/shell.out 2>&1 3>&-
+        status=$?
+        # A copy, for what goes on in the background may print more.
+        cp /run/shell.out /run/shell.answer
+        echo "$status $(wc -c </run/shell.answer)" >&3
+        cat /run/shell.answer >&3
+    done
 }
 
 # Tells the host that the machine serves.

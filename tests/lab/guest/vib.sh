@@ -5,10 +5,8 @@
 # off after command.cmd, with its exit status; without it, it stays up.
 . /etc/lab.sh
 ports=$(cat /mnt/share/ports)
-insmod /mnt/share/vib.ko ports=$ports || fail "the module vib was refused"
-number=0
-while [ $number -lt $ports ]; do
-    number=$((number + 1))
+insmod /mnt/share/vib.ko ports="$ports" || fail "the module vib was refused"
+for number in $(seq "$ports"); do
     # Opened once: a virtio port cannot be opened twice.
     exec 5<>"$(port cable$number)"
     # Who reads the adapter's cable is its far end: from then on the link is up.
@@ -16,13 +14,17 @@ while [ $number -lt $ports ]; do
     cat /dev/vib0p$number >&5 &
     exec 5>&-
 done
-state() { grep -q "$1" /sys/class/infiniband/vib0/ports/1/state; }
-up() { state INIT && [ -e /dev/infiniband/umad0 ]; }
-started $! "port 1 of vib0" up
+state() { grep -q "$1" "/sys/class/infiniband/vib0/ports/$2/state"; }
+up() {
+    for number in $(seq "$ports"); do
+        state INIT "$number" && [ -e "/dev/infiniband/umad$((number - 1))" ] || return 1
+    done
+}
+started $! "a port of vib0" up
 
 if [ -e /mnt/share/opensm.cmd ]; then
     sh /mnt/share/opensm.cmd &
-    started $! OpenSM state ACTIVE
+    started $! OpenSM state ACTIVE 1
 fi
 if [ -e /mnt/share/daemon.cmd ]; then
     sh /mnt/share/daemon.cmd &

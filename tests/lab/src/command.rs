@@ -22,29 +22,54 @@ use crate::workspace::{cargo, run, target_directory};
 
 /// How long a command may take to end after it was told to.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// The profile of what runs in labs, tests and campaigns.
+pub const LAB_PROFILE: &str = "dev-fast";
 /// How long a daemon may take to serve, on a busy host.
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Builds `verbatim`, `verbatimd` and `verbatim-agent` for release and returns the directory they are in. All at once
-/// whoever needs which: a build of one alone would share less with the next.
+/// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns the directory they are in. All at once whoever needs
+/// which: a build of one alone would share less with the next.
 ///
 /// # Errors
 ///
 /// When the build fails.
 pub fn build_binaries() -> anyhow::Result<PathBuf> {
-    let build = [
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "verbatim",
-        "-p",
-        "verbatim-daemon",
-        "-p",
-        "verbatim-agent",
-    ];
-    run("building verbatim, verbatimd and verbatim-agent", cargo().args(build))?;
-    Ok(target_directory()?.join("release"))
+    let packages = ["-p", "verbatim", "-p", "verbatim-daemon", "-p", "verbatim-agent"];
+    build_for_labs("verbatim, verbatimd and verbatim-agent", &packages)
+}
+
+/// Builds examples of the end-to-end tests, and returns the directory they are in.
+///
+/// # Errors
+///
+/// When the build fails.
+pub fn build_examples(names: &[&str]) -> anyhow::Result<PathBuf> {
+    let examples = names.iter().flat_map(|name| ["--example", name]);
+    let arguments: Vec<&str> = ["-p", "verbatim-tests"].into_iter().chain(examples).collect();
+    Ok(build_for_labs(&names.join(", "), &arguments)?.join("examples"))
+}
+
+/// Builds a program as it is given out, for a bench, and returns its path.
+///
+/// # Errors
+///
+/// When the build fails.
+pub fn build_released(program: &str) -> anyhow::Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--release", "-p", program]);
+    run(&format!("building {program} for release"), &mut build)?;
+    Ok(target_directory()?.join("release").join(program))
+}
+
+/// Labs, tests and campaigns run one build, that of who writes a test: a machine is too slow for a debug build, and one
+/// for release would be the same tree compiled a third time.
+fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
+    let mut build = cargo();
+    build
+        .args(["build", "--quiet", "--profile", LAB_PROFILE])
+        .args(arguments);
+    run(&format!("building {what}"), &mut build)?;
+    Ok(target_directory()?.join(LAB_PROFILE))
 }
 
 /// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of

@@ -103,7 +103,7 @@ fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
             None => {
                 told = Some(Instant::now());
                 // A command that has not begun yet is told when it has.
-                let tell = format!("kill -s {caught} \"$(cat /run/command.pid)\"");
+                let tell = format!("kill -s {caught} \"$(cat /run/command.pid 2>/dev/null || cat /tmp/command.pid)\"");
                 if !machine.run(&tell, command::GRACE).is_ok_and(|ran| ran.status == 0) {
                     told = None;
                 }

@@ -2,32 +2,40 @@
 //!
 //! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
 //! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In
-//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. In [`RemoteLab`]
+//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. [`ServiceLab`] is a
+//! Debian with systemd and our packages, to be administered. In [`RemoteLab`]
 //! the device is our model too, and the client is on another machine than the daemon. Each cleans up when it is dropped,
 //! and its processes end with this process, however that ends.
 //!
 //! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, what the [`host`] has, and the
-//! [`c_programs`] of tests/c.
+//! [`c_programs`] of tests/c, and what [`campaign`]s draw and are told.
 
 pub mod c_programs;
 mod cable;
+pub mod campaign;
 mod command;
 pub mod host;
 mod ibsim;
 mod inside;
 pub mod machine;
+mod package;
+mod postgres;
 mod process;
 mod remote;
 mod rig_text;
 mod rxe;
 mod rxe_verbs;
+mod service;
 mod vib;
 pub mod workspace;
 
 pub use c_programs::build_c_programs;
-pub use command::{build_binaries, run_in_ibsim};
+pub use command::{LAB_PROFILE, build_binaries, build_examples, build_released, run_in_ibsim};
 pub use ibsim::{IbsimLab, LabError, TWO_ADAPTERS};
+pub use package::build_packages;
+pub use postgres::{Postgres, url_at};
 pub use remote::{RemoteLab, run_in_remote};
 pub use rxe::{RxeLab, run_in_rxe};
 pub use rxe_verbs::{RxeVerbsLab, run_in_rxe_verbs};
-pub use vib::{SubnetManager, VibLab, VibOptions, run_in_vib};
+pub use service::{ServiceLab, run_in_service};
+pub use vib::{ADAPTER_GUID, SubnetManager, VibLab, VibOptions, run_in_vib};

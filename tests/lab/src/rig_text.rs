@@ -16,8 +16,9 @@ pub(super) enum Rig<'a> {
     },
     /// The tester's own adapter, `rxe1`, beside the device under test in one machine.
     Verbs { agent: &'a Path },
-    /// The native adapter `vib0` of the machine. `is_shared`: a subnet manager has the subnet.
-    Native { is_shared: bool },
+    /// The native adapter `vib0` of the machine: the rig `vib` at its port 1, `vib2` at port 2, and so on. `is_shared`: a
+    /// subnet manager has the subnet; `route`: what comes behind the first hop.
+    Native { ports: u8, route: &'a str, is_shared: bool },
 }
 
 /// The rig file with the one rig.
@@ -42,10 +43,22 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
              agent = {}\n",
             quoted(Path::new(&format!("unix:{}", agent.display())))
         ),
-        Rig::Native { is_shared } => format!(
-            "{start}name = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n{}",
-            if *is_shared { "shared_subnet = true\n" } else { "" }
-        ),
+        Rig::Native {
+            ports,
+            route,
+            is_shared,
+        } => {
+            let rig = |port: u8| {
+                let number = if port == 1 { String::new() } else { port.to_string() };
+                format!(
+                    "[[rig]]\nname = \"vib{number}\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = {port}\n\
+                     route = \"0,{port}{route}\"\n{}",
+                    if *is_shared { "shared_subnet = true\n" } else { "" }
+                )
+            };
+            let rigs: Vec<String> = (1..=*ports).map(rig).collect();
+            format!("config_version = 1\n\n{}", rigs.join("\n"))
+        }
     }
 }
 
@@ -95,12 +108,20 @@ mod tests {
 
     #[test]
     fn the_native_rig_says_when_a_subnet_manager_has_the_subnet() {
-        let own = rig_file(&Rig::Native { is_shared: false });
+        let rigs = |ports, is_shared| {
+            rig_file(&Rig::Native {
+                ports,
+                route: "",
+                is_shared,
+            })
+        };
+        let own = rigs(1, false);
         assert_eq!(
             own,
             "config_version = 1\n\n[[rig]]\nname = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n"
         );
-        let shared = rig_file(&Rig::Native { is_shared: true });
-        assert_eq!(shared, own + "shared_subnet = true\n");
+        assert_eq!(rigs(1, true), format!("{own}shared_subnet = true\n"));
+        let second = "\n[[rig]]\nname = \"vib2\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 2\nroute = \"0,2\"\n";
+        assert_eq!(rigs(2, false), own + second);
     }
 }

@@ -32,8 +32,16 @@ use crate::{
 const DAEMON: &str = "/run/verbatim.sock";
 /// The daemon's state: outside, so that a restore journal outlives the machine.
 const STATE: &str = "/mnt/share/state";
-/// What starts a subnet manager in the machine, and keeps its files out of the way.
-const OPENSM: &str = "OSM_CACHE_DIR=/run OSM_TMP_DIR=/run exec opensm --log_file /run/opensm.log";
+/// What starts a subnet manager in the machine at the port of this GUID, and keeps its files out of the way.
+fn opensm(options: &VibOptions) -> String {
+    let guid = ADAPTER_GUID + if options.has_switch { 2 } else { 1 };
+    format!(
+        "OSM_CACHE_DIR=/run OSM_TMP_DIR=/run exec opensm --guid {guid:#x} --log_file /run/opensm.log >/run/opensm.out 2>&1\n"
+    )
+}
+
+/// The node GUID of the machine's adapter; those of its ports follow it.
+pub const ADAPTER_GUID: u64 = 0x0002_c900_0000_2000;
 /// When OpenSM starts, after the command has begun, where it shall come in mid-run.
 const MID_RUN: &str = "20";
 /// How long a model may take to listen.
@@ -65,12 +73,15 @@ pub enum SubnetManager {
 /// What the lab is made of.
 #[derive(Clone, Debug)]
 pub struct VibOptions {
-    /// Ports of the adapter, 1 or 2, each cabled to a model of its own.
+    /// Ports of the adapter, 1 to 16, each cabled to a model of its own; with a switch there are two.
     pub ports: u8,
     /// Arguments of `verbatimd model`, behind `--listen`: which device is at the far end.
     pub model: Vec<OsString>,
     /// When OpenSM runs.
     pub subnet_manager: SubnetManager,
+    /// Whether there is a switch: port 1 of the adapter, which is the tester's, is cabled to its port 1, the one device to its
+    /// port 2, and port 2 of the adapter, where OpenSM is, to its port 3. It takes the program `examples/switch`.
+    pub has_switch: bool,
     /// Programs of this host that shall be in the machine, besides Verbatim's and the tools that the tests call.
     pub programs: Vec<PathBuf>,
 }
@@ -81,6 +92,7 @@ impl Default for VibOptions {
             ports: 1,
             model: ["--profile", "full", "--seed", "1"].map(Into::into).into(),
             subnet_manager: SubnetManager::Never,
+            has_switch: false,
             programs: Vec::new(),
         }
     }
@@ -93,6 +105,8 @@ struct FarEnds {
     binaries: PathBuf,
     /// Each with its socket.
     models: Vec<(Process, PathBuf)>,
+    /// Ends with the others.
+    _switch: Option<Process>,
     cables: Vec<cable::Socket>,
 }
 
@@ -102,14 +116,36 @@ impl FarEnds {
             place: tempfile::Builder::new().prefix("verbatim-vib-").tempdir()?,
             binaries: binaries.to_owned(),
             models: Vec::new(),
+            _switch: None,
             cables: Vec::new(),
         };
-        for number in 1..=options.ports {
-            let socket = ends.place.path().join(format!("model{number}"));
+        let place = |name: String| ends.place.path().join(name);
+        let models: Vec<_> = (1..=if options.has_switch { 1 } else { options.ports })
+            .map(|number| place(format!("model{number}")))
+            .collect();
+        let far = if options.has_switch {
+            [1, 3].map(|number| place(format!("switch{number}"))).into()
+        } else {
+            models.clone()
+        };
+        for socket in models {
             let model = ends.model(&socket, &options.model)?;
-            let cable = ends.place.path().join(format!("cable{number}"));
-            let cable = cable::Socket::new(&cable, &socket).context("making the cable's socket")?;
             ends.models.push((model, socket));
+        }
+        if options.has_switch {
+            let (place, model) = (ends.place.path(), &ends.models[0].1);
+            let prepare = |command: &mut Command| {
+                command.arg(place).arg(model).stdin(Stdio::null());
+            };
+            let switch =
+                Process::start(prepare, &binaries.join("examples/switch")).context("starting the lab's switch")?;
+            far.iter()
+                .try_for_each(|socket| listens("the switch", &switch, socket, None))?;
+            ends._switch = Some(switch);
+        }
+        for (number, socket) in (1..).zip(&far) {
+            let cable = ends.place.path().join(format!("cable{number}"));
+            let cable = cable::Socket::new(&cable, socket).context("making the cable's socket")?;
             ends.cables.push(cable);
         }
         Ok(ends)
@@ -124,21 +160,23 @@ impl FarEnds {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         };
         let model = Process::start(prepare, &self.binaries.join("verbatimd")).context("starting `verbatimd model`")?;
-        let bound = Instant::now() + LISTENS_WITHIN;
-        let listens = || UnixDatagram::unbound().and_then(|probe| probe.connect(socket)).is_ok();
-        while !listens() {
-            if model.has_ended() || Instant::now() > bound {
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                bail!(
-                    "`verbatimd model` does not listen at {}: {}",
-                    socket.display(),
-                    said.trim()
-                );
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        listens("`verbatimd model`", &model, socket, Some(&log))?;
         Ok(model)
     }
+}
+
+/// Waits until a process listens at a socket.
+fn listens(what: &str, process: &Process, socket: &Path, log: Option<&Path>) -> anyhow::Result<()> {
+    let bound = Instant::now() + LISTENS_WITHIN;
+    let listens = || UnixDatagram::unbound().and_then(|probe| probe.connect(socket)).is_ok();
+    while !listens() {
+        if process.has_ended() || Instant::now() > bound {
+            let said = log.and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default();
+            bail!("{what} does not listen at {}: {}", socket.display(), said.trim());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// A machine with `vib0`, the tester's adapter, and the device under test at the far end of its cable.
@@ -189,16 +227,18 @@ impl VibLab {
         Ok(())
     }
 
-    /// Ends the model at the far end of port 1's cable, and puts another one there, with these arguments.
+    /// Ends the model at the far end of a port's cable, and puts another one there, with these arguments.
     ///
     /// # Errors
     ///
-    /// When it does not come up.
-    pub fn exchange_model(&mut self, arguments: Vec<OsString>) -> anyhow::Result<()> {
-        let (mut former, socket) = self.ends.models.remove(0);
+    /// When there is no such port, or the model does not come up.
+    pub fn exchange_model(&mut self, port: u8, arguments: &[OsString]) -> anyhow::Result<()> {
+        let place = usize::from(port).wrapping_sub(1);
+        let (former, socket) = self.ends.models.get_mut(place).context("no such port")?;
         former.kill();
-        let model = self.ends.model(&socket, &arguments)?;
-        self.ends.models.insert(0, (model, socket));
+        let socket = socket.clone();
+        let model = self.ends.model(&socket, arguments)?;
+        self.ends.models[place] = (model, socket);
         Ok(())
     }
 
@@ -226,7 +266,8 @@ fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> 
         fs::read(&module).with_context(|| format!("reading {}", module.display()))?,
     )?;
     share.write("vib.sh", VIB_SCRIPT)?;
-    share.write("ports", options.ports.to_string())?;
+    let ports = if options.has_switch { 2 } else { options.ports };
+    share.write("ports", ports.to_string())?;
     for tool in TOOLS {
         let path = program(tool).ok_or_else(|| MachineError::NotInstalled {
             missing: format!("the program {tool}"),
@@ -241,9 +282,16 @@ fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> 
         share.program(&binaries.join(name))?;
     }
     let is_shared = options.subnet_manager == SubnetManager::Before;
-    let rigs = share.write("rigs.toml", rig_file(&Rig::Native { is_shared }))?;
+    let rigs = share.write(
+        "rigs.toml",
+        rig_file(&Rig::Native {
+            ports: if options.has_switch { 1 } else { options.ports },
+            route: if options.has_switch { ",2" } else { "" },
+            is_shared,
+        }),
+    )?;
     if is_shared {
-        share.write("opensm.cmd", format!("{OPENSM} >/run/opensm.out 2>&1\n"))?;
+        share.write("opensm.cmd", opensm(options))?;
     }
     share.write(
         "daemon.cmd",
@@ -264,6 +312,9 @@ pub fn run_in_vib(command: &[OsString], options: &VibOptions) -> anyhow::Result<
     command::check(command, "vib")?;
     let signal = command::catch_signals()?;
     let binaries = command::build_binaries()?;
+    if options.has_switch {
+        command::build_examples(&["switch"])?;
+    }
     run_inside(command, &binaries, options, &signal, io::stdout(), io::stderr())
 }
 
@@ -281,7 +332,7 @@ fn run_inside(
     let here = env::current_dir().context("looking for the working directory")?;
     let mut start = environment();
     if options.subnet_manager == SubnetManager::During {
-        start.push_str(&format!("(sleep {MID_RUN}; {OPENSM} >/run/opensm.out 2>&1) &\n"));
+        start.push_str(&format!("(sleep {MID_RUN}; {}) &\n", opensm(options).trim_end()));
     }
     inside::write_command(command, &start, &image, &share, &here)?;
     let ends = FarEnds::start(binaries, options)?;

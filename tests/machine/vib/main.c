@@ -6,7 +6,7 @@
 
 static unsigned int ports = 1;
 module_param(ports, uint, 0444);
-MODULE_PARM_DESC(ports, "ports of the adapter, 1 or 2");
+MODULE_PARM_DESC(ports, "ports of the adapter, 1 to 16");
 
 static struct vib_device *the_device;
 

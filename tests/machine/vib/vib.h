@@ -10,7 +10,7 @@
  *   main.c    the device: what it is, its ports as the kernel sees them
  *   verbs.c   queue pairs, completion queues, posting
  *   packet.c  native packets: made of work requests, checked and handed up
- *   cable.c   /dev/vib0p1, /dev/vib0p2: the far end of each port's cable
+ *   cable.c   /dev/vib0p1 and up: the far end of each port's cable
  *   agent.c   the subnet management agent of the ports themselves
  */
 #ifndef VIB_H
@@ -24,7 +24,7 @@
 #include <rdma/ib_smi.h>
 #include <rdma/ib_verbs.h>
 
-#define VIB_PORTS	2	/* at most */
+#define VIB_PORTS	16	/* at most */
 #define VIB_P_KEYS	32	/* one block of the P_KeyTable */
 
 #define VIB_GRH		40	/* bytes before the MAD in a receive buffer */

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use verbatim_record::{Entry, read_file};
 use verbatim_tests::oracle::available;
-use verbatim_tests::product::{Place, run};
+use verbatim_tests::product::{Place, programs, run};
 
 use crate::{BROKEN, SHORT, records};
 
@@ -150,6 +150,24 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
         );
     }
     assert_eq!(std::fs::read_to_string(place.path("mine.pcapng")).unwrap(), "mine");
+}
+
+#[test]
+fn a_capture_that_does_not_fit_is_not_left_in_part() {
+    let place = Place::new();
+    assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
+    // A limit of the process stands for a full disk: what would grow beyond it is refused in mid-write.
+    let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" export record --pcapng record.pcapng"#;
+    let mut bash = place.command("bash");
+    let output = run(bash.args(["-c", script]).arg(programs().join("verbatim")));
+    assert_eq!(output.code(), 3, "{output}");
+    assert!(output.stderr.contains("record.pcapng: "), "{output}");
+    let left: Vec<_> = std::fs::read_dir(place.path("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().contains("pcapng") || name.to_string_lossy().contains("export"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// Tests whose frames are all sound, the tester's and the device's: nothing in them is broken on purpose.

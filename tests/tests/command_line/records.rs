@@ -38,7 +38,7 @@ fn two_runs_with_one_seed_leave_the_same_bytes() {
 }
 
 #[test]
-fn a_debug_build_and_a_release_build_leave_the_same_bytes() {
+fn a_debug_build_and_an_optimised_one_leave_the_same_bytes() {
     let place = Place::new();
     let more = format!("--seed 3 {SHORT}");
     let release = keep(&place, &program("verbatim"), "release", &more);

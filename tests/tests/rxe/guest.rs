@@ -5,25 +5,15 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use verbatim_lab::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
-use verbatim_lab::workspace::{cargo, target_directory};
-use verbatim_lab::{RxeLab, RxeVerbsLab};
+use verbatim_lab::{RxeLab, RxeVerbsLab, build_examples};
 use verbatim_tests::product::programs;
 
 /// A command in a machine takes at most this, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// Examples of this package, built once for release: the machine is slow enough without debug builds.
-static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
-    let build = ["build", "--release", "--quiet", "-p", "verbatim-tests"];
-    let examples = ["--example", "pingpong", "--example", "umad_gmp"];
-    let status = cargo().args(build).args(examples).status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "building the examples failed"
-    );
-    let target = target_directory().unwrap_or_else(|error| panic!("{error:#}"));
-    target.join("release/examples")
-});
+/// Examples of this package, built once: the machine is slow enough without debug builds.
+static PROGRAMS: LazyLock<PathBuf> =
+    LazyLock::new(|| build_examples(&["pingpong", "umad_gmp"]).unwrap_or_else(|error| panic!("{error:#}")));
 
 /// A machine with the share that it was booted from.
 pub(crate) struct Guest {

@@ -15,16 +15,8 @@ const AREA: Label<PortInfo> = Label::new("as found");
 const CHANGE: Label<PortInfo> = Label::new("change");
 
 const BLANK: Test = Test {
-    id: "role",
-    aliases: &[],
-    revision: 1,
-    about: "",
-    reading: "",
-    statements: &[],
     needs: &[Need::Mad],
-    parameters: &[],
-    procedure: |_| Ok(()),
-    judge: |_, _| Ok(()),
+    ..Test::of("role", |_| Ok(()))
 };
 
 /// Asks until something stops it.

@@ -5,8 +5,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use verbatim_lab::machine::{Image, MachineError};
-use verbatim_lab::workspace::{cargo, target_directory};
-use verbatim_lab::{SubnetManager, VibLab, VibOptions};
+use verbatim_lab::{SubnetManager, VibLab, VibOptions, build_examples};
 use verbatim_tests::product::programs;
 
 /// A command in a machine takes at most this, on the busiest host.
@@ -15,21 +14,10 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The device of most tests: found without a LID.
 pub(crate) const SOUND: [&str; 4] = ["--profile", "full", "--seed", "1"];
 
-/// `umad_read`, built once for release.
+/// `umad_read`, built once.
 static READER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let build = [
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "verbatim-tests",
-        "--example",
-        "umad_read",
-    ];
-    let status = cargo().args(build).status();
-    assert!(status.is_ok_and(|status| status.success()), "building umad_read failed");
-    let target = target_directory().unwrap_or_else(|error| panic!("{error:#}"));
-    target.join("release/examples/umad_read")
+    let examples = build_examples(&["umad_read"]).unwrap_or_else(|error| panic!("{error:#}"));
+    examples.join("umad_read")
 });
 
 static OWN: LazyLock<Mutex<Option<VibLab>>> = LazyLock::new(|| Mutex::new(start(1, SubnetManager::Never)));
@@ -52,16 +40,32 @@ fn skip(error: &dyn std::fmt::Display) {
     eprintln!("skipped: {error}");
 }
 
-/// A machine, if there can be one.
+/// A machine with an adapter of so many ports, if there can be one.
 pub(crate) fn start(ports: u8, subnet_manager: SubnetManager) -> Option<VibLab> {
+    start_with(VibOptions {
+        ports,
+        subnet_manager,
+        ..VibOptions::default()
+    })
+}
+
+/// A machine with a switch between adapter and device, if there can be one.
+pub(crate) fn start_switched() -> Option<VibLab> {
+    build_examples(&["switch"]).unwrap_or_else(|error| panic!("{error:#}"));
+    start_with(VibOptions {
+        has_switch: true,
+        ..VibOptions::default()
+    })
+}
+
+fn start_with(options: VibOptions) -> Option<VibLab> {
     if !can_be_had() {
         return None;
     }
     let options = VibOptions {
-        ports,
         model: SOUND.iter().map(Into::into).collect(),
-        subnet_manager,
         programs: vec![READER.clone()],
+        ..options
     };
     match VibLab::start(programs(), options) {
         Ok(lab) => Some(lab),

@@ -1,12 +1,13 @@
 //! Campaigns: long runs that a test suite has no time for, each with one entry in [`CAMPAIGNS`].
 
 mod fuzz;
+mod mutants;
 
 use std::ffi::OsStr;
 
 use anyhow::bail;
-use verbatim_lab::build_binaries;
 use verbatim_lab::workspace::{cargo, run as run_command};
+use verbatim_lab::{LAB_PROFILE, build_binaries, build_examples};
 
 /// How large a campaign shall be, and what only one campaign understands.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,14 +72,29 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: kill,
     },
     Campaign {
+        name: "leases",
+        summary: "--ops (10000) lease operations, the daemon killed meanwhile: nothing lost or held twice; --store postgres: three daemons share one, which is cut off and restarted too; --kills, --seed",
+        run: leases,
+    },
+    Campaign {
         name: "link",
         summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
         run: link,
     },
     Campaign {
+        name: "mutants",
+        summary: "the device's code changed at one place each: 95 % must be noticed; --sample N, --seed, --jobs, --rules, --only",
+        run: mutants::run,
+    },
+    Campaign {
         name: "vib",
-        summary: "through the kernel: --sample N (20, 0: all) defects of management die; as found after --kills K (30); --seed",
+        summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
         run: vib,
+    },
+    Campaign {
+        name: "walk",
+        summary: "c09-walk on sound adapters, --seeds N (10000) from --first on: no findings; --defect-seeds N: which defects it finds",
+        run: walk,
     },
 ];
 
@@ -95,6 +111,18 @@ fn kill(options: &Options) -> anyhow::Result<()> {
     example("kill", arguments, options)
 }
 
+/// Leases under kills of daemons and of the database that they share: none is lost, and no rig is held twice.
+fn leases(options: &Options) -> anyhow::Result<()> {
+    let (times, binaries) = (options.times_or(10_000).to_string(), build_binaries()?);
+    let arguments: [&OsStr; 4] = [
+        "--times".as_ref(),
+        times.as_ref(),
+        "--binaries".as_ref(),
+        binaries.as_os_str(),
+    ];
+    example("leases", arguments, options)
+}
+
 /// Damaged packets: the catalogue's judge of the link layer and the reference device's own check, written apart, must say
 /// the same.
 fn link(options: &Options) -> anyhow::Result<()> {
@@ -105,25 +133,17 @@ fn link(options: &Options) -> anyhow::Result<()> {
 /// The native adapter in the machine: defects that die there, and kills of whoever takes part.
 fn vib(options: &Options) -> anyhow::Result<()> {
     let binaries = build_binaries()?;
-    let build = [
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "verbatim-tests",
-        "--example",
-        "umad_read",
-    ];
-    run_command("building umad_read", cargo().args(build))?;
-    let reader = binaries.join("examples/umad_read");
+    let reader = build_examples(&["umad_read"])?.join("umad_read");
     let (sample, kills) = (options.times_or(20).to_string(), options.times_or(30).to_string());
-    let arguments: [&OsStr; 10] = [
+    let arguments: [&OsStr; 12] = [
         "--binaries".as_ref(),
         binaries.as_os_str(),
         "--reader".as_ref(),
         reader.as_os_str(),
         "--sample".as_ref(),
         sample.as_ref(),
+        "--jobs".as_ref(),
+        "12".as_ref(),
         "--kills".as_ref(),
         kills.as_ref(),
         "--seed".as_ref(),
@@ -132,15 +152,32 @@ fn vib(options: &Options) -> anyhow::Result<()> {
     example("vib", arguments, options)
 }
 
+/// Random walks on the device model: none finds anything on a sound one.
+fn walk(options: &Options) -> anyhow::Result<()> {
+    let seeds = options.times_or(10_000).to_string();
+    example_of("verbatim-run", "walk", ["--seeds".as_ref(), seeds.as_ref()], options)
+}
+
 /// Runs a campaign that is an example of the end-to-end tests, which may know every crate. What people give comes last,
 /// and holds.
 fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, options: &Options) -> anyhow::Result<()> {
+    example_of("verbatim-tests", name, arguments, options)
+}
+
+/// Runs a campaign that is an example of a package.
+fn example_of<'a>(
+    package: &str,
+    name: &str,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+    options: &Options,
+) -> anyhow::Result<()> {
     let run = [
         "run",
-        "--release",
+        "--profile",
+        LAB_PROFILE,
         "--quiet",
         "-p",
-        "verbatim-tests",
+        package,
         "--example",
         name,
         "--",

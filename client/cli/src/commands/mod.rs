@@ -1,11 +1,14 @@
 //! One command a file.
 
+pub(crate) mod coverage;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod judge;
+pub(crate) mod leases;
 pub(crate) mod pki;
 pub(crate) mod qualify;
+pub(crate) mod report;
 pub(crate) mod rigs;
 pub(crate) mod run;
 pub(crate) mod runs;

@@ -26,7 +26,10 @@ pub(crate) struct Arguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml. A daemon has its own
     #[arg(long, value_name = "FILE", global = true)]
     rig_file: Option<PathBuf>,
-    /// Print one JSON document
+    /// Print each rig that changes, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// Print one JSON document; with --watch a line for each rig
     #[arg(long, global = true)]
     json: bool,
 }
@@ -35,6 +38,21 @@ pub(crate) struct Arguments {
 enum Command {
     /// Restore what an earlier run left changed on a rig's device, and lift its quarantine when that succeeds
     Restore {
+        /// The rig
+        rig: String,
+    },
+    /// Take a rig out of use: who holds it keeps it, nobody else gets it
+    Drain {
+        /// The rig
+        rig: String,
+        /// Why, for those who want it
+        #[arg(long, value_name = "WORDS", default_value = "no reason given")]
+        why: String,
+    },
+    /// Have the daemon read its rig file again: rigs that are used neither go nor get another device
+    Reload,
+    /// Put a rig back into use
+    Undrain {
         /// The rig
         rig: String,
     },
@@ -50,11 +68,19 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
         (Place::Server(address), command) => {
             server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
             match command {
+                None if arguments.watch => watch(arguments, address),
                 None => of_server(arguments, address),
+                Some(Command::Drain { rig, why }) => drain(address, rig, why),
+                Some(Command::Undrain { rig }) => drain(address, rig, ""),
+                Some(Command::Reload) => reload(address, arguments.json),
                 Some(Command::Restore { rig }) => restore_at(address, rig, arguments.json),
             }
         }
-        (Place::Inside(_), None) => of_file(arguments),
+        (Place::Inside(_), None) if !arguments.watch => of_file(arguments),
+        (Place::Inside(_), None | Some(Command::Drain { .. } | Command::Undrain { .. } | Command::Reload)) => {
+            place.server("`verbatim rigs --watch`, `drain` and `reload`")?;
+            Ok(ExitCode::SUCCESS)
+        }
         (Place::Inside(_), Some(Command::Restore { rig })) => restore_inside(arguments, rig),
     }
 }
@@ -67,6 +93,55 @@ fn of_server(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCod
     } else {
         print::text(&print::tables::rigs(&rigs))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
+    server::at(address, |client| async move {
+        let mut changes = client.watch_rigs().await?;
+        while let Some(changed) = changes.next().await? {
+            if arguments.json {
+                changed
+                    .rigs
+                    .iter()
+                    .map(print::document::rig)
+                    .try_for_each(|rig| print::json_line(&rig))?;
+            } else {
+                print::text(&print::tables::rigs(&changed.rigs))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn drain(address: &Address, rig: &str, why: &str) -> anyhow::Result<ExitCode> {
+    let name: RigName = rig.parse()?;
+    let rig = server::at(address, |client| async move { Ok(client.drain_rig(&name, why).await?) })?;
+    print::text(&print::tables::rigs(&[rig]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn reload(address: &Address, json: bool) -> anyhow::Result<ExitCode> {
+    let done = server::at(address, |client| async move { Ok(client.reload_rigs().await?) })?;
+    let parts = [
+        ("added", &done.added),
+        ("changed", &done.changed),
+        ("removed", &done.removed),
+        ("leaving", &done.leaving),
+    ];
+    if json {
+        let parts: serde_json::Map<String, serde_json::Value> = parts
+            .iter()
+            .map(|(what, rigs)| ((*what).into(), (*rigs).clone().into()))
+            .collect();
+        print::json(&parts)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for (what, rigs) in parts.iter().filter(|(_, rigs)| !rigs.is_empty()) {
+        text.push_str(&format!("{what:<9} {}\n", rigs.join(" ")));
+    }
+    print::text(if text.is_empty() { "as before\n" } else { &text })?;
     Ok(ExitCode::SUCCESS)
 }
 

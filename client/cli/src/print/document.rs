@@ -93,6 +93,9 @@ pub(crate) fn run(run: &v1::Run) -> Value {
         "start_time": run.start_time.as_ref().map(ToString::to_string),
         "end_time": run.end_time.as_ref().map(ToString::to_string),
         "queue_place": run.queue_place,
+        "lease": run.lease,
+        "pinned": run.pinned,
+        "purge_time": run.purge_time.as_ref().map(ToString::to_string),
     });
     if let Some(fields) = document.as_object_mut() {
         if !run.verdicts.is_empty() {
@@ -163,6 +166,35 @@ pub(crate) fn rig(rig: &v1::Rig) -> Value {
         "current_run": rig.current_run,
         "queue": rig.queue,
         "pending_restore": rig.pending_restore,
+        "lease": rig.lease,
+        "holder": rig.holder,
+        "labels": rig.labels,
+    })
+}
+
+/// A lease, as `verbatim leases --json` prints it.
+pub(crate) fn lease(lease: &v1::Lease) -> Value {
+    let time = |time: &Option<_>| time.as_ref().map(ToString::to_string);
+    json!({
+        "name": lease.name,
+        "owner": lease.owner,
+        "state": without(lease.state().as_str_name(), "LEASE_STATE_"),
+        "priority": without(lease.priority().as_str_name(), "PRIORITY_"),
+        "candidates": lease.candidates,
+        "rig": lease.rig,
+        "token": lease.token,
+        "lasts_s": lease.lasts_s,
+        "create_time": time(&lease.create_time),
+        "start_time": time(&lease.start_time),
+        "expire_time": time(&lease.expire_time),
+        "end_time": time(&lease.end_time),
+        "reason": lease.reason,
+        "run": lease.run,
+        "waiting": lease.waiting.as_ref().map(|waiting| json!({
+            "place": waiting.place,
+            "because": waiting.because,
+            "earliest": time(&waiting.earliest),
+        })),
     })
 }
 

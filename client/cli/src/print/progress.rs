@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verbatim_client::v1::Verdict;
+use verbatim_client::v1::{RunState, Verdict};
 use verbatim_record::Restored;
 use verbatim_run::Event;
 
@@ -44,6 +44,9 @@ impl Progress {
             Event::TestEnded(ended) => ended.verdict.iter().for_each(|verdict| self.ended(verdict)),
             Event::RestoreEnded(ended) => self.restored(&ended.areas),
             Event::LogLine(line) => self.say(&line.text),
+            Event::StateChanged(changed) if changed.state() == RunState::Queued && !changed.reason.is_empty() => {
+                self.say(&format!("the run {}", changed.reason));
+            }
             Event::StateChanged(_) => {}
         }
     }

@@ -72,6 +72,14 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
     field("set", set.join(" "));
     field("seed", spec.seed.to_string());
     field("owner", run.owner.clone());
+    field(
+        "files",
+        match (run.pinned, &run.purge_time) {
+            (true, _) => "pinned".into(),
+            (false, Some(time)) => format!("removed at {time}, by the daemon's limits"),
+            (false, None) => String::new(),
+        },
+    );
     let times = [
         ("created", run.create_time),
         ("started", run.start_time),
@@ -101,10 +109,10 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
         } else {
             format!(", {} waiting", rig.queue.len())
         };
-        let running = if rig.current_run.is_empty() {
-            String::new()
-        } else {
-            format!("  {}{waiting}", rig.current_run)
+        let running = match (rig.current_run.as_str(), rig.holder.as_str()) {
+            ("", "") => String::new(),
+            ("", holder) => format!("  held by {holder}{waiting}"),
+            (run, _) => format!("  {run}{waiting}"),
         };
         out.push_str(&format!(
             "{:<20} {:<8} {state:<12} {}{running}\n",
@@ -117,6 +125,72 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
         }
         if !rig.pending_restore.is_empty() {
             out.push_str(&format!("    to be restored: {}\n", rig.pending_restore.join(", ")));
+        }
+    }
+    out
+}
+
+/// Why a lease waits, if it does: its place, who is before it, and when it may begin.
+pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
+    let waiting = lease.waiting.as_ref()?;
+    let mut words = format!("place {} in the queue", waiting.place);
+    let (first, more) = waiting
+        .because
+        .split_first()
+        .map_or((None, 0), |(first, rest)| (Some(first), rest.len()));
+    if let Some(first) = first {
+        words.push_str(&format!(": {first}"));
+    }
+    if more > 0 {
+        words.push_str(&format!(", and {more} more"));
+    }
+    match &waiting.earliest {
+        Some(earliest) => words.push_str(&format!(
+            "; it may begin at {} at the earliest",
+            seconds(Some(earliest.to_string()))
+        )),
+        None => words.push_str("; nobody knows when a rig that would do can be used again"),
+    }
+    Some(words)
+}
+
+/// The same where it is worth a line on a terminal: not while a look at its device is all that it waits for.
+pub(crate) fn news_of_waiting(lease: &v1::Lease) -> Option<String> {
+    let is_news = |waiting: &v1::Waiting| !waiting.about_to_begin;
+    lease.waiting.as_ref().filter(|waiting| is_news(waiting))?;
+    why_it_waits(lease)
+}
+
+/// Leases: each with who has it, its rig and until when, and why it waits.
+pub(crate) fn leases(leases: &[v1::Lease]) -> String {
+    let mut out = String::new();
+    for lease in leases {
+        let state = document::without(lease.state().as_str_name(), "LEASE_STATE_");
+        let rig = if lease.rig.is_empty() {
+            lease.candidates.join(" or ")
+        } else {
+            lease.rig.clone()
+        };
+        let (word, time) = match lease.state() {
+            v1::LeaseState::Ended => ("ended", &lease.end_time),
+            v1::LeaseState::Active => ("until", &lease.expire_time),
+            _ => ("since", &lease.create_time),
+        };
+        let time = seconds(time.map(|time| time.to_string()));
+        let run = if lease.run.is_empty() {
+            String::new()
+        } else {
+            format!("  for {}", lease.run)
+        };
+        out.push_str(&format!(
+            "{:<26} {state:<8} {rig:<16} {:<16} {word} {time}{run}\n",
+            lease.name, lease.owner
+        ));
+        if let Some(why) = why_it_waits(lease) {
+            out.push_str(&format!("    waits, {why}\n"));
+        }
+        if !lease.reason.is_empty() {
+            out.push_str(&format!("    {}\n", lease.reason));
         }
     }
     out

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod following;
+mod leases;
 mod places;
 mod remote;
 mod runs;

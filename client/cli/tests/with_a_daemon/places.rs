@@ -74,7 +74,7 @@ fn a_rig_file_cannot_be_given_where_the_daemon_has_its_own() {
 #[test]
 fn rigs_and_tests_are_those_of_the_daemon() {
     let place = Place::new();
-    let _daemon = place.daemon();
+    let (_device, _daemon) = (place.device(), place.daemon());
     let rigs = place.verbatim("rigs --json").json();
     let names: Vec<_> = rigs["rigs"]
         .as_array()

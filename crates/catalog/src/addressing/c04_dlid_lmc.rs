@@ -1,6 +1,7 @@
 //! `c04-dlid-lmc`: a port answers LID-routed SMPs to each of its LIDs, and to none beside them.
 //!
-//! The LIDs are those that the port has: nothing is set. Reading: LIDs beside the range may belong to another port, which
+//! The LIDs are those that the port has: nothing is set. At the base LID it is asked once more with reserved bits set, and
+//! answers with 0 in what is reserved. Reading: LIDs beside the range may belong to another port, which
 //! answers for itself: who answers shows in PortGUID. On a fabric, silence at a LID above the base may also be due to a
 //! switch that has no way to it: that is inconclusive. False alarm: none known.
 
@@ -8,20 +9,22 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::{Lid, NodeInfo, PortInfo};
 
+use crate::management::c13_response_header;
 use crate::management::keys::NODE;
 
 const STATEMENT: &str = "7.11 DLID";
 const PORT: Label<PortInfo> = Label::new("the port");
 const AT: Label<NodeInfo> = Label::new("NodeInfo by LID");
+const RESERVED: Label<NodeInfo> = Label::new("NodeInfo by LID, asked for with reserved bits set");
 const LATER: Label<PortInfo> = Label::new("the port, afterwards");
 
 pub(super) static TEST: Test = Test {
     id: "c04-dlid-lmc",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A port answers LID-routed SMPs to each of its LIDs, and to none beside them.",
     reading: "Who answers shows in PortGUID. On a fabric, silence above the base LID may be due to a switch.",
-    statements: &["7.11 DLID"],
+    statements: &[STATEMENT, c13_response_header::STATEMENT],
     needs: &[Need::Mad, Need::AnyLid],
     parameters: &[],
     procedure,
@@ -49,6 +52,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for (lid, _) in lids(&port) {
         t.ask_lid(lid, AT, key)?;
     }
+    t.ask_with_reserved_set(Some(port.lid()), RESERVED, key)?;
     t.get(LATER, key)?; // the proof that the DUT was there to answer
     Ok(())
 }
@@ -81,6 +85,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .by_all(tries)
             .saw(seen)
             .comes_to(if is_own { "this port" } else { "not this port" }, result);
+    }
+    let is_dut = |exchange: &&Exchange| {
+        let answer = t.answered::<NodeInfo>(exchange);
+        answer.is_ok_and(|answer| answer.port_guid() == node.port_guid())
+    };
+    for exchange in t.each(AT).chain(t.each(RESERVED)).filter(is_dut) {
+        c13_response_header::header(f, exchange);
     }
     Ok(())
 }

@@ -64,7 +64,13 @@ pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchan
 /// Judges a request that a port may discard: if it answers, then with one of these status codes.
 ///
 /// The response to a method other than Get and Set may be of the method's own kind.
-pub(crate) fn refused_or_discarded(f: &mut Findings<'_>, exchange: &Exchange, what: &str, allowed: &[Status]) {
+pub(crate) fn refused_or_discarded(
+    f: &mut Findings<'_>,
+    statement: &str,
+    exchange: &Exchange,
+    what: &str,
+    allowed: &[Status],
+) {
     let response = exchange.arrivals.iter().find(|arrived| {
         matches!(arrived.how, Match::Answer | Match::Late | Match::Wrong) && arrived.mad.method().is_response()
     });
@@ -76,7 +82,7 @@ pub(crate) fn refused_or_discarded(f: &mut Findings<'_>, exchange: &Exchange, wh
     };
     let status = response.mad.status();
     let wanted: Vec<_> = allowed.iter().map(|status| format!("status {status}")).collect();
-    f.claim("C13-24", what)
+    f.claim(statement, what)
         .by(exchange)
         .saw(format!("status {status}"))
         .must(

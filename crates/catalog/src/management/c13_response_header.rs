@@ -2,18 +2,22 @@
 //!
 //! Every attribute is asked for, some with a modifier that is refused, and PortInfo and the P_KeyTable are Set to what they
 //! are. Each response has the versions 1, the request's class, TransactionID, attribute, modifier and route, the D bit on a
-//! directed route, no reserved bit in its status, and 0 in what is reserved. Reading: the M_Key of a response is not looked at,
+//! directed route, no reserved bit in its status, and 0 in what is reserved, in the attribute too, also where the request has
+//! reserved bits set, which nobody looks at. Reading: the M_Key of a response is not looked at,
 //! nor the HopPointer and the high half of the TransactionID, which the tester's own host changes. False alarm: none known.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{AnyAttribute, AttributeId, DrSmp, Layout, Lid, LidSmp, Mad, NodeInfo, PKeyTable, PortInfo};
+use verbatim_wire::{
+    AnyAttribute, AttributeId, DrSmp, Layout, Lid, LidSmp, Mad, NodeInfo, PKeyTable, PortInfo, Status, Style,
+};
 
 use super::shadow;
 
-const STATEMENT: &str = "13.4.2 MAD header";
+pub(crate) const STATEMENT: &str = "13.4.2 MAD header";
 const NODE: Label<NodeInfo> = Label::new("NodeInfo");
 const GETS: Label<AnyAttribute> = Label::new("Gets of every attribute");
+const RESERVED: Label<NodeInfo> = Label::new("NodeInfo, asked for with reserved bits set");
 const PORT: Label<PortInfo> = Label::new("PortInfo as found");
 const SET_PORT: Label<PortInfo> = Label::new("set PortInfo to what it is");
 const P_KEYS: Label<PKeyTable> = Label::new("P_KeyTable as found");
@@ -24,10 +28,10 @@ const STATUS: u16 = 0x1F;
 pub(super) static TEST: Test = Test {
     id: "c13-response-header",
     aliases: &[],
-    revision: 1,
+    revision: 3,
     about: "The header of every response repeats the request's class, attribute, modifier and route, and has 0 in what is reserved.",
     reading: "The M_Key, the HopPointer and the high half of the TransactionID are not looked at.",
-    statements: &[STATEMENT],
+    statements: &[STATEMENT, "C14-24"],
     needs: &[Need::Mad],
     parameters: &[],
     procedure,
@@ -44,10 +48,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         (AttributeId::GUID_INFO, 0xFFFF),
         (AttributeId::P_KEY_TABLE, 0xFFFF),
         (AttributeId::VL_ARBITRATION, 0x1234_0000),
+        (AttributeId::LED_INFO, 0),
     ];
     for what in shadow::ALL.into_iter().chain(others) {
         t.ask_any(GETS, what, key)?;
     }
+    t.ask_with_reserved_set(None, RESERVED, key)?;
     let port = t.guard(PORT, key)?;
     t.set(SET_PORT, &port, port.quiet())?;
     let table = t.guard(P_KEYS, key)?;
@@ -59,17 +65,19 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = t
         .each(NODE)
         .chain(t.each(GETS))
+        .chain(t.each(RESERVED))
         .chain(t.each(PORT))
         .chain(t.each(SET_PORT));
     for exchange in all.chain(t.each(P_KEYS)).chain(t.each(SET_P_KEYS)) {
         header(f, exchange);
+        reserved(f, exchange);
     }
     t.answer::<PKeyTable>(P_KEYS)?;
     Ok(())
 }
 
 /// Judges the responses to one request.
-fn header(f: &mut Findings<'_>, exchange: &Exchange) {
+pub(crate) fn header(f: &mut Findings<'_>, exchange: &Exchange) {
     let responses = exchange
         .arrivals
         .iter()
@@ -93,8 +101,29 @@ fn header(f: &mut Findings<'_>, exchange: &Exchange) {
     }
 }
 
+/// Judges the reserved bits of the attribute that a response carries.
+fn reserved(f: &mut Findings<'_>, exchange: &Exchange) {
+    let answer = exchange.answer().filter(|answer| answer.mad.status() == Status::OK);
+    let Some((mad, attribute)) = answer.and_then(|answer| Some((answer.mad, AnyAttribute::of(&answer.mad)?))) else {
+        return;
+    };
+    let fields = attribute.fields().iter().filter(|field| field.style == Style::Reserved);
+    let set: Vec<_> = fields
+        .filter(|field| (0..field.count).any(|index| field.bits(mad.data(), index) != 0))
+        .map(|field| format!("{} {}", field.name, field.words(mad.data())))
+        .collect();
+    let is_right = set.is_empty();
+    f.claim(
+        "C14-24",
+        format!("reserved bits of {}", shadow::name(shadow::what(exchange))),
+    )
+    .by(exchange)
+    .saw(if is_right { "0".into() } else { set.join(", ") })
+    .must("0", is_right);
+}
+
 /// What in the header of a response is not as it must be.
-fn differences(request: &Mad, response: &Mad) -> Vec<String> {
+pub(super) fn differences(request: &Mad, response: &Mad) -> Vec<String> {
     let (asked, seen) = (request.header(), response.header());
     let mut wrong = Vec::new();
     let mut must = |name: &str, holds: bool, seen: String| {

@@ -1,8 +1,9 @@
 //! `c14-003-methods-and-attributes` (C14_003): what the subnet management class does not have is refused by its name.
 //!
 //! Reading: the public page is not known. Methods that the class does not have are refused with 0x0008, or, a method
-//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C; other class versions with
-//! 0x0004. A port may discard a MAD whose method or class version it does not know: silence is an observation there,
+//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C; other base and class versions with
+//! 0x0004. A Trap is answered by nobody but a manager, with TrapRepress.
+//! A port may discard a MAD whose method or version it does not know: silence is an observation there,
 //! as an error response is optional for what fails the checks in front of the agent. A Get of a known attribute that
 //! the node does not have must be answered. A Set of such an attribute is not tried: what cannot be read cannot be
 //! given back. False alarm: none known.
@@ -20,12 +21,16 @@ const METHODS: [(Label<NodeInfo>, Method); 4] = [
     (Label::new("GetMulti"), Method::GET_MULTI),
     (Label::new("method 0x1F"), Method(0x1F)),
 ];
-/// Class versions that do not exist.
-const VERSIONS: [(Label<NodeInfo>, u8); 3] = [
-    (Label::new("class version 0"), 0),
-    (Label::new("class version 2"), 2),
-    (Label::new("class version 0x81"), 0x81),
+/// Base versions and class versions that do not exist.
+const VERSIONS: [(Label<NodeInfo>, (u8, u8)); 6] = [
+    (Label::new("class version 0"), (1, 0)),
+    (Label::new("class version 2"), (1, 2)),
+    (Label::new("class version 0x81"), (1, 0x81)),
+    (Label::new("base version 0"), (0, 1)),
+    (Label::new("base version 2"), (2, 1)),
+    (Label::new("base version 0x81"), (0x81, 1)),
 ];
+const TRAP: Label<NodeInfo> = Label::new("a Trap, which goes to managers");
 const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
 const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
@@ -33,9 +38,9 @@ const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
 pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],
-    revision: 1,
-    about: "Methods, attributes and class versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
-    reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or class version is an \
+    revision: 2,
+    about: "Methods, attributes and versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
+    reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or version is an \
         observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",
     statements: &["C13-24"],
     needs: &[Need::Mad],
@@ -56,6 +61,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for (label, version) in VERSIONS {
         t.get_as_version(label, version, key)?;
     }
+    t.send_once(TRAP, Method::TRAP, 0, key)?;
     t.ask_at(LINEAR, key, 0)?;
     t.ask_at(MULTICAST, key, 0)?;
     t.get(LAST, key)?;
@@ -69,12 +75,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let unknown = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
     for (label, _) in METHODS {
         let what = format!("status of {} of NodeInfo", label.name);
-        adapter::refused_or_discarded(f, t.exchange(label)?, &what, &unknown);
+        adapter::refused_or_discarded(f, "C13-24", t.exchange(label)?, &what, &unknown);
     }
     for (label, _) in VERSIONS {
         let what = format!("status of Get(NodeInfo) of {}", label.name);
-        adapter::refused_or_discarded(f, t.exchange(label)?, &what, &[Status::BAD_VERSION]);
+        adapter::refused_or_discarded(f, "C13-24", t.exchange(label)?, &what, &[Status::BAD_VERSION]);
     }
+    f.silent("C13-24", t.exchange(TRAP)?);
     f.status("C13-24", t.exchange(LINEAR)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
     f.status(
         "C13-24",

@@ -11,8 +11,8 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
 use verbatim_wire::values::Hex32;
 use verbatim_wire::{
-    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, MKey, Method, NodeDescription, NodeInfo, PKey, PKeyTable,
-    PortInfo, SlToVlMappingTable, VlArbitrationTable,
+    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, MKey, Method, NodeDescription, NodeInfo, PKey,
+    PKeyTable, PortInfo, SlToVlMappingTable, Status, VlArbitrationTable,
 };
 
 use super::shadow;
@@ -23,6 +23,11 @@ const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
 /// Read after the SMPs of each attribute: what is not counted is known by name, and a lost packet from what is never counted.
 const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
+/// Sent at levels 2 and 3, whatever the right key would be told: a subnet manager on the node is asked by any key.
+const SM_INFO: Label<AnyAttribute> = Label::new("wrong key, SMInfo");
+/// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
+const IS_SM: u32 = 1 << 1;
+const HAS_LED: u32 = 1 << 9;
 /// What must be dropped is sent that often.
 const TIMES: usize = verbatim_record::TRIES as usize;
 
@@ -43,6 +48,7 @@ const SL_TO_VL: Sets<SlToVlMappingTable> = Sets(
     Label::new("SLtoVLMappingTable as found"),
     Label::new("wrong key, set SLtoVLMappingTable"),
 );
+const LED: Sets<LedInfo> = Sets(Label::new("LedInfo as found"), Label::new("wrong key, set LedInfo"));
 const ARBITRATION: Sets<VlArbitrationTable> = Sets(
     Label::new("VLArbitrationTable as found"),
     Label::new("wrong key, set VLArbitrationTable"),
@@ -58,9 +64,10 @@ const fn test(
     Test {
         id,
         aliases: &[],
-        revision: 1,
+        revision: 2,
         about,
-        reading: "Attributes that the right key is refused are not judged. What must be dropped is sent three times.",
+        reading: "Attributes that the right key is refused are not judged, but for SMInfo at levels 2 and 3. What must be dropped \
+            is sent three times.",
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
         needs,
         parameters: &[],
@@ -101,11 +108,16 @@ pub(super) static PROTECT_3: Test = test(
 
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
-    let silences = 2 * TIMES * shadow::ALL.len();
+    let silences = 2 * TIMES * (shadow::ALL.len() + 2);
     let lease = t.longer_than(silences);
     keys::lock(t, ours, level, lease, 100)?;
     let mut there = Vec::new();
-    for what in shadow::ALL {
+    let led = t
+        .shown()
+        .capability_mask()
+        .has(HAS_LED)
+        .then_some((AttributeId::LED_INFO, 0));
+    for what in shadow::ALL.into_iter().chain(led) {
         let answer = t.ask_any(RIGHT, what, ours)?;
         if answer.is_some_and(|answer| answer.status() == verbatim_wire::Status::OK) {
             there.push(what);
@@ -120,6 +132,8 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.provoke(WRONG, &[(*attribute, *modifier, other); TIMES])?;
             t.get(COUNTED, ours)?;
         }
+        t.provoke(SM_INFO, &[(AttributeId::SM_INFO, 0, other); TIMES])?;
+        t.get(COUNTED, ours)?;
     }
     let has = |attribute| there.iter().any(|(of, _)| *of == attribute);
     let keys = (ours, other);
@@ -151,7 +165,14 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             found.with_weight(0, found.weight(0) ^ 2)
         })?;
     }
-    shadow::read(t, RIGHT_AFTER, ours)
+    if has(AttributeId::LED_INFO) {
+        set(t, &LED, keys, 0, |found| found.with_led_mask(!found.led_mask()))?;
+    }
+    shadow::read(t, RIGHT_AFTER, ours)?;
+    if let Some(led) = led {
+        t.ask_any(RIGHT_AFTER, led, ours)?;
+    }
+    Ok(())
 }
 
 /// Sets one attribute with the wrong key, after it was put into the journal with the right one.
@@ -221,6 +242,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
     sets(t, f, &P_KEYS);
     sets(t, f, &SL_TO_VL);
     sets(t, f, &ARBITRATION);
+    sets(t, f, &LED);
+    if level >= 2 {
+        sm_info(t, f)?;
+    }
     let about = ("C14-16", "after wrong-key Sets");
     shadow::unchanged(t, f, about, (RIGHT, RIGHT_AFTER), &[])?;
     let mut from = t.exchange(BEFORE)?;
@@ -230,6 +255,26 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
     {
         counted(t, f, level, (from, to))?;
         from = to;
+    }
+    Ok(())
+}
+
+/// SMInfo is dropped as all else is; a subnet manager at the port, or a kernel, may answer in its place.
+fn sm_info(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all: Vec<_> = t.each(SM_INFO).collect();
+    let is_sm = t.answer::<PortInfo>(BEFORE)?.capability_mask().has(IS_SM);
+    let by_others = |exchange: &&Exchange| {
+        let status = exchange.answer().map(|answer| answer.mad.status());
+        !t.begin.simulated && (is_sm || status != Some(Status::OK))
+    };
+    let answered: Vec<_> = all.iter().copied().filter(|of| of.response().is_some()).collect();
+    if !answered.is_empty() && answered.iter().all(by_others) {
+        f.observe(
+            "SMInfo was answered to a wrong key, by a subnet manager or a kernel perhaps",
+            &answered,
+        );
+    } else {
+        silent(t, f, "SMInfo", "Get", &all);
     }
     Ok(())
 }
@@ -245,9 +290,14 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
         .filter(|of| of.request.m_key() != before.m_key())
         .filter(|of| level >= 2 || of.request.method() == Method::SET)
         .collect();
+    let is_sm_info = |of: &&Exchange| of.request.attribute_id() == AttributeId::SM_INFO;
+    if !t.begin.simulated && wrong.iter().any(is_sm_info) {
+        // Whoever answers it may not look at the key.
+        return Ok(());
+    }
     // Whether a busy port looked at the key is open.
     let most = wrong.len();
-    let sent = wrong.iter().filter(|of| !of.is_busy()).count();
+    let sent = wrong.iter().filter(|of| !of.is_busy() && !is_refused(of)).count();
     t.require(
         BEFORE,
         "room in M_KeyViolations below 0xFFFF",
@@ -256,8 +306,8 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
     let grown = usize::from(after.m_key_violations()).wrapping_sub(before.m_key_violations().into());
     let result = match grown {
         _ if (sent..=most).contains(&grown) => Passed::Pass,
-        // Somebody else on the subnet may have sent wrong keys too.
-        _ if t.begin.shared_subnet && after.m_key_violations() > before.m_key_violations() => Passed::Inconclusive,
+        // Somebody else on the subnet may have sent wrong keys too, or reset the counter.
+        _ if t.begin.shared_subnet => Passed::Inconclusive,
         // VL 15 has no flow control: of several packets some may be lost, but not all.
         1.. if !t.begin.simulated && grown < sent => Passed::Inconclusive,
         _ => Passed::Fail,
@@ -280,9 +330,24 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
 fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A>) {
     t.not_judged(*found);
     let all: Vec<_> = t.each(*set).collect();
-    if !all.is_empty() {
+    if all.iter().any(|exchange| is_refused(exchange)) {
+        let what = format!(
+            "a Set of {} with a wrong key was refused as one that nobody may make",
+            A::NAME
+        );
+        f.observe_ambiguous(what, &all);
+    } else if !all.is_empty() {
         silent(t, f, A::NAME, "Set", &all);
     }
+}
+
+/// Whether it was answered that there is no such Set. NodeInfo is Set by nobody, NodeDescription at some ports: which is looked
+/// at first, that or the key, is left open, and the kernel of a device's host may say it too.
+fn is_refused(exchange: &Exchange) -> bool {
+    const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+    const OPEN: [AttributeId; 2] = [AttributeId::NODE_INFO, AttributeId::NODE_DESCRIPTION];
+    let status = exchange.response().map(|arrived| arrived.mad.status());
+    OPEN.contains(&exchange.request.attribute_id()) && status.is_some_and(|status| NO_SUCH.contains(&status))
 }
 
 /// Judges that none of these was answered.

@@ -1,61 +1,115 @@
-//! `c14-017-lease-reset` (C14_017_03): a right-key SMP stops a running lease timer.
+//! `c14-017-lease-reset` (C14_017_03), `c14-017-lease-reset-by-set`: a right-key SMP stops a running lease timer.
 //!
-//! A correct port that had a failed check, then a right-key Get half a period later, is still protected when the
+//! A correct port that had a failed check, then a right-key Get, or a Set of what is in force, about half a period later, is still protected when the
 //! period has passed since the failed check. False alarm: an SM of somebody else: such rigs do not offer what this
 //! test needs.
 
 use core::time::Duration;
 
-use verbatim_record::{Findings, Gap, Label, Passed, Trace, duration_words};
-use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{NodeInfo, PortInfo};
+use verbatim_record::{Findings, Gap, Label, Passed, TRIES, Trace, duration_words};
+use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
+use verbatim_wire::{AnyAttribute, AttributeId, NodeInfo, PortInfo};
 
 use super::c14_017_lease::{Halves, PROBE, elapsed, seen_by_the_device, timing};
 use crate::management::keys::{self, BEFORE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
+const WRONG_THRICE: Label<AnyAttribute> = Label::new("wrong key, three times, starts the timer");
 const RESET: Label<NodeInfo> = Label::new("right key, stops the timer");
+const RESET_BY_SET: Label<PortInfo> = Label::new("right key, a Set stops the timer");
 
-pub(super) static TEST: Test = Test {
-    id: "c14-017-lease-reset",
-    aliases: &["C14_017_03"],
-    revision: 1,
-    about: "A right-key Get stops a running lease timer: the port stays protected past the lease period.",
-    reading: "The right-key Get comes half a period after the failed check, the probe a second past the period.",
-    statements: &["C14-19", "C14-24", "C14-26"],
-    needs: &[Need::Mad, Need::OwnSubnet],
-    parameters: &[],
-    procedure,
-    judge,
-};
+const fn test(
+    id: &'static str,
+    aliases: &'static [&'static str],
+    about: &'static str,
+    procedure: Procedure,
+    judge: Judge,
+) -> Test {
+    Test {
+        id,
+        aliases,
+        revision: 1,
+        about,
+        reading: "The right-key SMP comes half a period after the failed check, the probe a second past the period.",
+        statements: &["C14-19", "C14-24", "C14-26"],
+        needs: &[Need::Mad, Need::OwnSubnet],
+        parameters: &[],
+        procedure,
+        judge,
+    }
+}
 
-fn procedure(t: &mut Tester<'_>) -> Step {
+pub(super) static TEST: Test = test(
+    "c14-017-lease-reset",
+    &["C14_017_03"],
+    "A right-key Get stops a running lease timer: the port stays protected past the lease period.",
+    |t| procedure(t, false),
+    |t, f| judge(t, f, false),
+);
+
+pub(super) static BY_SET: Test = test(
+    "c14-017-lease-reset-by-set",
+    &[],
+    "A right-key Set stops a running lease timer: the port stays protected past the lease period.",
+    |t| procedure(t, true),
+    |t, f| judge(t, f, true),
+);
+
+fn procedure(t: &mut Tester<'_>, by_set: bool) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let Halves { lease, half, slack } = Halves::of(t);
-    keys::lock(t, ours, 2, lease, 1)?;
-    let began = t.now();
-    t.get_once(WRONG, other)?;
-    t.wait_until(began.after(Duration::from_secs(half)))?;
-    t.get(RESET, ours)?;
+    let port = keys::lock(t, ours, 2, lease, 1)?;
+    let mut began = t.now();
+    if by_set {
+        // The Set writes the counter that would tell of a lost one: three are not lost.
+        t.provoke(WRONG_THRICE, &[(AttributeId::NODE_INFO, 0, other); TRIES as usize])?;
+        began = t.now();
+    } else {
+        t.get_once(WRONG, other)?;
+        t.wait_until(began.after(Duration::from_secs(half)))?;
+    }
+    if by_set {
+        t.set(RESET_BY_SET, &port, keys::protected(&port, ours, 2, lease))?;
+    } else {
+        t.get(RESET, ours)?;
+    }
     t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1 + slack)))?;
     t.get(PROBE, ours)?;
     Ok(())
 }
 
-fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+fn judge(t: &Trace, f: &mut Findings<'_>, by_set: bool) -> Result<(), Gap> {
     if !keys::locked(t, f)? {
         return Ok(());
     }
     let before: PortInfo = t.answer(BEFORE)?;
-    let violation = t.exchange(WRONG)?;
-    keys::require_dropped(t, WRONG, violation)?;
+    let wrong: Vec<_> = if by_set {
+        t.each(WRONG_THRICE).collect()
+    } else {
+        vec![t.exchange(WRONG)?]
+    };
+    let (Some(first), Some(violation)) = (wrong.first().copied(), wrong.last().copied()) else {
+        return Err(Gap::Missing(WRONG_THRICE.name));
+    };
+    for wrong in wrong.iter().filter(|of| !by_set || !of.is_busy()) {
+        keys::require_dropped(t, WRONG, wrong)?;
+    }
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
-    let reset = t.exchange(RESET)?;
-    t.answered::<NodeInfo>(reset)?;
-    let (_, reset_at) = elapsed(t, violation, reset)?;
+    let reset = if by_set {
+        t.exchange(RESET_BY_SET)?
+    } else {
+        t.exchange(RESET)?
+    };
+    // That it was answered shows that it arrived; a port without LID may refuse the Set.
+    if reset.answer().is_none() || reset.is_busy() {
+        t.answered::<NodeInfo>(reset)?;
+    }
+    let (_, reset_at) = elapsed(t, first, reset)?;
     t.require(RESET, "a right key before the lease expired", reset_at < lease)?;
     let probe = t.exchange(PROBE)?;
-    seen_by_the_device(t, 1)?;
+    if !by_set {
+        seen_by_the_device(t, 1)?;
+    }
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, most) = elapsed(t, violation, probe)?;
     let result = match (seen.protect_bits() == before.protect_bits(), least > lease) {

@@ -91,13 +91,21 @@ fn link(f: &mut Findings<'_>, found: &PortInfo) {
             format!("a single one, of those supported ({speeds})"),
             one_of(extended.0, speeds.0),
         );
-    } else if found.link_speed_ext_active_2() == 0 {
+    } else if found.link_speed_ext_active_2() == 0 && !may_hide(found) {
         let (speed, speeds) = (found.link_speed_active(), found.link_speed_supported());
         f.claim("C14-24", "LinkSpeedActive").on(FOUND).saw(speed).must(
             format!("a single one, of those supported ({speeds})"),
             one_of(speed.0, speeds.0),
         );
     }
+}
+
+/// CapabilityMask: extended speeds are supported.
+const EXTENDED_SPEEDS: u32 = 1 << 14;
+
+/// Whether an extended speed may not be shown: who asks did not say that it knows of them.
+fn may_hide(found: &PortInfo) -> bool {
+    found.capability_mask().has(EXTENDED_SPEEDS) && found.link_speed_active().0 == 0
 }
 
 fn one_of(active: u8, supported: u8) -> bool {

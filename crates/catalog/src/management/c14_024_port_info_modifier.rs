@@ -51,9 +51,13 @@ fn other(node: &NodeInfo) -> Option<u32> {
     (ports > 1).then(|| u32::from(own % ports) + 1)
 }
 
-/// Whether the key in this answer is the port's: a hidden one reads 0, and writing that would erase it.
-fn shows_key(info: &PortInfo) -> bool {
-    info.m_key() != MKey(0) || info.protect_bits() == ProtectBits(0)
+/// Whether a Set with this key would be no violation at that port: it has none, or this one. A hidden one reads 0, and writing
+/// that would erase it.
+fn is_open_to(info: &PortInfo, key: MKey) -> bool {
+    match info.m_key() {
+        MKey(0) => info.protect_bits() == ProtectBits(0),
+        shown => shown == key,
+    }
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -67,7 +71,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let mut ports = vec![0];
     if let Some(number) = other(&node) {
         let answer = t.ask_at(OTHER, key, number)?;
-        if answer.is_some_and(|answer| answer.status == Status::OK && shows_key(&answer.value)) {
+        if answer.is_some_and(|answer| answer.status == Status::OK && is_open_to(&answer.value, key)) {
             ports.push(number);
         }
     }

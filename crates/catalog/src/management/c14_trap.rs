@@ -4,18 +4,22 @@
 //! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
 //! soon as it comes. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
 //! M_Key and hops; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
-//! comes after its TrapRepress. Reading: whether and how often a trap is sent is left open, so none is no fault; LIDADDR and the return path of a
-//! directed route are not judged. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
+//! comes after its TrapRepress. Reading: how often a trap is sent is left open. A port that says that it
+//! sends traps and sends none, of four violations, is failed where it is known that they would come here: on hardware they go to
+//! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
+//! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
+//! return path is the one that responses on that route have, with or without the first byte, which no hop uses. Traps that
+//! name none of the test's keys are of others, or of earlier tests. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
 //! together must have taken their time, less a way. A port that is busy when it is asked may have looked at the key or
 //! not: nothing is judged then. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
 use core::time::Duration;
 
-use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Trace, duration_words};
-use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::{CapabilityMask, NodeType};
 use verbatim_wire::{
-    AnyAttribute, AttributeId, DrSmp, Layout, Lid, Method, MgmtClass, NodeInfo, Notice, PortInfo, trap,
+    AnyAttribute, AttributeId, DrSmp, Layout, Lid, MKey, Method, MgmtClass, NodeInfo, Notice, PortInfo, trap,
 };
 
 use crate::management::keys::{self, AFTER, BEFORE};
@@ -25,6 +29,7 @@ const NODE: Label<NodeInfo> = Label::new("NodeInfo");
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const REPEATED: Label<AnyAttribute> = Label::new("wrong key, whose trap is left to be repeated");
 const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repressed");
+const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 /// A TrapRepress has no answer: it is sent so often that one of them arrives.
 const TIMES: usize = verbatim_record::TRIES as usize;
@@ -34,13 +39,19 @@ const SECURITY: u8 = 2;
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
-    reading: "Whether and how often a trap is sent is left open: none is no fault. LIDADDR and the return path are not \
-        judged. On hardware the distance of traps is judged over all of them.",
+    reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
+        come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
     statements: &[STATEMENT, "C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
-    parameters: &[],
+    parameters: &[Parameter {
+        name: "traps_come_here",
+        about: "1: the port's MasterSMLID is that of the tester's port, so that its traps come here",
+        range: (0, 1),
+        simulated: 1,
+        default: 0,
+    }],
     procedure,
     judge,
 };
@@ -59,7 +70,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let (ours, [other, another, ..]) = keys::keys(t);
     let lease = t.longer_than(16);
-    keys::lock(t, ours, 2, lease, 2)?;
+    keys::lock(t, ours, 2, lease, 4)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
     // Long enough for a few repetitions, whatever the SubnetTimeOut.
@@ -71,6 +82,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
     }
     t.wait_out(repetitions)?;
+    if !t.has_trap() && t.parameter("traps_come_here") == 1 {
+        for _ in 0..2 {
+            t.provoke_trap(MORE, (AttributeId::NODE_INFO, 0), other)?;
+            t.wait_out(repetitions)?;
+        }
+    }
     t.get(AFTER, ours)?;
     Ok(())
 }
@@ -96,13 +113,36 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for exchange in [repeated, repressed] {
         f.silent(STATEMENT, exchange);
     }
-    let traps: Vec<&Arrived> = t.unasked.iter().filter(|of| of.mad.method() == Method::TRAP).collect();
-    let is_second = |of: &&Arrived| of.at.earliest >= repressed.sent.earliest;
+    // A port repeats traps of earlier tests too, and others of the subnet send theirs: ours name a key of this test.
+    let ours: Vec<MKey> = [REPEATED, REPRESSED, MORE]
+        .into_iter()
+        .flat_map(|label| t.each(label))
+        .map(|exchange| exchange.request.m_key())
+        .chain(t.each(AFTER).map(|exchange| exchange.request.m_key()))
+        .collect();
+    let is_ours = |of: &&Arrived| of.mad.method() == Method::TRAP && ours.contains(&trap::m_key_of(&of.mad));
+    let traps: Vec<&Arrived> = t.unasked.iter().filter(is_ours).collect();
+    // What was read late may have come before the Get was sent or after it: then its key says which it is of.
+    let is_second = |of: &&Arrived| {
+        let may_be = of.at.latest >= repressed.sent.earliest;
+        let must_be = of.at.earliest >= repressed.sent.latest;
+        must_be || may_be && trap::m_key_of(&of.mad) == repressed.request.m_key()
+    };
     let (second, first): (Vec<_>, Vec<_>) = traps
         .iter()
         .copied()
-        .filter(|of| of.at.earliest >= repeated.sent.earliest)
+        .filter(|of| of.at.latest >= repeated.sent.earliest)
         .partition(is_second);
+    let more: Vec<_> = t.each(MORE).collect();
+    if first.is_empty() && second.is_empty() && !more.is_empty() && !more.iter().any(|of| of.is_busy()) {
+        t.not_judged(REPRESS);
+        f.claim(STATEMENT, "traps of four violations, IsTrapSupported being set")
+            .by_all([repeated, repressed])
+            .by_all(more)
+            .saw("none")
+            .comes_to("a trap 256 to the MasterSMLID", Passed::Fail);
+        return Ok(());
+    }
     if first.is_empty() && second.is_empty() {
         f.observe_ambiguous("no trap came, though IsTrapSupported is set", &[repeated, repressed]);
         t.not_judged(REPRESS);
@@ -110,14 +150,16 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     for trap in &first {
-        content(f, &node, &before, repeated, trap);
+        content(t, f, (&node, &before), repeated, trap);
     }
     for trap in &second {
         // One of the first kind may still be on its way.
         let late = first
             .last()
-            .is_some_and(|last| last.mad.transaction_id() == trap.mad.transaction_id());
-        content(f, &node, &before, if late { repeated } else { repressed }, trap);
+            .map_or(trap::m_key_of(&trap.mad) == repeated.request.m_key(), |last| {
+                last.mad.transaction_id() == trap.mad.transaction_id()
+            });
+        content(t, f, (&node, &before), if late { repeated } else { repressed }, trap);
     }
     repetitions(t, f, &before, repeated, &first);
     ends(t, f, &before, &second);
@@ -125,7 +167,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 }
 
 /// What a trap says of the SMP that raised it.
-fn content(f: &mut Findings<'_>, node: &NodeInfo, port: &PortInfo, cause: &Exchange, trap: &Arrived) {
+fn content(t: &Trace, f: &mut Findings<'_>, (node, port): (&NodeInfo, &PortInfo), cause: &Exchange, trap: &Arrived) {
     let (mad, asked) = (&trap.mad, &cause.request);
     let notice: Notice = mad.attribute();
     let says = trap::BadMKey::from_bytes(notice.details());
@@ -140,8 +182,36 @@ fn content(f: &mut Findings<'_>, node: &NodeInfo, port: &PortInfo, cause: &Excha
         0
     };
     let header = mad.header();
+    let route = asked.is_directed().then(|| DrSmp::from_bytes(asked.bytes()));
+    // A directed route begins and ends at the permissive LID, here. Agents that are in use name the port's own.
+    let dr_slid = route.as_ref().map_or(says.dr_slid(), DrSmp::dr_slid);
+    let names_itself = says.lid() == port.lid();
+    let lid = if route.is_some() && !names_itself {
+        Lid::PERMISSIVE
+    } else {
+        says.lid()
+    };
+    if route.is_some() && names_itself {
+        f.observe_ambiguous(
+            "LIDADDR of a trap about a directed route is the port's own LID",
+            &[cause],
+        );
+    }
+    let path = returns(t, asked, hops);
+    let shown = |first: usize| {
+        (first..first + path.len())
+            .map(|hop| says.return_path(hop))
+            .collect::<Vec<_>>()
+    };
+    // So many bytes as there are hops, from the one on that no hop uses.
+    let is_cut = shown(0)
+        .split_first()
+        .is_some_and(|(unused, hops)| *unused == 0 && path.starts_with(hops));
+    let is_path = path.is_empty() || shown(0) == path || shown(1) == path || is_cut;
+    let reserved = [("Reserved0"), ("Reserved56"), ("Reserved176")];
+    let is_zero = reserved.iter().all(|name| says.is_zero_in(name));
     // The field, what it says, what it must say.
-    let words: [[String; 3]; 15] = [
+    let words: [[String; 3]; 19] = [
         ["BaseVersion".into(), header.base_version().to_string(), "1".into()],
         [
             "MgmtClass".into(),
@@ -189,6 +259,22 @@ fn content(f: &mut Findings<'_>, node: &NodeInfo, port: &PortInfo, cause: &Excha
             asked.is_directed().to_string(),
         ],
         ["DRHopCount".into(), says.hop_count().to_string(), hops.to_string()],
+        ["LIDADDR".into(), says.lid().to_string(), lid.to_string()],
+        ["DRSLID".into(), says.dr_slid().to_string(), dr_slid.to_string()],
+        ["reserved bytes 0".into(), is_zero.to_string(), "true".into()],
+        [
+            "DRNoticeReturnPath".into(),
+            if is_path {
+                "as it came".into()
+            } else {
+                format!("{:?}", shown(1))
+            },
+            if is_path {
+                "as it came".into()
+            } else {
+                format!("{path:?}")
+            },
+        ],
     ];
     let wrong: Vec<_> = words.iter().filter(|[_, seen, wanted]| seen != wanted).collect();
     let list = |column: usize| {
@@ -201,6 +287,33 @@ fn content(f: &mut Findings<'_>, node: &NodeInfo, port: &PortInfo, cause: &Excha
         .by(cause)
         .saw(if is_right { "what was sent".into() } else { seen })
         .must(if is_right { "what was sent".into() } else { wanted }, is_right);
+}
+
+/// The ports by which an SMP came, hop by hop, as a response on the same route shows them; empty when none does, or when a
+/// notice has no room for all.
+fn returns(t: &Trace, asked: &verbatim_wire::Mad, hops: u8) -> Vec<u8> {
+    let route = |mad: &verbatim_wire::Mad| {
+        let smp = DrSmp::from_bytes(mad.bytes());
+        (1..=usize::from(hops))
+            .map(|hop| smp.initial_path(hop))
+            .collect::<Vec<_>>()
+    };
+    let same = t
+        .exchanges
+        .iter()
+        .filter(|of| of.request.is_directed() && route(&of.request) == route(asked));
+    let response = same
+        .filter_map(Exchange::answer)
+        .next()
+        .filter(|_| (1..30).contains(&hops));
+    let path = response.map(|response| {
+        let smp = DrSmp::from_bytes(response.mad.bytes());
+        (1..=usize::from(hops))
+            .map(|hop| smp.return_path(hop))
+            .collect::<Vec<_>>()
+    });
+    path.filter(|path| path.iter().any(|port| *port != 0))
+        .unwrap_or_default()
 }
 
 /// A repetition is the trap that was sent, a SubnetTimeOut later.

@@ -1,9 +1,10 @@
 //! Chapters 13 and 14: the management model, and subnet management.
 //!
-//! `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
+//! `oracle` judges every SMP of every test, whatever the test is for. `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
 
-mod adapter;
+pub(crate) mod adapter;
 pub(crate) mod keys;
+pub(crate) mod oracle;
 mod shadow;
 
 // 13: how soon a port answers
@@ -11,7 +12,7 @@ mod c13_013_resp_time_value;
 mod c13_014_response_time;
 
 // 13: what a response says in its header
-mod c13_response_header;
+pub(crate) mod c13_response_header;
 
 // What the class has: methods, attributes
 mod c14_003_methods_and_attributes;
@@ -44,6 +45,7 @@ mod c14_024_node_type;
 // Attributes: of the port
 mod c14_024_guid_info;
 mod c14_024_p_key_table;
+mod c14_024_port_info_ext_speeds;
 mod c14_024_port_info_illegal;
 mod c14_024_port_info_legal;
 mod c14_024_port_info_link;
@@ -63,6 +65,9 @@ mod c14_029_trap_repress;
 
 // Traps
 mod c14_trap;
+
+// Random walks over all of it
+mod walk;
 
 use verbatim_tester::Test;
 
@@ -96,6 +101,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_017_lease_periods::TEST,
     &c14_017_lease_reload::TEST,
     &c14_017_lease_reset::TEST,
+    &c14_017_lease_reset::BY_SET,
     &c14_017_lease_zero::TEST,
     &c14_024_guid_info::TEST,
     &c14_024_node_description::TEST,
@@ -103,6 +109,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_024_node_info_ports::TEST,
     &c14_024_node_type::TEST,
     &c14_024_p_key_table::TEST,
+    &c14_024_port_info_ext_speeds::TEST,
     &c14_024_port_info_illegal::TEST,
     &c14_024_port_info_legal::TEST,
     &c14_024_port_info_modifier::TEST,
@@ -116,4 +123,5 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_029_counter::TEST,
     &c14_029_trap_repress::TEST,
     &c14_trap::TEST,
+    &walk::TEST,
 ];

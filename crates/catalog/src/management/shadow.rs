@@ -6,20 +6,7 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Settable, Step, Tester};
 use verbatim_wire::{AnyAttribute, AttributeId, MKey, PortInfo, Status};
 
-/// An attribute by its number, and an AttributeModifier.
-pub(crate) type What = (AttributeId, u32);
-
-/// What is read: all that an adapter has, but for LedInfo and SMInfo, which some leave unanswered.
-pub(crate) const ALL: [What; 8] = [
-    (AttributeId::NODE_DESCRIPTION, 0),
-    (AttributeId::NODE_INFO, 0),
-    (AttributeId::PORT_INFO, 0),
-    (AttributeId::GUID_INFO, 0),
-    (AttributeId::P_KEY_TABLE, 0),
-    (AttributeId::SL_TO_VL, 0),
-    (AttributeId::VL_ARBITRATION, 1 << 16),
-    (AttributeId::VL_ARBITRATION, 3 << 16),
-];
+pub(crate) use verbatim_tester::shadow::{ATTRIBUTES as ALL, What};
 
 /// Reads all of it.
 pub(crate) fn read(t: &mut Tester<'_>, label: Label<AnyAttribute>, key: MKey) -> Step {

@@ -67,6 +67,7 @@ pub struct Connection {
     loss: Loss,
     /// By who asks.
     flows: [Flow; 2],
+    /// The P_Key of each end's last packet, and that.
     p_keys: [Option<(PKey, u64)>; 2],
     /// Packets, by who sent them.
     pub packets: [u64; 2],
@@ -285,14 +286,15 @@ impl Connection {
         }
     }
 
-    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition.
+    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition. When it changes, as it may
+    /// with the path, what follows is measured by the new one.
     fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
         let seen = heard.bth.p_key();
         let of_partition = |key: PKey| key.0 & 0x7FFF;
         let held = match (self.p_keys[by], self.p_keys[1 - by]) {
-            (Some((own, number)), _) => {
-                Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}"))).with(number)
-            }
+            (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
+                .with(number)
+                .unless(Excuse::PartitionChanged),
             (None, Some((other, number))) => Held::must(of_partition(other) == of_partition(seen), || {
                 (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
             })
@@ -304,7 +306,7 @@ impl Connection {
             held if is_first && self.is_provisional => held.unless(Excuse::OtherPair),
             held => held,
         };
-        self.p_keys[by].get_or_insert((seen, heard.number));
+        self.p_keys[by] = Some((seen, heard.number));
         self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);
     }
 

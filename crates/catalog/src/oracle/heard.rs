@@ -66,16 +66,17 @@ impl<'a> Heard<'a> {
         self.aeth().map(|aeth| aeth.syndrome())
     }
 
-    /// A number for all that must be the same when the request comes again: extended headers and payload.
-    pub(super) fn digest(&self) -> u64 {
+    /// A number for the extended headers, and one for the payload: what must be the same when the request comes again.
+    pub(super) fn digests(&self) -> (u32, u32) {
         let offsets = self.packet.offsets();
         let after_bth = &self.packet.bytes()[offsets.bth + 12..offsets.padding];
-        digest(after_bth)
+        let (headers, payload) = after_bth.split_at(after_bth.len().saturating_sub(self.packet.payload().len()));
+        (digest(headers), digest(payload))
     }
 }
 
-/// 64 bits that differ when the bytes do, but by chance. Eight bytes at a time: it runs over every payload.
-fn digest(bytes: &[u8]) -> u64 {
+/// 32 bits that differ when the bytes do, but by chance. Eight bytes at a time: it runs over every payload.
+fn digest(bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut state = bytes.len() as u64;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -85,7 +86,7 @@ fn digest(bytes: &[u8]) -> u64 {
     for byte in rest {
         state = (state.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(ODD);
     }
-    state ^ (state >> 29)
+    (state ^ (state >> 29)) as u32
 }
 
 /// What an opcode of RC is.

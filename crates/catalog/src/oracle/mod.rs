@@ -14,6 +14,7 @@
 //!
 //! **No empty pass.** Each rule counts how often it was asked.
 
+mod asked;
 mod connection;
 mod connections;
 mod heard;
@@ -22,13 +23,15 @@ mod record;
 mod responses;
 mod rule;
 mod rules;
+mod verbs;
 mod window;
 
+pub use asked::asked;
 pub use connection::{Connection, Count, KEPT, Loss};
 pub use connections::{Address, Connections, End, Ended};
 pub use heard::Event;
 pub use rule::{Excuse, Finding, Rule};
-pub use rules::all as rules;
+pub use rules::every as rules;
 
 pub(crate) use record::judge;
 

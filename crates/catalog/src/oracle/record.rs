@@ -7,7 +7,9 @@ use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
 
 use super::connection::{Connection, Loss};
 use super::heard::Event;
-use super::rule::Excuse;
+use super::rule::{Excuse, Rule};
+use super::rules::every as rules;
+use super::verbs::{self, Said};
 
 /// The tester's end of a connection, and the device's.
 const TESTER: usize = 0;
@@ -19,38 +21,148 @@ const EACH: usize = 2;
 const RESERVED: &str = "reserved";
 
 /// States a failed check for each rule that the device breaks, unless a lost packet explains it. In real time it is an
-/// observation: the rules have judged no foreign device in these dialogues yet.
+/// observation, but for a test that the oracle alone judges ([`Findings::exercises`]): the rules have judged few foreign
+/// devices in the dialogues of the others.
 ///
 /// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
-pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>) {
+pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
+    let is_judged_here = findings.exercises.is_some();
+    let decides = trace.begin.simulated || is_judged_here;
+    let (mut broken, mut asked) = packets(trace);
+    let ruling = verbs::rule(trace);
+    let said = ruling.said.iter();
+    broken.extend(
+        said.filter(|said| is_judged_here || said.result == Passed::Fail)
+            .cloned(),
+    );
+    // What is broken stands before what is not known.
+    broken.sort_by_key(|said| said.result != Passed::Fail);
     let mut told: Vec<&str> = Vec::new();
-    for connection in connections(trace) {
-        let of_dut = connection.findings.iter();
-        // Between the device and the peer nothing is damaged.
-        let is_its_own = |unless: Option<Excuse>| unless.is_none_or(|excuse| excuse == Excuse::Damaged);
-        for finding in of_dut.filter(|finding| finding.by == DUT && is_its_own(finding.unless)) {
-            let name = finding.rule.name;
-            if name == RESERVED || told.iter().filter(|told| **told == name).count() == EACH {
-                continue;
+    for said in broken {
+        let name = said.rule.name;
+        if told.iter().filter(|told| **told == name).count() == EACH {
+            continue;
+        }
+        told.push(name);
+        if decides {
+            let about = match said.about.as_str() {
+                "" => name.to_string(),
+                about => format!("{name}: {about}"),
+            };
+            let words = (said.expected, said.seen);
+            findings.prove(said.rule.statement, &said.evidence, &about, words, said.result);
+        } else {
+            let shown: Vec<String> = said.evidence.iter().map(Evidence::in_words).collect();
+            let words = format!(
+                "{} {name}: expected {}, seen {}",
+                said.rule.statement, said.expected, said.seen
+            );
+            findings.observe(format!("{words} ({})", shown.join("; ")), &[]);
+        }
+    }
+    asked.extend(ruling.held);
+    let Some(wanted) = findings.exercises.clone() else {
+        return;
+    };
+    tell_refused(trace, findings);
+    let is_broken = findings.checks.iter().any(|check| check.result() == Passed::Fail);
+    exercised(findings, &asked, (&wanted, statements), is_broken);
+}
+
+/// A check for each rule by which a test is judged, how often it was asked and held, and for each statement of the test at
+/// least one. What was never asked decides nothing; where something is broken that is enough.
+fn exercised(
+    findings: &mut Findings<'_>,
+    asked: &[(&'static Rule, u32)],
+    (wanted, statements): (&[&'static str], &[&str]),
+    is_broken: bool,
+) {
+    for name in wanted {
+        let Some(rule) = rules().find(|rule| rule.name == *name) else {
+            continue;
+        };
+        let times: u32 = asked
+            .iter()
+            .filter(|(of, _)| of.name == *name)
+            .map(|(_, times)| times)
+            .sum();
+        match times {
+            0 if is_broken => {}
+            0 => {
+                let words = (rule.says, "nothing that this rule speaks of");
+                findings.prove(rule.statement, &[], name, words, Passed::Inconclusive);
             }
-            told.push(name);
-            let frames = finding.packets.iter().filter_map(|number| {
-                let at = usize::try_from(*number).ok()?.checked_sub(1)?;
-                trace.timeline.frames.get(at)
-            });
-            let frames: Vec<Evidence<'_>> = frames.map(Evidence::Frame).collect();
-            if trace.begin.simulated {
-                let words = (finding.expected.clone(), finding.seen.clone());
-                findings.prove(finding.rule.statement, &frames, finding.rule.name, words, Passed::Fail);
-            } else {
-                let shown: Vec<String> = frames.iter().map(Evidence::in_words).collect();
-                findings.observe(
-                    format!("{} {finding} ({})", finding.rule.statement, shown.join("; ")),
+            times => {
+                findings.prove(
+                    rule.statement,
                     &[],
+                    name,
+                    (rule.says, format!("that, {times} times")),
+                    Passed::Pass,
                 );
             }
         }
     }
+    for statement in statements {
+        let of_it = asked
+            .iter()
+            .filter(|(rule, times)| rule.statement == *statement && *times > 0);
+        let (rules, times) = of_it.fold((0, 0), |(rules, all), (_, times)| (rules + 1, all + times));
+        match times {
+            0 if is_broken => {}
+            0 => {
+                let words = ("something that it speaks of", "nothing");
+                findings.prove(statement, &[], "what is judged", words, Passed::Inconclusive);
+            }
+            times => {
+                let words = ("all of them hold", format!("{rules} rules, {times} times"));
+                findings.prove(statement, &[], "rules", words, Passed::Pass);
+            }
+        }
+    }
+}
+
+/// Says what the host refused to post: nothing is shown of it.
+fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
+    for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
+        if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {
+            let operation = post.operation().as_str_name().replace("OPERATION_", "");
+            let length = post.local.map_or(0, |local| local.length);
+            let text = format!("the host refused to post {operation} of {length} bytes, so nothing is said of it");
+            findings.observe(text, &[]);
+        }
+    }
+}
+
+/// What the packets of the device break, whatever is excused left out.
+/// How often each rule of packets was asked, beside them.
+fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
+    let (mut broken, mut asked) = (Vec::new(), Vec::new());
+    for connection in connections(trace) {
+        asked.extend(connection.counts().map(|(rule, count)| {
+            let held = count.asked - count.broken - count.excused;
+            (rule, u32::try_from(held).unwrap_or(u32::MAX))
+        }));
+        for finding in connection.findings {
+            let is_its_own = finding.unless.is_none_or(Excuse::is_excluded_in_record);
+            if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
+                continue;
+            }
+            let frames = finding.packets.iter().filter_map(|number| {
+                let at = usize::try_from(*number).ok()?.checked_sub(1)?;
+                trace.timeline.frames.get(at)
+            });
+            broken.push(Said {
+                rule: finding.rule,
+                about: String::new(),
+                expected: finding.expected,
+                seen: finding.seen,
+                evidence: frames.map(Evidence::Frame).collect(),
+                result: Passed::Fail,
+            });
+        }
+    }
+    (broken, asked)
 }
 
 /// A queue pair of the device that was connected, and when it was there.
@@ -132,7 +244,7 @@ fn connection(trace: &Trace, pair: &Pair) -> Connection {
 }
 
 /// Whether a packet is from where the device's packets go, and of their partition: another one it drops in silence.
-fn reaches(packet: &Packet<'_>, of_dut: &Packet<'_>) -> bool {
+pub(super) fn reaches(packet: &Packet<'_>, of_dut: &Packet<'_>) -> bool {
     let from_peer = match (packet.ipv4(), of_dut.ipv4()) {
         (Some(packet), Some(of_dut)) => packet.src() == of_dut.dst() && packet.dst() == of_dut.src(),
         _ => packet.ipv6().map(|ip| (ip.src(), ip.dst())) == of_dut.ipv6().map(|ip| (ip.dst(), ip.src())),

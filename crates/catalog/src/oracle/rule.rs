@@ -18,6 +18,8 @@ pub struct Rule {
 pub enum Excuse {
     /// The capture, or the way before it, has lost requests.
     RequestsLost,
+    /// The same, of requests that are newer than all that were seen.
+    NewestLost,
     /// The capture, or the way before it, has lost responses.
     ResponsesLost,
     /// What was seen was lost behind the place of the capture, or had not arrived yet.
@@ -30,18 +32,36 @@ pub enum Excuse {
     OtherPair,
     /// Another connection of the same queue pair number begins here.
     AnotherConnection,
+    /// The host changed the memory of a request before it was done, so that its packets came again with other bytes.
+    MemoryChanged,
+    /// The subnet manager changed the partition, or the path.
+    PartitionChanged,
+}
+
+impl Excuse {
+    /// Whether the record of a test excludes it: nothing is damaged between the device and the peer, all that the peer sends is
+    /// recorded before it leaves, and the tester, which has the host do what it does, changes neither memory nor partition.
+    pub(super) fn is_excluded_in_record(self) -> bool {
+        matches!(
+            self,
+            Self::Damaged | Self::NewestLost | Self::MemoryChanged | Self::PartitionChanged
+        )
+    }
 }
 
 impl fmt::Display for Excuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RequestsLost => "requests were lost in the capture or before it",
+            Self::NewestLost => "newer requests were lost in the capture or before it",
             Self::ResponsesLost => "responses were lost in the capture or before it",
             Self::NotArrived => "a packet was lost behind the place of the capture, or had not arrived yet",
             Self::Damaged => "the packet was damaged on its way",
             Self::Reordered => "the network reordered or repeated packets",
             Self::OtherPair => "the response belongs to another connection between the same ports",
             Self::AnotherConnection => "another connection begins here",
+            Self::MemoryChanged => "the host changed the memory of the request",
+            Self::PartitionChanged => "the partition was changed, or the path",
         })
     }
 }

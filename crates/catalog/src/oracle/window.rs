@@ -27,7 +27,8 @@ pub(super) struct Request {
     /// PSNs that it takes; more than one only for READs. 0: a READ, and the path MTU is not known.
     pub(super) psns: u32,
     pub(super) opcode: Opcode,
-    pub(super) digest: u64,
+    /// Numbers for its extended headers and its payload.
+    pub(super) digests: (u32, u32),
     /// VA and R_Key of a READ or atomic.
     pub(super) target: (u64, u32),
     /// Bytes of its payload; of a READ, those that it asks for.
@@ -275,7 +276,7 @@ impl Window {
     pub(super) fn push_damaged(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
         let damaged = Request {
             opcode: Opcode(0x1F),
-            digest: 0,
+            digests: (0, 0),
             target: (0, 0),
             bytes: 0,
             psns: 1,
@@ -316,7 +317,7 @@ impl Window {
                 1
             },
             opcode: heard.opcode,
-            digest: heard.digest(),
+            digests: heard.digests(),
             target: of_reth.or(of_atomic).unwrap_or_default(),
             bytes,
             left: left(heard, before),

@@ -2,8 +2,9 @@
 
 // What the counters of a port count
 mod c16_link_counters;
+mod c16_port_counters;
 
 use verbatim_tester::Test;
 
 /// The chapter's tests, in the order of a run.
-pub(crate) const TESTS: &[&Test] = &[&c16_link_counters::TEST];
+pub(crate) const TESTS: &[&Test] = &[&c16_link_counters::TEST, &c16_port_counters::TEST];

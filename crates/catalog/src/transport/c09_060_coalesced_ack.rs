@@ -9,12 +9,12 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, Ask, Case, Requester};
+use crate::transport::rc::{self, Ask, Requester};
 
 const COMPLETION: &str = "C9-60";
 
@@ -29,8 +29,6 @@ const PART: Label<Frames> = Label::new("ACK of a part of a message");
 const PART_OPEN: Label<Wait> = Label::new("a part of the message is acknowledged");
 const WHOLE: Label<Frames> = Label::new("ACK of the whole message");
 const WHOLE_AGAIN: Label<Frames> = Label::new("ACK of the whole message, again");
-
-const OK: &[WcStatus] = &[WcStatus::SUCCESS];
 
 /// ACKs for several requests, and for parts of one.
 pub(super) static TEST: Test = Test {
@@ -95,60 +93,6 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step 
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let cases = rc::cases(t)?;
-    let case = cases.first().ok_or(Gap::Missing("a connection"))?;
-    rc::sound_packets(f, &case.dialogue);
-    case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
-    let groups: [(_, _, &[u64], &str); 4] = [
-        (ALL, ALL_AGAIN, &[1, 2, 3], "one ACK for three requests"),
-        (FIRST, FIRST_AGAIN, &[4], "an ACK of the first of two"),
-        (SECOND, SECOND_AGAIN, &[5], "an ACK of the second of two"),
-        (WHOLE, WHOLE_AGAIN, &[6], "an ACK of the whole message"),
-    ];
-    let places: Vec<Option<usize>> = groups
-        .iter()
-        .map(|(label, ..)| case.frames(t, *label).first().map(|ack| ack.place))
-        .collect();
-    let _ = case.frames(t, PART);
-    for wait in [SECOND_OPEN, PART_OPEN] {
-        t.not_judged(wait);
-    }
-    for (at, (label, again, wr_ids, about)) in groups.iter().enumerate() {
-        let again = case.frames(t, *again);
-        let (Some(place), Some(posted)) = (places[at], case.posted.get(wr_ids[0] as usize - 1)) else {
-            not_outstanding(f, case, about);
-            return Ok(());
-        };
-        // The second of two is looked at together with the first.
-        if label.name != SECOND.name {
-            let about = format!("before {about}");
-            rc::no_completion(f, COMPLETION, &about, &case.dialogue, (posted.command.place, place));
-        }
-        let until = places.get(at + 1).copied().flatten().unwrap_or(case.end());
-        // An ACK that completed some requests did arrive: the others must not need it again.
-        let first_try = again.first().map_or(until, |again| again.place);
-        let arrived = !case.dialogue.completions_between(place, first_try).is_empty();
-        let until = if arrived { first_try } else { until };
-        let expected: Vec<(u64, &[WcStatus])> = wr_ids.iter().map(|wr_id| (*wr_id, OK)).collect();
-        let asked_again = arrived || rc::asked_again(&again, 1);
-        case.completes(t, f, (COMPLETION, about), (place, until), (&expected, asked_again));
-    }
-    Ok(())
-}
-
-/// Requests that the DUT did not send before the ones in front of them were answered: legal, and nothing is claimed.
-fn not_outstanding(f: &mut Findings<'_>, case: &Case<'_>, about: &str) {
-    let sent = case.sent(case.start(), case.end());
-    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-    let words = (
-        "all of its requests outstanding",
-        format!("{} packets in all", sent.len()),
-    );
-    f.prove(
-        COMPLETION,
-        &evidence,
-        &format!("{about}: not tried"),
-        words,
-        Passed::Inconclusive,
-    );
+    f.exercises(&["answered-completes", "completed-by", "completion-order", "left-alone"]);
+    rc::came(t, &[ALL, FIRST, SECOND, PART, WHOLE])
 }

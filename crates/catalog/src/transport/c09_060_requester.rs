@@ -12,13 +12,13 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{Aeth, AtomicAckEth, Opcode, Psn, Syndrome, Transport};
+use verbatim_wire::packet::{Aeth, AtomicAckEth, Opcode, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
-use crate::transport::rc::{self, Dialogue, Seen, effect};
+use crate::transport::rc;
 
 const COMPLETION: &str = "C9-60";
 const DATA: &str = "9.7.6.1.1 response data";
@@ -76,7 +76,7 @@ macro_rules! tests {
                 revision: 1,
                 about: $about,
                 reading: READING,
-                statements: &[COMPLETION, DATA, rc::GENERATION, rc::ICRC],
+                statements: &[COMPLETION, DATA, rc::NAKS, rc::GENERATION, rc::ICRC],
                 needs: &[Need::Packets],
                 parameters: &[],
                 procedure: |t| procedure(t, Kind::$kind),
@@ -115,17 +115,6 @@ impl Kind {
     /// Bytes of each request.
     fn length(self, mtu: u32) -> u32 {
         if self.is_atomic() { 8 } else { PACKETS * mtu - 4 }
-    }
-
-    /// Opcodes of the packets of one request.
-    fn opcodes(self) -> &'static [Opcode] {
-        match self {
-            Self::Send => &[Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST],
-            Self::Write => &[Opcode::RC_WRITE_FIRST, Opcode::RC_WRITE_MIDDLE, Opcode::RC_WRITE_LAST],
-            Self::Read => &[Opcode::RC_READ_REQUEST],
-            Self::FetchAdd => &[Opcode::RC_FETCH_ADD],
-            Self::CompareSwap => &[Opcode::RC_COMPARE_SWAP],
-        }
     }
 
     /// PSNs that one request takes: a READ takes one for each response.
@@ -238,218 +227,9 @@ fn responses(channel: &Channel, kind: Kind, data: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
-    let all = rc::dialogues(t)?;
-    let dialogue = &all[0];
-    let Command::WriteMemory(filled) = &t.command(FILL)?.command else {
-        return Err(Gap::Missing(FILL.name));
-    };
-    let posts = [t.command(POST[0])?, t.command(POST[1])?];
-    let unanswered = t.waited(UNANSWERED)?;
-    rc::sound_packets(f, dialogue);
-    let sent = dialogue.of_dut_between(posts[0].place, unanswered.place);
-    let second_seen = requests(t, f, kind, (dialogue, &sent), &filled.bytes);
-    rc::no_completion(
-        f,
-        COMPLETION,
-        "before any response",
-        dialogue,
-        (posts[0].place, unanswered.place),
-    );
-    let response = t.frame(RESPONSE)?;
-    if t.frames(PART).count() > 0 {
-        let incomplete = t.waited(INCOMPLETE)?;
-        rc::no_completion(
-            f,
-            COMPLETION,
-            "before the last response",
-            dialogue,
-            (unanswered.place, incomplete.place),
-        );
+    f.exercises(&["posted", "completed-by", "answered-completes", "left-alone", "flushed"]);
+    if kind.has_response_data() {
+        f.exercises(&["response-data"]);
     }
-    let again = t.frames(AGAIN).count();
-    let second = t.waited(SECOND)?;
-    let done = dialogue.completions_between(response.place, second.place);
-    let in_words = |done: &[rc::Done<'_>]| match done {
-        [] => "none".to_string(),
-        all => all.iter().map(rc::Done::in_words).collect::<Vec<_>>().join(", "),
-    };
-    let result = match done.as_slice() {
-        [only] if only.completion.wr_id == 1 && only.status() == WcStatus::SUCCESS => Passed::Pass,
-        [] => rc::alive(t, second.place, again > 0),
-        _ => Passed::Fail,
-    };
-    let mut evidence: Vec<Evidence<'_>> = vec![response.into()];
-    evidence.extend(done.iter().map(|done| Evidence::from(done.told)));
-    let words = ("one completion, of wr_id 1 with IBV_WC_SUCCESS", in_words(&done));
-    let completed = f.prove(COMPLETION, &evidence, "after the response to the first", words, result);
-    if !second_seen {
-        f.observe("the second request was not seen before the first was answered", &[]);
-        let words = ("two requests outstanding", "one");
-        f.prove(
-            COMPLETION,
-            &[unanswered.into()],
-            "second request",
-            words,
-            Passed::Inconclusive,
-        );
-    }
-    let read = t.command(RESULT)?;
-    if completed {
-        memory(t, f, kind, read, &filled.bytes);
-    }
-    let (closed, flushed) = (t.command(CLOSE)?, t.waited(FLUSHED)?);
-    let _ = t.command(STATE)?;
-    if completed {
-        let allowed = [WcStatus::WR_FLUSH_ERR];
-        rc::completion(
-            t,
-            f,
-            COMPLETION,
-            "after the queue pair was moved to error",
-            (dialogue, second.place.min(closed.place), flushed.place),
-            (2, &allowed),
-        );
-    }
-    Ok(())
-}
-
-/// The packets are those of the requests that were posted. Whether both were seen.
-fn requests(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    kind: Kind,
-    (dialogue, sent): (&Dialogue<'_>, &[Seen<'_>]),
-    filled: &[u8],
-) -> bool {
-    let opcodes = kind.opcodes();
-    let expected: Vec<(usize, Opcode, Psn)> = (0..2usize)
-        .flat_map(|message| {
-            let first = dialogue.dut_psn.plus(message as u32 * kind.psns());
-            opcodes
-                .iter()
-                .zip(0..)
-                .map(move |(opcode, at)| (message, *opcode, first.plus(at)))
-        })
-        .collect();
-    let mut came = vec![false; expected.len()];
-    let mut next = 0;
-    for seen in sent {
-        let frame = [Evidence::from(seen.frame)];
-        let at = expected.iter().position(|(.., psn)| *psn == seen.psn());
-        let Some((at, (message, opcode, psn))) = at.map(|at| (at, expected[at])) else {
-            let words = ("no further packet", seen.packet.to_string());
-            f.prove(rc::GENERATION, &frame, "further packet", words, Passed::Fail);
-            continue;
-        };
-        let result = |holds| if holds { Passed::Pass } else { Passed::Fail };
-        let words = (opcode.to_string(), seen.packet.opcode().to_string());
-        f.prove(
-            rc::GENERATION,
-            &frame,
-            "opcode",
-            words,
-            result(opcode == seen.packet.opcode()),
-        );
-        // What is left out may have been lost, and what comes late was not lost; nothing may come twice.
-        let in_order = match at.cmp(&next) {
-            core::cmp::Ordering::Equal => Passed::Pass,
-            core::cmp::Ordering::Less if came[at] => Passed::Fail,
-            _ if t.begin.simulated => Passed::Fail,
-            _ => Passed::Inconclusive,
-        };
-        let wanted = expected
-            .get(next)
-            .map_or_else(|| "no further packet".into(), |(.., psn)| psn.to_string());
-        f.prove(rc::GENERATION, &frame, "PSN", (wanted, psn.to_string()), in_order);
-        came[at] = true;
-        next = next.max(at + 1);
-        let length = kind.length(mtu(dialogue)) as usize;
-        if kind.has_response_data() {
-            continue;
-        }
-        let within = psn.since(dialogue.dut_psn) % kind.psns();
-        let offset = message * (length + 20) + (within * mtu(dialogue)) as usize;
-        let end = (offset + mtu(dialogue) as usize).min(message * (length + 20) + length);
-        let same = filled.get(offset..end) == Some(seen.packet.payload());
-        let words = (
-            format!("bytes {offset}..{end} of the memory"),
-            if same { "the same" } else { "other bytes" },
-        );
-        f.prove(rc::GENERATION, &frame, "payload", words, result(same));
-    }
-    let first = sent.iter().find(|seen| seen.psn() == dialogue.dut_psn);
-    if let Some((first, reth)) = first.and_then(|seen| Some((seen, seen.packet.reth()?))) {
-        let words = (
-            format!(
-                "VA {REMOTE:#x}, R_Key {R_KEY:#x}, DMALen {}",
-                kind.length(mtu(dialogue))
-            ),
-            format!(
-                "VA {:#x}, R_Key {:#x}, DMALen {}",
-                reth.va().0,
-                reth.r_key().0,
-                reth.dma_len()
-            ),
-        );
-        let result = if words.0 == words.1 { Passed::Pass } else { Passed::Fail };
-        f.prove(rc::GENERATION, &[first.frame.into()], "RETH", words, result);
-    }
-    if let Some((first, atomic)) = first.and_then(|seen| Some((seen, seen.packet.atomic()?))) {
-        let swap_add = if kind == Kind::FetchAdd { 1 } else { 0 };
-        let compare = if kind == Kind::CompareSwap {
-            1
-        } else {
-            atomic.compare().0
-        };
-        let words = (
-            format!("VA {REMOTE:#x}, R_Key {R_KEY:#x}, SwapAdd {swap_add}, Compare {compare}"),
-            format!(
-                "VA {:#x}, R_Key {:#x}, SwapAdd {}, Compare {}",
-                atomic.va().0,
-                atomic.r_key().0,
-                atomic.swap_add().0,
-                atomic.compare().0
-            ),
-        );
-        let result = if words.0 == words.1 { Passed::Pass } else { Passed::Fail };
-        f.prove(rc::GENERATION, &[first.frame.into()], "AtomicETH", words, result);
-    }
-    let (of_first, of_second) = came.split_at(opcodes.len());
-    if of_first.contains(&false) {
-        let count = of_first.iter().filter(|came| **came).count();
-        let words = (format!("{} packets", opcodes.len()), count.to_string());
-        let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-        let result = rc::alive(t, dialogue.places.0, false);
-        f.prove(rc::GENERATION, &evidence, "packets of the first request", words, result);
-    }
-    !of_second.contains(&false)
-}
-
-fn mtu(dialogue: &Dialogue<'_>) -> u32 {
-    let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
-    code.and_then(|code| verbatim_wire::Mtu(code).bytes()).unwrap_or(256)
-}
-
-/// The response's data are where they belong, and nothing else of the memory changed.
-fn memory(t: &Trace, f: &mut Findings<'_>, kind: Kind, read: &verbatim_record::VerbsDone, before: &[u8]) {
-    let mut expected = before.to_vec();
-    let at = RESULTS as usize;
-    if kind == Kind::Read {
-        let parts = t.frames(PART).chain(t.frames(RESPONSE));
-        let data: Vec<u8> = parts
-            .filter_map(|frame| {
-                verbatim_wire::packet::Packet::parse(verbatim_wire::packet::Medium::Ethernet, &frame.bytes).ok()
-            })
-            .flat_map(|packet| packet.payload().to_vec())
-            .collect();
-        expected[at..at + data.len()].copy_from_slice(&data);
-    } else if kind.is_atomic() {
-        expected[at..at + 8].copy_from_slice(&ORIGINAL.to_le_bytes());
-    }
-    let words = if kind.has_response_data() {
-        format!("the response's data at byte {at}, the rest unchanged")
-    } else {
-        "unchanged".into()
-    };
-    effect::memory_is(f, (DATA, "memory of the DUT"), read, (&words, &expected));
+    rc::came(t, &[RESPONSE])
 }

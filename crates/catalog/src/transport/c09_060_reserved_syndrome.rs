@@ -8,7 +8,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Syndrome};
@@ -60,35 +60,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for (case, syndromes) in rc::cases(t)?.iter().zip(SYNDROMES) {
-        rc::sound_packets(f, &case.dialogue);
-        case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
-        let again = rc::asked_again(&case.frames(t, ACK_AGAIN), 1);
-        let acks = case.frames(t, ACK);
-        let reserved = case.frames(t, RESERVED);
-        if reserved.is_empty() {
-            rc::not_sent(t, f, case, 0)?;
-            continue;
-        }
-        let _ = case.waited(t, AFTER)?;
-        let about = format!("syndromes {syndromes:#04x?}")
-            .replace(['\n', ' '], "")
-            .replace(",]", "]");
-        let until = acks.first().map_or(case.end(), |ack| ack.place);
-        let done = case.dialogue.completions_between(case.start(), until);
-        let mut evidence: Vec<Evidence<'_>> = reserved.iter().map(|frame| Evidence::from(*frame)).collect();
-        evidence.extend(rc::evidence(&done));
-        let succeeded = done.iter().any(|done| done.status() == WcStatus::SUCCESS);
-        let result = if succeeded { Passed::Fail } else { Passed::Pass };
-        let words = ("no completion, or one with an error", rc::completions_in_words(&done));
-        f.prove(COMPLETION, &evidence, &about, words, result);
-        if let (Some(ack), true) = (acks.first(), done.is_empty()) {
-            let expected: [(u64, &[WcStatus]); 1] = [(1, &[WcStatus::SUCCESS])];
-            let about = format!("{about}: after the ACK");
-            case.completes(t, f, (COMPLETION, &about), (ack.place, case.end()), (&expected, again));
-        } else {
-            f.observe_ambiguous(format!("{about} failed the request; ignoring them conforms too"), &[]);
-        }
-    }
-    Ok(())
+    f.exercises(&[]);
+    rc::came_on_each(t, &[RESERVED])
 }

@@ -167,7 +167,7 @@ fn is_acknowledged(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, ack: Option
 
 /// A request, by its place among those posted, was sent 1 + retry_cnt times and failed, and with it the queue pair; the
 /// requests behind it were flushed. `never` says that the only retry did not come on three connections.
-pub(super) fn spent(
+fn spent(
     t: &Trace,
     f: &mut Findings<'_>,
     case: &Case<'_>,

@@ -117,7 +117,7 @@ fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -
 }
 
 /// The connection from an address that is not ours.
-fn elsewhere(channel: &Channel) -> Channel {
+pub(super) fn elsewhere(channel: &Channel) -> Channel {
     let other = |bits: u8| match channel.own.ip {
         IpAddr::V4(ip) => {
             let [a, b, c, d] = ip.octets();
@@ -141,7 +141,7 @@ fn elsewhere(channel: &Channel) -> Channel {
 }
 
 /// A queue pair number that the DUT is not likely to have.
-fn no_qp(channel: &Channel) -> Qpn {
+pub(super) fn no_qp(channel: &Channel) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 0x0055_5000)
 }
 

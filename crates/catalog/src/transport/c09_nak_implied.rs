@@ -1,39 +1,55 @@
-//! `c09-nak-implied`: an ACK behind an RDMA READ or an atomic that has no response makes that one come again.
+//! `c09-nak-implied`: an answer behind an RDMA READ or an atomic that has no response makes that one come again.
 //!
-//! A READ and a SEND are outstanding, on another connection a FetchAdd and a SEND. The SEND is acknowledged, the other has
-//! no response: it was lost. The DUT completes neither, and asks again. Then the response and the ACK come, and both
-//! complete in order.
-//! Reading: whether the SEND completes by the first ACK, once the response is there, or wants another, is left open.
+//! A READ, or a FetchAdd, and a request behind it are outstanding, on a connection for each way to answer the second: a SEND is
+//! acknowledged, put off or refused for good, a READ and a FetchAdd have their response. The first has none: it was lost. The DUT
+//! completes neither, and asks again. Then the response and the answer come, and both complete in order.
+//! Reading: whether the second completes by its first answer, once the response is there, or wants another, is left open; so is,
+//! of a refusal, when the first comes again: that it does not complete with success, nor with the error of the other, is not.
 //! A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE. False alarm: none known.
 
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, NakCode, RnrTimer};
 
-use crate::transport::rc::{self, Ask, Case, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, Sent};
 
-const NAKS: &str = "9.7.5.1.1 NAK handling";
+const BEHIND: Label<Frames> = Label::new("answer behind the missing response");
+const BEHIND_AGAIN: Label<Frames> = Label::new("answer behind the missing response, again");
+const ALL: Label<Frames> = Label::new("response and answer");
+const ALL_AGAIN: Label<Frames> = Label::new("response and answer, again");
 
-const ACK: Label<Frames> = Label::new("ACK behind the missing response");
-const ACK_AGAIN: Label<Frames> = Label::new("ACK behind the missing response, again");
-const RESPONSE: Label<Frames> = Label::new("response and ACK");
-const RESPONSE_AGAIN: Label<Frames> = Label::new("response and ACK, again");
+/// What comes behind the missing response.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// What answers a request of this kind.
+    Answer(Ask),
+    /// The receive of a SEND is missing.
+    Rnr,
+    /// A SEND is refused for good.
+    Refusal,
+}
 
-const OK: &[WcStatus] = &[WcStatus::SUCCESS];
+const EACH: [Behind; 5] = [
+    Behind::Answer(Ask::send(64)),
+    Behind::Answer(Ask::new(pb::Operation::Read, 64).at(RESULTS + 64)),
+    Behind::Answer(Ask::new(pb::Operation::FetchAdd, 8).at(RESULTS + 64)),
+    Behind::Rnr,
+    Behind::Refusal,
+];
 
 /// Implied NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-implied",
     aliases: &[],
-    revision: 1,
-    about: "An ACK behind an RDMA READ or atomic without a response makes that one come again, and completes nothing.",
-    reading: "No completion before the response; the READ or atomic is sent again; after response and ACK both complete, in \
-        order.",
-    statements: &[NAKS, rc::GENERATION, rc::ICRC],
+    revision: 2,
+    about: "An answer behind an RDMA READ or atomic without a response makes that one come again, and completes nothing.",
+    reading: "No completion before the response; behind an ACK or a response the READ or atomic is sent again; after response and \
+        answer both complete, in order.",
+    statements: &[rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -41,88 +57,43 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    for ask in [Ask::new(pb::Operation::Read, 64), Ask::new(pb::Operation::FetchAdd, 8)] {
-        let mut dut = Requester::open(t, &ChannelOptions::default())?;
-        if let Some(first) = dut.try_post(t, ask)? {
-            let second = dut.post(t, Ask::send(64))?;
-            if dut.see_all(t, &first)? && dut.see_all(t, &second)? {
-                let ack = dut.answers(t, &second);
-                let patience = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
-                dut.provoke(t, (ACK, ACK_AGAIN), &ack[0], (first.first, patience))?;
-                let came = dut.come(t)?;
-                let responses = [dut.answers(t, &first), ack].concat();
-                dut.answer(t, (RESPONSE, RESPONSE_AGAIN), &responses, 2 - came.min(2))?;
+    for first in [Ask::new(pb::Operation::Read, 64), Ask::new(pb::Operation::FetchAdd, 8)] {
+        for behind in EACH {
+            let mut dut = Requester::open(t, &ChannelOptions::default())?;
+            let second = match behind {
+                Behind::Answer(second) => second,
+                Behind::Rnr | Behind::Refusal => Ask::send(64),
+            };
+            if let Some(first) = dut.try_post(t, first)?
+                && let Some(second) = dut.try_post(t, second)?
+                && dut.see_all(t, &first)?
+                && dut.see_all(t, &second)?
+            {
+                answer(t, &dut, behind, (&first, &second))?;
             }
+            dut.close(t)?;
         }
-        dut.close(t)?;
     }
+    Ok(())
+}
+
+/// Answers the second request alone, and when the first has come again both.
+fn answer(t: &mut Tester<'_>, dut: &Requester, behind: Behind, (first, second): (&Sent, &Sent)) -> Step {
+    let last = dut.answers(t, second);
+    let frame = match behind {
+        Behind::Answer(_) => last[0].clone(),
+        Behind::Rnr => dut.rnr_nak(second.first, RnrTimer(1), first.msn),
+        Behind::Refusal => dut.nak(second.first, NakCode::REMOTE_ACCESS, first.msn),
+    };
+    let patience = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
+    dut.provoke(t, (BEHIND, BEHIND_AGAIN), &frame, (first.first, patience))?;
+    let came = dut.come(t)?;
+    let all = [dut.answers(t, first), last].concat();
+    dut.answer(t, (ALL, ALL_AGAIN), &all, 2 - came.min(2))?;
     Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for case in &rc::cases(t)? {
-        rc::sound_packets(f, &case.dialogue);
-        let again = [case.frames(t, ACK_AGAIN), case.frames(t, RESPONSE_AGAIN)];
-        let (acks, responses) = (case.frames(t, ACK), case.frames(t, RESPONSE));
-        if case.posted.len() < 2 {
-            case.tell_refused(f);
-            continue;
-        }
-        let Some(ack) = acks.first() else {
-            not_outstanding(t, f, case)?;
-            continue;
-        };
-        case.packets_are_those_posted(f, rc::GENERATION, "first transmission", (case.start(), ack.place));
-        case.packets_are_those_posted(f, NAKS, "retry", (ack.place, case.end()));
-        let first = &case.posted[0];
-        let about = format!("{}, an ACK behind it", first.in_words());
-        let until = responses.first().map_or(case.end(), |response| response.place);
-        let retries = case.sent_with(first.first, ack.place, until);
-        let result = if retries.is_empty() {
-            // A DUT may act on the first such ACK alone, so that asking again shows nothing.
-            rc::alive(t, case.end(), false)
-        } else {
-            Passed::Pass
-        };
-        let mut evidence = vec![Evidence::from(*ack)];
-        evidence.extend(retries.iter().map(|seen| Evidence::from(seen.frame)));
-        let words = ("it comes again", format!("{} times", retries.len()));
-        f.prove(NAKS, &evidence, &about, words, result);
-        rc::no_completion(
-            f,
-            NAKS,
-            &format!("{about}: before the response"),
-            &case.dialogue,
-            (case.start(), until),
-        );
-        if case.dialogue.completions_between(case.start(), until).is_empty() {
-            let asked_again = rc::asked_again(&again[1], responses.len());
-            let about = format!("{about}, then response and ACK");
-            case.completes(
-                t,
-                f,
-                (NAKS, &about),
-                (until, case.end()),
-                (&[(1, OK), (2, OK)], asked_again),
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The second request did not come before the first was answered: legal, and nothing is claimed.
-fn not_outstanding(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>) -> Result<(), Gap> {
-    let first = &case.posted[0];
-    if case.sent_with(first.first, case.start(), case.end()).is_empty() {
-        return rc::not_sent(t, f, case, 0);
-    }
-    let words = ("both requests outstanding", "the first alone");
-    f.prove(
-        NAKS,
-        &[case.state.into()],
-        &first.in_words(),
-        words,
-        Passed::Inconclusive,
-    );
-    Ok(())
+    f.exercises(&["nak-retried"]);
+    rc::came_on_each(t, &[BEHIND])
 }

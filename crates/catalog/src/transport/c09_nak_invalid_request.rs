@@ -5,7 +5,8 @@
 //! more, and its memory is as it was.
 //! Reading: a length above 2^31 lies outside every region too: both codes conform. What arrived before the packet that is
 //! wrong may be in memory.
-//! Reserved opcodes are tried by `c09-nak-reserved-opcode`.
+//! Reserved opcodes are tried by `c09-nak-reserved-opcode`. `c09-nak-max-dest-rd-atomic`: the same of READs and atomics on a
+//! queue pair that answers none.
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -140,11 +141,38 @@ static CASES: &[Refusal] = &[
     }),
 ];
 
+/// What a queue pair refuses that answers no READs and atomics.
+static RESOURCES: &[Refusal] = &[
+    Refusal::new("READ on a queue pair that answers none", CODE, |c, psn| {
+        Message::read(c, psn, TARGET, 64).packets
+    })
+    .on(|options| options.max_dest_rd_atomic = 0),
+    Refusal::new("FetchAdd on a queue pair that answers none", CODE, |c, psn| {
+        Message::fetch_add(c, psn, TARGET, 1).packets
+    })
+    .on(|options| options.max_dest_rd_atomic = 0)
+    .atomic(),
+];
+
+/// READs and atomics beyond max_dest_rd_atomic 0.
+pub(super) static NO_RESOURCES: Test = Test {
+    id: "c09-nak-max-dest-rd-atomic",
+    aliases: &[],
+    revision: 1,
+    about: "A queue pair with max_dest_rd_atomic 0 refuses READs and atomics as invalid requests.",
+    reading: "As in c09-nak-invalid-request: one NAK 0x61, then ERR, silence, and the memory as it was.",
+    statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: |t| refusal::procedure(t, RESOURCES),
+    judge: |t, f| refusal::judge(t, f, INVALID, RESOURCES, has_atomics(t)),
+};
+
 /// Invalid requests.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
         MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \

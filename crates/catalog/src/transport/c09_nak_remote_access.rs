@@ -21,7 +21,7 @@ use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
 
-const ACCESS: &str = "9.7.5.2.5 remote access";
+pub(super) const ACCESS: &str = "9.7.5.2.5 remote access";
 
 const NO_BYTES_WRITE: Label<Frames> = Label::new("WRITE of no bytes with a wrong R_Key");
 const NO_BYTES_READ: Label<Frames> = Label::new("READ of no bytes with a wrong R_Key");
@@ -107,7 +107,7 @@ static CASES: &[Refusal] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-nak-remote-access",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "What a memory region does not allow gets one NAK 0x62, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and MSN 1; \
         then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not looked at. Tried three \

@@ -39,7 +39,7 @@ static CASES: &[Refusal] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-nak-reserved-opcode",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A request with a reserved RC opcode gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the packet and MSN 1; \
         then ERR, silence, and the memory as it was. Refused, not dropped. Tried three times where no answer comes. Linux \

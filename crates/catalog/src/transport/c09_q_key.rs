@@ -1,29 +1,32 @@
 //! `c09-q-key`: a datagram with another Q_Key than its queue pair's is dropped without a word.
 //!
-//! The DUT has an unreliable datagram queue pair with receives. Datagrams with wrong Q_Keys come, each three times since one
-//! may be lost, then one with the right one, whose payload is another: it alone completes a receive, with its payload behind
-//! the 40 bytes of the network header.
+//! The DUT has an unreliable datagram queue pair with receives. Datagrams with wrong Q_Keys come, one to an address that the
+//! port does not have, and one that ends before its immediate data, each three times since one may be lost, then one with the
+//! right Q_Key, whose payload is another: it alone completes a receive, with its payload behind the 40 bytes of the network
+//! header.
 //! Reading: a dropped datagram takes no receive and completes nothing. What the 40 bytes hold is not judged.
 //! False alarm: none known; the right datagram is sent up to three times, and each may complete a receive.
 
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::verbs::Reply;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, VerbsDone, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
-use verbatim_tester::{Need, Step, Stop, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Deth, Opcode, Psn, QKey, Qpn, Transport};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn, QKey};
 
+use super::c09_header_validation::elsewhere;
+use super::datagrams::labels::{CREATE, MODIFY, OPEN};
+use super::datagrams::{self, Datagrams, HEADER, datagram};
 use crate::transport::rc;
 use crate::transport::rc::ask;
 
 const HEADERS: &str = "9.6.1 header validation";
 
-const OPEN: Label<Verbs> = Label::new("ask for the port");
-const CREATE: Label<Verbs> = Label::new("create a datagram queue pair");
-const MODIFY: Label<Verbs> = Label::new("modify the datagram queue pair");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const WRONG: Label<Frames> = Label::new("datagram with a wrong Q_Key");
+const ELSEWHERE: Label<Frames> = Label::new("datagram to another address");
+const CUT: Label<Frames> = Label::new("datagram that ends before its immediate data");
 const RIGHT: Label<Frames> = Label::new("datagram with the right Q_Key");
 const AFTER: Label<Wait> = Label::new("after all datagrams");
 const RESULT: Label<Verbs> = Label::new("read the memory");
@@ -33,20 +36,19 @@ const Q_KEY: QKey = QKey(0x1357_9BDF);
 /// One bit at either end, and the Q_Key of QP1.
 const OTHERS: [QKey; 4] = [QKey(0x1357_9BDE), QKey(0x5357_9BDF), QKey(0), QKey::GSI];
 const LENGTH: u32 = 48;
-/// Bytes before the payload that hold the network header.
-const HEADER: u32 = 40;
 /// Bytes between two receives.
 const SLOT: u32 = 128;
-/// Receives that are posted: for every datagram, wrong ones included.
-const RECEIVES: u32 = (OTHERS.len() as u32 + 1) * TRIES;
+/// Receives that are posted, as many as the queue holds: those that wrong datagrams would take, and more.
+const RECEIVES: u32 = 16;
 
 /// Q_Keys.
 pub(super) static TEST: Test = Test {
     id: "c09-q-key",
     aliases: &[],
-    revision: 1,
-    about: "A datagram with another Q_Key is dropped: it takes no receive and completes nothing.",
-    reading: "Datagrams with four wrong Q_Keys, each three times, then the right one up to three times: only right ones \
+    revision: 2,
+    about: "A datagram with another Q_Key, to another address or without its headers is dropped: it takes no receive.",
+    reading: "Datagrams with four wrong Q_Keys, to another address and without immediate data, each three times, then the right \
+        one up to three times: only right ones \
         complete receives, with 40 bytes of header and their payload.",
     statements: &[HEADERS],
     needs: &[Need::Packets],
@@ -55,65 +57,26 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8>) -> Vec<u8> {
-    let mut packet = Transport {
-        deth: Some(Deth::default().with_q_key(q_key).with_src_qp(channel.own_qpn)),
-        payload,
-        ..channel.transport(Opcode::UD_SEND_ONLY, Psn(0))
-    };
-    packet.bth = packet.bth.with_dest_qp(qpn);
-    channel.frame(&packet)
-}
-
 fn procedure(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
-    let Reply::Opened(facts) = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
-        return Err(Stop::Tester("a host answered Open with something else".into()));
-    };
-    let create = Command::CreateQp(pb::CreateQp {
-        service: pb::Service::Ud.into(),
-        send_depth: 16,
-        receive_depth: 16,
-    });
-    let Reply::Qp(qp) = t.verbs_must(CREATE, Side::Dut, create)? else {
-        return Err(Stop::Tester("a host answered CreateQp with something else".into()));
-    };
-    let init = pb::QpAttributes {
-        pkey_index: Some(0),
-        port: Some(facts.port),
-        qkey: Some(Q_KEY.0),
-        ..pb::QpAttributes::default()
-    };
-    let rts = pb::QpAttributes {
-        sq_psn: Some(0),
-        ..pb::QpAttributes::default()
-    };
-    let steps = [
-        (pb::QpState::Init, init),
-        (pb::QpState::Rtr, pb::QpAttributes::default()),
-        (pb::QpState::Rts, rts),
-    ];
-    for (state, attributes) in steps {
-        let modify = Command::ModifyQp(pb::ModifyQp {
-            qp: qp.qp,
-            state: state.into(),
-            attributes: Some(attributes),
-        });
-        t.verbs_must(MODIFY, Side::Dut, modify)?;
-    }
-    let ud = Channel { qp: qp.qp, ..channel };
+    let Datagrams { channel: ud, qpn, .. } = datagrams::open(t, &channel, Q_KEY, Psn(0))?;
     for n in 0..RECEIVES {
         ask::post_receive(t, &ud, RECEIVE, u64::from(n) + 1, (n * SLOT, HEADER + LENGTH))?;
     }
     for q_key in OTHERS {
         let payload = ask::random_bytes(t, WRONG.name, LENGTH);
-        let wrong = datagram(&channel, Qpn(qp.qpn), q_key, payload);
+        let wrong = channel.frame(&datagram(&channel, qpn, q_key, payload));
         ask::insist(t, WRONG, &wrong)?;
     }
+    let right = datagram(&channel, qpn, Q_KEY, ask::random_bytes(t, ELSEWHERE.name, LENGTH));
+    ask::insist(t, ELSEWHERE, &to_nobody(&channel).frame(&right))?;
+    let mut cut = datagram(&channel, qpn, Q_KEY, Vec::new());
+    cut.bth = cut.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
+    ask::insist(t, CUT, &channel.frame(&cut))?;
     let payload = ask::random_bytes(t, RIGHT.name, LENGTH);
     for _ in 0..TRIES {
-        t.send_frame(RIGHT, &datagram(&channel, Qpn(qp.qpn), Q_KEY, payload.clone()))?;
-        if t.next_completion(Side::Dut, qp.qp, t.now().after(ask::SOON))?.is_some() {
+        t.send_frame(RIGHT, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload.clone())))?;
+        if t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?.is_some() {
             break;
         }
     }
@@ -123,6 +86,19 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
+/// The connection to an address that the DUT does not have.
+fn to_nobody(channel: &Channel) -> Channel {
+    let mirrored = Channel {
+        own: channel.dut,
+        dut: channel.own,
+        ..*channel
+    };
+    Channel {
+        dut: elsewhere(&mirrored).own,
+        ..*channel
+    }
+}
+
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let _ = (
         t.command(OPEN)?,
@@ -130,6 +106,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.commands(RECEIVE).count(),
     );
     let _ = (t.command(STATE)?, t.frames(WRONG).count());
+    let _ = (t.frames(ELSEWHERE).count(), t.frames(CUT).count());
     let (created, after) = (t.command(CREATE)?, t.waited(AFTER)?);
     let Some(Reply::Qp(qp)) = rc::reply(created) else {
         return Err(Gap::Missing(CREATE.name));

@@ -3,17 +3,19 @@
 //! On the first connection the Middle of three responses is left out: the READ must not complete, but come again, from its
 //! first PSN or from the missing one with address and length advanced; what is then answered completes it, and the memory
 //! holds the data of the responses and nothing else has changed. On four others a response is 4 bytes too short or too
-//! long: the READ fails with a local length or a bad response error, and the queue pair is in error.
-//! Reading: both statuses conform; where a resumed READ begins is open, as long as nothing is left out.
+//! long: the READ fails with a local length or a bad response error, and the queue pair is in error. On the last ones one of three
+//! full responses has the opcode of another: the READ does not complete with success.
+//! Reading: both statuses conform; where a resumed READ begins is open, as long as nothing is left out. Whether a response with
+//! another opcode ends the READ, or has it come again, is left open.
 //! False alarm: none known; responses are sent again when nothing happens.
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{Medium, Packet, Psn};
+use verbatim_wire::packet::Opcode;
 
-use crate::transport::rc::{self, Ask, Case, RESULTS, Requester, read_response, response_data};
+use crate::transport::rc::{self, Ask, Requester, read_response, response_data};
 
 const DATA: &str = "9.7.6.1.1 response data";
 
@@ -35,15 +37,36 @@ const LENGTHS: [(u32, u32, i32, &str); 4] = [
     (0, 0, 4, "an Only that is too long"),
 ];
 
-/// Responses that are missing or of wrong length.
+const ODD: Label<Frames> = Label::new("responses, one with another opcode");
+const ODD_AGAIN: Label<Frames> = Label::new("responses, one with another opcode, again");
+
+const FIRST: Opcode = Opcode::RC_READ_RESPONSE_FIRST;
+const MIDDLE: Opcode = Opcode::RC_READ_RESPONSE_MIDDLE;
+const LAST: Opcode = Opcode::RC_READ_RESPONSE_LAST;
+const ONLY: Opcode = Opcode::RC_READ_RESPONSE_ONLY;
+/// Opcodes of full responses, one of which stands where it may not.
+const OPCODES: [&[Opcode]; 9] = [
+    &[MIDDLE, MIDDLE, LAST],
+    &[ONLY, MIDDLE, LAST],
+    &[LAST, MIDDLE, LAST],
+    &[FIRST, FIRST, LAST],
+    &[FIRST, LAST, LAST],
+    &[FIRST, ONLY, LAST],
+    &[FIRST, MIDDLE, MIDDLE],
+    &[FIRST, MIDDLE, ONLY],
+    &[LAST],
+];
+
+/// Responses that are missing, of wrong length, or with another opcode.
 pub(super) static TEST: Test = Test {
     id: "c09-read-response",
     aliases: &[],
-    revision: 1,
-    about: "An RDMA READ comes again when a response is missing, and fails when one has the wrong length.",
+    revision: 2,
+    about: "An RDMA READ comes again when a response is missing, and fails when one has the wrong length or opcode.",
     reading: "A gap makes the READ come again, from its beginning or from the gap; then it completes with the right data. A \
-        wrong length ends it with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR.",
-    statements: &[DATA, rc::GENERATION, rc::ICRC],
+        wrong length ends it with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR. With First, Middle, Last or Only where another \
+        belongs it does not complete with success.",
+    statements: &[DATA, rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -72,7 +95,25 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
         dut.close(t)?;
     }
+    for opcodes in OPCODES {
+        odd_opcodes(t, opcodes)?;
+    }
     Ok(())
+}
+
+/// Full responses with these opcodes.
+fn odd_opcodes(t: &mut Tester<'_>, opcodes: &[Opcode]) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let sent = dut.post(t, Ask::new(pb::Operation::Read, opcodes.len() as u32 * dut.mtu))?;
+    if dut.see_all(t, &sent)? {
+        let data = response_data(t, &sent);
+        let parts = (0..).zip(opcodes).zip(data.chunks(dut.mtu as usize));
+        let responses: Vec<Vec<u8>> = parts
+            .map(|((at, opcode), part)| dut.response(&sent, at, *opcode, part))
+            .collect();
+        dut.answer(t, (ODD, ODD_AGAIN), &responses, 1)?;
+    }
+    dut.close(t)
 }
 
 /// The Middle of three responses is left out.
@@ -108,89 +149,6 @@ fn gap(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for (at, case) in rc::cases(t)?.iter().enumerate() {
-        rc::sound_packets(f, &case.dialogue);
-        if at == 0 {
-            judge_gap(t, f, case)?;
-        } else {
-            judge_length(t, f, case, LENGTHS[at - 1].3)?;
-        }
-    }
-    Ok(())
-}
-
-fn judge_gap(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>) -> Result<(), Gap> {
-    let (parts, gaps) = (case.frames(t, PART), case.frames(t, GAP));
-    let (_, again) = (case.frames(t, GAP_AGAIN), case.frames(t, REST_AGAIN));
-    let rest = case.frames(t, REST);
-    let (Some(part), Some(gap)) = (parts.first().copied(), gaps.first().copied()) else {
-        return rc::not_sent(t, f, case, 0);
-    };
-    case.packets_are_those_posted(f, rc::GENERATION, "first transmission", (case.start(), part.place));
-    let until = rest.first().map_or(case.end(), |rest| rest.place);
-    let about = "a READ whose second response is missing";
-    let retries = case.sent(part.place, until);
-    case.packets_are_those_posted(f, DATA, about, (part.place, case.end()));
-    let missing = case.dialogue.dut_psn.next();
-    let result = match retries.first() {
-        Some(retry) if missing.since(retry.psn()) <= 1 => Passed::Pass,
-        Some(_) => Passed::Fail,
-        // A DUT may act on the first gap alone, so that asking again shows nothing.
-        None => rc::alive(t, case.end(), false),
-    };
-    let seen = retries
-        .first()
-        .map_or_else(|| "none".into(), |retry| retry.packet.to_string());
-    let wanted = format!("a READ Request with PSN {} or {missing}", case.dialogue.dut_psn);
-    let mut evidence = vec![Evidence::from(part), gap.into()];
-    evidence.extend(retries.iter().map(|seen| Evidence::from(seen.frame)));
-    f.prove(DATA, &evidence, &format!("{about}: retry"), (wanted, seen), result);
-    let clean = rc::no_completion(
-        f,
-        DATA,
-        &format!("{about}: before it came again"),
-        &case.dialogue,
-        (case.start(), until),
-    );
-    if !rest.is_empty() && clean {
-        let expected: [(u64, &[WcStatus]); 1] = [(1, &[WcStatus::SUCCESS])];
-        let asked_again = rc::asked_again(&again, rest.len());
-        if case.completes(t, f, (DATA, about), (until, case.end()), (&expected, asked_again)) {
-            let mut data = rc::response_bytes(&[part]);
-            data.truncate(if resumes(rest[0], missing) {
-                case.mtu as usize
-            } else {
-                0
-            });
-            data.extend(rc::response_bytes(&rest));
-            case.memory_is(f, (DATA, about), &[(RESULTS as usize, data)])?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the answer begins at the missing response, not at the first one.
-fn resumes(frame: &FrameSeen, missing: Psn) -> bool {
-    Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| packet.bth().psn() == missing)
-}
-
-fn judge_length(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, what: &str) -> Result<(), Gap> {
-    let (wrong, again) = (case.frames(t, WRONG), case.frames(t, WRONG_AGAIN));
-    let Some(first) = wrong.first() else {
-        return rc::not_sent(t, f, case, 0);
-    };
-    case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), first.place));
-    let expected: [(u64, &[WcStatus]); 1] = [(1, &[WcStatus::LOC_LEN_ERR, WcStatus::BAD_RESP_ERR])];
-    let about = format!("a READ that gets {what}");
-    let asked_again = rc::asked_again(&again, wrong.len());
-    if case.completes(
-        t,
-        f,
-        (DATA, &about),
-        (case.start(), case.end()),
-        (&expected, asked_again),
-    ) {
-        case.is_in_error(f, DATA, &about);
-    }
-    Ok(())
+    f.exercises(&["nak-retried", "bad-response-fails", "error-state", "response-data"]);
+    rc::came_on_each(t, &[WRONG, GAP, ODD])
 }

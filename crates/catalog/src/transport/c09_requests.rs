@@ -10,12 +10,12 @@
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::Psn;
 
-use crate::transport::rc::{self, Ask, Case, Posted, RESULTS, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester};
 
 const COMPLETION: &str = "C9-60";
 const DATA: &str = "9.7.6.1.1 response data";
@@ -103,103 +103,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for case in &rc::cases(t)? {
-        rc::sound_packets(f, &case.dialogue);
-        case.tell_refused(f);
-        let _ = case.frames(t, PART);
-        let again = case.frames(t, ANSWER_AGAIN);
-        let answers = case.frames(t, ANSWER);
-        let (mut changes, mut all_done) = (Vec::new(), true);
-        for (at, posted) in case.posted.iter().enumerate() {
-            let until = case.posted.get(at + 1).map_or(case.end(), |next| next.command.place);
-            let of_it =
-                |frame: &&&verbatim_record::FrameSeen| frame.place > posted.command.place && frame.place < until;
-            let of_it: Vec<_> = answers.iter().filter(of_it).copied().collect();
-            let answered = of_it.first().map_or(until, |answer| answer.place);
-            case.packets_are_those_posted(f, rc::GENERATION, "packet", (posted.command.place, until));
-            packets(t, f, case, posted, answered);
-            let Some(answer) = of_it.first() else {
-                continue;
-            };
-            let about = format!("{}, after its answer", posted.in_words());
-            let expected: [(u64, &[WcStatus]); 1] = [(at as u64 + 1, &[WcStatus::SUCCESS])];
-            let before = (posted.command.place, answer.place);
-            rc::no_completion(
-                f,
-                COMPLETION,
-                &format!("{}, before its answer", posted.in_words()),
-                &case.dialogue,
-                before,
-            );
-            let again = again
-                .iter()
-                .filter(|frame| frame.place > answer.place && frame.place < until);
-            let asked_again = rc::asked_again(&again.copied().collect::<Vec<_>>(), of_it.len());
-            all_done &= case.completes(
-                t,
-                f,
-                (COMPLETION, &about),
-                (answer.place, until),
-                (&expected, asked_again),
-            );
-            if let (true, Some(local)) = (posted.has_response_data(), posted.post.local) {
-                changes.push((local.offset as usize, rc::response_bytes(&of_it)));
-            }
-        }
-        // A READ without its completion may have changed the memory in part.
-        if all_done {
-            case.memory_is(f, (DATA, "after all requests"), &changes)?;
-        }
-    }
-    Ok(())
-}
-
-/// The packets of one request up to its answer: all of them, once, in order, and the last one asks for an ACK.
-fn packets(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, posted: &Posted<'_>, until: usize) {
-    let about = posted.in_words();
-    let window = (posted.command.place, until);
-    let sent = case.sent(window.0, window.1);
-    let psns: Vec<u32> = sent.iter().map(|seen| seen.psn().since(posted.first)).collect();
-    let wanted: Vec<u32> = (0..posted.packets()).collect();
-    let only_missing = psns.windows(2).all(|pair| pair[0] < pair[1]) && psns.iter().all(|psn| wanted.contains(psn));
-    let mut in_order = psns.clone();
-    in_order.sort_unstable();
-    // The dialogue has those that overlap in the order of their PSNs.
-    let came_so = sent.is_sorted_by_key(|seen| seen.frame.place);
-    let result = if psns == wanted && came_so {
-        Passed::Pass
-    } else if only_missing && psns != wanted {
-        rc::alive(t, case.end(), false)
-    } else if in_order == wanted && !t.begin.simulated {
-        Passed::Inconclusive
-    } else {
-        Passed::Fail
-    };
-    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-    let words = (
-        format!("{} packets, from PSN {} on", wanted.len(), posted.first),
-        format!("{} packets: {}", sent.len(), rc::in_words(&sent)),
-    );
-    f.prove(
-        rc::GENERATION,
-        &evidence,
-        &format!("{about}: its packets"),
-        words,
-        result,
-    );
-    if let (false, Some(last)) = (
-        posted.has_response_data(),
-        sent.iter().find(|seen| seen.psn() == posted.last()),
-    ) {
-        let asks = last.packet.bth().ack_request();
-        let result = if asks { Passed::Pass } else { Passed::Fail };
-        let words = ("1", if asks { "1" } else { "0" });
-        f.prove(
-            rc::GENERATION,
-            &[last.frame.into()],
-            &format!("{about}: AckReq of the last packet"),
-            words,
-            result,
-        );
-    }
+    f.exercises(&[
+        "posted",
+        "in-order",
+        "ack-requested",
+        "answered-completes",
+        "completed-by",
+        "completion-fields",
+        "response-data",
+    ]);
+    rc::came_on_each(t, &[ANSWER])
 }

@@ -9,12 +9,12 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, Ask, Case, RESULTS, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester};
 
 const COMPLETION: &str = "C9-60";
 
@@ -95,62 +95,6 @@ fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Ste
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for (at, case) in rc::cases(t)?.iter().enumerate() {
-        rc::sound_packets(f, &case.dialogue);
-        case.tell_refused(f);
-        let waited = case.waited(t, UNANSWERED)?;
-        case.packets_are_those_posted(f, rc::GENERATION, "request", (case.start(), case.end()));
-        let sent = case.sent(case.start(), waited.place);
-        let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-        let (about, most) = if at == 0 {
-            (format!("max_rd_atomic {LIMIT}: READs and atomics in flight"), LIMIT)
-        } else {
-            ("a READ and a fenced SEND: in flight".to_string(), 1)
-        };
-        let result = if sent.len() > most {
-            Passed::Fail
-        } else if sent.is_empty() {
-            rc::alive(t, case.end(), false)
-        } else if case.posted.len() <= most {
-            // Nothing was held back that could have come too soon.
-            Passed::Inconclusive
-        } else {
-            Passed::Pass
-        };
-        let words = (
-            format!("1 to {most}"),
-            format!("{}: {}", sent.len(), rc::in_words(&sent)),
-        );
-        f.prove(rc::GENERATION, &evidence, &about, words, result);
-        answered(t, f, case);
-    }
-    Ok(())
-}
-
-/// Each request came once, the later ones as those before were answered, and all completed in order.
-fn answered(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>) {
-    let (answers, again) = (case.frames(t, ANSWER), case.frames(t, ANSWER_AGAIN));
-    for posted in &case.posted {
-        let sent = case.sent_with(posted.first, case.start(), case.end());
-        let result = match sent.len() {
-            1 => Passed::Pass,
-            0 => rc::alive(t, case.end(), false),
-            _ => Passed::Fail,
-        };
-        let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-        let about = format!("{}: times that it was sent", posted.in_words());
-        f.prove(rc::GENERATION, &evidence, &about, ("1", sent.len().to_string()), result);
-    }
-    let expected: Vec<(u64, &[WcStatus])> = (1..=answers.len() as u64)
-        .map(|wr_id| (wr_id, &[WcStatus::SUCCESS] as &[WcStatus]))
-        .collect();
-    let window = (case.start(), case.end());
-    let asked_again = rc::asked_again(&again, 1);
-    case.completes(
-        t,
-        f,
-        (COMPLETION, "all that was answered"),
-        window,
-        (&expected, asked_again),
-    );
+    f.exercises(&["in-flight", "fence", "answered-completes"]);
+    rc::came_on_each(t, &[ANSWER])
 }

@@ -2,7 +2,7 @@
 //!
 //! `rc` is what their judges share.
 
-mod rc;
+pub(crate) mod rc;
 
 // Completion: what completes a request, in which order, and what does not
 mod c09_027_responses_in_order;
@@ -26,6 +26,7 @@ mod c09_143_retry_count;
 mod c09_rnr_retry;
 
 // Requests and responses: their packets, their PSNs
+mod c09_address_vector;
 mod c09_duplicates;
 mod c09_psn_sequence;
 mod c09_read_response;
@@ -40,6 +41,10 @@ mod c09_link_p_key;
 mod c09_link_tver;
 mod c09_q_key;
 
+// Datagrams
+mod c09_datagrams;
+mod datagrams;
+
 // Refusals
 mod c09_nak_fatal;
 mod c09_nak_implied;
@@ -48,6 +53,15 @@ mod c09_nak_remote_access;
 mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
 mod c09_rnr_nak;
+mod c09_send_invalidate;
+
+// What a queue pair does of itself: its states, events, errors of its own side
+mod c09_events;
+mod c09_local_errors;
+mod c09_send_queue_drain;
+
+// Random walks over all of it
+mod walk;
 
 use verbatim_tester::Test;
 
@@ -81,14 +95,20 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_142_ack_timeout_verbs::TEST,
     &c09_142_timer_restart::TEST,
     &c09_143_retry_count::TEST,
+    &c09_address_vector::TEST,
+    &c09_datagrams::TEST,
     &c09_duplicates::TEST,
+    &c09_events::TEST,
     &c09_header_validation::TEST,
     &c09_icrc::TEST,
     &c09_link_p_key::TEST,
     &c09_link_tver::TEST,
+    &c09_local_errors::TEST,
     &c09_nak_fatal::TEST,
     &c09_nak_implied::TEST,
     &c09_nak_invalid_request::TEST,
+    &c09_local_errors::RECEIVE_ERROR,
+    &c09_nak_invalid_request::NO_RESOURCES,
     &c09_nak_remote_access::TEST,
     &c09_nak_sequence::TEST,
     &c09_psn_sequence::TEST,
@@ -99,6 +119,13 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_reserved_bits::TEST,
     &c09_rnr_nak::TEST,
     &c09_rnr_retry::TEST,
+    &c09_send_invalidate::TEST,
+    &c09_send_queue_drain::TEST,
+    &walk::ATOMIC_REPLAY,
+    &walk::LOSS_POSITIONS,
+    &walk::PSN_WRAP,
+    &walk::REGION_EDGES,
+    &walk::TEST,
     // The last of its chapter: a host may not survive it.
     &c09_nak_reserved_opcode::TEST,
 ];

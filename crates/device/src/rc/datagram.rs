@@ -44,8 +44,12 @@ impl Qp {
             // An IPv4 header stands in the second half.
             header[20..].copy_from_slice(ip.bytes());
         }
-        cx.memory.write(receive.local, 0, &header);
-        cx.memory.write(receive.local, NETWORK_HEADER, packet.payload());
+        if cx.has(RcDefect::DatagramWithoutHeader) {
+            cx.memory.write(receive.local, 0, packet.payload());
+        } else {
+            cx.memory.write(receive.local, 0, &header);
+            cx.memory.write(receive.local, NETWORK_HEADER, packet.payload());
+        }
         let imm = packet.imm().map(|imm| imm.data().0);
         self.deliver(cx, &receive, WcOpcode::RECV, length, imm);
     }
@@ -86,7 +90,9 @@ impl Qp {
             payload: bytes.to_vec(),
             ..Transport::default()
         };
-        self.send.next_psn = self.send.next_psn.next();
+        if !cx.has(RcDefect::DatagramPsnConstant) {
+            self.send.next_psn = self.send.next_psn.next();
+        }
         cx.port.send(cx.now + cx.profile.latency, path, transport);
         self.send.pop();
         self.complete(cx, &request, WcStatus::SUCCESS, 0);

@@ -56,6 +56,7 @@ defects! {
         GhostAckCompletes "ghost-ack-completes" "An ACK with a PSN that was never sent completes what is outstanding."
         CoalescedAckCompletesOne "coalesced-ack-completes-one" "An ACK completes one request only, though it speaks for several."
         AckCompletesLate "ack-completes-late" "An ACK stops the retries of a SEND, but completes it only together with the next one."
+        ZeroLengthReadFails "zero-length-read-fails" "A READ of no bytes fails with a local length error when its response comes."
         CompletesTwice "completes-twice" "A request completes twice."
         CompletesInReverse "completes-in-reverse" "Requests that one ACK completes complete in reverse order."
         ReservedSyndromeCompletes "reserved-syndrome-completes" "A reserved AETH syndrome is taken as an ACK."
@@ -79,6 +80,7 @@ defects! {
         Timeout0Fires "timeout-0-fires" "With the local ACK timeout off, a request is retried after 67 ms."
         TimeoutRetryWrongPsn "timeout-retry-wrong-psn" "After a time-out the request comes again with the next PSN."
         TimeoutRetrySkipsOldest "timeout-retry-skips-oldest" "After a time-out the retry begins with the second of the outstanding requests."
+        StaleNakObeyed "stale-nak-obeyed" "A sequence NAK of what was acknowledged long ago makes all that is outstanding come again."
         TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
     }
     "C9-143" {
@@ -95,6 +97,7 @@ defects! {
     "9.7.5.1.1 NAK handling" {
         SequenceNakIgnored "sequence-nak-ignored" "A sequence NAK is ignored."
         SequenceNakRetriesNext "sequence-nak-retries-next" "A sequence NAK is answered from the PSN behind the one that is missing."
+        SequenceNakOutOfOrder "sequence-nak-out-of-order" "After a sequence NAK the packet behind the missing one comes again first."
         SequenceNakSpendsNothing "sequence-nak-spends-nothing" "Sequence NAKs are answered for ever, whatever retry_cnt says."
         SequenceNakNotAnAck "sequence-nak-not-an-ack" "A sequence NAK does not acknowledge what lies before it."
         ImpliedNakIgnored "implied-nak-ignored" "An ACK behind a READ or atomic without an answer completes that one too."
@@ -102,6 +105,7 @@ defects! {
         FatalNakWrongStatus "fatal-nak-wrong-status" "An invalid request completes as a remote access error, and the other way round."
         FatalNakKeepsQpUp "fatal-nak-keeps-qp-up" "After a request was refused the queue pair stays ready to send."
         FlushMissing "flush-missing" "Requests behind a failed one get no completion."
+        FlushWrongStatus "flush-wrong-status" "Requests behind a failed one complete with a general error instead of being flushed."
         FlushInReverse "flush-in-reverse" "Requests behind a failed one are flushed in reverse order."
     }
     // The requester and what it sends.
@@ -121,12 +125,30 @@ defects! {
         PKeyZeroOnSend "p-key-zero-on-send" "Packets carry P_Key 0."
         ReservedBitsSet "reserved-bits-set" "Packets carry ones in reserved bits of the BTH."
         SolicitedEventIgnored "solicited-event-ignored" "A solicited SEND carries SE 0."
+        FlowLabelIgnored "flow-label-ignored" "Packets carry flow label 0 whatever the address vector says."
         ImmediateSwapped "immediate-swapped" "Immediate data are sent with their bytes in reverse."
     }
     "7.8.1 ICRC" {
         IcrcCoversTrafficClass "icrc-covers-traffic-class" "The ICRC is made over the type of service as it stands."
         IcrcByteSwapped "icrc-byte-swapped" "The ICRC is sent with its bytes in reverse."
         BadIcrcAccepted "bad-icrc-accepted" "A packet with a wrong ICRC is taken."
+    }
+    "9.9.2 requester errors" {
+        LocalFaultWrongStatus "local-fault-wrong-status" "A request over memory that is gone fails as an error of the queue pair."
+        LocalFaultAtOnce "local-fault-at-once" "A request over memory that is gone fails before those in front of it are done."
+    }
+    "9.8.3 datagrams" {
+        DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
+        DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
+    }
+    // Queue pairs and their hosts.
+    "10.3.1 send queue drained" {
+        SqdSends "sqd-sends" "In SQD requests are begun as in RTS."
+        SqdDeaf "sqd-deaf" "In SQD requests of the other side are ignored."
+    }
+    "11.6.3 asynchronous events" {
+        CommEstAlways "comm-est-always" "Every packet in RTR is told of as the first one."
+        AccessErrorAsRequestError "access-error-as-request-error" "A remote access error is told of as an invalid request."
     }
     // Validation of what arrives.
     "9.6.1 header validation" {
@@ -154,6 +176,7 @@ defects! {
         ReadResponseShort "read-response-short" "READ responses are half as long as the path MTU."
         ReadResponseWrongData "read-response-wrong-data" "The second response to a READ carries the data of the first."
         ReadResponsePsnConstant "read-response-psn-constant" "All responses to a READ carry the PSN of the request."
+        ReadResponsePsnSkipsAtWrap "read-response-psn-skips-at-wrap" "READ responses behind the wrap of the PSN are one further than they should be."
         ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
     }
     "9.7.7.1 MSN" {
@@ -177,6 +200,8 @@ defects! {
     "9.7.4.1.1 duplicate requests" {
         DuplicateSendDelivered "duplicate-send-delivered" "A duplicate of a SEND is delivered again."
         DuplicateWriteExecuted "duplicate-write-executed" "A duplicate of a WRITE is executed again."
+        AtomicReplayNewestOnly "atomic-replay-newest-only" "Of the atomics whose results are kept, only the newest is answered when it comes again."
+        CompareSwapExecutedAgain "compare-swap-executed-again" "A duplicate of a CmpSwap is executed again; one of a FetchAdd is not."
         DuplicateAtomicExecuted "duplicate-atomic-executed" "A duplicate of an atomic is executed again."
         DuplicateAtomicShowsMemory "duplicate-atomic-shows-memory" "A duplicate of an atomic is answered with what the memory holds now."
         DuplicateAtomicDropped "duplicate-atomic-dropped" "A duplicate of an atomic gets no answer, though its result is stored."
@@ -196,6 +221,7 @@ defects! {
     "9.7.5.2.4 invalid request" {
         QpRightIgnored "qp-right-ignored" "What the queue pair does not allow is done."
         QpRightWrongNak "qp-right-wrong-nak" "What the queue pair does not allow gets a remote access NAK."
+        MaxDestRdAtomic0Answers "max-dest-rd-atomic-0-answers" "A queue pair with max_dest_rd_atomic 0 answers READs."
         UnalignedAtomicAccepted "unaligned-atomic-accepted" "An atomic on an address that is no multiple of 8 is done."
         UnalignedAtomicWrongNak "unaligned-atomic-wrong-nak" "An atomic on an address that is no multiple of 8 gets a remote operational NAK."
         OpcodeOrderIgnored "opcode-order-ignored" "A Middle or Last without a First is dropped in silence."
@@ -213,13 +239,17 @@ defects! {
         RKeyIgnored "r-key-ignored" "A wrong R_Key opens the memory at its address."
         RKeyWrongNak "r-key-wrong-nak" "A wrong R_Key gets an invalid request NAK."
         BoundsIgnored "bounds-ignored" "A request that reaches beyond the region is done as far as it lies within."
+        BoundsOffByOne "bounds-off-by-one" "A request may reach one byte beyond its region."
+        RKeyLowByteIgnored "r-key-low-byte-ignored" "The low 8 bits of an R_Key are not compared."
         BoundsWrongNak "bounds-wrong-nak" "A request that reaches beyond the region gets an invalid request NAK."
         RegionRightIgnored "region-right-ignored" "What the region does not allow is done."
         RegionRightWrongNak "region-right-wrong-nak" "What the region does not allow gets an invalid request NAK."
+        InvalidateIgnored "invalidate-ignored" "A SEND with Invalidate takes no R_Key away, and none is too wrong for it."
         ZeroLengthRKeyChecked "zero-length-r-key-checked" "The R_Key of a READ or WRITE of length 0 is checked."
     }
     "9.9.3 responder errors" {
         FatalNakMissing "fatal-nak-missing" "A request that is refused gets no NAK."
+        ReceiveFaultAsInvalidRequest "receive-fault-as-invalid-request" "A receive where the device may not write makes the SEND an invalid request."
         FatalNakWithWrongPsn "fatal-nak-with-wrong-psn" "The NAK of a refused request carries the PSN before it."
         ResponderStaysUp "responder-stays-up" "After a request was refused the queue pair takes more."
         RefusedWriteExecuted "refused-write-executed" "A WRITE that is refused for its length is executed all the same."

@@ -104,12 +104,16 @@ impl Qp {
             return;
         };
         let is_same = opcode == request.opcode && va == header.va().0 && r_key == header.r_key();
-        if !is_same || cx.has(RcDefect::DuplicateAtomicDropped) {
+        let newest = self.receive.kept.iter().map(|kept| kept.first).next_back();
+        let is_forgotten = cx.has(RcDefect::AtomicReplayNewestOnly) && newest != Some(psn);
+        if !is_same || is_forgotten || cx.has(RcDefect::DuplicateAtomicDropped) {
             return;
         }
+        let again = cx.has(RcDefect::DuplicateAtomicExecuted)
+            || cx.has(RcDefect::CompareSwapExecutedAgain) && opcode == Opcode::RC_COMPARE_SWAP;
         let place = cx.memory.remote(r_key, va, 8, Right::Atomic);
         let shown = match place {
-            Ok(place) if cx.has(RcDefect::DuplicateAtomicExecuted) => atomic::perform(cx, place, opcode, &header),
+            Ok(place) if again => atomic::perform(cx, place, opcode, &header),
             Ok(place) if cx.has(RcDefect::DuplicateAtomicShowsMemory) => atomic::load(cx, place),
             _ => original,
         };

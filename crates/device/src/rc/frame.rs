@@ -53,7 +53,7 @@ pub(crate) fn build(
                 .with_hop_limit(hops(path))
                 .with_dscp(path.traffic_class >> 2)
                 .with_ecn(path.traffic_class & 3)
-                .with_flow_label(Hex32(path.flow_label)),
+                .with_flow_label(Hex32(flow_label(path, faults))),
             udp,
         },
         other => other,
@@ -61,6 +61,13 @@ pub(crate) fn build(
     let mut frame = packet(&network, transport);
     spoil(&mut frame, faults);
     frame
+}
+
+fn flow_label(path: &Path, faults: &RcFaults) -> u32 {
+    if faults.has(RcDefect::FlowLabelIgnored) {
+        return 0;
+    }
+    path.flow_label
 }
 
 fn hops(path: &Path) -> u8 {

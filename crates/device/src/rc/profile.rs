@@ -76,6 +76,10 @@ pub struct AdapterChoices {
     pub udp_port_by_qp: bool,
     /// A READ that comes again is answered whatever R_Key it has now; else only with the one that it had.
     pub repeats_read_without_r_key: bool,
+    /// A SEND with Invalidate takes a registered region's R_Key away; else it is refused.
+    pub invalidates_regions: bool,
+    /// After a sequence NAK or an RNR NAK it sends from the message's first packet on; else from the one that the NAK names.
+    pub goes_back_to_message: bool,
 }
 
 impl Default for AdapterChoices {
@@ -96,6 +100,8 @@ impl Default for AdapterChoices {
             ack_request_on_reads: false,
             udp_port_by_qp: true,
             repeats_read_without_r_key: false,
+            invalidates_regions: true,
+            goes_back_to_message: false,
         }
     }
 }
@@ -120,6 +126,8 @@ impl AdapterChoices {
             udp_port_by_qp: draw(2) == 1,
             obeys_credits: draw(2) == 1,
             repeats_read_without_r_key: draw(2) == 1,
+            invalidates_regions: draw(4) != 0,
+            goes_back_to_message: draw(2) == 1,
         }
     }
 }
@@ -146,14 +154,18 @@ impl AdapterProfile {
         }
     }
 
-    /// The same adapter as another one of its kind may be: latency, queue pair numbers and every choice are drawn from
-    /// the seed; addresses and what it can do stay.
+    /// The same adapter as another one of its kind may be: latency, queue pair numbers, every choice and whether it is a full
+    /// member of its partition are drawn from the seed; addresses and what it can do stay.
     #[must_use]
     pub fn vary(mut self, seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
         self.latency = Duration::from_nanos(200 + below(rng, 4800));
         self.first_qpn = Qpn(2 + below(rng, 0x00FF_0000) as u32);
         self.choices = AdapterChoices::drawn(rng);
+        if below(rng, 3) == 0 {
+            // A limited member talks with full ones.
+            self.p_keys = vec![PKey(0x7FFF)];
+        }
         self
     }
 

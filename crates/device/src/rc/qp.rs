@@ -301,8 +301,13 @@ impl Qp {
         if cx.has(RcDefect::FlushInReverse) {
             flushed.reverse();
         }
+        let status = if cx.has(RcDefect::FlushWrongStatus) {
+            WcStatus::GENERAL_ERR
+        } else {
+            WcStatus::WR_FLUSH_ERR
+        };
         for request in flushed {
-            self.complete(cx, &request, WcStatus::WR_FLUSH_ERR, 0);
+            self.complete(cx, &request, status, 0);
         }
     }
 

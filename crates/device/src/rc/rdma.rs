@@ -17,6 +17,17 @@ impl Qp {
             Ok(place) => return Ok(place),
             Err(denied) => denied,
         };
+        if cx.has(RcDefect::BoundsOffByOne)
+            && let Ok(place) = cx.memory.remote(r_key, va, u64::from(length).saturating_sub(1), right)
+        {
+            return Ok(place);
+        }
+        if cx.has(RcDefect::RKeyLowByteIgnored) {
+            let mut keys = (0..=0xFF).map(|low| RKey(r_key.0 & !0xFF | low));
+            if let Some(place) = keys.find_map(|key| cx.memory.remote(key, va, length.into(), right).ok()) {
+                return Ok(place);
+            }
+        }
         let (ignored, wrong_nak) = match denied {
             Denied::Key => (RcDefect::RKeyIgnored, RcDefect::RKeyWrongNak),
             Denied::Bounds => (RcDefect::BoundsIgnored, RcDefect::BoundsWrongNak),
@@ -118,7 +129,7 @@ impl Qp {
         let reth = request.packet.reth().ok_or(INVALID)?;
         self.check_right(cx, Right::Read)?;
         let (va, r_key, length) = (reth.va().0, reth.r_key(), reth.dma_len());
-        if length > MAX_MESSAGE || self.attributes.max_dest_rd_atomic == 0 {
+        if length > MAX_MESSAGE || !self.answers_reads() && !cx.has(RcDefect::MaxDestRdAtomic0Answers) {
             return Err(INVALID);
         }
         let data = if length == 0 && !cx.has(RcDefect::ZeroLengthRKeyChecked) {
@@ -145,6 +156,11 @@ impl Qp {
         Ok(())
     }
 
+    /// Whether the queue pair has resources to answer READs and atomics.
+    fn answers_reads(&self) -> bool {
+        self.attributes.max_dest_rd_atomic > 0
+    }
+
     /// Keeps a READ or atomic for duplicates, at the cost of the oldest one.
     fn keep(&mut self, kept: Kept) {
         let room = self.attributes.max_dest_rd_atomic as usize;
@@ -160,7 +176,7 @@ impl Qp {
         }
         let atomic = request.packet.atomic().ok_or(INVALID)?;
         self.check_right(cx, Right::Atomic)?;
-        if self.attributes.max_dest_rd_atomic == 0 {
+        if !self.answers_reads() {
             return Err(INVALID);
         }
         let va = atomic.va().0;

@@ -2,7 +2,7 @@
 //! (architecture 9.7.4.1, 9.4.1).
 
 use verbatim_wire::verbs::{EventKind, QpState, WcOpcode, WcStatus};
-use verbatim_wire::{Bth, NakCode, Opcode, Packet, Psn};
+use verbatim_wire::{Bth, NakCode, Opcode, Packet, Psn, RKey};
 
 use super::completion::Completion;
 use super::defect::RcDefect;
@@ -76,7 +76,10 @@ impl Qp {
         if !matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
             return;
         }
-        if self.state == QpState::Rtr && !self.receive.heard {
+        if self.state == QpState::Sqd && cx.has(RcDefect::SqdDeaf) {
+            return;
+        }
+        if self.state == QpState::Rtr && (!self.receive.heard || cx.has(RcDefect::CommEstAlways)) {
             cx.report(self.handle, EventKind::COMM_EST);
         }
         self.receive.heard = true;
@@ -222,12 +225,13 @@ impl Qp {
         if !cx.memory.is_writable(receive.local) {
             self.take_receive();
             self.complete_receive(cx, &receive, WcStatus::LOC_PROT_ERR);
-            return Err(OPERATIONAL);
+            let wrong = cx.has(RcDefect::ReceiveFaultAsInvalidRequest);
+            return Err(if wrong { INVALID } else { OPERATIONAL });
         }
         if let Some(ieth) = request.packet.ieth()
-            && (!cx.profile.invalidate || !cx.memory.invalidate(ieth.r_key()))
+            && let Err(refused) = Self::invalidate(cx, ieth.r_key())
         {
-            return Err(if cx.profile.invalidate { ACCESS } else { INVALID });
+            return Err(refused);
         }
         let place = if cx.has(RcDefect::SendMisplaced) {
             at.saturating_sub(4)
@@ -253,6 +257,20 @@ impl Qp {
             self.deliver(cx, &receive, WcOpcode::RECV, length, request.imm());
         }
         self.advance(cx, request);
+        Ok(())
+    }
+
+    /// Takes an R_Key away.
+    fn invalidate(cx: &mut Context<'_>, r_key: RKey) -> Result<(), Refused> {
+        if !cx.profile.invalidate {
+            return Err(INVALID);
+        }
+        if cx.has(RcDefect::InvalidateIgnored) {
+            return Ok(());
+        }
+        if !cx.profile.choices.invalidates_regions || !cx.memory.invalidate(r_key) {
+            return Err(ACCESS);
+        }
         Ok(())
     }
 

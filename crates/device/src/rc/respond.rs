@@ -125,6 +125,7 @@ impl Qp {
             return;
         }
         let kind = match code {
+            NakCode::REMOTE_ACCESS if cx.has(RcDefect::AccessErrorAsRequestError) => EventKind::QP_REQ_ERR,
             NakCode::REMOTE_ACCESS => EventKind::QP_ACCESS_ERR,
             NakCode::REMOTE_OPERATIONAL => EventKind::QP_FATAL,
             _ => EventKind::QP_REQ_ERR,
@@ -165,6 +166,8 @@ impl Qp {
             #[allow(clippy::cast_possible_truncation)] // fewer responses than PSNs
             let offset = if cx.has(RcDefect::ReadResponsePsnConstant) {
                 0
+            } else if cx.has(RcDefect::ReadResponsePsnSkipsAtWrap) && psn.plus(at as u32) < psn {
+                at as u32 + 1
             } else {
                 at as u32
             };

@@ -56,6 +56,13 @@ impl Qp {
         if is_ack && cx.has(RcDefect::GhostAckCompletes) && self.send.outstanding() > 0 {
             self.acknowledged(cx, self.send.sent_until);
         }
+        let is_old = packet.bth().psn().since(self.send.oldest()) >= Psn::COUNT / 2;
+        let is_nak = packet
+            .aeth()
+            .is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
+        if is_nak && is_old && cx.has(RcDefect::StaleNakObeyed) && self.send.outstanding() > 0 {
+            self.on_sequence_error(cx, self.send.oldest(), false);
+        }
     }
 
     fn handle_ack(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
@@ -338,7 +345,8 @@ impl Qp {
         }
         let had = (at * pmtu).min(request.local.length);
         let expected = (request.local.length - had).min(pmtu);
-        if packet.payload().len() != expected as usize && !cx.has(RcDefect::ReadLengthIgnored) {
+        let refuses_empty = request.local.length == 0 && cx.has(RcDefect::ZeroLengthReadFails);
+        if refuses_empty || packet.payload().len() != expected as usize && !cx.has(RcDefect::ReadLengthIgnored) {
             let status = if cx.profile.choices.wrong_length_is_bad_response {
                 WcStatus::BAD_RESP_ERR
             } else {

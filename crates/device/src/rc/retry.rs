@@ -205,7 +205,17 @@ impl Qp {
     /// Sets the cursor back to what was not acknowledged.
     pub(crate) fn go_back(&mut self, cx: &Context<'_>, why: Retry) {
         self.send.rewind(cx.profile.choices.read_retry_resumes);
+        if why == Retry::Rnr {
+            self.go_further_back(cx);
+        }
         self.send.retry = Some(why);
+    }
+
+    /// A NAK says from where on at the latest: from the beginning of the message will do.
+    fn go_further_back(&mut self, cx: &Context<'_>) {
+        if cx.profile.choices.goes_back_to_message {
+            self.send.packet = 0;
+        }
     }
 
     /// A sequence NAK, or an answer that skips one which is missing: again from the oldest PSN.
@@ -221,20 +231,31 @@ impl Qp {
             return;
         }
         self.send.rewind(cx.profile.choices.read_retry_resumes);
-        if !implied
-            && cx.has(RcDefect::SequenceNakRetriesNext)
-            && let Some(front) = self.send.queue.front()
-        {
-            if self.send.packet + 1 < front.packets() {
-                self.send.packet += 1;
-            } else if missing == self.send.oldest() {
-                self.send.at = 1;
-                self.send.packet = 0;
-            }
+        if !implied {
+            self.go_further_back(cx);
+        }
+        if !implied && cx.has(RcDefect::SequenceNakOutOfOrder) {
+            self.skip_one(missing);
+            self.send_next(cx);
+            self.send.rewind(cx.profile.choices.read_retry_resumes);
+        }
+        if !implied && cx.has(RcDefect::SequenceNakRetriesNext) {
+            self.skip_one(missing);
         }
         self.send.timer = None;
         // An interval that an RNR NAK asked for is waited for all the same.
         self.pump(cx);
+    }
+
+    /// A defective adapter leaves the oldest packet out.
+    fn skip_one(&mut self, missing: Psn) {
+        let Some(front) = self.send.queue.front() else { return };
+        if self.send.packet + 1 < front.packets() {
+            self.send.packet += 1;
+        } else if missing == self.send.oldest() {
+            self.send.at = 1;
+            self.send.packet = 0;
+        }
     }
 
     /// The oldest request fails, and with it the queue pair.

@@ -41,22 +41,24 @@ impl Qp {
     }
 
     /// Sends one packet; whether there was one to send.
-    fn send_next(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn send_next(&mut self, cx: &mut Context<'_>) -> bool {
         let index = self.send.at;
         let Some(wqe) = self.send.queue.get(index) else {
             return false;
         };
         let begun = wqe.first.is_some();
-        if !begun && (self.state == QpState::Sqd || self.must_wait(cx, index)) {
+        let drains = self.state == QpState::Sqd && !cx.has(RcDefect::SqdSends);
+        if !begun && (drains || self.must_wait(cx, index)) {
             return false;
         }
         let request = wqe.request;
         if let Some(status) = self.local_fault(cx, &request) {
             // What was sent before it is answered first, so that completions stay in order.
-            if index > 0 || self.send.awaits_answer() {
+            if (index > 0 || self.send.awaits_answer()) && !cx.has(RcDefect::LocalFaultAtOnce) {
                 return false;
             }
-            self.fail(cx, status);
+            let wrong = cx.has(RcDefect::LocalFaultWrongStatus);
+            self.fail(cx, if wrong { WcStatus::LOC_QP_OP_ERR } else { status });
             return true;
         }
         let is_packets = !request.operation.is_read_or_atomic();
@@ -241,11 +243,13 @@ impl Qp {
             _ => self.data_packet(cx, request, packet, wqe.packets()),
         };
         let solicited = request.solicited && last && !cx.has(RcDefect::SolicitedEventIgnored);
+        // What completes no receive raises no event (9.2.3).
+        let raises_event = !request.operation.is_read_or_atomic() && request.operation != Operation::Write;
         let opcode = transport.bth.opcode();
         transport.bth = self
             .bth()
             .with_opcode(opcode)
-            .with_solicited_event(solicited && !request.operation.is_read_or_atomic())
+            .with_solicited_event(solicited && raises_event)
             .with_ack_request(asks && !cx.has(RcDefect::AckRequestMissing))
             .with_psn(self.wire_psn(cx, psn, first));
         self.spoil_retry(cx, &mut transport);

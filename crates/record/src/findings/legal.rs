@@ -21,7 +21,9 @@ pub enum Legal {
 }
 
 impl Legal {
-    fn holds(self, value: u64) -> bool {
+    /// Whether a value is legal.
+    #[must_use]
+    pub fn holds(self, value: u64) -> bool {
         match self {
             Self::Is(wanted) => value == wanted,
             Self::Within(least, most) => (least..=most).contains(&value),

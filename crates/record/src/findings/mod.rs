@@ -37,6 +37,8 @@ pub struct Findings<'t> {
     pub observations: Vec<Observation>,
     /// Why the test does not apply to this device.
     pub not_applicable: Option<String>,
+    /// That the oracle judges all of the test, and which of its rules must have been asked for that.
+    pub exercises: Option<Vec<&'static str>>,
 }
 
 impl<'t> Findings<'t> {
@@ -48,7 +50,15 @@ impl<'t> Findings<'t> {
             checks: Vec::new(),
             observations: Vec::new(),
             not_applicable: None,
+            exercises: None,
         }
+    }
+
+    /// The test is a stimulus: the oracle judges all of it. These of its rules must have been asked, else the record does not
+    /// show what the test is there for.
+    pub fn exercises(&mut self, rules: &[&'static str]) {
+        self.exercises.get_or_insert_default().extend(rules);
+        self.trace.judged_whole();
     }
 
     /// Begins a check of a statement; what is looked at is a field's name, or what else says it shortly.

@@ -17,7 +17,7 @@ use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use self::either::{Number, Seed, Socket};
 use super::nearest::{hint, list};
-use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind};
+use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind, RigSource};
 
 pub use virtual_rig::defect;
 
@@ -66,6 +66,8 @@ struct RawRig {
     ipv6: Option<Spanned<bool>>,
     simulated: Option<Spanned<bool>>,
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
+    #[serde(default)]
+    labels: Vec<Spanned<String>>,
     interface: Option<Spanned<String>>,
     mac: Option<Spanned<String>>,
     ip: Option<Spanned<String>>,
@@ -224,6 +226,8 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         subnet_timeout: within(rig.subnet_timeout.as_ref(), "subnet_timeout", 0, 20)?.map(SubnetTimeout),
         assign_lid: assign_lid(&rig)?,
         env: environment(rig.env.as_ref())?,
+        labels: labels(&rig.labels)?,
+        source: RigSource::default(),
         kind: match kind {
             "umad" => RigKind::Umad {
                 device: required(rig.device.as_ref(), "device", kind, &header)?,
@@ -231,6 +235,7 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
                     Some(port) => port,
                     None => return missing("port", kind, header),
                 },
+                agent: peer::agent_if_any(&rig, &at)?.map(Box::new),
             },
             "model" => RigKind::Model {
                 socket: model_socket(&rig, kind, &header, path)?,
@@ -241,6 +246,24 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         },
     };
     Ok(config)
+}
+
+fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.=:/".contains(&byte);
+    let label = |given: &Spanned<String>| {
+        let label = given.get_ref();
+        if (1..=64).contains(&label.len()) && label.bytes().all(fits) && !label.starts_with("kind=") {
+            return Ok(label.clone());
+        }
+        wrong(
+            given.span(),
+            format!(
+                "{label:?} is no label; expected 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\", \"/\", \"=\", such as \
+                 \"25g\" or \"fw=1.2\"; each rig has the label \"kind=KIND\" by itself"
+            ),
+        )
+    };
+    given.iter().map(label).collect()
 }
 
 fn model_socket(rig: &RawRig, kind: &str, header: &Range<usize>, file: &Path) -> Result<PathBuf, Wrong> {

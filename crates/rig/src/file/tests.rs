@@ -77,7 +77,8 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             name: "bench-3".into(),
             kind: RigKind::Umad {
                 device: "mlx5_0".into(),
-                port: 2
+                port: 2,
+                agent: None,
             },
             route: Route::Directed(vec![2, 17]),
             m_key: MKey(0xFEDC_BA98_7654_3210),
@@ -85,7 +86,9 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             window: 64,
             subnet_timeout: Some(SubnetTimeout(18)),
             assign_lid: None,
+            labels: Vec::new(),
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
+            source: umad.source.clone(),
         }
     );
     let model = file.find("model").unwrap();

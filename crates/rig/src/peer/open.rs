@@ -100,6 +100,15 @@ pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>
     })
 }
 
+/// What an agent on the DUT's host tells of itself and of the device, for a rig that needs it for nothing else.
+pub(crate) fn dut_host(config: &RigConfig, of: &AgentConfig, cancel: Arc<AtomicBool>) -> Result<Value, RigError> {
+    let (agent, told) = agent(config, of)?;
+    let mut rig = PeerRig::new(None, vec![(Side::Dut, agent)], cancel);
+    let dut = opened(config, &mut rig, Side::Dut)?;
+    is_the_device(config, of, &dut)?;
+    Ok(json!({ "agent": told, "device": of_host(&dut) }))
+}
+
 fn lost(config: &RigConfig, why: impl Into<String>) -> RigError {
     RigError::Lost {
         rig: config.name.clone(),

@@ -64,9 +64,12 @@ impl AnyDefect {
         }
     }
 
-    /// Whether a test is there for it: of its statement, and working with the part of the device that has it.
+    /// Whether a test is there for it: of its statement, and working with the part of the device that has it. Tests of the
+    /// link may ask the agents too.
     pub(super) fn concerns(self, test: &Test) -> bool {
-        test.statements.contains(&self.statement()) && Part::of(test) == self.part()
+        let part = Part::of(test);
+        let asks = part == Part::Link && test.needs.contains(&Need::Mad);
+        test.statements.contains(&self.statement()) && (part == self.part() || asks && self.part() == Part::Agents)
     }
 
     fn part(self) -> Part {

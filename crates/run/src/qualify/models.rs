@@ -47,7 +47,7 @@ pub(super) fn disturbance(seed: u64) -> Disturbances {
 
 impl Model {
     /// Whether a test is tried on it.
-    pub(super) fn is_for(&self, test: &Test) -> bool {
+    pub(crate) fn is_for(&self, test: &Test) -> bool {
         (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
     }
 

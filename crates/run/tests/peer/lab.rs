@@ -185,6 +185,8 @@ impl Lab {
             },
             record: Some(self.path().join("record")),
             cancel: Arc::default(),
+            shrinks: true,
+            lease: Arc::default(),
         };
         let state = StateDirectory::at(self.path().join("state"));
         run::execute_in(&request, Some(&state), &mut |_| {}).map(|mut report| report.verdicts.remove(0))

@@ -1,16 +1,21 @@
 //! The journal's file: written, locked, and looked at by who does not hold it.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
 use verbatim_wire::MKey;
 
-use super::{Area, Content, Journal, JournalError, Part, Pending};
+use super::{Area, Content, Journal, JournalError, Owner, Part, Pending, VERSION};
 
 /// Only its owner may read what has M_Keys in it, or hold a lock that others wait for.
 const PRIVATE: u32 = 0o600;
+
+/// What the names of files end in.
+const JOURNAL: &str = ".journal.json";
+const LOCK: &str = ".lock";
 
 /// Also where a version before this one made the file.
 fn keep_private(file: &File) -> io::Result<()> {
@@ -25,59 +30,56 @@ fn keep_private(file: &File) -> io::Result<()> {
 pub struct FileJournal {
     path: PathBuf,
     content: Content,
-    _lock: File,
+    lock: File,
 }
 
 impl FileJournal {
-    /// Opens and locks the journal of a rig in a directory, which is made if absent.
+    /// Opens and locks the journal of a rig in a directory, which is made if absent. A journal of the same device that was
+    /// left under another rig's name becomes this rig's.
     ///
     /// # Errors
-    /// When another process holds it, or it cannot be read.
-    pub fn open(directory: &Path, rig: &str) -> Result<Self, JournalError> {
-        let io = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| JournalError::Io { path, source }
-        };
+    /// When another process holds it, it cannot be read, or it is of another device.
+    pub fn open(directory: &Path, owner: impl Into<Owner>) -> Result<Self, JournalError> {
+        let owner = owner.into();
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
             .map_err(io(directory))?;
-        let lock_path = lock_place(directory, rig);
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(PRIVATE)
-            .open(&lock_path)
-            .map_err(io(&lock_path))?;
-        keep_private(&lock).map_err(io(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Busy {
-                    rig: rig.into(),
-                    path: lock_path,
-                });
-            }
-            Err(TryLockError::Error(source)) => {
-                return Err(JournalError::Io {
-                    path: lock_path,
-                    source,
-                });
+        let lock = lock(directory, &owner.rig)?;
+        let path = place(directory, &owner.rig);
+        if !path.exists()
+            && let Some((other, content)) = of_the_same_device(directory, &owner)
+        {
+            let _other = self::lock(directory, &content.owner.rig)?;
+            std::fs::rename(&other, &path).map_err(io(&other))?;
+            witness(&lock, true).map_err(io(&path))?;
+            if let Ok(gone) = File::options()
+                .write(true)
+                .open(lock_place(directory, &content.owner.rig))
+            {
+                witness(&gone, false).map_err(io(&other))?;
             }
         }
-        let path = place(directory, rig);
-        let content = match read(&path) {
+        let content = match read(directory, &owner.rig) {
             Ok(content) => content,
             Err(Unread::Io(source)) => return Err(JournalError::Io { path, source }),
-            Err(Unread::Damaged(what)) => return Err(JournalError::Damaged { path, what }),
+            Err(Unread::Damaged(what)) => {
+                let lock = lock_place(directory, &owner.rig);
+                return Err(JournalError::Damaged { path, lock, what });
+            }
         };
-        Ok(Self {
-            path,
-            content,
-            _lock: lock,
-        })
+        // Where the device told its PortGUID, that decides, before anything is written: a cable or a socket may have moved.
+        if !content.areas.is_empty() && content.device.is_empty() && !content.owner.is_same_device(&owner) {
+            return Err(JournalError::OtherDevice {
+                path,
+                rig: owner.rig,
+                kept: content.owner.device,
+                named: owner.device,
+            });
+        }
+        let content = Content { owner, ..content };
+        Ok(Self { path, content, lock })
     }
 
     /// Areas that an earlier run left changed.
@@ -104,23 +106,37 @@ impl FileJournal {
         &self.path
     }
 
-    /// What the journal of a rig lists, whether or not a process holds it; nothing when there is nothing to restore.
+    /// What the journal of a rig lists, or that of its device under another rig's name, whether or not a process holds it;
+    /// nothing when there is nothing to restore.
     #[must_use]
-    pub fn look(directory: &Path, rig: &str) -> Option<Unrestored> {
-        let path = place(directory, rig);
-        let (content, damage) = match read(&path) {
-            Ok(content) if content.areas.is_empty() => return None,
-            Ok(content) => (content, String::new()),
-            Err(Unread::Io(error)) => (Content::default(), error.to_string()),
-            Err(Unread::Damaged(what)) => (Content::default(), format!("it is no journal: {what}")),
-        };
-        Some(Unrestored {
-            path,
-            keys: content.keys,
-            lease_s: content.lease_s,
-            areas: content.areas,
-            damage,
+    pub fn look(directory: &Path, owner: impl Into<Owner>) -> Option<Unrestored> {
+        let owner = owner.into();
+        let own = Unrestored::of(directory, &owner.rig).map(|own| own.checked(&owner));
+        own.or_else(|| {
+            of_the_same_device(directory, &owner).and_then(|(_, content)| Unrestored::of(directory, &content.owner.rig))
         })
+    }
+
+    /// What each journal in a directory lists.
+    #[must_use]
+    pub fn all(directory: &Path) -> Vec<Unrestored> {
+        let mut rigs: Vec<String> = rigs(directory).collect();
+        rigs.sort();
+        rigs.dedup();
+        rigs.iter().filter_map(|rig| Unrestored::of(directory, rig)).collect()
+    }
+
+    /// Of the journals of a directory, as [`FileJournal::all`] has them, what [`FileJournal::look`] finds: for many rigs the
+    /// directory is read once.
+    #[must_use]
+    pub fn among(all: &[Unrestored], owner: impl Into<Owner>) -> Option<Unrestored> {
+        let owner = owner.into();
+        let name = format!("{}{JOURNAL}", owner.rig);
+        let of_rig = |of: &&Unrestored| of.path.file_name().is_some_and(|file| *file == *name);
+        let same =
+            |of: &&Unrestored| of.damage.is_empty() && !owner.device.is_empty() && of.owner.device == owner.device;
+        let own = all.iter().find(of_rig).cloned().map(|own| own.checked(&owner));
+        own.or_else(|| all.iter().find(same).cloned())
     }
 
     /// Whether a process holds the journal of a rig.
@@ -132,21 +148,41 @@ impl FileJournal {
             .is_ok_and(|lock| lock.try_lock().is_err())
     }
 
-    /// Returns when no process holds the journal of a rig any more.
-    pub fn wait_until_free(directory: &Path, rig: &str) {
-        // Without the file nobody holds it.
-        if let Ok(lock) = File::options().write(true).open(lock_place(directory, rig)) {
-            let _ = lock.lock();
+    /// Makes what tells of a rig's journal, if it is absent, so that it is missed when it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn prepare(directory: &Path, rig: &str) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = lock_place(directory, rig);
+        let made = File::options().create_new(true).write(true).mode(PRIVATE).open(path);
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.map(drop),
         }
     }
 
-    fn write(&self) -> Result<(), JournalError> {
-        let io = |source| JournalError::Io {
-            path: self.path.clone(),
-            source,
-        };
+    /// Of a rig that was in use when whoever used it died: when neither its journal is there nor what [`FileJournal::prepare`]
+    /// made, somebody removed both, and its journal counts as missing from now on. Whether it is so.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn miss(directory: &Path, rig: &str) -> io::Result<bool> {
+        if lock_place(directory, rig).exists() || place(directory, rig).exists() {
+            return Ok(false);
+        }
+        Self::prepare(directory, rig)?;
+        let lock = File::options().write(true).open(lock_place(directory, rig))?;
+        witness(&lock, true)?;
+        Ok(true)
+    }
+
+    fn write(&mut self) -> Result<(), JournalError> {
+        let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         if self.content.areas.is_empty() {
+            // Before the file goes, as it is set after the file came: a crash between the two leaves a journal too many.
+            witness(&self.lock, false).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
                 _ => {}
@@ -159,12 +195,15 @@ impl FileJournal {
                 .truncate(true)
                 .mode(PRIVATE)
                 .open(&part)
-                .map_err(io)?;
-            keep_private(&file).map_err(io)?;
+                .map_err(&io)?;
+            keep_private(&file).map_err(&io)?;
+            self.content.version = VERSION;
+            self.content.checksum = checksum(&self.content);
             let text = serde_json::to_vec_pretty(&self.content).expect("a journal is plain data");
-            file.write_all(&text).map_err(io)?;
-            file.sync_all().map_err(io)?;
-            std::fs::rename(&part, &self.path).map_err(io)?;
+            file.write_all(&text).map_err(&io)?;
+            file.sync_all().map_err(&io)?;
+            std::fs::rename(&part, &self.path).map_err(&io)?;
+            witness(&self.lock, true).map_err(&io)?;
         }
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -217,11 +256,54 @@ pub struct Unrestored {
     pub lease_s: u16,
     /// Areas, in the order in which they were changed.
     pub areas: Vec<Pending>,
+    /// The rig that it was made for.
+    pub owner: Owner,
+    /// PortGUID of the device, in words; empty when it did not tell.
+    pub device: String,
     /// Why it cannot be read; empty when it can.
     pub damage: String,
 }
 
 impl Unrestored {
+    fn of(directory: &Path, rig: &str) -> Option<Self> {
+        let (content, damage) = match read(directory, rig) {
+            Ok(content) if content.areas.is_empty() => return None,
+            Ok(content) => (content, String::new()),
+            Err(Unread::Io(error)) => (Content::default(), error.to_string()),
+            Err(Unread::Damaged(what)) => (Content::default(), format!("it is no journal: {what}")),
+        };
+        let owner = if content.owner.rig.is_empty() {
+            rig.into()
+        } else {
+            content.owner
+        };
+        Some(Self {
+            path: place(directory, rig),
+            keys: content.keys,
+            lease_s: content.lease_s,
+            areas: content.areas,
+            owner,
+            device: content.device,
+            damage,
+        })
+    }
+
+    /// As damaged when it is of another device than the rig that it is called after.
+    fn checked(mut self, owner: &Owner) -> Self {
+        if self.damage.is_empty() && self.device.is_empty() && !self.owner.is_same_device(owner) {
+            self.damage = format!("it is of {}, and the rig now names {}", self.owner.device, owner.device);
+        }
+        self
+    }
+
+    /// The file that is locked while a process holds the journal, and tells whether there must be one.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let rig = name.strip_suffix(JOURNAL).unwrap_or(&name);
+        self.path.with_file_name(format!("{rig}{LOCK}"))
+    }
+
     /// The areas, or the damage, in words.
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
@@ -235,12 +317,12 @@ impl Unrestored {
 
 /// Where the journal of a rig is.
 fn place(directory: &Path, rig: &str) -> PathBuf {
-    directory.join(format!("{rig}.journal.json"))
+    directory.join(format!("{rig}{JOURNAL}"))
 }
 
 /// What is locked for as long as a process holds it.
 fn lock_place(directory: &Path, rig: &str) -> PathBuf {
-    directory.join(format!("{rig}.lock"))
+    directory.join(format!("{rig}{LOCK}"))
 }
 
 /// Why a journal's file tells nothing.
@@ -249,23 +331,102 @@ enum Unread {
     Damaged(String),
 }
 
-/// What a file holds; without the file, nothing is to be restored.
-fn read(path: &Path) -> Result<Content, Unread> {
-    match std::fs::read(path) {
+/// What the journal of a rig holds. Without the file nothing is to be restored, unless its lock tells that there was one.
+fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
+    let path = place(directory, rig);
+    match std::fs::read(&path) {
         Ok(text) => parse(&text).map_err(Unread::Damaged),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
-        Err(error) => Err(Unread::Io(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Unread::Io(error)),
+        Err(_) => match std::fs::read(lock_place(directory, rig)) {
+            // Looked for again: it may have been settled, or saved, between the two.
+            Ok(text) if !text.is_empty() && !path.exists() => Err(Unread::Damaged(
+                "the file is gone, and nothing tells that the device was restored".into(),
+            )),
+            _ => Ok(Content::default()),
+        },
     }
+}
+
+/// Keeps in the lock's file whether there must be a journal: one that was removed is missed.
+fn witness(mut lock: &File, there_is_a_journal: bool) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    if there_is_a_journal {
+        lock.write_all(b"a journal is to be restored\n")?;
+    }
+    Ok(())
+}
+
+fn io(path: &Path) -> impl Fn(io::Error) -> JournalError + use<> {
+    let path = path.to_path_buf();
+    move |source| JournalError::Io {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// Locks the journal of a rig.
+fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
+    let path = lock_place(directory, rig);
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(PRIVATE)
+        .open(&path)
+        .map_err(io(&path))?;
+    keep_private(&lock).map_err(io(&path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Busy { rig: rig.into(), path }),
+        Err(TryLockError::Error(source)) => Err(JournalError::Io { path, source }),
+    }
+}
+
+/// The rigs of which there is a journal, or a lock that may tell of one.
+fn rigs(directory: &Path) -> impl Iterator<Item = String> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    names.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let rig = name.strip_suffix(JOURNAL).or_else(|| name.strip_suffix(LOCK))?;
+        Some(rig.to_string())
+    })
+}
+
+/// The journal of the same device that another rig left.
+fn of_the_same_device(directory: &Path, owner: &Owner) -> Option<(PathBuf, Content)> {
+    if owner.device.is_empty() {
+        return None;
+    }
+    rigs(directory).filter(|rig| *rig != owner.rig).find_map(|rig| {
+        let content = read(directory, &rig).ok()?;
+        let same = !content.areas.is_empty() && content.owner.device == owner.device;
+        same.then(|| (place(directory, &rig), content))
+    })
 }
 
 fn key_of(words: &str) -> Option<MKey> {
     u64::from_str_radix(words.strip_prefix("0x")?, 16).ok().map(MKey)
 }
 
+/// SHA-256 of what a journal holds, but for the checksum itself, in hexadecimal.
+fn checksum(content: &Content) -> String {
+    let bare = Content {
+        checksum: String::new(),
+        ..content.clone()
+    };
+    let text = serde_json::to_vec(&bare).expect("a journal is plain data");
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn parse(text: &[u8]) -> Result<Content, String> {
     let content: Content = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if content.version != 1 {
-        return Err(format!("version {}, this program knows 1", content.version));
+    match content.version {
+        // Of a version of this program that kept none.
+        1 if content.checksum.is_empty() => {}
+        VERSION if content.checksum == checksum(&content) => {}
+        VERSION => return Err("its checksum is not that of what it holds: it was altered or damaged".into()),
+        other => return Err(format!("version {other}, this program knows 1 and {VERSION}")),
     }
     match content.keys.iter().find(|words| key_of(words).is_none()) {
         Some(words) => Err(format!("{words:?} is no M_Key")),
@@ -324,6 +485,105 @@ mod tests {
         }
     }
 
+    fn owner(rig: &str, device: &str) -> Owner {
+        Owner {
+            device: device.into(),
+            ..rig.into()
+        }
+    }
+
+    #[test]
+    fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
+        journal.save(&area, &parts, &[MKey(1)]).unwrap();
+        let path = journal.path().to_path_buf();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        let good = FileJournal::open(directory.path(), "r").unwrap().content;
+        for bit in 0..whole.len() * 8 {
+            let mut altered = whole.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &altered).unwrap();
+            match FileJournal::open(directory.path(), "r") {
+                Err(JournalError::Damaged { .. }) => {}
+                // Blanks between the fields mean nothing.
+                Ok(journal) => assert_eq!(
+                    (journal.pending(), journal.keys()),
+                    (&*good.areas, vec![MKey(1)]),
+                    "bit {bit}"
+                ),
+                Err(other) => panic!("bit {bit}: {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_that_was_removed_is_missed_until_its_lock_is_removed_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+        journal.save(&area, &parts, &[]).unwrap();
+        let path = journal.path().to_path_buf();
+        drop(journal);
+        std::fs::remove_file(&path).unwrap();
+        let error = FileJournal::open(directory.path(), "r").unwrap_err().to_string();
+        assert!(
+            error.contains("the file is gone") && error.contains("r.lock"),
+            "{error}"
+        );
+        assert!(FileJournal::look(directory.path(), "r").is_some());
+        assert_eq!(FileJournal::all(directory.path()).len(), 1);
+        std::fs::remove_file(lock_place(directory.path(), "r")).unwrap();
+        assert!(FileJournal::open(directory.path(), "r").unwrap().pending().is_empty());
+        assert_eq!(FileJournal::look(directory.path(), "r"), None);
+    }
+
+    #[test]
+    fn a_journal_that_was_removed_with_its_lock_is_missed_where_the_rig_was_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        FileJournal::prepare(directory.path(), "r").unwrap();
+        assert!(!FileJournal::miss(directory.path(), "r").unwrap(), "nothing was saved");
+        assert_eq!(FileJournal::look(directory.path(), "r"), None);
+        std::fs::remove_file(lock_place(directory.path(), "r")).unwrap();
+        assert!(FileJournal::miss(directory.path(), "r").unwrap());
+        let error = FileJournal::open(directory.path(), "r").unwrap_err();
+        assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_journal_goes_with_the_device_when_its_rig_is_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), owner("old", "a model")).unwrap();
+        journal.save(&area, &parts, &[]).unwrap();
+        drop(journal);
+        assert_eq!(
+            FileJournal::look(directory.path(), owner("other", "another model")),
+            None
+        );
+        assert!(FileJournal::look(directory.path(), owner("new", "a model")).is_some());
+        let mut journal = FileJournal::open(directory.path(), owner("new", "a model")).unwrap();
+        assert_eq!(journal.pending().len(), 1);
+        assert!(FileJournal::open(directory.path(), "old").unwrap().pending().is_empty());
+        journal.settle(&area).unwrap();
+        assert!(FileJournal::all(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn a_journal_is_not_applied_to_another_device_of_the_same_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
+        journal.save(&area, &parts, &[]).unwrap();
+        drop(journal);
+        let error = FileJournal::open(directory.path(), owner("r", "another model")).unwrap_err();
+        assert!(matches!(error, JournalError::OtherDevice { .. }), "{error}");
+        let seen = FileJournal::look(directory.path(), owner("r", "another model")).unwrap();
+        assert!(seen.damage.contains("it is of a model"), "{seen:?}");
+    }
+
     #[test]
     fn a_journal_is_read_while_a_worker_holds_it() {
         let directory = tempfile::tempdir().unwrap();
@@ -344,6 +604,9 @@ mod tests {
         keys.sort();
         assert_eq!(keys, ["0x0000000000000077", "0x0000000000001234"]);
         assert_eq!((seen.lease_s, seen.in_words()), (15, vec!["PortInfo".to_string()]));
+        let all = FileJournal::all(directory.path());
+        assert_eq!(FileJournal::among(&all, "r"), Some(seen));
+        assert_eq!(FileJournal::among(&all, "another"), None);
         held.settle(&area).unwrap();
         assert_eq!(FileJournal::look(directory.path(), "r"), None);
     }
@@ -352,13 +615,9 @@ mod tests {
     fn a_rig_is_held_until_who_holds_it_lets_go() {
         let directory = tempfile::tempdir().unwrap();
         assert!(!FileJournal::is_held(directory.path(), "r"));
-        FileJournal::wait_until_free(directory.path(), "r");
         let held = FileJournal::open(directory.path(), "r").unwrap();
         assert!(FileJournal::is_held(directory.path(), "r") && !FileJournal::is_held(directory.path(), "other"));
-        let path = directory.path().to_path_buf();
-        let waiting = std::thread::spawn(move || FileJournal::wait_until_free(&path, "r"));
         drop(held);
-        waiting.join().unwrap();
         assert!(!FileJournal::is_held(directory.path(), "r"));
     }
 

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Role, Side};
+use verbatim_record::{Label, Role, Side, Verbs};
 use verbatim_wire::packet::{
     AckTimeout, Aeth, Bth, Network, Opcode, Psn, Qpn, RKey, RnrTimer, Station, Syndrome, Transport, packet,
 };
@@ -31,6 +31,8 @@ pub mod labels {
     pub const RTS: Label<Verbs> = Label::new("modify to RTS");
 }
 
+/// Hop limit where nothing else is asked for.
+const HOP_LIMIT: u8 = 64;
 /// All rights.
 const ALL: pb::Access = pb::Access {
     local_write: true,
@@ -64,6 +66,12 @@ pub struct ChannelOptions {
     pub memory: u32,
     /// First PSN of the DUT's requests; drawn by default.
     pub psn: Option<Psn>,
+    /// First PSN of our requests; drawn by default.
+    pub own_psn: Option<Psn>,
+    /// Hop limit, traffic class and flow label of the DUT's address vector.
+    pub network: (u8, u8, u32),
+    /// Whether the DUT's queue pair goes on to RTS; else it stays in RTR, and the test takes it there.
+    pub to_rts: bool,
 }
 
 impl ChannelOptions {
@@ -85,6 +93,9 @@ impl Default for ChannelOptions {
             memory_access: ALL,
             memory: Self::MEMORY,
             psn: None,
+            own_psn: None,
+            network: (HOP_LIMIT, 0, 0),
+            to_rts: true,
         }
     }
 }
@@ -135,6 +146,8 @@ pub struct Channel {
     pub mtu: Mtu,
     /// The DUT's memory.
     pub memory: Memory,
+    /// Whether the DUT says that it has atomics.
+    pub atomics: bool,
 }
 
 impl Channel {
@@ -204,14 +217,9 @@ impl Tester<'_> {
         let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
         let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
-        let dut_psn = options.psn.unwrap_or(dut_psn);
+        let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
         let end = self.make_end(Side::Dut, options)?;
-        let address = pb::AddressVector {
-            dgid: gid_bytes(own.ip).to_vec(),
-            sgid_index: gid,
-            hop_limit: 64,
-            ..pb::AddressVector::default()
-        };
+        let address = address(own.ip, gid, options.network);
         let mtu = Mtu(options.mtu.0.min(u8::try_from(facts.active_mtu).unwrap_or(u8::MAX)));
         self.connect(&end, options, mtu, (own_qpn, own_psn, dut_psn), address, facts.port)?;
         let station = |mac, ip| Station {
@@ -229,7 +237,17 @@ impl Tester<'_> {
             own_psn,
             mtu,
             memory: end.memory,
+            atomics: facts.atomics,
         })
+    }
+
+    /// The address vector of the packet peer, for what the DUT sends without a connection.
+    ///
+    /// # Errors
+    /// When the DUT has no GID that reaches it.
+    pub fn address_of_peer(&self, facts: &pb::Opened) -> Step<pb::AddressVector> {
+        let gid = self.gid_of(Side::Dut, facts, self.peer.dut.map(|(_, ip)| ip))?;
+        Ok(address(self.frame_port()?.ip, gid, (HOP_LIMIT, 0, 0)))
     }
 
     /// Makes a reliable connection of the DUT with a queue pair of the tester's own adapter.
@@ -259,7 +277,7 @@ impl Tester<'_> {
                     Vec::new()
                 },
                 sgid_index: gids[at],
-                hop_limit: 64,
+                hop_limit: HOP_LIMIT.into(),
                 dlid: facts[other].lid,
                 ..pb::AddressVector::default()
             };
@@ -388,6 +406,23 @@ impl Tester<'_> {
             address: Some(address),
             ..pb::QpAttributes::default()
         };
+        self.modify(end.side, labels::INIT, end.qp, (pb::QpState::Init, init))?;
+        self.modify(end.side, labels::RTR, end.qp, (pb::QpState::Rtr, rtr))?;
+        if options.to_rts {
+            self.ready_to_send((end.side, end.qp), options, psn)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the DUT's queue pair from RTR to RTS.
+    ///
+    /// # Errors
+    /// When the DUT's host refuses, and when the run must stop.
+    pub fn start_sending(&mut self, channel: &Channel, options: &ChannelOptions) -> Step {
+        self.ready_to_send((Side::Dut, channel.qp), options, channel.dut_psn)
+    }
+
+    fn ready_to_send(&mut self, (side, qp): (Side, u32), options: &ChannelOptions, psn: Psn) -> Step {
         let rts = pb::QpAttributes {
             sq_psn: Some(psn.0),
             timeout: Some(options.timeout.0.into()),
@@ -396,26 +431,39 @@ impl Tester<'_> {
             max_rd_atomic: Some(options.max_rd_atomic.into()),
             ..pb::QpAttributes::default()
         };
-        let steps = [
-            (labels::INIT, pb::QpState::Init, init),
-            (labels::RTR, pb::QpState::Rtr, rtr),
-            (labels::RTS, pb::QpState::Rts, rts),
-        ];
-        for (label, state, attributes) in steps {
-            let modify = Command::ModifyQp(pb::ModifyQp {
-                qp: end.qp,
-                state: state.into(),
-                attributes: Some(attributes),
-            });
-            self.must_as(Role::Runner, label, end.side, modify)?;
-        }
-        Ok(())
+        self.modify(side, labels::RTS, qp, (pb::QpState::Rts, rts))
+    }
+
+    fn modify(
+        &mut self,
+        side: Side,
+        label: Label<Verbs>,
+        qp: u32,
+        (state, attributes): (pb::QpState, pb::QpAttributes),
+    ) -> Step {
+        let modify = Command::ModifyQp(pb::ModifyQp {
+            qp,
+            state: state.into(),
+            attributes: Some(attributes),
+        });
+        self.must_as(Role::Runner, label, side, modify).map(drop)
     }
 }
 
 impl super::PeerState {
     pub(super) fn commands_made(&self) -> u32 {
         self.commands
+    }
+}
+
+fn address(to: IpAddr, gid: u32, (hop_limit, traffic_class, flow_label): (u8, u8, u32)) -> pb::AddressVector {
+    pb::AddressVector {
+        dgid: gid_bytes(to).to_vec(),
+        sgid_index: gid,
+        hop_limit: hop_limit.into(),
+        traffic_class: traffic_class.into(),
+        flow_label,
+        ..pb::AddressVector::default()
     }
 }
 

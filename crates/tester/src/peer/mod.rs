@@ -21,6 +21,7 @@ use verbatim_wire::packet::AckTimeout;
 pub use channel::{Channel, ChannelOptions, Memory, Pair, labels};
 pub use frames::Received;
 pub use native::Native;
+pub use verbs::Sign;
 
 use crate::rig::Arrival;
 use crate::stop::Step;

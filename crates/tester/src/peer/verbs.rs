@@ -6,12 +6,34 @@ use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Event, Reply};
 use verbatim_record::{Entry, Label, Role, Side, Span, Time, Verbs, VerbsAnswered, VerbsAsked, VerbsTold};
 
+use super::{PeerState, Received};
 use crate::rig::Stimulus;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
 /// How long the host of a device may take to do a command.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A sign of life of a connection.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Sign {
+    /// A request or receive of the DUT has completed.
+    Completion(pb::Completion),
+    /// A packet of the DUT came in.
+    Packet(Received),
+}
+
+impl PeerState {
+    fn completion_of(&mut self, side: Side, qp: u32) -> Option<pb::Completion> {
+        let place = self.told.iter().position(|(of, _, event)| {
+            *of == side && matches!(event, Event::Completion(completion) if completion.qp == qp)
+        })?;
+        match self.told.remove(place) {
+            Some((_, _, Event::Completion(completion))) => Some(completion),
+            _ => None,
+        }
+    }
+}
 
 impl Tester<'_> {
     /// Has the host of a device do something, and waits for its reply; a refusal is a reply.
@@ -99,14 +121,18 @@ impl Tester<'_> {
     /// When the run must stop.
     pub fn next_completion(&mut self, side: Side, qp: u32, until: Time) -> Step<Option<pb::Completion>> {
         self.check_stop()?;
-        self.await_until(until, |peer| {
-            let place = peer.told.iter().position(|(of, _, event)| {
-                *of == side && matches!(event, Event::Completion(completion) if completion.qp == qp)
-            })?;
-            match peer.told.remove(place) {
-                Some((_, _, Event::Completion(completion))) => Some(completion),
-                _ => None,
-            }
+        self.await_until(until, |peer| peer.completion_of(side, qp))
+    }
+
+    /// The next completion of the DUT's queue pair, or else its next RoCE packet; none when neither came until then.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn next_sign(&mut self, qp: u32, until: Time) -> Step<Option<Sign>> {
+        self.check_stop()?;
+        self.await_until(until, |peer| match peer.completion_of(Side::Dut, qp) {
+            Some(completion) => Some(Sign::Completion(completion)),
+            None => peer.inbox.pop_front().map(Sign::Packet),
         })
     }
 

@@ -11,9 +11,9 @@ mod tables;
 
 use core::fmt;
 
-pub use node::{NodeDescription, NodeInfo, SmInfo, SwitchInfo};
+pub use node::{LedInfo, NodeDescription, NodeInfo, SmInfo, SwitchInfo};
 pub use notice::Notice;
-pub use performance::{PortCounters, PortRcvErrorDetails};
+pub use performance::{ClassPortInfo, PortCounters, PortRcvErrorDetails};
 pub use port_info::PortInfo;
 pub use tables::{
     GuidInfo, LinearForwardingTable, MulticastForwardingTable, PKeyTable, SlToVlMappingTable, VlArbitrationTable,
@@ -36,8 +36,8 @@ macro_rules! every_attribute {
     ($call:ident) => {
         $call! {
             NodeDescription, NodeInfo, SwitchInfo, GuidInfo, PortInfo, PKeyTable, SlToVlMappingTable,
-            VlArbitrationTable, LinearForwardingTable, MulticastForwardingTable, SmInfo, Notice,
-            PortCounters, PortRcvErrorDetails
+            VlArbitrationTable, LinearForwardingTable, MulticastForwardingTable, SmInfo, LedInfo, Notice,
+            ClassPortInfo, PortCounters, PortRcvErrorDetails
         }
     };
 }

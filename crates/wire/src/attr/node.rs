@@ -130,6 +130,22 @@ layout! {
     }
 }
 
+layout! {
+    /// LedInfo, 4 bytes and 60 reserved (architecture 14.2.5.15): the locator LED of the receiving port.
+    pub struct LedInfo[64] "LedInfo" {
+        /// LedMask: the LED is on. Read-write.
+        led_mask, with_led_mask: bool = "LedMask" @ 0, 1;
+        /// Reserved.
+        reserved_1, with_reserved_1: Reserved = "Reserved1" @ 1, 31;
+        /// Reserved.
+        reserved_32, with_reserved_32: Reserved = "Reserved32" @ 32, 32, [15; 32];
+    }
+}
+
+impl Attribute for LedInfo {
+    const ID: AttributeId = AttributeId::LED_INFO;
+}
+
 impl Attribute for SmInfo {
     const ID: AttributeId = AttributeId::SM_INFO;
 }

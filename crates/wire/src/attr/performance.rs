@@ -4,7 +4,31 @@ use super::Attribute;
 use crate::codes::AttributeId;
 use crate::layout::layout;
 use crate::value::Reserved;
-use crate::values::{Hex8, Hex16};
+use crate::values::{Hex8, Hex16, Hex32, RespTime};
+
+layout! {
+    /// ClassPortInfo of the performance class, 72 bytes of 192 (architecture 13.4.8.1); what follows RespTimeValue, redirection
+    /// and traps, is kept as it came.
+    pub struct ClassPortInfo[192] "ClassPortInfo" {
+        /// BaseVersion.
+        base_version, with_base_version: u8 = "BaseVersion" @ 0, 8;
+        /// ClassVersion.
+        class_version, with_class_version: u8 = "ClassVersion" @ 8, 8;
+        /// CapabilityMask of the class.
+        capability_mask, with_capability_mask: Hex16 = "CapabilityMask" @ 16, 16;
+        /// CapabilityMask2 of the class, 27 bits.
+        capability_mask_2, with_capability_mask_2: Hex32 = "CapabilityMask2" @ 32, 27;
+        /// RespTimeValue of the class.
+        resp_time_value, with_resp_time_value: RespTime = "RespTimeValue" @ 59, 5;
+        /// Redirection and traps.
+        rest, with_rest: Hex32 = "Redirection and traps" @ 64, 32, [46; 32];
+    }
+}
+
+impl Attribute for ClassPortInfo {
+    const ID: AttributeId = AttributeId::CLASS_PORT_INFO;
+    const PERFORMANCE: bool = true;
+}
 
 layout! {
     /// PortCounters, 44 bytes of 192 (architecture 16.1.3.5).

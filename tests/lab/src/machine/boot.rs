@@ -28,6 +28,9 @@ use crate::process::Process;
 
 /// How much of a console an error quotes, in bytes.
 const TAIL: u64 = 2000;
+/// Ports of a virtio-serial device at most: QEMU has room for 32 messages about them that the guest did not read yet, tells
+/// three of each port, and loses the others: such a port has no other end for ever.
+const PORTS_PER_BUS: usize = 10;
 
 /// What a boot leaves.
 #[derive(Debug)]
@@ -225,7 +228,7 @@ fn arguments(
     }
     add(&["-smp", &cpus.to_string(), "-m", &options.memory.to_string()]);
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-    add(&["-append", &line, "-device", "virtio-serial-pci"]);
+    add(&["-append", &line]);
     let mut pair = |name: &str, value: OsString| all.extend([OsString::from(name), value]);
     pair("-kernel", image.vmlinux().into());
     pair("-initrd", image.initramfs().into());
@@ -235,10 +238,17 @@ fn arguments(
     let ports = ports.iter().map(|&name| (name.to_owned(), place.join(name)));
     let cables = (1..).zip(&options.cables);
     let cables = cables.map(|(number, socket)| (format!("cable{number}"), socket.clone()));
-    for (name, socket) in ports.chain(cables) {
+    for (place, (name, socket)) in ports.chain(cables).enumerate() {
+        let bus = place / PORTS_PER_BUS;
+        if place % PORTS_PER_BUS == 0 {
+            pair("-device", format!("virtio-serial-pci,id=serial{bus}").into());
+        }
         let end = with_path(&format!("socket,id={name},path="), &socket);
         pair("-chardev", end);
-        pair("-device", format!("virtserialport,chardev={name},name={name}").into());
+        pair(
+            "-device",
+            format!("virtserialport,bus=serial{bus}.0,chardev={name},name={name}").into(),
+        );
     }
     for (tag, path) in [
         ("share", Some(&options.share)),

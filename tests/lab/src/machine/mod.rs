@@ -18,6 +18,7 @@
 
 mod archive;
 mod boot;
+mod debian;
 mod error;
 mod host;
 mod image;
@@ -31,6 +32,7 @@ mod running;
 mod share;
 mod vmlinux;
 
+pub(crate) use debian::debian;
 pub use error::MachineError;
 pub use host::PACKAGES;
 pub(crate) use host::is_elf;

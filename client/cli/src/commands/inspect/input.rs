@@ -21,7 +21,11 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
         return Ok(Box::new(stdin.lock()));
     }
     let wrong = |why: String| anyhow::Error::from(Usage(format!("{}: {why}", path.display())));
-    let file = File::open(path).map_err(|error| wrong(format!("cannot open the capture: {error}")))?;
+    let file = File::open(path).map_err(|error| {
+        wrong(format!(
+            "cannot open the capture: {error}; give a pcap, pcapng or ERF file that you may read, or - for stdin"
+        ))
+    })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(wrong(
             "expected a capture, and it is a directory; give a file in it".into(),

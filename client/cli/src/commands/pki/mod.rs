@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Make a small CA, a certificate for the daemon or agent and one for its first client
     Init(Init),
-    /// Make a certificate for another client, or with --server for another daemon or agent
+    /// Make a certificate for another client, or with --server-host for another daemon or agent
     Issue(Issue),
     /// Put a certificate on the CA's list of revoked ones
     Revoke(Revoke),

@@ -41,6 +41,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         spec,
         record,
         cancel: cancel()?,
+        shrinks: true,
+        lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.json);
     let report = run::execute(&request, &mut |event| progress.show(&event))?;

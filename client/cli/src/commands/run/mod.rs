@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::RunSpec;
 
+use crate::commands::leases::Priority;
 use crate::exit::Usage;
 use crate::server::Place;
 
@@ -40,6 +41,15 @@ pub(crate) struct Arguments {
     /// Leave as soon as the daemon has taken the run, and print its name
     #[arg(long, conflicts_with = "record")]
     detach: bool,
+    /// Run under this lease, on its rig: leases/ID or ID, of `verbatim reserve`
+    #[arg(long, value_name = "LEASE", conflicts_with = "rig")]
+    lease: Option<String>,
+    /// Who goes first among those who wait for the rig: low, normal or high, which takes an admin of it
+    #[arg(long, value_name = "P", default_value = "normal")]
+    priority: Priority,
+    /// While it waits for the rig, say its place each time that changes
+    #[arg(long)]
+    wait: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
@@ -63,7 +73,8 @@ impl Arguments {
             Ok((name.to_string(), value))
         };
         Ok(RunSpec {
-            rig: self.rig.clone(),
+            // That of a lease, the daemon knows.
+            rig: self.lease.as_ref().map_or_else(|| self.rig.clone(), |_| String::new()),
             patterns: self.patterns.clone(),
             parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
             seed: self.seed,
@@ -74,8 +85,8 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     match place {
         Place::Server(address) => remote::run(arguments, address),
-        Place::Inside(_) if arguments.detach => {
-            place.server("--detach")?;
+        Place::Inside(_) if arguments.detach || arguments.lease.is_some() => {
+            place.server(if arguments.detach { "--detach" } else { "--lease" })?;
             Ok(ExitCode::SUCCESS)
         }
         Place::Inside(_) => inside::run(arguments),

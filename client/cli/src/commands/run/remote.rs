@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use verbatim_client::v1::RunState;
-use verbatim_client::{Address, Client, Error, RunName, fresh_id, patiently, v1};
+use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, patiently, v1};
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
 
@@ -25,28 +25,31 @@ pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<Ex
     let spec = arguments.spec()?;
     // Before the run: afterwards there would be nowhere to put its record.
     let record = arguments.record.as_deref().map(new_directory).transpose()?;
-    server::at(address, |client| {
-        carried_out(client, spec, record, arguments.detach, arguments.json)
-    })
+    let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
+    let request = v1::CreateRunRequest {
+        request_id: fresh_id(),
+        spec: Some(spec),
+        lease: lease.map(|lease| lease.to_string()).unwrap_or_default(),
+        priority: v1::Priority::from(arguments.priority).into(),
+    };
+    server::at(address, |client| carried_out(client, request, record, arguments))
 }
 
 async fn carried_out(
     client: Client,
-    spec: v1::RunSpec,
+    request: v1::CreateRunRequest,
     record: Option<PathBuf>,
-    detach: bool,
-    json: bool,
+    &Arguments { detach, json, wait, .. }: &Arguments,
 ) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::listen()?;
-    let id = fresh_id();
     let progress = Progress::new(json);
     let (run, stopped) = tokio::select! {
-        run = client.create_run(&id, &spec) => (run?, false),
+        run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
             progress.say("stopping; Ctrl-C again leaves at once");
             // The request may have arrived: sent again, it gives the same run, which can then be cancelled.
             tokio::select! {
-                run = client.create_run(&id, &spec) => (run?, true),
+                run = client.create_run_under(request.clone()) => (run?, true),
                 () = stop.asked() => return Ok(ExitCode::from(LEFT)),
             }
         }
@@ -62,7 +65,7 @@ async fn carried_out(
         return Ok(ExitCode::SUCCESS);
     }
     if run.state() == RunState::Queued {
-        say_if_it_waits(&client, &run, &progress).await;
+        say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
     let followed = follow(&client, &name, 0, progress, stop.as_mut(), stopped, |_| Ok(())).await?;
@@ -182,20 +185,28 @@ pub(crate) fn show_end(run: &v1::Run, record: Option<&Path>, json: bool) -> anyh
     )))
 }
 
-async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress) {
-    let Ok(rig) = run.spec.clone().unwrap_or_default().rig.parse() else {
+/// Says why the run waits, if it does; with `wait` each time that changes. A courtesy: when the daemon cannot say it, the
+/// events will tell.
+async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress, wait: bool) {
+    let Ok(lease) = run.lease.parse() else { return };
+    let Ok(mut watch) = client.watch_lease(&lease).await else {
         return;
     };
-    // A courtesy: when the daemon cannot say it now, the events will tell.
-    if let Ok(rig) = client.get_rig(&rig).await
-        && !rig.current_run.is_empty()
-        && rig.current_run != run.name
-    {
-        let place = run.queue_place.max(1);
-        progress.say(&format!(
-            "{} waits, place {place} in the queue: {} is busy with {}",
-            run.name, rig.name, rig.current_run
-        ));
+    let (tell, name) = (progress.teller(), run.name.clone());
+    let mut last = String::new();
+    let mut say = move |told: &v1::WatchLeaseResponse| {
+        let words = told.lease.as_ref().and_then(print::tables::news_of_waiting);
+        if let Some(words) = words.filter(|words| *words != last) {
+            tell(&format!("{name} waits, {words}"));
+            last = words;
+        }
+        told.lease
+            .as_ref()
+            .is_some_and(|lease| lease.state() == v1::LeaseState::Pending)
+    };
+    let waits = matches!(watch.next().await, Ok(Some(first)) if say(&first));
+    if wait && waits {
+        tokio::spawn(async move { while matches!(watch.next().await, Ok(Some(next)) if say(&next)) {} });
     }
 }
 

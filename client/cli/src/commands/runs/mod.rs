@@ -1,6 +1,7 @@
 //! `verbatim runs`: the runs that a daemon keeps.
 
 pub(crate) mod artifacts;
+mod diff;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,11 +16,14 @@ use crate::print::progress::Progress;
 use crate::server::{self, Place, run_named};
 use crate::{exit, print};
 
-/// The runs that a daemon keeps.
+/// The runs that a daemon keeps; without a command, a list of them.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    list: List,
 }
 
 #[derive(Subcommand)]
@@ -38,6 +42,27 @@ enum Command {
     },
     /// List the files that a run left, or read one of them
     Artifacts(artifacts::Arguments),
+    /// Keep a run and its files, whatever the daemon's limits are
+    Pin {
+        /// The runs: runs/ID, ID, or latest
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// Let the files of a pinned run go when the daemon's limits say so
+    Unpin {
+        /// The runs: runs/ID, ID, or latest
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// Delete runs that have ended, with all that they left
+    Delete {
+        /// The runs: runs/ID or ID
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// Tell in what a second run differs from a first: its verdicts, and what was measured
+    #[command(after_help = "The exit code is 0 when nothing differs, and 1 when anything does.")]
+    Diff(diff::Arguments),
     /// Export the record of a run
     Export {
         /// The run: runs/ID, ID, or latest
@@ -91,11 +116,15 @@ struct WatchArguments {
 pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCode> {
     let address = place.server("`verbatim runs`")?;
     server::at(address, |client| async move {
-        match arguments.command {
+        match arguments.command.unwrap_or(Command::List(arguments.list)) {
             Command::List(arguments) => list(&client, &arguments).await,
             Command::Show(arguments) => show(&client, &arguments).await,
             Command::Watch(arguments) => watch(&client, &arguments).await,
             Command::Cancel { run } => cancel(&client, &run_named(&client, &run).await?).await,
+            Command::Pin { runs } => pin(&client, &runs, true).await,
+            Command::Unpin { runs } => pin(&client, &runs, false).await,
+            Command::Delete { runs } => delete(&client, &runs).await,
+            Command::Diff(arguments) => diff::run(&client, &arguments).await,
             Command::Artifacts(arguments) => artifacts::run(&client, &arguments).await,
             Command::Export { run, pcapng } => {
                 let run = run_named(&client, &run).await?;
@@ -190,6 +219,24 @@ async fn cancel(client: &Client, run: &RunName) -> anyhow::Result<ExitCode> {
             "{0}: being cancelled; its device is restored first. `verbatim runs watch {0}` shows its end",
             run.name
         );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn pin(client: &Client, runs: &[String], pinned: bool) -> anyhow::Result<ExitCode> {
+    for run in runs {
+        let run = client.pin_run(&run_named(client, run).await?, pinned).await?;
+        eprintln!("{}: {}", run.name, if pinned { "pinned" } else { "no longer pinned" });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(client: &Client, runs: &[String]) -> anyhow::Result<ExitCode> {
+    for run in runs {
+        // Which is the latest may have changed since it was looked at.
+        let run: RunName = run.parse()?;
+        client.delete_run(&run).await?;
+        eprintln!("{run}: deleted");
     }
     Ok(ExitCode::SUCCESS)
 }

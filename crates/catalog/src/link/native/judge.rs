@@ -34,7 +34,21 @@ pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &s
         t.not_judged(PORT);
         f.not_applicable = Some(without.into());
     }
-    Ok(())
+    came_to_its_end(t)
+}
+
+/// That the procedure did not end between two packets, at a question that was not answered: no rule of a packet is about
+/// that, and a link that loses three MADs in a row looks the same.
+fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
+    let Some(stopped) = &t.stopped else { return Ok(()) };
+    match t.last_of_procedure() {
+        Some(last) if !t.alive_after(last.number) => Err(Gap::NoAnswer(last.number)),
+        _ => Err(Gap::Ended(format!(
+            "the procedure ended early, at \"{}\", which was asked again and not answered with success: what lost packets do \
+             looks the same; run again",
+            stopped.text
+        ))),
+    }
 }
 
 /// Judges that nothing came in but answers: no port sends on what ends there.
@@ -60,7 +74,11 @@ pub(crate) fn took(
 ) -> Result<(), Gap> {
     for set in t.each(label) {
         let next = t.each(PORT).find(|read| read.number > set.number && is_success(read));
-        let shown: PortInfo = t.answered(next.ok_or(Gap::Missing(PORT.name))?)?;
+        let Some(next) = next else {
+            came_to_its_end(t)?;
+            return Err(Gap::Missing(PORT.name));
+        };
+        let shown: PortInfo = t.answered(next)?;
         let asked: PortInfo = set.request.attribute();
         let unassigned = asked.lid() == Lid(0) || asked.master_sm_lid() == Lid(0);
         let refused = set

@@ -9,7 +9,7 @@ pub(crate) use wire::{MULTICAST, Wire};
 
 use verbatim_record::{Frames, Label, Wait};
 use verbatim_tester::peer::Native;
-use verbatim_tester::{Step, Tester};
+use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::{
     Attribute, AttributeId, Lid, Mad, Method, NodeInfo, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails,
     PortState, Status,
@@ -59,7 +59,8 @@ pub(crate) struct Link<'l, 'r> {
     pub(crate) port: PortInfo,
     /// Its P_Keys as last read.
     pub(crate) p_keys: Vec<PKey>,
-    has_details: bool,
+    /// Not known before it was asked.
+    has_details: Option<bool>,
     blocks: u32,
     /// High half of the transaction ids.
     run: u64,
@@ -76,7 +77,7 @@ impl<'l, 'r> Link<'l, 'r> {
             t,
             port: PortInfo::default(),
             p_keys: Vec::new(),
-            has_details: true,
+            has_details: None,
             blocks: u32::from(node.partition_cap()).div_ceil(BLOCK as u32).max(1),
             run: run << 32,
             serial: 0,
@@ -91,12 +92,19 @@ impl<'l, 'r> Link<'l, 'r> {
         let key = self.t.rig_key();
         self.port = self.t.get(PORT, key)?;
         let select = self.port.local_port_num();
+        let lost = |label: &str| Stop::NoAnswer(label.to_owned());
+        // A packet that is counted must lie between two readings: without one the next packet would be blamed for it.
+        let counters = PortCounters::default().with_port_select(select);
         self.t
-            .ask_with(COUNTERS, &PortCounters::default().with_port_select(select))?;
-        if self.has_details {
+            .ask_with(COUNTERS, &counters)?
+            .ok_or_else(|| lost(COUNTERS.name))?;
+        if self.has_details != Some(false) {
             let details = PortRcvErrorDetails::default().with_port_select(select);
             let answer = self.t.ask_with(DETAILS, &details)?;
-            self.has_details = answer.is_some_and(|answer| answer.status == Status::OK);
+            if self.has_details == Some(true) && answer.is_none() {
+                return Err(lost(DETAILS.name));
+            }
+            self.has_details = Some(answer.is_some_and(|answer| answer.status == Status::OK));
         }
         Ok(())
     }

@@ -11,8 +11,13 @@ pub(super) mod responder;
 
 use super::rule::Rule;
 
-/// All rules, in the order in which they are counted.
-pub fn all() -> impl Iterator<Item = &'static Rule> {
+/// All rules: those of packets, in the order in which they are counted, and those of what the host was told.
+pub fn every() -> impl Iterator<Item = &'static Rule> {
+    all().chain(super::verbs::all())
+}
+
+/// The rules of packets, in the order in which they are counted.
+pub(in crate::oracle) fn all() -> impl Iterator<Item = &'static Rule> {
     let packet = packet::RULES.iter().map(|(rule, _)| rule);
     let requester = requester::RULES.iter().map(|(rule, _)| rule);
     let responder = responder::RULES.iter().map(|(rule, _)| rule);

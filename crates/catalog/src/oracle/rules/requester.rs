@@ -179,7 +179,8 @@ fn acknowledged_again(asked: &Asked<'_>) -> Held {
 
 /// Whether what comes again is not what came before.
 pub(in crate::oracle) fn differs(asked: &Asked<'_>) -> bool {
-    matches!(same_again(asked), Held::Broken(broken) if broken.unless.is_none())
+    let excuses = [None, Some(Excuse::MemoryChanged)];
+    matches!(same_again(asked), Held::Broken(broken) if excuses.contains(&broken.unless))
 }
 
 /// Whether what comes again was acknowledged, and nothing had it sent again.
@@ -207,16 +208,21 @@ fn same_again(asked: &Asked<'_>) -> Held {
     let held = if is_read {
         read_again(asked, request, into)
     } else {
-        Held::must(
-            heard.opcode == request.opcode && heard.digest() == request.digest,
-            || {
-                let expected = format!("{} of {} bytes as before", request.opcode, request.bytes);
-                (
-                    expected,
-                    format!("{} of {} bytes that differs", heard.opcode, heard.length),
-                )
-            },
-        )
+        let (headers, payload) = heard.digests();
+        let is_alike = (heard.opcode, heard.length, headers) == (request.opcode, request.bytes, request.digests.0);
+        let held = Held::must(is_alike && payload == request.digests.1, || {
+            let expected = format!("{} of {} bytes as before", request.opcode, request.bytes);
+            (
+                expected,
+                format!("{} of {} bytes that differs", heard.opcode, heard.length),
+            )
+        });
+        // A packet that comes again is made anew, of what the memory holds then.
+        if is_alike {
+            held.unless(Excuse::MemoryChanged)
+        } else {
+            held
+        }
     };
     held.with(request.number)
 }

@@ -193,7 +193,12 @@ fn answers_a_request(answered: &Answered<'_>) -> Held {
     Held::must(answered.found.is_some() || is_gap, || {
         (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
     })
-    .unless(Excuse::RequestsLost)
+    // The NAK of a gap names what was not sent yet; one before all that was seen is that of an old duplicate.
+    .unless(match answered.says {
+        Says::Sequence => Excuse::RequestsLost,
+        _ if answered.window.is_beyond(psn) => Excuse::NewestLost,
+        _ => Excuse::RequestsLost,
+    })
 }
 
 fn acknowledgement_order(answered: &Answered<'_>) -> Held {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use verbatim_record::{Entry, Findings, Trace, read_file};
+use verbatim_record::{Entry, Findings, Passed, Trace, read_file};
 
 use super::super::judge;
 
@@ -14,6 +14,16 @@ enum Way {
     Loses,
     Repeats,
     Swaps,
+}
+
+/// By the rules of hardware: what a frame on its way may have met with, no rule takes for the device's doing.
+fn on_hardware(mut entries: Vec<Entry>) -> Vec<Entry> {
+    for entry in &mut entries {
+        if let Entry::Begin(begin) = entry {
+            begin.simulated = false;
+        }
+    }
+    entries
 }
 
 /// The record as it would be had every `each`th frame of the device, counted from `first`, met with this.
@@ -35,7 +45,10 @@ fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entr
         }
         out.push(entry.clone());
         let now = matches!(entry, Entry::Frame(frame) if frame.received).then(|| out.len() - 1);
-        if let (Way::Swaps, true, Some(before), Some(now)) = (way, hit, last, now) {
+        // Two that follow each other: what the host or the tester did between them parts them.
+        if let (Way::Swaps, true, Some(before), Some(now)) = (way, hit, last, now)
+            && before + 1 == now
+        {
             out.swap(before, now);
         }
         last = now.or(last);
@@ -54,8 +67,10 @@ fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entr
 fn failed(entries: Vec<Entry>) -> Vec<String> {
     let trace = Trace::new(entries).unwrap();
     let mut findings = Findings::new(&trace);
-    judge(&trace, &mut findings);
-    findings.checks.iter().map(ToString::to_string).collect()
+    findings.exercises(&[]);
+    judge(&trace, &mut findings, &[]);
+    let failed = findings.checks.iter().filter(|check| check.result() == Passed::Fail);
+    failed.map(ToString::to_string).collect()
 }
 
 #[test]
@@ -74,7 +89,11 @@ fn no_sound_device_is_blamed_however_its_frames_travel() {
         connections += super::super::record::connections(&Trace::new(entries.clone()).unwrap()).len();
         for way in [Way::Straight, Way::Loses, Way::Repeats, Way::Swaps] {
             for first in 0..7 {
-                let failed = failed(travelled(&entries, way, first, 7));
+                let entries = travelled(&entries, way, first, 7);
+                let failed = failed(match way {
+                    Way::Straight => entries,
+                    _ => on_hardware(entries),
+                });
                 let shown = path.display();
                 assert!(failed.is_empty(), "{shown} {way:?} from {first}: {failed:#?}");
             }

@@ -4,6 +4,7 @@ mod altered;
 mod golden;
 mod rules;
 mod talk;
+mod verbs;
 
 use super::{Connections, Ended, Event, Loss};
 use talk::Talk;

@@ -1,7 +1,7 @@
 //! Rules that a sound conversation without loss does not ask, and what reports say of them.
 
 use verbatim_wire::packet::Syndrome;
-use verbatim_wire::{Medium, NakCode, Opcode, Packet, Psn, RnrTimer, Transport};
+use verbatim_wire::{Medium, NakCode, Opcode, PKey, Packet, Psn, RnrTimer, Transport};
 
 use super::super::{Connections, Event, Loss};
 use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
@@ -297,8 +297,35 @@ fn one_altered_retry_in_a_connection_that_goes_on_is_a_violation() {
     talk.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(64, 77)));
     (2..6).for_each(|n| talk.send(n));
     talk.ack(5, 6);
-    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again"]);
+    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again?"]);
+    assert_eq!(broken(Loss::Excluded, &talk)[1..], ["#7 same-again"]);
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+#[test]
+fn only_the_payload_of_a_retry_may_be_another_when_the_host_changed_its_memory() {
+    let mut talk = Talk::default();
+    (0..4).for_each(|n| talk.send(n));
+    talk.ack(0, 1);
+    talk.nak(1, SEQUENCE, 1);
+    talk.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(60, 1)));
+    (2..6).for_each(|n| talk.send(n));
+    talk.ack(5, 6);
+    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again"]);
+}
+
+#[test]
+fn a_partition_that_changes_under_a_connection_is_no_violation_of_a_capture() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.p_key = PKey(0x8001);
+    talk.send(1);
+    talk.ack(1, 2);
+    talk.send(2);
+    talk.ack(2, 3);
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 p-key?", "#4 p-key?"]);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#3 p-key", "#4 p-key"]);
 }
 
 #[test]

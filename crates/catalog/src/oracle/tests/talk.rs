@@ -15,10 +15,22 @@ pub(super) const PMTU: usize = 256;
 const STEP: u64 = 1_000;
 
 /// Frames in the order of a capture, each with its time in nanoseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Talk {
     pub(super) frames: Vec<(u64, Vec<u8>)>,
     pub(super) now: u64,
+    /// The P_Key of both ends.
+    pub(super) p_key: PKey,
+}
+
+impl Default for Talk {
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            now: 0,
+            p_key: PKey(0xFFFF),
+        }
+    }
 }
 
 /// Which end sends.
@@ -55,7 +67,7 @@ impl Talk {
             .with_psn(psn)
             .with_dest_qp(qpn)
             .with_migrated(true)
-            .with_p_key(PKey(0xFFFF));
+            .with_p_key(self.p_key);
         self.now += STEP;
         self.frames
             .push((self.now, packet(&network, &Transport { bth, ..rest })));

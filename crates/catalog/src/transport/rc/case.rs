@@ -1,7 +1,7 @@
 //! A case of a test of the requester: one connection, what was posted on it, and the checks that recur.
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
+use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Opcode, Psn};
 
 use super::posted::seen_in_words;
@@ -15,16 +15,10 @@ pub(crate) struct Case<'t> {
     pub(crate) dialogue: Dialogue<'t>,
     /// What was posted and taken, in order.
     pub(crate) posted: Vec<Posted<'t>>,
-    /// What the host refused to post.
-    refused: Vec<&'t pb::PostSend>,
-    /// What the memory was filled with.
-    pub(crate) memory: &'t [u8],
     /// Bytes of the path MTU.
     pub(crate) mtu: u32,
     /// The question for the queue pair's state, at the end; the case is over there.
     pub(crate) state: &'t VerbsDone,
-    /// The memory as it was read at the end.
-    pub(crate) read: Option<&'t VerbsDone>,
 }
 
 /// All connections of a test of the requester, in order.
@@ -52,30 +46,32 @@ fn case<'t>(trace: &'t Trace, dialogue: Dialogue<'t>) -> Result<Case<'t>, Gap> {
     let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
     let mtu = code.and_then(|code| verbatim_wire::Mtu(code).bytes()).unwrap_or(256);
     let mut next = dialogue.dut_psn;
-    let (mut posted, mut refused) = (Vec::new(), Vec::new());
+    let mut posted = Vec::new();
     for command in within(steps::POST) {
         let Command::PostSend(post) = &command.command else {
             continue;
         };
         if matches!(command.answer, Some((_, _, Reply::Refused(_), _))) {
-            refused.push(post);
             continue;
         }
-        let request = Posted::new((command, post), next, (&filled.bytes, mtu));
+        let request = Posted::new((command, post), next, (local_of(post, &filled.bytes), mtu));
         next = request.last().next();
         posted.push(request);
     }
     let state = within(steps::STATE).next().ok_or(Gap::Missing(steps::STATE.name))?;
-    let read = within(steps::MEMORY).next();
+    let _ = trace.commands(steps::MEMORY);
     Ok(Case {
         dialogue,
         posted,
-        refused,
-        memory: &filled.bytes,
         mtu,
         state,
-        read,
     })
+}
+
+/// The local memory of a request, by what the memory was filled with.
+fn local_of<'t>(post: &pb::PostSend, filled: &'t [u8]) -> Option<&'t [u8]> {
+    let local = post.local?;
+    filled.get(local.offset as usize..local.offset as usize + local.length as usize)
 }
 
 impl<'t> Case<'t> {
@@ -105,16 +101,6 @@ impl<'t> Case<'t> {
             .ok_or(Gap::Missing(label.name))
     }
 
-    /// Says what the host refused to post: nothing is shown of it.
-    pub(crate) fn tell_refused(&self, f: &mut Findings<'_>) {
-        for post in &self.refused {
-            let operation = post.operation().as_str_name().replace("OPERATION_", "");
-            let length = post.local.map_or(0, |local| local.length);
-            let text = format!("the host refused to post {operation} of {length} bytes, so nothing is said of it");
-            f.observe(text, &[]);
-        }
-    }
-
     /// Where the case is over.
     pub(crate) fn end(&self) -> usize {
         self.state.place
@@ -141,48 +127,31 @@ impl<'t> Case<'t> {
         sent
     }
 
-    /// Each packet of the DUT between two places is the one that its PSN stands for.
-    pub(crate) fn packets_are_those_posted(
-        &self,
-        f: &mut Findings<'_>,
-        statement: &str,
-        about: &str,
-        (after, before): (usize, usize),
-    ) -> bool {
-        let mut all = true;
-        for seen in self.sent(after, before) {
-            all &= self.is_posted(f, statement, about, &seen);
-        }
-        all
-    }
-
     /// A packet of the DUT is the one that its PSN stands for.
     pub(crate) fn is_posted(&self, f: &mut Findings<'_>, statement: &str, about: &str, seen: &Seen<'_>) -> bool {
+        let (posted, expected, found) = self.compared(seen);
+        let about = posted.map_or_else(|| about.into(), |posted| format!("{about}, {}", posted.in_words()));
+        let result = if expected == found { Passed::Pass } else { Passed::Fail };
+        f.prove(statement, &[seen.frame.into()], &about, (expected, found), result)
+    }
+
+    /// What was posted with the PSN of a packet; the packet that it makes, and the packet that was seen.
+    pub(crate) fn compared(&self, seen: &Seen<'_>) -> (Option<&Posted<'t>>, String, String) {
         let psn = seen.psn();
         let payload = seen.packet.payload();
         let of = self.posted.iter().find(|posted| psn.since(posted.first) < posted.psns);
         let Some(posted) = of.filter(|posted| posted.command.place < seen.place) else {
-            let words = ("a PSN of what was posted".to_string(), seen.packet.to_string());
-            return f.prove(statement, &[seen.frame.into()], about, words, Passed::Fail);
+            return (None, "a PSN of what was posted".into(), seen.packet.to_string());
         };
-        let (words, data) = posted.packet(psn.since(posted.first), self.mtu);
-        let bytes = if data == payload {
+        let (words, length, data) = posted.packet(psn.since(posted.first), self.mtu);
+        let bytes = if data.is_none_or(|data| data == payload) {
             "as posted"
         } else {
             "of other content"
         };
-        let words = (
-            format!("{words}, {} bytes as posted", data.len()),
-            format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len()),
-        );
-        let result = if words.0 == words.1 { Passed::Pass } else { Passed::Fail };
-        f.prove(
-            statement,
-            &[seen.frame.into()],
-            &format!("{about}, {}", posted.in_words()),
-            words,
-            result,
-        )
+        let expected = format!("{words}, {length} bytes as posted");
+        let found = format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len());
+        (Some(posted), expected, found)
     }
 
     /// Completions between two places: exactly these requests (counted from 1), in this order, each with one of its
@@ -243,85 +212,9 @@ impl<'t> Case<'t> {
         let about = format!("{about}: state of the queue pair");
         f.prove(statement, &[self.state.into()], &about, (words(state), seen), result)
     }
-
-    /// The memory at the end is what it was filled with, but for these changes: an offset, and what stands there.
-    pub(crate) fn memory_is(
-        &self,
-        f: &mut Findings<'_>,
-        (statement, about): (&str, &str),
-        changes: &[(usize, Vec<u8>)],
-    ) -> Result<bool, Gap> {
-        let read = self.read.ok_or(Gap::Missing(steps::MEMORY.name))?;
-        let Some((_, _, Reply::Bytes(found), _)) = &read.answer else {
-            return Err(Gap::Missing(steps::MEMORY.name));
-        };
-        let mut expected = self.memory.to_vec();
-        for (at, bytes) in changes {
-            expected[*at..*at + bytes.len()].copy_from_slice(bytes);
-        }
-        let differs = expected.iter().zip(&found.bytes).position(|(a, b)| a != b);
-        let (seen, result) = match differs {
-            None if found.bytes.len() == expected.len() => ("the same".into(), Passed::Pass),
-            None => (format!("{} bytes", found.bytes.len()), Passed::Fail),
-            Some(at) => {
-                let end = (at + 8).min(found.bytes.len()).min(expected.len());
-                let (found, wanted) = (&found.bytes[at..end], &expected[at..end]);
-                (
-                    format!("at byte {at} {found:02x?} instead of {wanted:02x?}"),
-                    Passed::Fail,
-                )
-            }
-        };
-        let places: Vec<String> = changes
-            .iter()
-            .map(|(at, bytes)| format!("{} bytes of responses at byte {at}", bytes.len()))
-            .collect();
-        let wanted = if places.is_empty() {
-            "unchanged".into()
-        } else {
-            format!("{}, the rest unchanged", places.join(" and "))
-        };
-        let evidence = [Evidence::from(read)];
-        Ok(f.prove(
-            statement,
-            &evidence,
-            &format!("{about}: memory"),
-            (wanted, seen),
-            result,
-        ))
-    }
 }
 
 /// Whether something was asked for three times.
 pub(crate) fn asked_again(again: &[&FrameSeen], frames: usize) -> bool {
     again.len() >= (verbatim_record::TRIES as usize - 1) * frames.max(1)
-}
-
-/// A request did not come, so that nothing could be tried on it.
-///
-/// # Errors
-/// When it was not even posted: something before it is missing.
-pub(crate) fn not_sent(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, number: usize) -> Result<(), Gap> {
-    let Some(posted) = case.posted.get(number) else {
-        let missing = f.checks.iter().any(|check| check.result() != Passed::Pass);
-        return if missing {
-            Ok(())
-        } else {
-            Err(Gap::Missing(steps::POST.name))
-        };
-    };
-    let sent = case.sent(posted.command.place, case.end());
-    let evidence: Vec<Evidence<'_>> = sent.iter().map(|seen| seen.frame.into()).collect();
-    let about = format!("request {}, {}", number + 1, posted.in_words());
-    let words = (
-        format!(
-            "{} packets, PSN {} to {}",
-            posted.packets(),
-            posted.first,
-            posted.last()
-        ),
-        format!("{} packets", sent.len()),
-    );
-    f.prove(super::GENERATION, &evidence, &about, words, alive(t, case.end(), false));
-    Ok(())
 }

@@ -12,6 +12,8 @@ use super::{Dialogue, Done, Seen};
 
 /// The statement on the ICRC.
 pub(crate) const ICRC: &str = "7.8.1 ICRC";
+/// The statement on what NAKs, and errors, come to.
+pub(crate) const NAKS: &str = "9.7.5.1.1 NAK handling";
 /// The statement on how requests are made.
 pub(crate) const GENERATION: &str = "9.7.3 request generation";
 

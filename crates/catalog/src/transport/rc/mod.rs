@@ -10,11 +10,51 @@ mod posted;
 pub(crate) mod refusal;
 mod requester;
 
-pub(crate) use case::{Case, asked_again, cases, not_sent};
+pub(crate) use case::{Case, asked_again, cases};
 pub(crate) use checks::{
-    GENERATION, ICRC, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
+    GENERATION, ICRC, NAKS, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
     is_alive_after, no_completion, path, quiet, reply, sound_packets,
 };
 pub(crate) use dialogue::{Dialogue, Done, Seen, dialogues};
-pub(crate) use posted::{Posted, response_bytes};
-pub(crate) use requester::{Ask, RESULTS, Requester, read_response, response_data};
+pub(crate) use posted::{Posted, seen_in_words};
+pub(crate) use requester::{Ask, RESULTS, Requester, Sent, read_response, response_data, steps};
+
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Frames, Gap, Label, Side, Trace};
+
+/// The stimulus came about: something was sent under each of these labels.
+///
+/// # Errors
+/// When nothing was.
+pub(crate) fn came(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Gap> {
+    let missing = labels.iter().find(|label| t.frames(**label).next().is_none());
+    missing.map_or(Ok(()), |label| Err(Gap::Missing(label.name)))
+}
+
+/// The same on each connection on which a request was posted, by one of these labels.
+///
+/// # Errors
+/// When nothing was sent under any of them.
+pub(crate) fn came_on_each(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Gap> {
+    for dialogue in dialogues(t)? {
+        let (after, before) = dialogue.places;
+        let within = |place: usize| place > after && place < before;
+        let is_post = |command: &Command| matches!(command, Command::PostSend(_));
+        let mut commands = t
+            .timeline
+            .commands
+            .iter()
+            .filter(|done| done.side == Side::Dut && within(done.place));
+        let posts = commands.any(|done| {
+            let refused = matches!(done.answer, Some((_, _, Reply::Refused(_), _)));
+            is_post(&done.command) && !refused
+        });
+        let came = labels
+            .iter()
+            .any(|label| t.frames(*label).any(|frame| within(frame.place)));
+        if posts && !came {
+            return Err(Gap::Missing(labels[0].name));
+        }
+    }
+    Ok(())
+}

@@ -5,9 +5,9 @@
 
 use core::fmt::Write as _;
 
+use verbatim_record::VerbsDone;
 use verbatim_record::verbs::pb;
-use verbatim_record::{FrameSeen, VerbsDone};
-use verbatim_wire::packet::{Medium, Opcode, Packet, Psn};
+use verbatim_wire::packet::{Opcode, Packet, Psn};
 
 use super::requester::psns;
 
@@ -22,25 +22,24 @@ pub(crate) struct Posted<'t> {
     pub(crate) first: Psn,
     /// PSNs that it takes.
     pub(crate) psns: u32,
-    /// What it sends, if it sends data.
-    data: &'t [u8],
+    /// The bytes of its local memory when it was posted, where they are known.
+    data: Option<&'t [u8]>,
 }
 
 impl<'t> Posted<'t> {
-    /// What a command posted, where its first PSN is known, from memory that held this.
+    /// What a command posted, where its first PSN is known, from local memory that held this.
     pub(crate) fn new(
         (command, post): (&'t VerbsDone, &'t pb::PostSend),
         first: Psn,
-        (memory, mtu): (&'t [u8], u32),
+        (data, mtu): (Option<&'t [u8]>, u32),
     ) -> Self {
         let local = post.local.unwrap_or_default();
-        let (from, length) = (local.offset as usize, local.length as usize);
         Self {
             command,
             post,
             first,
             psns: psns(post.operation(), local.length, mtu),
-            data: memory.get(from..from + length).unwrap_or_default(),
+            data,
         }
     }
 
@@ -55,11 +54,6 @@ impl<'t> Posted<'t> {
             self.post.operation(),
             pb::Operation::Read | pb::Operation::CompareSwap | pb::Operation::FetchAdd
         )
-    }
-
-    /// Packets that it is sent as.
-    pub(crate) fn packets(&self) -> u32 {
-        if self.has_response_data() { 1 } else { self.psns }
     }
 
     fn length(&self) -> u32 {
@@ -96,8 +90,9 @@ impl<'t> Posted<'t> {
         }
     }
 
-    /// The packet with one of its PSNs, in words, and its payload. A READ that resumes asks for what is then missing.
-    pub(crate) fn packet(&self, at: u32, mtu: u32) -> (String, &[u8]) {
+    /// The packet with one of its PSNs, in words, the length of its payload, and that, if it is known. A READ that resumes asks
+    /// for what is then missing.
+    pub(crate) fn packet(&self, at: u32, mtu: u32) -> (String, u32, Option<&[u8]>) {
         let (post, opcode) = (self.post, self.opcode(at));
         let (from, has) = (at * mtu, opcode.headers());
         let mut words = format!("{opcode} PSN {}", self.first.plus(at));
@@ -123,13 +118,16 @@ impl<'t> Posted<'t> {
         if has.ieth() {
             let _ = write!(words, " invalidates R_Key {:#x}", post.r_key);
         }
-        let until = (from as usize + mtu as usize).min(self.data.len());
-        let payload = if self.has_response_data() {
-            &[]
+        let until = (from + mtu).min(self.length());
+        let sent = if self.has_response_data() {
+            from..from
         } else {
-            &self.data[from as usize..until]
+            from..until
         };
-        (words, payload)
+        let payload = self
+            .data
+            .and_then(|data| data.get(sent.start as usize..sent.end as usize));
+        (words, sent.end - sent.start, payload)
     }
 }
 
@@ -161,18 +159,4 @@ pub(crate) fn seen_in_words(packet: &Packet<'_>) -> String {
         let _ = write!(words, ", too short for its {name}");
     }
     words
-}
-
-/// What these responses carry, one behind the other: payloads, or the original value of an atomic as a number of the
-/// host, read as little-endian.
-pub(crate) fn response_bytes(frames: &[&FrameSeen]) -> Vec<u8> {
-    let packets = frames
-        .iter()
-        .filter_map(|frame| Packet::parse(Medium::Ethernet, &frame.bytes).ok());
-    packets
-        .flat_map(|packet| match packet.atomic_ack() {
-            Some(atomic) => atomic.original().0.to_le_bytes().to_vec(),
-            None => packet.payload().to_vec(),
-        })
-        .collect()
 }

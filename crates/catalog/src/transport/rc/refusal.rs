@@ -6,8 +6,8 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
+use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Syndrome, SyndromeKind, Transport};
@@ -16,7 +16,7 @@ use super::answer::{self, ACKNOWLEDGEMENT, Turn};
 use super::ask::{self, Message};
 use super::checks::in_words;
 use super::effect;
-use super::{Dialogue, Seen, alive, reply, sound_packets};
+use super::{Dialogue, Done, Seen, alive, reply, sound_packets};
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
@@ -24,10 +24,10 @@ pub(crate) const ERRORS: &str = "9.9.3 responder errors";
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const SOUND: Label<Frames> = Label::new("sound SEND before the request that is refused");
 const AFTER: Label<Frames> = Label::new("sound SEND after the request that is refused");
-const MEMORY: Label<Verbs> = Label::new("read the memory");
-const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
+pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
+pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
 const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
-const SILENT: Label<Wait> = Label::new("after all cases");
+pub(crate) const SILENT: Label<Wait> = Label::new("after all cases");
 const END: Label<Verbs> = Label::new("is the host still there");
 
 /// Where WRITEs, READs and atomics of the cases go.
@@ -176,6 +176,34 @@ fn hears_nak(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
     Ok(answered)
 }
 
+/// Labels that no judge goes by.
+pub(crate) fn not_judged(t: &Trace) {
+    for label in [RECEIVE, MEMORY, STATE, GIVEN_UP, END] {
+        t.not_judged(label);
+    }
+    for label in [SOUND, AFTER] {
+        t.not_judged(label);
+    }
+}
+
+/// The connection of a case that counts, and on how many it was tried.
+///
+/// # Errors
+/// When it was not.
+pub(crate) fn counted<'d, 't>(
+    t: &'t Trace,
+    all: &'d [Dialogue<'t>],
+    case: &Refusal,
+) -> Result<(&'d Dialogue<'t>, usize), Gap> {
+    let tried: Vec<&Dialogue<'_>> = all
+        .iter()
+        .filter(|dialogue| answer::turn(t, dialogue, case.label).is_some())
+        .collect();
+    let counts = if t.begin.simulated { tried.first() } else { tried.last() };
+    let dialogue = counts.ok_or(Gap::Missing(case.label.name))?;
+    Ok((*dialogue, tried.len()))
+}
+
 /// Judges all cases by this statement.
 pub(crate) fn judge(
     t: &Trace,
@@ -185,33 +213,15 @@ pub(crate) fn judge(
     has_atomics: bool,
 ) -> Result<(), Gap> {
     let all = super::dialogues(t)?;
-    for label in [RECEIVE, MEMORY, STATE, GIVEN_UP, END] {
-        t.not_judged(label);
-    }
-    for label in [SOUND, AFTER] {
-        t.not_judged(label);
-    }
+    not_judged(t);
     let silent = answer::proves_silence(t, t.waited(SILENT)?);
     for case in cases {
-        let tried: Vec<&Dialogue<'_>> = all
-            .iter()
-            .filter(|dialogue| answer::turn(t, dialogue, case.label).is_some())
-            .collect();
-        let counts = if t.begin.simulated { tried.first() } else { tried.last() };
-        let Some(dialogue) = counts else {
-            return Err(Gap::Missing(case.label.name));
-        };
+        let (dialogue, tries) = counted(t, &all, case)?;
         if case.atomic && !has_atomics {
             f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
             continue;
         }
-        one_case(
-            t,
-            f,
-            (statement, case),
-            dialogue,
-            (tried.len() >= TRIES as usize, silent),
-        );
+        one_case(t, f, (statement, case), dialogue, (tries >= TRIES as usize, silent));
     }
     Ok(())
 }
@@ -320,6 +330,7 @@ fn refused(
             result,
         );
     }
+    receives(t, f, about, (dialogue, nak), silent);
     if let (0, Some(read)) = (case.refused, answer::commands_in(t, dialogue, MEMORY).last()) {
         unchanged(
             f,
@@ -330,6 +341,56 @@ fn refused(
                 .unwrap_or_default(),
         );
     }
+}
+
+/// After the NAK the receives that are posted end, in order, none of them with success: the queue pair is in the error state.
+fn receives(t: &Trace, f: &mut Findings<'_>, about: &str, (dialogue, nak): (&Dialogue<'_>, &Seen<'_>), silent: bool) {
+    let Some(qp) = answer::commands_in(t, dialogue, STATE)
+        .last()
+        .and_then(|state| match &state.command {
+            Command::QueryQp(of) => Some(of.qp),
+            _ => None,
+        })
+    else {
+        return;
+    };
+    // Late ones stand in later dialogues.
+    let told = t
+        .timeline
+        .told
+        .iter()
+        .filter(|told| told.side == Side::Dut && told.place > dialogue.places.0);
+    let done: Vec<Done<'_>> = told
+        .filter_map(|told| match &told.event {
+            Event::Completion(completion) if completion.qp == qp && completion.wr_id != 1 => {
+                Some(Done { told, completion })
+            }
+            _ => None,
+        })
+        .collect();
+    let in_order = done
+        .iter()
+        .map(|done| done.completion.wr_id)
+        .eq((2..4).take(done.len()));
+    let is_so = in_order && done.iter().all(|done| done.status() != WcStatus::SUCCESS);
+    let result = match (is_so, done.len(), silent) {
+        (false, ..) => Passed::Fail,
+        (true, 2, _) => Passed::Pass,
+        (true, _, true) => Passed::Fail,
+        (true, _, false) => Passed::Inconclusive,
+    };
+    let seen: Vec<String> = done.iter().map(Done::in_words).collect();
+    let seen = if seen.is_empty() {
+        "none".into()
+    } else {
+        seen.join(", ")
+    };
+    let evidence: Vec<Evidence<'_>> = [nak.frame.into()]
+        .into_iter()
+        .chain(done.iter().map(|done| done.told.into()))
+        .collect();
+    let words = ("wr_id 2 and then 3 end, neither with success", seen);
+    f.prove(ERRORS, &evidence, &format!("{about}: receives"), words, result);
 }
 
 fn goes_to(frame: &verbatim_record::FrameSeen, dialogue: &Dialogue<'_>) -> bool {

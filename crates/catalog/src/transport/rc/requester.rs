@@ -94,7 +94,8 @@ pub(crate) fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
 /// A request that was posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
-    ask: Ask,
+    /// What was posted.
+    pub(crate) ask: Ask,
     /// Its first PSN.
     pub(crate) first: Psn,
     /// Its last PSN.
@@ -110,6 +111,8 @@ pub(crate) struct Requester {
     pub(crate) channel: Channel,
     /// Bytes of the path MTU.
     pub(crate) mtu: u32,
+    /// What the memory was filled with.
+    pub(crate) memory: Vec<u8>,
     next: Psn,
     posted: u32,
 }
@@ -119,16 +122,18 @@ impl Requester {
     pub(crate) fn open(t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
         let channel = t.open_channel(options)?;
         let mut random = t.random("memory");
+        let memory: Vec<u8> = (0..FILLED).map(|_| random.byte()).collect();
         let fill = Command::WriteMemory(pb::WriteMemory {
             memory: channel.memory.handle,
             offset: 0,
-            bytes: (0..FILLED).map(|_| random.byte()).collect(),
+            bytes: memory.clone(),
         });
         t.verbs_must(steps::FILL, Side::Dut, fill)?;
         t.skip_packets();
         Ok(Self {
             channel,
             mtu: channel.mtu.bytes().unwrap_or(256),
+            memory,
             next: channel.dut_psn,
             posted: 0,
         })

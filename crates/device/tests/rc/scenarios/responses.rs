@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use verbatim_device::rc::{Access, QpAttributes, QpState, ReceiveRequest, Service};
 use verbatim_wire::values::Hex64;
-use verbatim_wire::{Deth, Opcode, PKey, QKey, Qpn, RKey, Reth};
+use verbatim_wire::{Deth, Opcode, PKey, Psn, QKey, Qpn, RKey, Reth};
 
 use super::patient;
 use crate::adapters::{MEMORY, Setup};
@@ -173,6 +173,40 @@ pub fn duplicates(peer: &mut Peer) {
     }
     peer.put(&peer.ask(Opcode::RC_SEND_ONLY, 6, &[1; 10]));
     peer.note();
+}
+
+/// Two atomics whose results are kept come again, each with its original value.
+pub fn kept_atomics(peer: &mut Peer) {
+    peer.fresh(&patient());
+    peer.set_number(4096, 5);
+    let script = [
+        peer.ask_atomic(Opcode::RC_FETCH_ADD, 0, 4096, 3, 0),
+        peer.ask_atomic(Opcode::RC_COMPARE_SWAP, 1, 4096, 9, 8),
+    ];
+    for packet in script.iter().chain(&script) {
+        peer.put(packet);
+        peer.note();
+    }
+}
+
+/// The last byte of a region and the lowest bit of its R_Key; READ responses across the wrap of the PSN.
+pub fn edges(peer: &mut Peer) {
+    for case in 0..3 {
+        // Three responses: the first PSNs of both sides lie before the wrap.
+        let last = Psn(0xFF_FFFF);
+        peer.fresh(&Setup {
+            psn: [last, last],
+            ..patient()
+        });
+        let mut request = peer.ask_rdma(Opcode::RC_WRITE_ONLY, 0, 0, 4, &[1; 4]);
+        match case {
+            0 => request = peer.ask_rdma(Opcode::RC_WRITE_ONLY, 0, MEMORY - 3, 4, &[1; 4]),
+            1 => request.reth = request.reth.map(|reth| reth.with_r_key(RKey(reth.r_key().0 ^ 1))),
+            _ => request = peer.ask_rdma(Opcode::RC_READ_REQUEST, 0, 0, 600, &[]),
+        }
+        peer.put(&request);
+        peer.note();
+    }
 }
 
 pub fn gaps(peer: &mut Peer) {

@@ -8,8 +8,8 @@ use super::{RawRig, Wrong, wrong};
 
 /// Those that send MADs.
 const OF_MADS: [&str; 3] = ["virtual", "umad", "model"];
-/// Those that do not.
-const OF_PEERS: [&str; 2] = ["packet", "verbs"];
+/// Those that can have an agent on the DUT's host.
+const OF_AGENTS: [&str; 3] = ["umad", "packet", "verbs"];
 /// A key, the kinds that have it, and where it stands if it is there.
 type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
 
@@ -42,14 +42,14 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("mac", &["packet"], at(rig.mac.as_ref())),
         ("ip", &["packet"], at(rig.ip.as_ref())),
         ("dut_ip", &["packet"], at(rig.dut_ip.as_ref())),
-        ("gid_index", &OF_PEERS, at(rig.gid_index.as_ref())),
+        ("gid_index", &["packet", "verbs"], at(rig.gid_index.as_ref())),
         ("dut_gid_index", &["verbs"], at(rig.dut_gid_index.as_ref())),
-        ("agent", &OF_PEERS, at(rig.agent.as_ref())),
-        ("agent_ca", &OF_PEERS, at(rig.agent_ca.as_ref())),
-        ("agent_cert", &OF_PEERS, at(rig.agent_cert.as_ref())),
-        ("agent_key", &OF_PEERS, at(rig.agent_key.as_ref())),
-        ("agent_name", &OF_PEERS, at(rig.agent_name.as_ref())),
-        ("dut_device", &OF_PEERS, at(rig.dut_device.as_ref())),
+        ("agent", &OF_AGENTS, at(rig.agent.as_ref())),
+        ("agent_ca", &OF_AGENTS, at(rig.agent_ca.as_ref())),
+        ("agent_cert", &OF_AGENTS, at(rig.agent_cert.as_ref())),
+        ("agent_key", &OF_AGENTS, at(rig.agent_key.as_ref())),
+        ("agent_name", &OF_AGENTS, at(rig.agent_name.as_ref())),
+        ("dut_device", &OF_AGENTS, at(rig.dut_device.as_ref())),
     ];
     for (key, owners, span) in keys {
         if let Some(span) = span.filter(|_| !owners.contains(&kind)) {

@@ -198,6 +198,25 @@ fn host(text: &Spanned<String>, key: &str) -> Result<IpAddr, Wrong> {
     )
 }
 
+/// The agent of a rig that does without one: none where no key speaks of it.
+pub(super) fn agent_if_any(rig: &RawRig, at: &At<'_>) -> Result<Option<AgentConfig>, Wrong> {
+    let of_agent = [
+        &rig.agent_ca,
+        &rig.agent_cert,
+        &rig.agent_key,
+        &rig.agent_name,
+        &rig.dut_device,
+    ];
+    match (&rig.agent, of_agent.into_iter().flatten().next()) {
+        (None, None) => Ok(None),
+        (None, Some(key)) => wrong(
+            key.span(),
+            "it belongs to an agent, and \"agent\" is not there; write `agent = \"10.1.2.3:7000\"`, or remove it",
+        ),
+        (Some(_), _) => agent(rig, at).map(Some),
+    }
+}
+
 fn agent(rig: &RawRig, at: &At<'_>) -> Result<AgentConfig, Wrong> {
     let Some(text) = &rig.agent else {
         return missing("agent", at.kind, at.header.clone());

@@ -2,7 +2,7 @@
 
 use verbatim_device::link::{LinkChoices, LinkDefect};
 
-use super::super::Disturbances;
+use super::super::{Disturbances, RigSource};
 use super::*;
 
 /// A rig of kind `virtual` with every key, each not as in the built-in one.
@@ -75,7 +75,11 @@ fn the_keys_of_a_rig_given_to_the_built_in_one_make_that_rig() {
     let whole = parse(&rig(EVERY_KEY)).unwrap().rigs.remove(0);
     let keys = whole.keys();
     assert_eq!(keys.len(), EVERY_KEY.lines().count() - 2, "{keys:?}");
-    assert_eq!(RigFile::built_in().rigs[0].with_keys(&keys), Ok(whole.clone()));
+    let of_no_file = RigConfig {
+        source: RigSource::default(),
+        ..whole.clone()
+    };
+    assert_eq!(RigFile::built_in().rigs[0].with_keys(&keys), Ok(of_no_file));
     assert_eq!(whole.with_keys(&[]), Ok(whole.clone()));
     assert_eq!(RigFile::built_in().rigs[0].keys(), [] as [&str; 0]);
 }

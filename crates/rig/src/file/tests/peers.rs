@@ -270,18 +270,43 @@ fn keys_of_mads_and_of_other_kinds_are_refused_in_peer_rigs() {
             &["this one is \"verbs\""],
         );
     }
-    for line in [
-        "gid_index = 1",
-        "agent = \"unix:a\"",
-        "dut_device = \"d\"",
-        "agent_ca = \"c\"",
+    for (line, owners) in [
+        ("gid_index = 1", "of kind \"packet\" or \"verbs\""),
+        ("agent = \"unix:a\"", "of kind \"umad\" or \"packet\" or \"verbs\""),
+        ("dut_device = \"d\"", "of kind \"umad\" or \"packet\" or \"verbs\""),
+        ("agent_ca = \"c\"", "of kind \"umad\" or \"packet\" or \"verbs\""),
     ] {
         let column = line.find("= ").unwrap() + 3;
-        let text = rig(&format!("name = \"a\"\nkind = \"umad\"\n{line}\n"));
-        fails(&text, (5, column), &["of kind \"packet\" or \"verbs\""]);
+        let text = rig(&format!("name = \"a\"\nkind = \"model\"\n{line}\n"));
+        fails(&text, (5, column), &[owners]);
     }
     for key in ["gid_index", "dut_gid_index"] {
         let text = format!("{VERBS}{AGENT}{key} = 256\n");
         fails(&rig(&text), (8, key.len() + 4), &["expected 0 to 255"]);
     }
+}
+
+#[test]
+fn a_umad_rig_may_have_an_agent_on_the_device_s_host_and_what_belongs_to_none_is_refused() {
+    let umad = |lines: &str| {
+        rig(&format!(
+            "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n{lines}"
+        ))
+    };
+    let agent = |lines: &str| match parse(&umad(lines)).unwrap().rigs.remove(0).kind {
+        RigKind::Umad { agent, .. } => agent,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(agent(""), None);
+    let of = agent("agent = \"unix:/run/a\"\ndut_device = \"mlx5_1\"\n").unwrap();
+    assert_eq!(
+        (of.address.to_string(), of.device.as_deref()),
+        ("unix:/run/a".into(), Some("mlx5_1"))
+    );
+    fails(
+        &umad("dut_device = \"mlx5_1\"\n"),
+        (8, 14),
+        &["belongs to an agent", "write `agent ="],
+    );
+    fails(&umad("agent = \"10.1.2.3:7000\"\n"), (8, 9), &["no loopback address"]);
 }

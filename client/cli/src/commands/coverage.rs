@@ -1,0 +1,74 @@
+//! `verbatim coverage`: what is judged of each statement, by which rules and tests, and on which rigs.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use verbatim_run::coverage::{Coverage, Covered, coverage};
+
+use crate::print;
+
+/// Version of the shape of [`Document`].
+const SCHEMA: &str = "verbatim.coverage.v1";
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    coverage: &'a Coverage,
+}
+
+/// Tell what is judged of each statement.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let coverage = coverage()?;
+    if arguments.json {
+        print::json(&Document {
+            schema: SCHEMA,
+            coverage: &coverage,
+        })?;
+    } else {
+        let mut text: String = coverage.statements.iter().map(in_words).collect();
+        let idle: Vec<&str> = coverage.idle_rules().collect();
+        let unchecked: Vec<&str> = coverage.idle_statements().collect();
+        for (what, names) in [
+            ("rules that no test exercises", &idle),
+            ("statements that no test checks", &unchecked),
+        ] {
+            text.push_str(&format!("{}: {}{}\n", names.len(), what, list(names)));
+        }
+        print::text(&text)?;
+    }
+    let is_whole = coverage.idle_rules().next().is_none() && coverage.idle_statements().next().is_none();
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn list(names: &[&str]) -> String {
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", names.join(", "))
+    }
+}
+
+fn in_words(covered: &Covered) -> String {
+    let mut text = format!("{}  {}\n", covered.statement, covered.title);
+    for (kind, all) in [("rule", &covered.rules), ("test", &covered.tests)] {
+        for one in all {
+            let reason = one.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            text.push_str(&format!("  {kind} {:<38} {:>8} times{reason}\n", one.name, one.times));
+        }
+    }
+    text.push_str(&format!("  rigs {}", covered.rigs.join(", ")));
+    if let Some(why) = &covered.not_from_a_host {
+        text.push_str(&format!("; no adapter of a host: {why}"));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,162 @@
+//! `verbatim report`: a run as people and machines want to read it.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tempfile::TempDir;
+use verbatim_report::Reported;
+
+use crate::commands::runs::artifacts::download_all;
+use crate::exit::Usage;
+use crate::print;
+use crate::server::{self, Place, run_named};
+
+/// Report on a run.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without an option, Markdown goes to stdout. FILE may be - for stdout. The verdicts are judged anew from \
+    the record, as `verbatim judge` does. Exit codes: 0 the report is written, whatever it says; 2 usage; 3 the record cannot \
+    be read or judged."
+)]
+pub(crate) struct Arguments {
+    /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
+    run: String,
+    /// One page that needs nothing else: tests, findings, and what passed as a ladder
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// XML as Jenkins, GitLab and GitHub read it
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// The Test Anything Protocol, version 14
+    #[arg(long, value_name = "FILE")]
+    tap: Option<PathBuf>,
+    /// For a merge request or a ticket
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write over files that exist
+    #[arg(long)]
+    force: bool,
+}
+
+/// A form, and what makes it.
+type Form = fn(&Reported<'_>) -> String;
+
+pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
+    let wanted: [(&Option<PathBuf>, Form); 4] = [
+        (&arguments.html, verbatim_report::html),
+        (&arguments.junit, verbatim_report::junit),
+        (&arguments.tap, verbatim_report::tap),
+        (&arguments.markdown, verbatim_report::markdown),
+    ];
+    let mut wanted: Vec<(&Path, Form)> = wanted
+        .into_iter()
+        .filter_map(|(file, form)| Some((file.as_deref()?, form)))
+        .collect();
+    if wanted.is_empty() {
+        wanted.push((Path::new("-"), verbatim_report::markdown));
+    }
+    if wanted.iter().filter(|(file, _)| is_stdout(file)).count() > 1 {
+        return Err(Usage("two reports would go to stdout; give one of them a file".into()).into());
+    }
+    // Before the work, not after it.
+    if let Some((file, _)) = wanted
+        .iter()
+        .find(|(file, _)| !is_stdout(file) && !arguments.force && file.exists())
+    {
+        let file = file.display();
+        return Err(Usage(format!("{file} exists already; --force writes over it")).into());
+    }
+    let bundle = Source::find(&arguments.run, place)?;
+    let kept = verbatim_run::read_bundle(bundle.directory())?;
+    for difference in &kept.drift {
+        eprintln!("verbatim: judged otherwise than by the run: {difference}");
+    }
+    let reported = Reported {
+        run: &kept.report.run,
+        verdicts: &kept.report.verdicts,
+        records: &kept.records,
+    };
+    for (file, form) in wanted {
+        let text = form(&reported);
+        if is_stdout(file) {
+            print::text(&text)?;
+        } else {
+            write(file, &text)?;
+            eprintln!("wrote {}", file.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Writes a file. It has its name when it is whole.
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let written = || -> std::io::Result<()> {
+        // For who may read what this user writes: the name is the user's choice, not a secret.
+        let readable = std::fs::Permissions::from_mode(0o666);
+        let mut part = tempfile::Builder::new()
+            .prefix(".report-")
+            .permissions(readable)
+            .tempfile_in(directory)?;
+        part.write_all(text.as_bytes())?;
+        part.persist(file)?;
+        Ok(())
+    };
+    written().with_context(|| {
+        format!(
+            "cannot write {}; is its directory there, with room on the disk?",
+            file.display()
+        )
+    })
+}
+
+/// Where the bundle is.
+enum Source {
+    Here(PathBuf),
+    Fetched(TempDir),
+}
+
+impl Source {
+    /// A directory of that name, else a run of the daemon.
+    fn find(run: &str, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<Self> {
+        let directory = Path::new(run);
+        if directory.is_dir() {
+            return Ok(Self::Here(directory.into()));
+        }
+        let looks_like_a_path = run.starts_with(['.', '/']) || run.ends_with('/');
+        let place = place()?;
+        let address = match place.server("a run of a daemon") {
+            Ok(address) if !looks_like_a_path => address,
+            _ => {
+                return Err(Usage(format!(
+                    "{run:?}: expected the directory that `verbatim run --record DIR` left, or, where a daemon is, one of its \
+                     runs; there is no such directory"
+                ))
+                .into());
+            }
+        };
+        let fetched = tempfile::tempdir().context("cannot make a temporary directory for the run's files")?;
+        server::at(address, |client| async move {
+            let name = run_named(&client, run).await?;
+            download_all(&client, &name, fetched.path()).await?;
+            Ok(Self::Fetched(fetched))
+        })
+    }
+
+    fn directory(&self) -> &Path {
+        match self {
+            Self::Here(directory) => directory,
+            Self::Fetched(directory) => directory.path(),
+        }
+    }
+}

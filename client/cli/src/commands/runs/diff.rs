@@ -1,0 +1,180 @@
+//! `verbatim runs diff`: what changed from one run to another, such as with another firmware.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use verbatim_client::{Client, v1};
+
+use crate::print;
+use crate::server::run_named;
+
+/// Which runs.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The first run: runs/ID, ID, or latest
+    first: String,
+    /// The second run
+    second: String,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something that differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Difference {
+    test: String,
+    /// What was looked at; empty for the verdict as a whole.
+    about: String,
+    first: String,
+    second: String,
+}
+
+pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let first = client.get_run(&run_named(client, &arguments.first).await?).await?;
+    let second = client.get_run(&run_named(client, &arguments.second).await?).await?;
+    let differences = differences(&first, &second);
+    if arguments.json {
+        let list: Vec<Value> = differences
+            .iter()
+            .map(|of| json!({"test": of.test, "about": of.about, "first": of.first, "second": of.second}))
+            .collect();
+        print::json(&json!({"first": first.name, "second": second.name, "differences": list}))?;
+    } else {
+        print::text(&text(&first, &second, &differences))?;
+    }
+    Ok(ExitCode::from(u8::from(!differences.is_empty())))
+}
+
+fn text(first: &v1::Run, second: &v1::Run, differences: &[Difference]) -> String {
+    let rig = |run: &v1::Run| {
+        run.spec
+            .as_ref()
+            .map(|spec| format!("{}, seed {}", spec.rig, spec.seed))
+    };
+    let head = |sign: char, run: &v1::Run| format!("{sign} {} ({})\n", run.name, rig(run).unwrap_or_default());
+    let mut out = head('-', first) + &head('+', second);
+    let mut test = "";
+    for of in differences {
+        if of.test != test {
+            out.push_str(&format!("{}\n", of.test));
+            test = &of.test;
+        }
+        let about = if of.about.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", of.about)
+        };
+        out.push_str(&format!("  - {about}{}\n  + {about}{}\n", of.first, of.second));
+    }
+    if differences.is_empty() {
+        out.push_str("no verdict and no measured value differs\n");
+    }
+    out
+}
+
+const ABSENT: &str = "not there";
+
+fn differences(first: &v1::Run, second: &v1::Run) -> Vec<Difference> {
+    let mut all = Vec::new();
+    // Both have the catalogue's order; what only the second has comes behind.
+    let tests = |run: &v1::Run| -> Vec<String> { run.verdicts.iter().map(|of| of.test.clone()).collect() };
+    let mut order = tests(first);
+    order.extend(
+        tests(second)
+            .into_iter()
+            .filter(|test| !first.verdicts.iter().any(|of| of.test == *test)),
+    );
+    for test in order {
+        let of = |run: &v1::Run| run.verdicts.iter().find(|of| of.test == test).cloned();
+        let (before, after) = (of(first), of(second));
+        let verdict = |of: &Option<v1::Verdict>| of.as_ref().map_or_else(|| ABSENT.into(), in_words);
+        let mut push = |about: String, first: String, second: String| {
+            if first != second {
+                let test = test.clone();
+                all.push(Difference {
+                    test,
+                    about,
+                    first,
+                    second,
+                });
+            }
+        };
+        push(String::new(), verdict(&before), verdict(&after));
+        let (before, after) = (values(before.as_ref()), values(after.as_ref()));
+        for about in before
+            .keys()
+            .chain(after.keys().filter(|about| !before.contains_key(*about)))
+        {
+            let seen = |values: &BTreeMap<String, String>| values.get(about).cloned().unwrap_or_else(|| ABSENT.into());
+            push(about.clone(), seen(&before), seen(&after));
+        }
+    }
+    all
+}
+
+fn in_words(of: &v1::Verdict) -> String {
+    match of.reason.as_str() {
+        "" => of.outcome().to_string(),
+        reason => format!("{}: {reason}", of.outcome()),
+    }
+}
+
+/// What was seen, by what was looked at; the same looked at several times has a number.
+fn values(of: Option<&v1::Verdict>) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    let checks = of.into_iter().flat_map(|of| of.passed.iter().chain(&of.findings));
+    for check in checks {
+        let about = format!("{} {}", check.statement, check.about);
+        let numbered = (2..).map(|number| format!("{about} ({number})"));
+        let name = std::iter::once(about.clone())
+            .chain(numbered)
+            .find(|name| !values.contains_key(name));
+        values.insert(name.unwrap_or(about), check.seen.clone());
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(outcome: v1::Outcome, seen: &[&str]) -> v1::Run {
+        let check = |seen: &&str| v1::Check {
+            statement: "C14-24".into(),
+            about: "VLCap".into(),
+            seen: (*seen).into(),
+            ..v1::Check::default()
+        };
+        let verdict = v1::Verdict {
+            test: "t".into(),
+            outcome: outcome.into(),
+            passed: seen.iter().map(check).collect(),
+            ..v1::Verdict::default()
+        };
+        v1::Run {
+            verdicts: vec![verdict],
+            ..v1::Run::default()
+        }
+    }
+
+    #[test]
+    fn verdicts_and_values_that_changed_are_told_and_others_are_not() {
+        use v1::Outcome::{Fail, Pass};
+        let one = run(Pass, &["4", "1"]);
+        assert_eq!(differences(&one, &one), []);
+        let told = differences(&one, &run(Fail, &["4", "2"]));
+        let told: Vec<_> = told
+            .iter()
+            .map(|of| (of.about.as_str(), of.first.as_str(), of.second.as_str()))
+            .collect();
+        assert_eq!(told, [("", "PASS", "FAIL"), ("C14-24 VLCap (2)", "1", "2")]);
+    }
+
+    #[test]
+    fn a_test_that_only_one_of_them_has_is_told() {
+        let told = differences(&v1::Run::default(), &run(v1::Outcome::Pass, &[]));
+        assert_eq!((told[0].first.as_str(), told[0].second.as_str()), (ABSENT, "PASS"));
+    }
+}

@@ -1,0 +1,92 @@
+//! `c14-024-port-info-ext-speeds`: LinkSpeedExtEnabled keeps what is set.
+//!
+//! A port that says that it has extended speeds is asked with the bit of the AttributeModifier that tells it that the asker
+//! knows them. A Set carries another set of those supported, the active one among them; a Get shows it; a second Set carries
+//! what was found. Reading: without another set, or with extended speeds switched off, nothing is tried. False alarm: an SM of
+//! somebody else that writes PortInfo meanwhile.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::PortInfo;
+use verbatim_wire::values::LinkSpeedExt;
+
+use crate::management::keys;
+
+const PORT: Label<PortInfo> = Label::new("PortInfo");
+const FOUND: Label<PortInfo> = Label::new("PortInfo as found, to whoever knows extended speeds");
+const SET: Label<PortInfo> = Label::new("set other extended speeds");
+const AFTER: Label<PortInfo> = Label::new("after setting other extended speeds");
+const BACK: Label<PortInfo> = Label::new("set the extended speeds found");
+const LAST: Label<PortInfo> = Label::new("after setting the extended speeds found");
+
+/// CapabilityMask: extended speeds.
+const EXTENDED_SPEEDS: u32 = 1 << 14;
+/// AttributeModifier: the asker knows extended speeds.
+const KNOWS: u32 = 1 << 31;
+
+pub(super) static TEST: Test = Test {
+    id: "c14-024-port-info-ext-speeds",
+    aliases: &[],
+    revision: 1,
+    about: "PortInfo keeps another legal LinkSpeedExtEnabled.",
+    reading: "The active speed stays enabled. The AttributeModifier says that the asker knows extended speeds.",
+    statements: &["C14-24", "C14-26"],
+    needs: &[Need::Mad, Need::OwnSubnet],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// Other speeds of those supported, the active one among them; `None` when there are none.
+fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
+    let (enabled, supported) = (info.link_speed_ext_enabled().0, info.link_speed_ext_supported().0);
+    let active = info.link_speed_ext_active().0;
+    let sets = (1..=supported).filter(|set| set & !supported == 0 && set & active == active && *set != enabled);
+    sets.filter(|_| (1..30).contains(&enabled)).max().map(LinkSpeedExt)
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    if !t.get(PORT, key)?.capability_mask().has(EXTENDED_SPEEDS) {
+        return Ok(());
+    }
+    let port = t.guard_parts(FOUND, key, &[KNOWS])?;
+    let found = *port.found();
+    let Some(speeds) = other(&found) else { return Ok(()) };
+    // A port may read both as one field: the other is written as it was found.
+    let with = |speeds| {
+        port.quiet().change(|info| {
+            info.with_link_speed_ext_enabled(speeds)
+                .with_link_speed_ext_enabled_2(found.link_speed_ext_enabled_2())
+        })
+    };
+    let (set, back) = (with(speeds), with(found.link_speed_ext_enabled()));
+    t.set_at(SET, &port, KNOWS, set)?;
+    t.get_at(AFTER, key, KNOWS)?;
+    t.set_at(BACK, &port, KNOWS, back)?;
+    t.get_at(LAST, key, KNOWS)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let port: PortInfo = t.answer(PORT)?;
+    if !port.capability_mask().has(EXTENDED_SPEEDS) {
+        f.not_applicable = Some("the port says that it has no extended speeds".into());
+        return Ok(());
+    }
+    let found: PortInfo = t.answer(FOUND)?;
+    if other(&found).is_none() {
+        f.not_applicable = Some(format!(
+            "there is no other set of extended speeds to be tried: enabled {}, supported {}",
+            found.link_speed_ext_enabled(),
+            found.link_speed_ext_supported()
+        ));
+        return Ok(());
+    }
+    for (set, get) in [(SET, AFTER), (BACK, LAST)] {
+        let (_, wanted) = t.asked(set)?;
+        keys::obeyed(t, f, "C14-26", (&found, set), (get, &["LinkSpeedExtEnabled"]))?;
+        f.same_fields("C14-24", t.exchange(get)?, &["LinkSpeedExtEnabled"], &wanted)?;
+    }
+    Ok(())
+}

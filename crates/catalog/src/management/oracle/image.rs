@@ -1,0 +1,124 @@
+//! What is known of one attribute, field by field, element by element.
+
+use verbatim_tester::Settable;
+use verbatim_wire::{AnyAttribute, AttributeId, Field, Mad, PortInfo, Style};
+
+use super::known::Known;
+use crate::oracle::Rule;
+
+/// An attribute as it may be by now.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    fields: &'static [Field],
+    /// An element of a field after the other.
+    known: Vec<Known>,
+    /// The exchange that showed it last, or 0.
+    pub(super) shown_in: u32,
+    /// Sets since then that must have changed nothing of what they carried: with a wrong key, or of an illegal value.
+    pub(super) denied: Vec<Denied>,
+    /// Whether it was Set since then.
+    pub(super) is_set: bool,
+    /// Whether nobody but us could have Set anything when it was shown.
+    pub(super) was_ours: bool,
+}
+
+/// A Set that must not be obeyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Denied {
+    /// Its exchange.
+    pub(super) exchange: u32,
+    /// The rule by which.
+    pub(super) rule: &'static Rule,
+}
+
+/// One element of a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element {
+    pub(super) field: &'static Field,
+    pub(super) index: usize,
+    place: usize,
+}
+
+impl Element {
+    /// Its bits in the bytes of the attribute.
+    pub(super) fn bits(&self, bytes: &[u8]) -> u64 {
+        self.field.bits(bytes, self.index)
+    }
+
+    /// As people call it.
+    pub(super) fn name(&self) -> String {
+        if self.field.count == 1 {
+            self.field.name.into()
+        } else {
+            format!("{} {}", self.field.name, self.index)
+        }
+    }
+
+    /// A value of it in words.
+    pub(super) fn words(&self, value: u64) -> String {
+        if self.field.count == 1 {
+            self.field.words_of(value)
+        } else {
+            format!("{value:#x}")
+        }
+    }
+}
+
+impl Image {
+    /// The attribute that a MAD carries, of which nothing is known; `None` when its layout is not known.
+    pub(super) fn of(mad: &Mad) -> Option<Self> {
+        let fields = AnyAttribute::of(mad)?.fields();
+        let elements = fields.iter().map(|field| field.count).sum();
+        Some(Self {
+            fields,
+            known: vec![Known::Any; elements],
+            shown_in: 0,
+            denied: Vec::new(),
+            is_set: false,
+            was_ours: false,
+        })
+    }
+
+    /// Its elements in wire order, without those that are reserved.
+    pub(super) fn elements(&self) -> impl Iterator<Item = Element> + use<> {
+        let mut place = 0;
+        let fields = self.fields.iter().flat_map(move |field| {
+            let first = place;
+            place += field.count;
+            (0..field.count).map(move |index| Element {
+                field,
+                index,
+                place: first + index,
+            })
+        });
+        fields.filter(|element| element.field.style != Style::Reserved)
+    }
+
+    /// What is known of an element.
+    pub(super) fn known(&self, element: Element) -> &Known {
+        &self.known[element.place]
+    }
+
+    /// The same, to be changed.
+    pub(super) fn known_mut(&mut self, element: Element) -> &mut Known {
+        &mut self.known[element.place]
+    }
+
+    /// What is known of a field that is no table; `Any` when there is no such field.
+    pub(super) fn field(&self, name: &str) -> Known {
+        let element = self.elements().find(|element| element.field.name == name);
+        element.map_or(Known::Any, |element| self.known(element).clone())
+    }
+
+    /// The same, to be changed.
+    pub(super) fn field_mut(&mut self, name: &str) -> Option<&mut Known> {
+        let element = self.elements().find(|element| element.field.name == name)?;
+        Some(self.known_mut(element))
+    }
+}
+
+/// Whether a field is moved by the device, its link or by what others send, so that nothing can be said of it here.
+pub(super) fn moves(attribute: AttributeId, name: &str) -> bool {
+    attribute == AttributeId::PORT_INFO
+        && (PortInfo::ITS_OWN.contains(&name) || PortInfo::NOT_RESTORABLE.contains(&name))
+}

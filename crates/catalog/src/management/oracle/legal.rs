@@ -1,0 +1,145 @@
+//! What NodeInfo and PortInfo may hold at all, whoever asks and whatever was Set.
+//!
+//! Source: architecture 14.2.5.3, 14.2.5.6. A field that a capability mask says is not there is reserved, and shown as 0.
+//! What a subnet manager writes is judged from Armed on, what a link comes to from Initialize on; what a switch's port 0
+//! may leave out is left open.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::{Exchange, Legal};
+use verbatim_wire::values::{CapabilityMask, NodeType};
+use verbatim_wire::{AttributeId, Layout, Method, NodeInfo, PhysState, PortInfo, PortState, Status};
+
+use super::access::{EXTENDED_SPEEDS, KNOWS_EXTENDED_SPEEDS};
+use super::port::Broken;
+use super::rules;
+
+const OF_NODE: [(&str, Legal); 7] = [
+    ("BaseVersion", Legal::Is(1)),
+    ("ClassVersion", Legal::Is(1)),
+    ("NodeType", Legal::Within(1, 3)),
+    ("NumPorts", Legal::AtLeast(1)),
+    ("PartitionCap", Legal::AtLeast(1)),
+    ("NodeGUID", Legal::NotZero),
+    ("PortGUID", Legal::NotZero),
+];
+const OF_PORT: [(&str, Legal); 8] = [
+    ("PortState", Legal::Within(1, 4)),
+    ("PortPhysicalState", Legal::Within(1, 7)),
+    ("LinkDownDefaultState", Legal::Within(1, 2)),
+    ("LinkWidthSupported", Legal::NotZero),
+    ("MTUCap", Legal::Within(1, 5)),
+    ("VLCap", Legal::Within(1, 5)),
+    ("GUIDCap", Legal::AtLeast(1)),
+    ("LocalPortNum", Legal::AtLeast(1)),
+];
+const EXTENDED: [&str; 3] = ["LinkSpeedExtActive", "LinkSpeedExtSupported", "LinkSpeedExtEnabled"];
+
+/// Looks at every answer that shows one of the two.
+pub(super) fn judge<'t>(
+    exchanges: impl Iterator<Item = &'t Exchange> + Clone,
+    broken: &mut Vec<Broken>,
+    asked: &mut BTreeMap<&'static str, u64>,
+) {
+    let shown = exchanges.filter_map(|exchange| {
+        let answer = exchange.answer().filter(|answer| answer.mad.status() == Status::OK)?;
+        matches!(exchange.request.method(), Method::GET | Method::SET).then_some((exchange, answer.mad))
+    });
+    let node = |mad: &verbatim_wire::Mad| (mad.attribute_id() == AttributeId::NODE_INFO).then(|| mad.attribute());
+    let kind = shown.clone().find_map(|(_, mad)| node(&mad));
+    let is_switch = kind.is_some_and(|node: NodeInfo| node.node_type() == NodeType::SWITCH);
+    for (exchange, mad) in shown {
+        let wrong = match mad.attribute_id() {
+            AttributeId::NODE_INFO => of_node(&mad.attribute()),
+            AttributeId::PORT_INFO if !is_switch => of_port(&mad.attribute(), exchange.request.modifier()),
+            _ => continue,
+        };
+        *asked.entry(rules::LEGAL.name).or_default() += 1;
+        broken.extend(wrong.into_iter().map(|(name, expected, seen)| Broken {
+            rule: &rules::LEGAL,
+            about: format!("{} {name}", mad.attribute_id()),
+            expected,
+            seen,
+            exchanges: vec![exchange.number],
+            excusable: false,
+        }));
+    }
+}
+
+/// A field, what it may be, what it is.
+type Wrong = (&'static str, String, String);
+
+/// The fields that hold what they may not.
+fn not_legal<A: Layout>(shown: &A, legal: &[(&'static str, Legal)]) -> Vec<Wrong> {
+    let wrong = legal.iter().filter_map(|(name, legal)| {
+        let field = A::field(name);
+        let holds = legal.holds(field.bits(shown.bytes(), 0));
+        (!holds).then(|| (*name, legal.to_string(), field.words(shown.bytes())))
+    });
+    wrong.collect()
+}
+
+fn of_node(node: &NodeInfo) -> Vec<Wrong> {
+    let mut wrong = not_legal(node, &OF_NODE);
+    let least = u64::from(node.node_type() != NodeType::SWITCH);
+    wrong.extend(not_legal(
+        node,
+        &[("LocalPortNum", Legal::Within(least, node.num_ports().into()))],
+    ));
+    wrong
+}
+
+/// Whether the speed of the link is an extended one, which is shown to who knows of them alone.
+fn is_hidden(port: &PortInfo, modifier: u32) -> bool {
+    let has_extended = port.capability_mask().has(EXTENDED_SPEEDS);
+    let may_hide = has_extended && modifier & KNOWS_EXTENDED_SPEEDS == 0 && port.link_speed_active().0 == 0;
+    may_hide || port.link_speed_ext_active().0 != 0 || port.link_speed_ext_active_2() != 0
+}
+
+fn of_port(port: &PortInfo, modifier: u32) -> Vec<Wrong> {
+    let mut wrong = not_legal(port, &OF_PORT);
+    let mut more = |legal: &[(&'static str, Legal)]| wrong.extend(not_legal(port, legal));
+    let has = |capability| port.capability_mask().has(capability);
+    if !has(EXTENDED_SPEEDS) {
+        more(&EXTENDED.map(|name| (name, Legal::Is(0))));
+    }
+    if !has(CapabilityMask::MASK2) {
+        more(&[("CapabilityMask2", Legal::Is(0))]);
+    }
+    let state = port.port_state();
+    if state >= PortState::ARMED {
+        more(&[
+            ("NeighborMTU", Legal::Within(1, port.mtu_cap().0.into())),
+            ("OperationalVLs", Legal::Within(1, port.vl_cap().0.into())),
+        ]);
+    }
+    if state >= PortState::INITIALIZE {
+        let mut one_of = |name: &'static str, active: u8, supported: u8| {
+            if !active.is_power_of_two() || active & supported == 0 {
+                let words = PortInfo::field(name).words(port.bytes());
+                wrong.push((name, format!("one of those supported ({supported:#x})"), words));
+            }
+        };
+        one_of(
+            "LinkWidthActive",
+            port.link_width_active().0,
+            port.link_width_supported().0,
+        );
+        let extended = port.link_speed_ext_active().0;
+        if extended != 0 && has(EXTENDED_SPEEDS) {
+            one_of("LinkSpeedExtActive", extended, port.link_speed_ext_supported().0);
+        } else if !is_hidden(port, modifier) {
+            one_of(
+                "LinkSpeedActive",
+                port.link_speed_active().0,
+                port.link_speed_supported().0,
+            );
+        }
+        let physical = port.port_physical_state();
+        if !matches!(physical, PhysState::LINK_UP | PhysState::ERROR_RECOVERY) {
+            let expected = format!("LinkUp or LinkErrorRecovery in state {state}");
+            wrong.push(("PortPhysicalState", expected, physical.to_string()));
+        }
+    }
+    wrong
+}

@@ -1,0 +1,344 @@
+//! `c14-walk`: a walk of random SMPs breaks no rule.
+//!
+//! Steps are drawn from the seed: any attribute is read and Set, with legal values and illegal ones, with the right key and
+//! others, at edges of the AttributeModifier; the port is locked at every level with leases that expire; methods and class
+//! versions that do not exist. The management oracle judges all of it, as it does in every test of management; here each rule
+//! that was asked and held is a check.
+//!
+//! Each step has a stream of random numbers of its own, so that a walk without some of its steps has the others unchanged: a
+//! walk that fails is shrunk to the fewest steps that still fail, and `--set` repeats those.
+//!
+//! Reading: nothing is drawn that takes the link down, moves the LID, or cannot be given back. False alarm: an SM of somebody
+//! else, which this test excludes.
+
+mod step;
+
+use verbatim_record::{Findings, Gap, Label, Passed, Trace};
+use verbatim_tester::{Guarded, Need, Parameter, Quiet, Settable, Step, Stop, Stream, Test, Tester};
+use verbatim_wire::{
+    AnyAttribute, AttributeId, Guid, GuidInfo, Layout, LedInfo, Lid, LinkDownDefault, LinkSpeeds, LinkWidths, MKey,
+    Mtu, NodeDescription, NodeInfo, Notice, PKey, PKeyTable, PortInfo, SlToVlMappingTable, SubnetTimeout,
+    VlArbitrationTable, VlCap,
+};
+
+use super::{keys, oracle};
+use step::{Action, Key, What};
+
+const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
+const FOUND_TABLE: Label<AnyAttribute> = Label::new("other attributes as found");
+const LOCK: Label<PortInfo> = Label::new("set key, protect level and lease");
+const GET: Label<AnyAttribute> = Label::new("Get");
+const SET: Label<PortInfo> = Label::new("Set PortInfo");
+const SET_OTHER: Label<AnyAttribute> = Label::new("Set another attribute");
+const REPRESS: Label<Notice> = Label::new("TrapRepress");
+const METHOD: Label<NodeInfo> = Label::new("a method or version that does not exist");
+const LAST: Label<PortInfo> = Label::new("PortInfo at the end");
+
+/// What a note begins with that says which steps are left of a walk that failed.
+const SHRUNK: &str = "shrunk: ";
+/// CapabilityMask: LedInfo is there; where it is not, some leave it unanswered.
+const HAS_LED: u32 = 1 << 9;
+/// Steps that a mask has room for.
+const MOST: u64 = 48;
+/// All of them.
+const ALL: u64 = (1 << MOST) - 1;
+
+pub(super) static TEST: Test = Test {
+    id: "c14-walk",
+    aliases: &[],
+    revision: 1,
+    about: "Whatever SMPs come, with whatever keys and values: the port shows what was Set, and nothing else changes it.",
+    reading: "Steps are drawn from the seed; a walk that fails is shrunk, and the shortest one that still fails is told with \
+        the parameters that repeat it. Not drawn: what takes the link down, moves the LID, or cannot be given back.",
+    statements: &[
+        "C13-24",
+        "13.4.2 MAD header",
+        "C14-16",
+        "C14-19",
+        "C14-20",
+        "C14-21",
+        "C14-24",
+        "C14-27",
+        "C14-29",
+        "14.2.5.1 traps",
+    ],
+    needs: &[Need::Mad, Need::OwnSubnet],
+    parameters: &[
+        Parameter {
+            name: "steps",
+            about: "steps of the walk",
+            range: (1, MOST),
+            simulated: MOST,
+            default: 16,
+        },
+        Parameter {
+            name: "keep",
+            about: "which steps are taken: a bit for each, the lowest for the first",
+            range: (0, ALL),
+            simulated: ALL,
+            default: ALL,
+        },
+    ],
+    procedure,
+    judge,
+};
+
+/// The steps that are taken, each with its number from 1 on.
+fn steps(steps: u64, keep: u64, stream: impl Fn(&str) -> Stream) -> Vec<(u64, Action)> {
+    let taken = (1..=steps).filter(|at| keep >> (at - 1) & 1 == 1);
+    taken
+        .map(|at| (at, Action::drawn(&mut stream(&format!("step {at}")))))
+        .collect()
+}
+
+/// What may be Set, once the journal has it.
+struct Walk {
+    port: Guarded<PortInfo>,
+    keys: [MKey; 4],
+    description: Option<Guarded<NodeDescription>>,
+    node: Option<Guarded<NodeInfo>>,
+    guids: Option<Guarded<GuidInfo>>,
+    p_keys: Option<Guarded<PKeyTable>>,
+    sl_to_vl: Option<Guarded<SlToVlMappingTable>>,
+    arbitration: Option<Guarded<VlArbitrationTable>>,
+    led: Option<Guarded<LedInfo>>,
+}
+
+/// Puts an attribute into the journal if the device has it.
+fn guarded<A: Settable>(t: &mut Tester<'_>, modifier: u32) -> Step<Option<Guarded<A>>> {
+    match t.guard_parts(Label::<A>::new(FOUND_TABLE.name), t.rig_key(), &[modifier]) {
+        Ok(guard) => Ok(Some(guard)),
+        Err(Stop::Refused(_)) => Ok(None),
+        Err(stop) => Err(stop),
+    }
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let steps = steps(t.parameter("steps"), t.parameter("keep"), |name| t.random(name));
+    let (ours, [other, another, ..]) = keys::keys(t);
+    let key = t.rig_key();
+    let port = t.guard(FOUND, key)?;
+    let walk = Walk {
+        port,
+        keys: [MKey(0), ours, other, another],
+        description: guarded(t, 0)?,
+        node: guarded(t, 0)?,
+        guids: guarded(t, 0)?,
+        p_keys: guarded(t, 0)?,
+        sl_to_vl: guarded(t, 0)?,
+        arbitration: guarded(t, 1 << 16)?,
+        led: if t.shown().capability_mask().has(HAS_LED) {
+            guarded(t, 0)?
+        } else {
+            None
+        },
+    };
+    // Without a key there is nothing to be dropped.
+    let mut random = t.random("first lock");
+    let (level, lease) = (random.between(0, 3) as u8, random.between(0, 20) as u16);
+    walk.take(t, Action::Lock(1, level, lease))?;
+    for (_, action) in steps {
+        walk.take(t, action)?;
+    }
+    t.get(LAST, t.key())?;
+    Ok(())
+}
+
+fn key_of(t: &Tester<'_>, key: Key) -> MKey {
+    match key {
+        Key::Right => t.key(),
+        Key::Other(key) => MKey(key),
+        Key::OneBit(bit) => MKey(t.key().0 ^ 1 << bit),
+        Key::Zero => MKey(0),
+    }
+}
+
+impl Walk {
+    fn take(&self, t: &mut Tester<'_>, action: Action) -> Step {
+        match action {
+            Action::Lock(key, level, lease) => {
+                let value = keys::protected(&self.port, self.keys[usize::from(key % 4)], level, lease);
+                t.set(LOCK, &self.port, value)?;
+            }
+            Action::Get(attribute, modifier, key) => {
+                let key = key_of(t, key);
+                t.ask_any_once(GET, (attribute, modifier), key)?;
+            }
+            Action::Set(what, value, key) => self.set(t, what, value, key)?,
+            Action::Repress(key) => {
+                let key = key_of(t, key);
+                t.repress(REPRESS, key, &keys::bad_m_key_notice())?;
+            }
+            Action::Method(method) => {
+                t.send_once(METHOD, method, 0, t.key())?;
+            }
+            Action::Version(version) => {
+                t.get_as_version(METHOD, (1, version), t.key())?;
+            }
+            Action::Wait(time) => t.pause(time)?,
+        }
+        Ok(())
+    }
+
+    fn set(&self, t: &mut Tester<'_>, what: What, value: u64, key: Key) -> Step {
+        let at = |count: u64| (value % count) as usize;
+        let low = value.to_le_bytes();
+        match what {
+            What::Other(AttributeId::NODE_DESCRIPTION) => {
+                other(t, &self.description, 0, key, |of| of.with_octet(at(64), low[1] & 0x7F))
+            }
+            What::Other(AttributeId::NODE_INFO) => {
+                other(t, &self.node, 0, key, |of| of.with_partition_cap(value as u16))
+            }
+            What::Other(AttributeId::GUID_INFO) => other(t, &self.guids, 0, key, |of| of.with_guid(at(8), Guid(value))),
+            What::Other(AttributeId::P_KEY_TABLE) => other(t, &self.p_keys, 0, key, |of| {
+                of.with_p_key(1 + at(31), p_key((value >> 8) as u16))
+            }),
+            What::Other(AttributeId::SL_TO_VL) => other(t, &self.sl_to_vl, 0, key, |of| {
+                of.with_vl(at(16), if value >> 8 & 1 == 0 { 0 } else { 15 })
+            }),
+            What::Other(AttributeId::VL_ARBITRATION) => other(t, &self.arbitration, 1 << 16, key, |of| {
+                of.with_weight(at(8), low[1] | 1)
+            }),
+            What::Other(_) => other(t, &self.led, 0, key, |of| of.with_led_mask(value & 1 == 1)),
+            What::Port(_) | What::Illegal(_) | What::ReadOnly | What::Counters => {
+                let (found, lock) = (*self.port.found(), t.shown());
+                let image = self.port.quiet().change(|info| {
+                    let info = info.with_fields_of(&lock, &keys::LOCKED).with_m_key(t.key());
+                    changed(info, &found, what, value)
+                });
+                match key {
+                    Key::Right => t.set(SET, &self.port, image).map(|_| ()),
+                    key => {
+                        let key = key_of(t, key);
+                        t.set_once(SET, &self.port, (key, 0), image).map(|_| ())
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sets another attribute, as it was found but for a change, if the device has it.
+fn other<A: Settable>(
+    t: &mut Tester<'_>,
+    guard: &Option<Guarded<A>>,
+    modifier: u32,
+    key: Key,
+    change: impl FnOnce(A) -> A,
+) -> Step {
+    let Some(guard) = guard else { return Ok(()) };
+    let value: Quiet<A> = guard.quiet_at(modifier).change(change);
+    let key = key_of(t, key);
+    let label = Label::<A>::new(SET_OTHER.name);
+    t.set_once(label, guard, (key, modifier), value).map(|_| ())
+}
+
+/// A P_Key whose base is one that is assigned: neither 0 nor the default partition's.
+fn p_key(value: u16) -> PKey {
+    PKey((1 + (value & 0x7FFF) % 0x7FFE) | value & 0x8000)
+}
+
+/// A prefix that is no multicast address's, which a port may refuse.
+fn site_local(value: u64) -> verbatim_wire::values::Hex64 {
+    verbatim_wire::values::Hex64(0xFEC0_0000_0000_0000 | value & 0xFFFF_FFFF)
+}
+
+/// PortInfo with the fields that a step changes.
+fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo {
+    let low = value.to_le_bytes();
+    let up_to = |most: u8| 1 + low[0] % most.max(1);
+    match what {
+        What::Port("GidPrefix") => info.with_gid_prefix(site_local(value)),
+        What::Port("SubnetTimeOut") => info.with_subnet_timeout(SubnetTimeout(8 + low[0] % 12)),
+        What::Port("LocalPhyErrors") => info.with_local_phy_errors(up_to(15)),
+        What::Port("OverrunErrors") => info.with_overrun_errors(up_to(15)),
+        What::Port("MasterSMSL") => info.with_master_sm_sl(low[0] & 0xF),
+        What::Port("VLHighLimit") => info.with_vl_high_limit(low[0]),
+        What::Port("NeighborMTU") => info.with_neighbor_mtu(Mtu(up_to(found.mtu_cap().0))),
+        What::Port("OperationalVLs") => info.with_operational_vls(VlCap(up_to(found.vl_cap().0))),
+        What::Port("LinkWidthEnabled") => info.with_link_width_enabled(LinkWidths(
+            low[0] & found.link_width_supported().0 | found.link_width_active().0,
+        )),
+        What::Port(_) => info.with_link_speed_enabled(found.link_speed_enabled()),
+        What::Illegal("MasterSMLID") => info.with_master_sm_lid(Lid(0xC000 | (value as u16))),
+        What::Illegal("NeighborMTU") => info.with_neighbor_mtu(Mtu(if low[0] & 1 == 0 {
+            0
+        } else {
+            (found.mtu_cap().0 + 1) & 0xF
+        })),
+        What::Illegal("OperationalVLs") => info.with_operational_vls(VlCap((found.vl_cap().0 + 1) & 0xF)),
+        What::Illegal("LinkWidthEnabled") => {
+            let missing = (0..8)
+                .map(|bit| 1 << bit)
+                .find(|width| found.link_width_supported().0 & width == 0);
+            info.with_link_width_enabled(LinkWidths(found.link_width_supported().0 | missing.unwrap_or(0)))
+        }
+        What::Illegal("LinkSpeedEnabled") => {
+            info.with_link_speed_enabled(LinkSpeeds((found.link_speed_supported().0 | 8) & 0xD))
+        }
+        What::Illegal(_) => info.with_link_down_default_state(LinkDownDefault(3 + low[0] % 13)),
+        What::ReadOnly => info
+            .with_capability_mask(verbatim_wire::values::CapabilityMask(value as u32))
+            .with_vl_cap(VlCap(low[4] & 7))
+            .with_mtu_cap(Mtu(low[4] >> 4))
+            .with_guid_cap(low[5])
+            .with_vl_arbitration_high_cap(low[6])
+            .with_vl_arbitration_low_cap(low[7])
+            .with_link_width_supported(LinkWidths(low[3])),
+        _ => info
+            .with_m_key_violations(0)
+            .with_p_key_violations(0)
+            .with_q_key_violations(0),
+    }
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for label in [FOUND, LOCK, SET, LAST] {
+        t.not_judged(label);
+    }
+    for label in [FOUND_TABLE, GET, SET_OTHER] {
+        t.not_judged(label);
+    }
+    t.not_judged(REPRESS);
+    t.not_judged(METHOD);
+    let judged = oracle::replay(&TEST, t);
+    let fails = |name: &str| judged.broken.iter().any(|broken| broken.rule.name == name);
+    for rule in oracle::RULES {
+        let times = judged.asked.get(rule.name).copied().unwrap_or(0);
+        if times > 0 && !fails(rule.name) {
+            f.claim(rule.statement, rule.name)
+                .saw(format!("asked {times} times"))
+                .comes_to(rule.says, Passed::Pass);
+        }
+    }
+    if !judged.broken.is_empty() || t.notes.iter().any(|note| note.starts_with(SHRUNK)) {
+        tell(t, f);
+    }
+    t.answer::<PortInfo>(LAST).map(|_| ())
+}
+
+/// Says which steps the walk had, or the shortest that still failed, and what repeats it.
+fn tell(t: &Trace, f: &mut Findings<'_>) {
+    let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
+    let left = shrunk.and_then(|words| {
+        words
+            .split(' ')
+            .find_map(|word| word.strip_prefix("keep=")?.parse().ok())
+    });
+    let keep = left.or(t.parameter("keep")).unwrap_or(ALL);
+    let count = t.parameter("steps").unwrap_or(MOST);
+    let steps = steps(count, keep, |name| Stream::new(t.begin.seed, TEST.id, name));
+    let words: Vec<String> = steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
+    let what = if shrunk.is_some() {
+        "the shortest walk that still fails"
+    } else {
+        "this walk again"
+    };
+    f.observe(format!("{} steps: {}", steps.len(), words.join(". ")), &[]);
+    let (id, seed) = (TEST.id, t.begin.seed);
+    f.observe(
+        format!("{what}: verbatim run {id} --seed {seed} --set steps={count} --set keep={keep}"),
+        &[],
+    );
+}

@@ -1,0 +1,25 @@
+//! How often each rule spoke of something in a record.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::{Entry, Trace};
+
+use super::record::connections;
+use super::verbs;
+
+/// How often each rule was asked in the record of a test, by the rule's name: those that were never asked are left out. `None`:
+/// the record refers to what it does not have.
+#[must_use]
+pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
+    let trace = Trace::new(entries).ok()?;
+    let mut asked = BTreeMap::new();
+    for connection in connections(&trace) {
+        for (rule, count) in connection.counts().filter(|(_, count)| count.asked > 0) {
+            *asked.entry(rule.name).or_default() += count.asked;
+        }
+    }
+    for (rule, times) in verbs::rule(&trace).held {
+        *asked.entry(rule.name).or_default() += u64::from(times);
+    }
+    Some(asked)
+}

@@ -1,0 +1,287 @@
+//! Each rule of what the host was told, on golden records of which one thing was altered.
+
+use std::path::Path;
+
+use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::{Entry, Passed, Trace, WcStatus, read_file};
+use verbatim_wire::packet::{Bth, Medium, Opcode, Packet};
+use verbatim_wire::{edit, mend_icrc};
+
+use crate::oracle::verbs;
+
+/// The rules that an altered record breaks.
+fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&'static str> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut entries = read_file(&golden.join(format!("{record}.rec"))).unwrap();
+    alter(&mut entries);
+    let trace = Trace::new(entries).unwrap();
+    let said = verbs::rule(&trace).said;
+    let mut names: Vec<&str> = said
+        .iter()
+        .filter(|said| said.result == Passed::Fail)
+        .map(|said| said.rule.name)
+        .collect();
+    names.dedup();
+    names
+}
+
+/// The completions of a record, in order.
+fn completions(entries: &mut [Entry]) -> Vec<&mut pb::Completion> {
+    let told = entries.iter_mut().filter_map(|entry| match entry {
+        Entry::VerbsTold(told) => Some(&mut told.event),
+        _ => None,
+    });
+    told.filter_map(|event| match event {
+        Event::Completion(completion) => Some(completion),
+        Event::AsyncEvent(_) => None,
+    })
+    .collect()
+}
+
+fn posts(entries: &mut [Entry]) -> Vec<&mut pb::PostSend> {
+    let asked = entries.iter_mut().filter_map(|entry| match entry {
+        Entry::VerbsAsked(asked) => Some(&mut asked.command),
+        _ => None,
+    });
+    asked
+        .filter_map(|command| match command {
+            Command::PostSend(post) => Some(post),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Where the nth thing of a kind stands.
+fn nth(entries: &[Entry], number: usize, is_it: impl Fn(&Entry) -> bool) -> usize {
+    entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| is_it(entry))
+        .nth(number)
+        .unwrap()
+        .0
+}
+
+fn is_completion(entry: &Entry) -> bool {
+    matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::Completion(_)))
+}
+
+/// Takes a frame of the tester out, as if it had never been sent.
+fn unsend(entries: &mut Vec<Entry>, number: usize) {
+    let at = nth(
+        entries,
+        number,
+        |entry| matches!(entry, Entry::Frame(frame) if !frame.received && frame.label != 0),
+    );
+    entries.remove(at);
+    renumber(entries);
+}
+
+fn renumber(entries: &mut [Entry]) {
+    let mut number = 0;
+    for entry in entries {
+        if let Entry::Frame(frame) = entry {
+            number += 1;
+            frame.number = number;
+        }
+    }
+}
+
+#[test]
+fn a_sound_record_breaks_nothing() {
+    assert_eq!(broken("c09-requests", |_| ()), Vec::<&str>::new());
+}
+
+#[test]
+fn a_completion_rests_on_its_answer() {
+    let names = broken("c09-060-send", |entries| unsend(entries, 0));
+    assert!(names.contains(&"completed-by"), "{names:?}");
+    let names = broken("c09-060-fetch-add", |entries| unsend(entries, 0));
+    assert!(names.contains(&"completed-by"), "{names:?}");
+    let names = broken("c09-060-read", |entries| unsend(entries, 1));
+    assert!(
+        names.contains(&"completed-by") && names.contains(&"responses-missing"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn what_was_answered_must_complete() {
+    let names = broken("c09-060-send", |entries| {
+        let at = nth(entries, 0, is_completion);
+        entries.remove(at);
+    });
+    assert!(names.contains(&"answered-completes"), "{names:?}");
+}
+
+#[test]
+fn requests_complete_once_and_in_order() {
+    let names = broken("c09-requests", |entries| {
+        let at = nth(entries, 3, is_completion);
+        entries.insert(at, entries[at].clone());
+    });
+    assert_eq!(names, ["completion-order"]);
+    let names = broken("c09-nak-fatal", |entries| {
+        let mut done = completions(entries);
+        let (third, fourth) = (done[2].wr_id, done[3].wr_id);
+        (done[2].wr_id, done[3].wr_id) = (fourth, third);
+    });
+    assert_eq!(names, ["completion-order", "flush-order"]);
+}
+
+#[test]
+fn a_completion_says_what_it_is_of() {
+    let names = broken("c09-requests", |entries| completions(entries)[0].opcode = 1);
+    assert_eq!(names, ["completion-fields"]);
+    let names = broken("c09-060-read", |entries| completions(entries)[0].byte_len += 1);
+    assert_eq!(names, ["completion-fields"]);
+}
+
+#[test]
+fn a_read_completes_by_responses_with_their_opcodes() {
+    let names = broken("c09-060-read", |entries| {
+        for entry in entries {
+            if let Entry::Frame(frame) = entry
+                && let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes)
+                && let opcode @ (Opcode::RC_READ_RESPONSE_ONLY | Opcode::RC_READ_RESPONSE_LAST) = packet.opcode()
+            {
+                let other = match opcode {
+                    Opcode::RC_READ_RESPONSE_ONLY => Opcode::RC_READ_RESPONSE_LAST,
+                    _ => Opcode::RC_READ_RESPONSE_ONLY,
+                };
+                let at = packet.offsets().bth;
+                let mut bytes = frame.bytes.to_vec();
+                edit::<Bth>(&mut bytes, at, |bth| bth.with_opcode(other));
+                mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+                frame.bytes = bytes.into();
+            }
+        }
+    });
+    assert_eq!(names, ["responses-odd"]);
+}
+
+#[test]
+fn an_error_has_its_reason() {
+    let status = |record, number: usize, status: WcStatus| {
+        broken(record, move |entries| completions(entries)[number].status = status.0)
+    };
+    assert!(status("c09-060-send", 0, WcStatus::WR_FLUSH_ERR).contains(&"flush-status"));
+    assert!(status("c09-060-send", 0, WcStatus::RETRY_EXC_ERR).contains(&"retry-error"));
+    assert!(status("c09-060-send", 0, WcStatus::RNR_RETRY_EXC_ERR).contains(&"rnr-error"));
+    assert!(status("c09-060-send", 0, WcStatus::REM_OP_ERR).contains(&"refusal-status"));
+    assert!(status("c09-nak-fatal", 1, WcStatus::REM_OP_ERR).contains(&"refusal-fails"));
+    for odd in [
+        WcStatus::LOC_LEN_ERR,
+        WcStatus::BAD_RESP_ERR,
+        WcStatus::LOC_PROT_ERR,
+        WcStatus::GENERAL_ERR,
+    ] {
+        assert!(status("c09-060-read", 0, odd).contains(&"local-error"), "{odd}");
+    }
+    let names = status("c09-nak-fatal", 3, WcStatus::GENERAL_ERR);
+    assert!(
+        names.contains(&"local-error") && names.contains(&"flushed"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn what_is_sent_is_what_was_posted() {
+    let names = broken("c09-requests", |entries| posts(entries)[7].imm ^= 1);
+    assert_eq!(names, ["posted"]);
+    let names = broken("c09-requests", |entries| {
+        for entry in entries {
+            if let Entry::VerbsAsked(asked) = entry
+                && let Command::WriteMemory(write) = &mut asked.command
+            {
+                let mut bytes = write.bytes.to_vec();
+                bytes[0] ^= 1;
+                write.bytes = bytes;
+            }
+        }
+    });
+    assert!(
+        names.contains(&"posted") && names.contains(&"response-data"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn no_more_is_in_flight_than_may_be_and_a_fence_holds() {
+    let names = broken("c09-requests-in-flight", |entries| {
+        for entry in entries {
+            if let Entry::VerbsAsked(asked) = entry
+                && let Command::ModifyQp(modify) = &mut asked.command
+                && let Some(attributes) = &mut modify.attributes
+                && attributes.max_rd_atomic == Some(2)
+            {
+                attributes.max_rd_atomic = Some(1);
+            }
+        }
+    });
+    assert_eq!(names, ["in-flight"]);
+    let names = broken("c09-nak-implied", |entries| posts(entries)[1].fence = true);
+    assert_eq!(names, ["fence"]);
+}
+
+#[test]
+fn the_memory_is_what_the_responses_brought() {
+    let names = broken("c09-060-read", |entries| {
+        for entry in entries {
+            if let Entry::VerbsAnswered(answered) = entry
+                && let Reply::Bytes(found) = &mut answered.reply
+            {
+                let mut bytes = found.bytes.to_vec();
+                bytes[33 * 1024] ^= 1;
+                found.bytes = bytes;
+            }
+        }
+    });
+    assert_eq!(names, ["response-data"]);
+}
+
+#[test]
+fn a_failed_request_leaves_the_error_state_and_flushes_the_rest() {
+    let names = broken("c09-nak-fatal", |entries| {
+        for entry in &mut *entries {
+            if let Entry::VerbsAnswered(answered) = entry
+                && let Reply::Status(status) = &mut answered.reply
+            {
+                status.state = pb::QpState::Rts.into();
+            }
+        }
+        let at = nth(entries, 3, is_completion);
+        entries.remove(at);
+    });
+    assert_eq!(names, ["flushed", "error-state"]);
+}
+
+#[test]
+fn retries_are_counted_and_have_a_reason() {
+    let set = |record, name: fn(&mut pb::QpAttributes) -> &mut Option<u32>, value: u32| {
+        broken(record, move |entries| {
+            for entry in entries {
+                if let Entry::VerbsAsked(asked) = entry
+                    && let Command::ModifyQp(modify) = &mut asked.command
+                    && let Some(attributes) = &mut modify.attributes
+                    && name(attributes).is_some()
+                {
+                    *name(attributes) = Some(value);
+                }
+            }
+        })
+    };
+    let names = set("c09-142-ack-timeout", |of| &mut of.timeout, 0);
+    assert!(
+        names.contains(&"timeout-off") && names.contains(&"unasked-retry"),
+        "{names:?}"
+    );
+    let names = set("c09-142-ack-timeout", |of| &mut of.retry_cnt, 1);
+    assert!(names.contains(&"retry-count"), "{names:?}");
+    let names = set("c09-142-ack-timeout", |of| &mut of.retry_cnt, 5);
+    assert!(names.contains(&"retry-error"), "{names:?}");
+    let names = set("c09-142-ack-timeout", |of| &mut of.timeout, 10);
+    assert!(names.contains(&"ack-timeout"), "{names:?}");
+    let names = set("c09-rnr-retry", |of| &mut of.rnr_retry, 0);
+    assert!(names.contains(&"rnr-count"), "{names:?}");
+}

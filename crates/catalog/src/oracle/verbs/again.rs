@@ -1,0 +1,328 @@
+//! What must come again: what is missing after a NAK, what an RNR NAK put off, what nobody answers.
+//!
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs).
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, TRIES, Time, duration_words};
+use verbatim_wire::packet::SyndromeKind;
+
+use super::errors::rnr_naks;
+use super::owed::{in_words, is_disturbed, patience};
+use super::retry::causes;
+use super::talk::{Answer, Post, Request, Talk, Told, fits, shown};
+use super::{Asking, VerbsRule};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "nak-retried",
+            "9.7.5.1.1 NAK handling",
+            "After a sequence NAK, or an answer that skips a READ or atomic, what is missing comes again."
+        ),
+        nak_retried,
+    ),
+    (
+        rule!(
+            "nak-resends-all",
+            "9.7.5.1.1 NAK handling",
+            "After a sequence NAK all that was sent behind the missing packet comes again, too."
+        ),
+        nak_resends_all,
+    ),
+    (
+        rule!(
+            "rnr-retried",
+            "9.7.5.2.8 RNR retry",
+            "After an RNR NAK the request comes again, while retries are left."
+        ),
+        rnr_retried,
+    ),
+    (
+        rule!(
+            "timeout-retried",
+            "C9-142",
+            "A request that nobody answers comes again, or fails in the end."
+        ),
+        timeout_retried,
+    ),
+];
+
+/// The PSN from which on something must come again because of an answer.
+fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
+    let offset = answer.offset.filter(|_| answer.is_of_seen)?;
+    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
+    // What was answered does not come again.
+    let acknowledged = before().filter_map(Answer::end).max().unwrap_or(0);
+    let is_open = |post: &&Post<'_>| {
+        let skips_all = post.end <= offset;
+        let is_skipped = skips_all || post.has(offset) && matches!(answer.says, Says::Read(_));
+        let until = post.end.min(offset);
+        post.posted.has_response_data()
+            && is_skipped
+            && (post.first..until)
+                .any(|offset| !before().any(|other| other.offset == Some(offset) && fits(talk, other)))
+    };
+    let skipped = talk.posts.iter().find(is_open);
+    let was_skipped = |post: &Post<'_>| {
+        before().any(|other| {
+            let is_gap = other
+                .offset
+                .is_some_and(|of| post.has(of) && other.is_of_seen && of >= offset);
+            is_gap || other.end().is_some_and(|end| end >= post.end)
+        })
+    };
+    match (skipped, answer.says) {
+        (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
+        // Further answers behind it say nothing new.
+        (Some(post), _) if was_skipped(post) => None,
+        (Some(post), _) => Some(post.first),
+        (None, Says::Sequence) if offset >= acknowledged => Some(offset),
+        _ => None,
+    }
+}
+
+fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let mut errors = 0;
+    for answer in &talk.answers {
+        let Some(from) = wants_again(talk, answer) else {
+            continue;
+        };
+        errors += 1;
+        let busy = rnr_naks_before(talk, answer.place());
+        if errors > talk.retry_cnt() || busy || is_disturbed(talk, answer.place()) {
+            continue;
+        }
+        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+            continue;
+        };
+        let is_read = post.posted.has_response_data();
+        let again = talk.requests.iter().find(|sent| {
+            let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
+            is_it && sent.seen.place > answer.place()
+        });
+        // An answer that skips is acted on once, so that sending it again shows nothing; of sequence NAKs that are all the
+        // same each asks anew, so that three without any retry are not all lost.
+        let third = thrice(talk, answer).filter(|_| answer.says == Says::Sequence && again.is_none());
+        let proven = talk.is_lossless() || third.is_some();
+        let since = third.unwrap_or(answer.frame.at.latest);
+        let met = again.map(|sent| sent.seen.frame.at.earliest);
+        let owed = talk.owed(since, patience(talk, Duration::ZERO), met);
+        asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
+            let psn = talk.dialogue.dut_psn.plus(from);
+            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
+            (
+                post.in_words(),
+                format!("PSN {psn} again after {}", answer.packet),
+                seen,
+            )
+        });
+        if let Some(again) = again.filter(|_| answer.says == Says::Sequence && answer.offset == Some(from)) {
+            first_again(talk, asking, (answer, from), again);
+        }
+    }
+}
+
+/// What the first NAK asks for comes again before what lies behind it does.
+fn first_again<'t>(
+    talk: &Talk<'t>,
+    asking: &mut Asking<'_, 't>,
+    (answer, from): (&Answer<'t>, u32),
+    again: &Request<'t>,
+) {
+    let comes_again = |sent: &&Request<'t>| {
+        sent.offset
+            .is_some_and(|offset| !talk.transmissions(offset, sent.seen.place).is_empty())
+    };
+    let mut repeated = talk.requests.iter().filter(comes_again);
+    // What came again before may have been on its way still.
+    let Some(first) = repeated.next().filter(|first| first.seen.place > answer.place()) else {
+        return;
+    };
+    let is_ahead = |sent: &&Request<'t>| {
+        let is_before = sent.seen.place < again.seen.place
+            && (talk.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
+        is_before && sent.offset.is_some_and(|offset| offset > from)
+    };
+    // One that was lost comes again for another reason only.
+    let has_one_reason = || {
+        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+            return false;
+        };
+        talk.timeout().is_none() && causes(talk, post, again.seen.place).all() == 1
+    };
+    if !talk.is_lossless() && !has_one_reason() {
+        return;
+    }
+    if let Some(ahead) = [first].into_iter().chain(repeated).find(is_ahead) {
+        let evidence = [answer.frame, ahead.seen.frame, again.seen.frame].map(Evidence::from);
+        asking.must(false, evidence, || {
+            let psn = talk.dialogue.dut_psn.plus(from);
+            let about = format!("after {}", answer.packet);
+            (
+                about,
+                format!("PSN {psn} before what lies behind it"),
+                ahead.seen.packet.to_string(),
+            )
+        });
+    }
+}
+
+/// When an answer that is the first of its kind had been sent three times.
+fn thrice(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<Time> {
+    let mut copies = talk
+        .answers
+        .iter()
+        .filter(|other| other.frame.bytes == answer.frame.bytes);
+    let is_first = copies
+        .clone()
+        .next()
+        .is_some_and(|first| first.place() == answer.place());
+    copies
+        .nth(TRIES as usize - 1)
+        .filter(|_| is_first)
+        .map(|third| third.frame.at.latest)
+}
+
+/// All that was sent behind the missing packet comes again with it.
+fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let naks = talk.answers.iter().filter(|answer| answer.says == Says::Sequence);
+    let mut naks = naks.filter(|answer| wants_again(talk, answer).is_some());
+    let (Some(nak), None) = (naks.next(), naks.next()) else {
+        return;
+    };
+    let Some(from) = wants_again(talk, nak).filter(|_| talk.retry_cnt() > 0 && !rnr_naks_before(talk, nak.place()))
+    else {
+        return;
+    };
+    let sent_before = talk.requests.iter().filter(|sent| sent.seen.place < nak.place());
+    let last = sent_before.filter_map(|sent| sent.offset).max().unwrap_or(from);
+    for offset in from..=last {
+        let times = talk.transmissions(offset, usize::MAX);
+        // Of the PSNs within a READ only the first is sent.
+        if times.is_empty() {
+            continue;
+        }
+        let again = times.iter().find(|sent| sent.seen.place > nak.place());
+        let answered = talk
+            .answers
+            .iter()
+            .find(|answer| answer.place() > nak.place() && answer.end().is_some_and(|end| end > offset));
+        let came = again.map(|sent| sent.seen.frame.at.earliest);
+        let met = came
+            .into_iter()
+            .chain(answered.map(|answer| answer.frame.at.earliest))
+            .min();
+        let owed = talk.owed(nak.frame.at.latest, patience(talk, Duration::ZERO), met);
+        asking.owes(owed, talk.is_lossless(), [Evidence::from(nak.frame)], || {
+            let psn = talk.dialogue.dut_psn.plus(offset);
+            (
+                "packets behind the missing one".into(),
+                format!("PSN {psn} again"),
+                "it does not come".into(),
+            )
+        });
+    }
+}
+
+fn rnr_naks_before(talk: &Talk<'_>, place: usize) -> bool {
+    talk.answers
+        .iter()
+        .any(|answer| answer.says == Says::Rnr && answer.place() < place)
+}
+
+pub(super) fn interval(answer: &Answer<'_>) -> Duration {
+    match answer.syndrome.map(|syndrome| syndrome.kind()) {
+        Some(SyndromeKind::RnrNak(timer)) => timer.duration(),
+        _ => Duration::ZERO,
+    }
+}
+
+fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for answer in talk
+        .answers
+        .iter()
+        .filter(|answer| answer.says == Says::Rnr && answer.is_of_seen)
+    {
+        let Some(post) = answer
+            .offset
+            .and_then(|offset| talk.post_of(offset))
+            .map(|at| &talk.posts[at])
+        else {
+            continue;
+        };
+        let naks = rnr_naks(talk, post, answer.place() + 1);
+        let acknowledged = talk
+            .answers
+            .iter()
+            .any(|other| other.place() > answer.place() && other.says != Says::Rnr);
+        if talk.rnr_retry() < 7 && naks.len() > talk.rnr_retry() as usize
+            || acknowledged
+            || is_disturbed(talk, answer.place())
+        {
+            continue;
+        }
+        let again = talk
+            .requests
+            .iter()
+            .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
+        let owed = talk.owed(
+            answer.frame.at.latest,
+            patience(talk, interval(answer)),
+            again.map(|sent| sent.seen.frame.at.earliest),
+        );
+        // A retry may be lost as often as its NAK is sent.
+        asking.owes(owed, talk.is_lossless(), [Evidence::from(answer.frame)], || {
+            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
+            (post.in_words(), format!("it comes again after {}", answer.packet), seen)
+        });
+    }
+}
+
+/// The oldest request that the peer has not said a word of, when it was sent, and how often.
+pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<'t>)> {
+    let at = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success))?;
+    let post = &talk.posts[at];
+    let answered = talk.answers.iter().any(|answer| answer.place() > post.place());
+    let sent = talk.requests.iter().any(|sent| sent.offset == Some(post.first));
+    (!answered && sent).then_some((at, post))
+}
+
+fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some((at, post))) = (talk.timeout(), unanswered(talk)) else {
+        return;
+    };
+    if talk.retry_cnt() == 0 {
+        return;
+    }
+    let sent = talk.transmissions(post.first, usize::MAX);
+    let later = talk
+        .requests
+        .iter()
+        .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
+    let others = later
+        .clone()
+        .filter(|sent| !talk.transmissions(sent.offset.unwrap_or(0), sent.seen.place).is_empty());
+    let others: Vec<_> = others.collect();
+    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
+    let within = patience(talk, Duration::ZERO);
+    let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
+    // No lost packet explains that neither a retry comes nor an error is told, nor that all retries are of other requests.
+    let error = told.first().map(|told| told.done.told.at.earliest);
+    let owed = talk.owed(
+        post.posted.command.asked.latest,
+        within,
+        again.or(error.filter(|_| others.len() < 2 && !talk.is_lossless())),
+    );
+    asking.owes(owed, true, shown(&sent), || {
+        let expected = format!("a retry, or an error, within {}", duration_words(within));
+        (
+            post.in_words(),
+            expected,
+            format!("{} transmissions, completions: {}", sent.len(), in_words(&told)),
+        )
+    });
+}

@@ -1,0 +1,130 @@
+//! Rules of the device's own memory: what its READs and atomics brought is where they said, and nothing else changed.
+//!
+//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value lands as a number of the
+//! host; it is read as little-endian, as on x86 and most Arm hosts.
+
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Side, VerbsDone};
+use verbatim_wire::packet::Medium;
+use verbatim_wire::packet::Packet;
+
+use super::talk::{Answer, Post, Talk, fits};
+use super::{Asking, VerbsRule};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::rule;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
+    rule!(
+        "response-data",
+        "9.7.6.1.1 response data",
+        "What READs and atomics brought stands in memory where they said when they have completed, and the rest is as it was."
+    ),
+    response_data,
+)];
+
+/// A byte of memory as far as it is known: `None`: any value conforms.
+type Image = Vec<Option<u8>>;
+
+fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8>>) {
+    for (at, byte) in (offset as usize..).zip(bytes) {
+        if let Some(place) = image.get_mut(at) {
+            *place = byte;
+        }
+    }
+}
+
+fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    // What the peer writes into the memory by requests of its own is not looked at here.
+    let asks = |of: &Packet<'_>| !of.opcode().is_response() && !super::talk::is_cnp(of);
+    if talk
+        .dialogue
+        .packets
+        .iter()
+        .any(|seen| !seen.frame.received && asks(&seen.packet))
+    {
+        return;
+    }
+    let mut image = Image::new();
+    let commands = talk.trace.timeline.commands.iter();
+    for done in commands.filter(|done| done.side == Side::Dut && talk.is_within(done.place)) {
+        match &done.command {
+            Command::WriteMemory(write) => {
+                let end = write.offset as usize + write.bytes.len();
+                image.resize(image.len().max(end), None);
+                put(&mut image, write.offset, write.bytes.iter().copied().map(Some));
+            }
+            Command::ReadMemory(_) => compare(talk, asking, done, image.clone()),
+            _ => {}
+        }
+    }
+}
+
+/// A memory that was read is as it was written, but for what responses brought.
+fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, read: &'t VerbsDone, mut image: Image) {
+    let (Command::ReadMemory(of), Some((_, _, Reply::Bytes(found), _))) = (&read.command, &read.answer) else {
+        return;
+    };
+    for (at, post) in talk.posts.iter().enumerate() {
+        let Some(local) = post.posted.post.local.filter(|_| post.posted.has_response_data()) else {
+            continue;
+        };
+        let is_done = talk
+            .told_of(at)
+            .any(|told| told.is_success() && told.place() < read.place);
+        let brought = if is_done {
+            brought(talk, post, local.length)
+        } else {
+            vec![None; local.length as usize]
+        };
+        put(&mut image, local.offset, brought);
+    }
+    let from = of.from.map_or(0, |from| from.offset as usize);
+    let expected = image.get(from..).unwrap_or_default();
+    let differs = expected
+        .iter()
+        .zip(&found.bytes)
+        .position(|(wanted, found)| wanted.is_some_and(|wanted| wanted != *found));
+    asking.must(differs.is_none(), [read.into()], || {
+        let at = differs.unwrap_or(0);
+        let wanted: Vec<u8> = expected[at..].iter().take(8).map_while(|byte| *byte).collect();
+        let end = (at + wanted.len()).min(found.bytes.len());
+        let place = from + at;
+        let expected = format!("{wanted:02x?} at byte {place}");
+        (
+            "memory after the responses".into(),
+            expected,
+            format!("{:02x?} at byte {place}", &found.bytes[at..end]),
+        )
+    });
+}
+
+/// What the responses to a READ or atomic carried; where one came twice with other content, either.
+fn brought(talk: &Talk<'_>, post: &Post<'_>, length: u32) -> Image {
+    let mut image = vec![None; length as usize];
+    let of_it = |answer: &&Answer<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(talk, answer);
+    for offset in post.first..post.end {
+        let mut carried = talk
+            .answers
+            .iter()
+            .filter(of_it)
+            .filter(|answer| answer.offset == Some(offset))
+            .map(|answer| {
+                match Packet::parse(Medium::Ethernet, &answer.frame.bytes)
+                    .ok()
+                    .and_then(|packet| packet.atomic_ack())
+                {
+                    Some(atomic) => atomic.original().0.to_le_bytes().to_vec(),
+                    None => answer.packet.payload().to_vec(),
+                }
+            });
+        let Some(first) = carried.next() else { continue };
+        if carried.all(|other| other == first) {
+            put(
+                &mut image,
+                (offset - post.first) * talk.mtu,
+                first.into_iter().map(Some),
+            );
+        }
+    }
+    image
+}

@@ -1,0 +1,137 @@
+//! What the host of the device was told, judged by what it posted and by the packets: completions, retries, memory.
+//!
+//! A [`Talk`] is a connection with the packet peer as the record has it, events in the order in which the tester knew of
+//! them. A rule is a function of it that states, event by event, what must be and what was: it holds, or it is broken, or
+//! the record cannot decide it. Each counts how often it was asked.
+//!
+//! **Which order can be trusted.** A completion rests only on what the peer had sent before it was told; a request only on
+//! what was posted before it came in. A packet that was lost takes reasons away and never adds any, so a rule that asks
+//! "what allowed this?" holds on every link. A rule that asks "why did this not happen?" ([`owed`]) takes a proof that the
+//! cause has arrived.
+
+mod again;
+mod completion;
+mod errors;
+mod fails;
+mod local;
+mod memory;
+mod network;
+mod owed;
+mod request;
+mod retry;
+mod talk;
+
+use verbatim_record::{Evidence, Passed, Trace};
+
+use super::rule::Rule;
+use talk::{Talk, talks};
+
+/// What a rule says of one event.
+#[derive(Clone, Debug)]
+pub(crate) struct Said<'t> {
+    pub(crate) rule: &'static Rule,
+    /// Which event.
+    pub(crate) about: String,
+    pub(crate) expected: String,
+    pub(crate) seen: String,
+    pub(crate) evidence: Vec<Evidence<'t>>,
+    /// Broken, or undecided.
+    pub(crate) result: Passed,
+}
+
+/// What the rules say of a record.
+#[derive(Debug, Default)]
+pub(crate) struct Ruling<'t> {
+    /// Where they do not hold.
+    pub(crate) said: Vec<Said<'t>>,
+    /// Each rule that was asked, with how often it held.
+    pub(crate) held: Vec<(&'static Rule, u32)>,
+}
+
+/// A rule that is being asked.
+struct Asking<'r, 't> {
+    rule: &'static Rule,
+    ruling: &'r mut Ruling<'t>,
+}
+
+impl<'t> Asking<'_, 't> {
+    /// One event: what came of it, and in words what it is, what was expected, what was seen.
+    fn say(
+        &mut self,
+        result: Passed,
+        evidence: impl IntoIterator<Item = Evidence<'t>>,
+        words: impl FnOnce() -> (String, String, String),
+    ) {
+        if result == Passed::Pass {
+            self.ruling.hold(self.rule, 1);
+            return;
+        }
+        let (about, expected, seen) = words();
+        self.ruling.said.push(Said {
+            rule: self.rule,
+            about,
+            expected,
+            seen,
+            evidence: evidence.into_iter().collect(),
+            result,
+        });
+    }
+
+    /// One event that must be so.
+    fn must(
+        &mut self,
+        is_so: bool,
+        evidence: impl IntoIterator<Item = Evidence<'t>>,
+        words: impl FnOnce() -> (String, String, String),
+    ) {
+        let result = if is_so { Passed::Pass } else { Passed::Fail };
+        self.say(result, evidence, words);
+    }
+}
+
+impl Ruling<'_> {
+    fn hold(&mut self, rule: &'static Rule, times: u32) {
+        match self.held.iter_mut().find(|(held, _)| held.name == rule.name) {
+            Some((_, held)) => *held += times,
+            None => self.held.push((rule, times)),
+        }
+    }
+}
+
+type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
+
+/// All rules, by what they look at.
+static RULES: &[&[(Rule, VerbsRule)]] = &[
+    completion::RULES,
+    errors::RULES,
+    request::RULES,
+    retry::RULES,
+    owed::RULES,
+    again::RULES,
+    fails::RULES,
+    local::RULES,
+    memory::RULES,
+    network::RULES,
+];
+
+/// All rules.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| rule))
+}
+
+/// Asks all rules of all connections with the packet peer.
+pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
+    let mut ruling = Ruling::default();
+    for talk in &talks(trace) {
+        for (rule, asks) in RULES.iter().copied().flatten() {
+            asks(
+                talk,
+                &mut Asking {
+                    rule,
+                    ruling: &mut ruling,
+                },
+            );
+        }
+    }
+    ruling
+}

@@ -1,0 +1,250 @@
+//! Rules of what is sent: each packet is that of a request that was posted, no more of them than may be in flight.
+//!
+//! Source: architecture 9.7.3 (request generation), 9.4 (operations), 10.8.3 (fence), 11.2.4 (max_rd_atomic).
+
+use core::fmt::Display;
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Passed};
+
+use super::talk::{Post, Request, Talk, fits, shown};
+use super::{Asking, VerbsRule};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::rule;
+use crate::transport::rc::seen_in_words;
+
+/// How long nothing must come after an error, at least, before that says anything.
+const LISTENED: Duration = Duration::from_secs(1);
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "posted",
+            "9.7.3 request generation",
+            "Each request packet is that of a request that was posted: opcode, headers, length and payload by its PSN."
+        ),
+        posted,
+    ),
+    (
+        rule!(
+            "in-order",
+            "9.7.3 request generation",
+            "Packets are sent in the order of their PSNs, none is left out."
+        ),
+        in_order,
+    ),
+    (
+        rule!(
+            "ack-requested",
+            "9.7.3 request generation",
+            "The last packet of a SEND or WRITE asks for an acknowledgement when nothing is sent behind it."
+        ),
+        ack_requested,
+    ),
+    (
+        rule!(
+            "in-flight",
+            "9.7.3 request generation",
+            "No more READs and atomics are without an answer than max_rd_atomic allows."
+        ),
+        in_flight,
+    ),
+    (
+        rule!(
+            "fence",
+            "9.7.3 request generation",
+            "A fenced request is not sent before the READs and atomics in front of it were answered."
+        ),
+        fence,
+    ),
+    (
+        rule!(
+            "after-error",
+            "C9-143",
+            "After a request has failed nothing more is sent."
+        ),
+        after_error,
+    ),
+];
+
+fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &talk.requests {
+        let (seen, payload) = (&request.seen, request.seen.packet.payload());
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found else {
+            asking.must(false, [seen.frame.into()], || {
+                let expected = "a PSN of what was posted".into();
+                ("request".into(), expected, seen.packet.to_string())
+            });
+            continue;
+        };
+        let (words, length, data) = post.posted.packet(offset - post.first, talk.mtu);
+        let bytes = match data {
+            Some(data) if data != payload => "of other content",
+            _ => "as posted",
+        };
+        let expected = format!("{words}, {length} bytes as posted");
+        let found = format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len());
+        asking.must(expected == found, [seen.frame.into()], || {
+            (post.in_words(), expected, found)
+        });
+    }
+}
+
+fn in_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let mut next = 0;
+    for request in &talk.requests {
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found else { continue };
+        let end = if post.posted.has_response_data() {
+            post.end
+        } else {
+            offset + 1
+        };
+        if end <= next {
+            continue;
+        }
+        let result = match offset <= next {
+            true => Passed::Pass,
+            false if talk.is_lossless() => Passed::Fail,
+            false => Passed::Inconclusive,
+        };
+        asking.say(result, [request.seen.frame.into()], || {
+            let expected = format!("PSN {}", talk.dialogue.dut_psn.plus(next));
+            (post.in_words(), expected, request.seen.packet.to_string())
+        });
+        next = end;
+    }
+}
+
+fn ack_requested<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &talk.requests {
+        let posted_by_then = talk.posts.iter().rfind(|post| post.place() < request.seen.place);
+        let is_last = |post: &&Post<'_>| request.offset == Some(post.end - 1) && !post.posted.has_response_data();
+        let Some(post) = posted_by_then.filter(is_last) else {
+            continue;
+        };
+        let asks = request.seen.packet.bth().ack_request();
+        asking.must(asks, [request.seen.frame.into()], || {
+            (
+                post.in_words(),
+                "AckReq in the last packet".into(),
+                request.seen.packet.to_string(),
+            )
+        });
+    }
+}
+
+/// READs and atomics that were sent before a place, and whose responses the peer had not all sent by then.
+fn unanswered<'a, 't>(talk: &'a Talk<'t>, until: usize) -> Vec<(&'a Post<'t>, &'a Request<'t>)> {
+    let before = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.place() < until && fits(talk, answer));
+    let answered: Vec<u32> = before.filter_map(|answer| answer.offset).collect();
+    let with_data = talk.posts.iter().filter(|post| post.posted.has_response_data());
+    with_data
+        .filter(|post| (post.first..post.end).any(|offset| !answered.contains(&offset)))
+        .filter_map(|post| {
+            let first = talk
+                .requests
+                .iter()
+                .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))?;
+            (first.seen.place < until).then_some((post, first))
+        })
+        .collect()
+}
+
+/// The first transmissions of requests, each with its request.
+fn firsts<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (&'a Post<'t>, &'a Request<'t>)> {
+    talk.posts.iter().filter_map(|post| {
+        let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
+        talk.requests.iter().find(of_it).map(|first| (post, first))
+    })
+}
+
+fn psns<'a>(of: impl Iterator<Item = impl Display + 'a>) -> String {
+    of.map(|psn| psn.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn in_flight<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(limit) = talk.dialogue.attributes.max_rd_atomic else {
+        return;
+    };
+    for (_, first) in firsts(talk).filter(|(post, _)| post.posted.has_response_data()) {
+        let open = unanswered(talk, first.seen.place + 1);
+        let sent: Vec<&Request<'t>> = open.iter().map(|(_, sent)| *sent).collect();
+        // A rule that nothing comes near was not exercised.
+        let held_back = || talk.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
+        if open.len() < limit as usize || !held_back() {
+            continue;
+        }
+        asking.must(open.len() <= limit as usize, shown(&sent), || {
+            let about = format!("READs and atomics in flight, max_rd_atomic {limit}");
+            let seen = psns(sent.iter().map(|sent| sent.seen.psn()));
+            (about, format!("at most {limit}"), format!("{}: PSN {seen}", open.len()))
+        });
+    }
+}
+
+fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (post, first) in firsts(talk).filter(|(post, _)| post.posted.post.fence) {
+        let is_in_front = |other: &Post<'_>| other.end <= post.first;
+        if !talk
+            .posts
+            .iter()
+            .any(|other| is_in_front(other) && other.posted.has_response_data())
+        {
+            continue;
+        }
+        let mut open = unanswered(talk, first.seen.place);
+        open.retain(|(other, _)| is_in_front(other));
+        let evidence = open.iter().map(|(_, sent)| Evidence::from(sent.seen.frame));
+        asking.must(open.is_empty(), evidence.chain([first.seen.frame.into()]), || {
+            let expected = "not sent while a READ or atomic in front of it is unanswered".into();
+            let seen = format!(
+                "{}, with {} unanswered",
+                first.seen.packet,
+                psns(open.iter().map(|(_, sent)| sent.seen.psn()))
+            );
+            (format!("{}, fenced", post.in_words()), expected, seen)
+        });
+    }
+}
+
+fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(failed) = talk.failed() else {
+        return;
+    };
+    // What had left when the request failed may still be on its way: a fence may have been lifted just before.
+    let (told, path) = (failed.done.told.at, talk.path());
+    let is_behind = |sent: &&Request<'t>| sent.seen.place > failed.place() && told.is_before(sent.seen.frame.at);
+    let is_later = |sent: &&Request<'t>| path.is_some_and(|path| sent.seen.frame.at.since(told).0 > path);
+    let behind = || talk.requests.iter().filter(is_behind);
+    let later = behind().find(is_later);
+    let listened = talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED);
+    let result = match later {
+        Some(_) => Passed::Fail,
+        None if path.is_none() && behind().next().is_some() => Passed::Inconclusive,
+        None if listened => Passed::Pass,
+        None => return,
+    };
+    let later = later.or_else(|| behind().next());
+    let evidence = later.map(|sent| Evidence::from(sent.seen.frame));
+    asking.say(
+        result,
+        [Evidence::from(failed.done.told)].into_iter().chain(evidence),
+        || {
+            let seen = later.map(|sent| sent.seen.packet.to_string());
+            (
+                format!("after {}", failed.done.in_words()),
+                "no packet".into(),
+                seen.unwrap_or_default(),
+            )
+        },
+    );
+}

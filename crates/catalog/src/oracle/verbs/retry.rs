@@ -1,0 +1,277 @@
+//! Rules of what is sent again: why, how often, when.
+//!
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (the transport timer), 9.7.5.1.3 (retry counters);
+//! Linux rxe and rdmavt.
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Passed, duration_words};
+
+use super::talk::{Answer, Post, Request, SOON, Talk, fits, shown};
+use super::{Asking, VerbsRule};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+use crate::transport::rc;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "unasked-retry",
+            "C9-142",
+            "A request comes again only after a time-out, a NAK, or an answer to a later one that skips it."
+        ),
+        unasked_retry,
+    ),
+    (
+        rule!(
+            "timeout-off",
+            "C9-142",
+            "With the local ACK timeout off what nobody answers never comes again."
+        ),
+        timeout_off,
+    ),
+    (
+        rule!(
+            "retry-count",
+            "C9-143",
+            "Time-outs make a request come again retry_cnt times at most, from one progress to the next."
+        ),
+        retry_count,
+    ),
+    (
+        rule!(
+            "nak-count",
+            "9.7.5.1.1 NAK handling",
+            "With the local ACK timeout off, sequence errors make a request come again retry_cnt times at most."
+        ),
+        nak_count,
+    ),
+    (
+        rule!(
+            "rnr-count",
+            "9.7.5.2.8 RNR retry",
+            "RNR NAKs make a request come again rnr_retry times at most, from one progress to the next."
+        ),
+        rnr_count,
+    ),
+    (
+        rule!(
+            "ack-timeout",
+            "C9-142",
+            "What nobody answers comes again between once and four times the local ACK timeout after it was sent last."
+        ),
+        ack_timeout,
+    ),
+];
+
+/// rnr_retry without end.
+const ENDLESS: u32 = 7;
+
+/// What may have made a request come again, up to a place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Causes {
+    /// RNR NAKs.
+    pub(super) rnr: u32,
+    /// Sequence NAKs, and answers that skip a READ or atomic.
+    pub(super) errors: u32,
+    /// Answers that may have loaded the counters again.
+    progress: u32,
+}
+
+impl Causes {
+    /// All that may have made it come again, but time-outs.
+    pub(super) fn all(self) -> u32 {
+        self.rnr.saturating_add(self.errors)
+    }
+}
+
+/// What may have made it come again, up to a place.
+pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
+    let mut causes = Causes::default();
+    let (mut acknowledged, mut responses) = (0, Vec::new());
+    // On a link that delays them, answers to what came before may load the counters late.
+    let since = if talk.is_lossless() { post.place() } else { 0 };
+    for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
+        let Some(of) = answer.offset else { continue };
+        // Told to go back, a requester may go back further than it was told; what is old says nothing.
+        let is_old = of < talk.done_before(answer.place());
+        match answer.says {
+            Says::Rnr if !is_old => causes.rnr += 1,
+            Says::Sequence if !is_old => causes.errors += 1,
+            // A port may take a code that it does not know for an error of its own, or ask again.
+            Says::Nothing => causes.errors += 1,
+            _ => {}
+        }
+        let skips = |post: &Post<'_>| {
+            let until = match answer.says {
+                Says::Ack if post.has(of) => of + 1,
+                _ => of,
+            };
+            post.posted.has_response_data() && post.first < until && !talk.has_had(post, until, answer)
+        };
+        if !answer.is_odd() && talk.posts.iter().any(skips) {
+            causes.errors += 1;
+        }
+        let end = answer.end().unwrap_or(0);
+        let is_response = fits(talk, answer) && !responses.contains(&of);
+        let is_progress = end > acknowledged || is_response;
+        acknowledged = acknowledged.max(end);
+        responses.extend(is_response.then_some(of));
+        causes.progress += u32::from(is_progress && answer.place() > since);
+    }
+    causes
+}
+
+/// Each request packet that came before, with how often up to it.
+fn repeats<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (u32, &'a Post<'t>, Vec<&'a Request<'t>>)> {
+    talk.requests.iter().filter_map(|request| {
+        let offset = request.offset?;
+        let post = &talk.posts[talk.post_of(offset)?];
+        let times = talk.transmissions(offset, request.seen.place + 1);
+        (times.len() > 1).then_some((offset, post, times))
+    })
+}
+
+fn timeout_off<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_some() || !talk.answers.is_empty() {
+        return;
+    }
+    let Some(first) = talk.requests.first() else { return };
+    let again = repeats(talk).next().and_then(|(_, _, sent)| sent.last().copied());
+    let long_enough = talk
+        .ends_at()
+        .zip(talk.posts.first())
+        .is_some_and(|(end, post)| end.since(post.posted.command.asked.latest) >= SOON);
+    if again.is_none() && !long_enough {
+        return;
+    }
+    let evidence = [first]
+        .into_iter()
+        .chain(again)
+        .map(|sent| Evidence::from(sent.seen.frame));
+    asking.must(again.is_none(), evidence, || {
+        let seen = again.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
+        (
+            "a request that nobody answers".into(),
+            "no second transmission: the timeout is off".into(),
+            seen,
+        )
+    });
+}
+
+fn times(of: &[&Request<'_>]) -> u32 {
+    u32::try_from(of.len()).unwrap_or(u32::MAX)
+}
+
+fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (_, post, sent) in repeats(talk) {
+        let last = sent[sent.len() - 1];
+        let found = causes(talk, post, last.seen.place);
+        let Causes { rnr, errors, .. } = found;
+        let lasted = last.seen.frame.at.since(post.posted.command.asked).1;
+        let time_outs = talk.timeout().map_or(0, |once| {
+            u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
+        });
+        let allowed = 1u32.saturating_add(found.all()).saturating_add(time_outs);
+        asking.must(times(&sent) <= allowed, shown(&sent), || {
+            let about = format!("{}, sent again", post.in_words());
+            let expected = match talk.timeout() {
+                None => {
+                    format!("{allowed} transmissions at most: {rnr} RNR NAKs, {errors} other reasons, no ACK timeout")
+                }
+                Some(once) => format!(
+                    "{allowed} transmissions at most in {}: {rnr} RNR NAKs, {errors} other reasons, ACK timeout {}",
+                    duration_words(lasted),
+                    duration_words(once)
+                ),
+            };
+            (about, expected, format!("{}: {}", sent.len(), last.seen.packet))
+        });
+    }
+}
+
+fn retry_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_some() {
+        at_most_retry_cnt(talk, asking);
+    }
+}
+
+fn nak_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_none() {
+        at_most_retry_cnt(talk, asking);
+    }
+}
+
+fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let retry_cnt = talk.retry_cnt();
+    for (_, post, sent) in repeats(talk) {
+        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
+        // What comes again without a reason is the matter of another rule.
+        if errors == 0 && talk.timeout().is_none() {
+            continue;
+        }
+        let allowed = 1 + rnr + retry_cnt * (1 + progress);
+        asking.must(times(&sent) <= allowed, shown(&sent), || {
+            let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
+            (about, format!("{allowed} at most"), sent.len().to_string())
+        });
+    }
+}
+
+fn rnr_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let rnr_retry = talk.rnr_retry();
+    for (_, post, sent) in repeats(talk) {
+        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
+        if rnr == 0 || rnr_retry == ENDLESS || errors > 0 || talk.timeout().is_some() {
+            continue;
+        }
+        let allowed = 1 + rnr_retry * (1 + progress);
+        asking.must(times(&sent) <= allowed, shown(&sent), || {
+            let about = format!("{}, rnr_retry {rnr_retry}: transmissions", post.in_words());
+            (about, format!("{allowed} at most"), sent.len().to_string())
+        });
+    }
+}
+
+/// What the path can add to, or take from, the time between two arrivals; none if it was not measured.
+fn spread(talk: &Talk<'_>) -> Option<Duration> {
+    let trips = &talk.trace.timeline.round_trips;
+    let shortest = trips.iter().map(|trips| trips.shortest).min();
+    Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
+}
+
+fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(once) = talk.timeout() else { return };
+    let answered = |until: usize| talk.answers.iter().any(|answer: &Answer<'_>| answer.place() < until);
+    let spread = spread(talk);
+    for (offset, post, sent) in repeats(talk) {
+        let [.., earlier, later] = sent.as_slice() else {
+            continue;
+        };
+        // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
+        if offset != 0 || answered(later.seen.place) || talk.trace.timeline.round_trips.is_empty() {
+            continue;
+        }
+        let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
+        let shift = spread.unwrap_or_default();
+        let (least, most) = (least.saturating_sub(shift), most + shift);
+        let all = talk.transmissions(offset, usize::MAX).len();
+        let none_lost = talk.is_lossless() || all > talk.retry_cnt() as usize;
+        let result = if spread.is_none() {
+            Passed::Inconclusive
+        } else if most < once || (least > 4 * once && none_lost) {
+            Passed::Fail
+        } else if least >= once && most <= 4 * once {
+            Passed::Pass
+        } else {
+            Passed::Inconclusive
+        };
+        let evidence = [Evidence::from(earlier.seen.frame), later.seen.frame.into()];
+        asking.say(result, evidence, || {
+            let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
+            let expected = format!("{} after the transmission before", words((once, 4 * once)));
+            (format!("{}: retry", post.in_words()), expected, words((least, most)))
+        });
+    }
+}

@@ -1,0 +1,560 @@
+//! A connection of the device with the packet peer as its host and the wire show it: what was posted, what was sent, what
+//! was answered, what was told.
+//!
+//! PSNs are counted from the connection's first one, so that requests are ranges of one line of numbers.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
+use verbatim_wire::packet::{AckTimeout, Opcode, Packet, Service, Syndrome, SyndromeKind};
+
+use crate::oracle::heard::{Event, Heard, Part};
+use crate::oracle::record::reaches;
+use crate::oracle::rules::responder::Says;
+use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, dialogues};
+
+/// How long an event may take that nothing holds back.
+pub(super) const SOON: Duration = Duration::from_secs(2);
+
+/// No packet is longer on a simulated path: some 4 KB at 10 Gbit/s, and a few switches.
+const SIMULATED_PATH: Duration = Duration::from_micros(20);
+
+/// A request that was posted.
+#[derive(Clone, Debug)]
+pub(super) struct Post<'t> {
+    pub(super) posted: Posted<'t>,
+    /// Its first PSN, counted from the connection's first.
+    pub(super) first: u32,
+    /// The one behind its last.
+    pub(super) end: u32,
+}
+
+impl Post<'_> {
+    pub(super) fn wr_id(&self) -> u64 {
+        self.posted.post.wr_id
+    }
+
+    pub(super) fn place(&self) -> usize {
+        self.posted.command.place
+    }
+
+    pub(super) fn has(&self, offset: u32) -> bool {
+        (self.first..self.end).contains(&offset)
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        format!("wr_id {}, {}", self.wr_id(), self.posted.in_words())
+    }
+}
+
+/// A sound response of the peer to the device's requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer<'t> {
+    pub(super) frame: &'t FrameSeen,
+    pub(super) packet: Packet<'t>,
+    /// Its PSN, counted from the connection's first; `None` when nothing with it was posted when it left.
+    pub(super) offset: Option<u32>,
+    /// Whether a request with this PSN, or a later one, had come in when it left.
+    pub(super) is_of_seen: bool,
+    pub(super) says: Says,
+    pub(super) syndrome: Option<Syndrome>,
+}
+
+impl Answer<'_> {
+    pub(super) fn place(&self) -> usize {
+        self.frame.place
+    }
+
+    /// The PSN up to which it says that SENDs and WRITEs were executed; that one excluded.
+    pub(super) fn end(&self) -> Option<u32> {
+        let offset = self.offset?;
+        Some(match self.says {
+            Says::Ack => offset + 1,
+            _ => offset,
+        })
+    }
+
+    /// Whether it is of no use to anyone: something without a meaning.
+    pub(super) fn is_odd(&self) -> bool {
+        self.says == Says::Nothing
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.frame.bytes == other.frame.bytes
+    }
+}
+
+/// A request packet of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'t> {
+    pub(super) seen: Seen<'t>,
+    /// Its PSN, counted from the connection's first; `None` when nothing with it was posted.
+    pub(super) offset: Option<u32>,
+}
+
+/// A completion of the send queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'t> {
+    pub(super) done: Done<'t>,
+    /// The request, by its place among those posted.
+    pub(super) post: Option<usize>,
+}
+
+impl Told<'_> {
+    pub(super) fn place(&self) -> usize {
+        self.done.told.place
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        self.done.status() == WcStatus::SUCCESS
+    }
+}
+
+/// What came of something that must happen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Owed<'t> {
+    /// It happened in time.
+    Met,
+    /// The record ends, or the tester interferes, before it had to.
+    NotDue,
+    /// It did not, and this shows the host alive afterwards.
+    Unmet(&'t VerbsDone),
+}
+
+/// A connection with the packet peer.
+#[derive(Clone, Debug)]
+pub(super) struct Talk<'t> {
+    pub(super) trace: &'t Trace,
+    pub(super) dialogue: Dialogue<'t>,
+    pub(super) mtu: u32,
+    pub(super) posts: Vec<Post<'t>>,
+    pub(super) answers: Vec<Answer<'t>>,
+    pub(super) requests: Vec<Request<'t>>,
+    pub(super) told: Vec<Told<'t>>,
+    /// Whether a receive ended with an error of its own.
+    pub(super) receive_failed: bool,
+    /// Where the tester takes the queue pair out of RTS, or the dialogue is over.
+    pub(super) until: usize,
+    /// The command that takes it to the error state.
+    pub(super) to_error: Option<&'t VerbsDone>,
+    /// Where the tester resets or destroys the queue pair, or the dialogue is over.
+    pub(super) gone: usize,
+}
+
+/// All connections of a record with the packet peer.
+pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
+    let Ok(dialogues) = dialogues(trace) else {
+        return Vec::new();
+    };
+    let of_tester = |qpn: u32| {
+        trace.timeline.commands.iter().any(|done| {
+            let made = done.answer.as_ref().map(|(_, _, reply, _)| reply);
+            done.side == Side::Tester && matches!(made, Some(Reply::Qp(qp)) if qp.qpn == qpn)
+        })
+    };
+    dialogues
+        .into_iter()
+        .filter(|dialogue| !of_tester(dialogue.own_qpn.0))
+        .filter_map(|dialogue| Talk::new(trace, dialogue))
+        .collect()
+}
+
+impl<'t> Talk<'t> {
+    fn new(trace: &'t Trace, dialogue: Dialogue<'t>) -> Option<Self> {
+        let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
+        let mtu = code.and_then(|code| verbatim_wire::Mtu(code).bytes())?;
+        let mut talk = Self {
+            trace,
+            dialogue,
+            mtu,
+            posts: Vec::new(),
+            answers: Vec::new(),
+            requests: Vec::new(),
+            told: Vec::new(),
+            receive_failed: false,
+            until: 0,
+            to_error: None,
+            gone: usize::MAX,
+        };
+        talk.until = talk.dialogue.places.1;
+        talk.commands();
+        talk.packets();
+        let sends: Vec<u64> = talk.posts.iter().map(Post::wr_id).collect();
+        let (is_of_receive, is_distinct) = talk.receives(&sends);
+        if !is_distinct {
+            return None;
+        }
+        let is_error = |done: &Done<'_>| !matches!(done.status(), WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
+        let mut of_receives = talk.dialogue.completions.iter().filter(&is_of_receive);
+        talk.receive_failed = of_receives.any(is_error);
+        let completions = talk.dialogue.completions.iter().filter(|done| !is_of_receive(done));
+        talk.told = completions
+            .map(|done| Told {
+                done: *done,
+                post: sends.iter().position(|wr_id| *wr_id == done.completion.wr_id),
+            })
+            .collect();
+        Some(talk)
+    }
+
+    /// Which completions are of receives, and whether every wr_id says so.
+    fn receives(&self, sends: &[u64]) -> (impl Fn(&&Done<'t>) -> bool + use<'t>, bool) {
+        let of_receive = |done: &VerbsDone| match &done.command {
+            Command::PostReceive(post) => Some(post.wr_id),
+            _ => None,
+        };
+        let commands = self.trace.timeline.commands.iter();
+        let receives: Vec<u64> = commands
+            .filter(|done| self.is_within(done.place))
+            .filter_map(of_receive)
+            .collect();
+        let once = (0..sends.len()).all(|at| !sends[..at].contains(&sends[at]));
+        let is_distinct = once && !sends.iter().any(|wr_id| receives.contains(wr_id));
+        (
+            move |done: &&Done<'t>| receives.contains(&done.completion.wr_id),
+            is_distinct,
+        )
+    }
+
+    pub(super) fn is_within(&self, place: usize) -> bool {
+        let (after, before) = self.dialogue.places;
+        place > after && place < before
+    }
+
+    /// What the host was asked: posts, and what takes the queue pair out of RTS.
+    fn commands(&mut self) {
+        let trace = self.trace;
+        let of_it = trace.timeline.commands.iter();
+        let mut handle = None;
+        let mut next = 0;
+        for done in of_it.filter(|done| done.side == Side::Dut) {
+            if done.place == self.dialogue.places.0
+                && let Some((_, _, Reply::Qp(qp), _)) = &done.answer
+            {
+                handle = Some(qp.qp);
+            }
+            if !self.is_within(done.place) {
+                continue;
+            }
+            match &done.command {
+                Command::PostSend(post) if Some(post.qp) == handle => {
+                    if matches!(done.answer, Some((_, _, Reply::Refused(_), _))) {
+                        continue;
+                    }
+                    let first = self.dialogue.dut_psn.plus(next);
+                    let posted = Posted::new((done, post), first, (self.memory_of(done, post), self.mtu));
+                    let (first, end) = (next, next + posted.psns);
+                    next = end;
+                    self.posts.push(Post { posted, first, end });
+                }
+                Command::ModifyQp(modify) if Some(modify.qp) == handle => {
+                    let is_on_the_way =
+                        matches!(modify.state(), pb::QpState::Init | pb::QpState::Rtr | pb::QpState::Rts);
+                    if modify.state() == pb::QpState::Reset {
+                        self.gone = self.gone.min(done.place);
+                    }
+                    if !is_on_the_way && self.until == self.dialogue.places.1 {
+                        self.until = done.place;
+                        self.to_error = (modify.state() == pb::QpState::Err).then_some(done);
+                    }
+                }
+                Command::DestroyQp(destroy) if Some(destroy.qp) == handle => {
+                    self.until = self.until.min(done.place);
+                    self.gone = self.gone.min(done.place);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The bytes that a request sends, when it is known what the memory holds: what was written there last.
+    fn memory_of(&self, at: &VerbsDone, post: &pb::PostSend) -> Option<&'t [u8]> {
+        let local = post.local?;
+        let (from, until) = (local.offset, local.offset.checked_add(local.length)?);
+        let commands = self.trace.timeline.commands.iter().rev();
+        let overlaps =
+            |offset: u32, length: usize| offset < until && u64::from(from) < u64::from(offset) + length as u64;
+        let within = commands.filter(|done| done.place < at.place && self.is_within(done.place));
+        let written = within
+            .filter_map(|done| match &done.command {
+                Command::WriteMemory(write) if write.memory == local.memory => Some(write),
+                _ => None,
+            })
+            .find(|write| overlaps(write.offset, write.bytes.len()))?;
+        let begin = usize::try_from(from.checked_sub(written.offset)?).ok()?;
+        written.bytes.get(begin..begin + local.length as usize)
+    }
+
+    fn packets(&mut self) {
+        let of_dut = self.dialogue.of_dut().next();
+        let mut seen_until = 0;
+        for seen in &self.dialogue.packets {
+            let heard = Heard::of(&Event {
+                number: seen.frame.number.into(),
+                at: None,
+                packet: seen.packet,
+            });
+            let is_of_rc = heard.opcode.service() == Service::Rc;
+            let posted = self.posted_until(seen.frame.place);
+            let offset = heard.psn.since(self.dialogue.dut_psn);
+            let offset = (offset < posted).then_some(offset);
+            if seen.frame.received {
+                if is_of_rc && !heard.opcode.is_response() && !self.is_repeated(seen) {
+                    self.requests.push(Request { seen: *seen, offset });
+                    let post = offset.and_then(|offset| self.post_of(offset));
+                    let end = match post.map(|at| &self.posts[at]) {
+                        Some(post) if post.posted.has_response_data() => post.end,
+                        _ => offset.map_or(0, |offset| offset + 1),
+                    };
+                    seen_until = seen_until.max(end);
+                }
+                continue;
+            }
+            let is_to_it = heard.bth.dest_qp() == self.dialogue.dut_qpn;
+            let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
+            if is_of_rc && is_to_it && arrives && heard.is_taken && heard.opcode.is_response() {
+                self.answers.push(Answer {
+                    frame: seen.frame,
+                    packet: seen.packet,
+                    offset,
+                    is_of_seen: offset.is_some_and(|offset| offset < seen_until),
+                    says: Says::of(&heard),
+                    syndrome: heard.syndrome(),
+                });
+            }
+        }
+    }
+
+    /// Whether a network may have made two packets of one: the same bytes right behind each other. A requester leaves time
+    /// between them, or has heard something.
+    fn is_repeated(&self, seen: &Seen<'t>) -> bool {
+        const RIGHT_BEHIND: Duration = Duration::from_micros(100);
+        let last = self.requests.last().filter(|_| !self.is_lossless());
+        last.is_some_and(|last| {
+            let is_same = last.seen.frame.bytes == seen.frame.bytes;
+            let is_asked_for = self
+                .answers
+                .last()
+                .is_some_and(|answer| answer.place() > last.seen.place);
+            is_same && !is_asked_for && seen.frame.at.since(last.seen.frame.at).1 < RIGHT_BEHIND
+        })
+    }
+
+    /// How many PSNs were posted before a place.
+    fn posted_until(&self, place: usize) -> u32 {
+        let before = self.posts.iter().rev().find(|post| post.place() < place);
+        before.map_or(0, |post| post.end)
+    }
+
+    /// The request that takes a PSN, by its place among those posted.
+    pub(super) fn post_of(&self, offset: u32) -> Option<usize> {
+        let at = self.posts.partition_point(|post| post.end <= offset);
+        self.posts.get(at).filter(|post| post.has(offset)).map(|_| at)
+    }
+
+    /// Whether nothing can be lost.
+    pub(super) fn is_lossless(&self) -> bool {
+        self.trace.begin.simulated
+    }
+
+    /// How long a packet may be on its way, if that is known.
+    pub(super) fn path(&self) -> Option<Duration> {
+        rc::path(self.trace).or_else(|| self.is_lossless().then_some(SIMULATED_PATH))
+    }
+
+    /// Its ACK timeout; `None` when that is off.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let code = u8::try_from(self.dialogue.attributes.timeout?).ok()?;
+        AckTimeout(code).duration()
+    }
+
+    pub(super) fn retry_cnt(&self) -> u32 {
+        self.dialogue.attributes.retry_cnt.unwrap_or(0)
+    }
+
+    pub(super) fn rnr_retry(&self) -> u32 {
+        self.dialogue.attributes.rnr_retry.unwrap_or(0)
+    }
+
+    /// The first completion with an error.
+    pub(super) fn failed(&self) -> Option<&Told<'t>> {
+        self.told.iter().find(|told| !told.is_success())
+    }
+
+    /// Whether what an answer says must have reached the device, so that what it does not do then is its own. By the rules
+    /// of hardware: it was sent three times, or a request completed that nothing else speaks for; from when on.
+    pub(super) fn has_arrived(&self, answer: &Answer<'t>) -> Option<Time> {
+        if self.is_lossless() {
+            return Some(answer.frame.at.latest);
+        }
+        let copies = self.answers.iter().filter(|other| other.is_same(answer));
+        let third = copies.clone().nth(TRIES as usize - 1);
+        let first = copies.clone().next()?;
+        let shows = self.told.iter().find(|told| {
+            let Some(post) = told.post.map(|at| &self.posts[at]) else {
+                return false;
+            };
+            let speaks = |answer: &Answer<'t>| {
+                let is_direct = answer.offset.is_some_and(|offset| post.has(offset));
+                is_direct || answer.end().is_some_and(|end| end >= post.end)
+            };
+            let before = self.answers.iter().filter(|other| other.place() < told.place());
+            told.place() > first.place()
+                && speaks(first)
+                && !before.clone().any(|other| !other.is_same(first) && speaks(other))
+        });
+        // Where no timer runs, what comes again shows that what asked for it was heard.
+        let is_cause = |other: &&Answer<'t>| matches!(other.says, Says::Sequence | Says::Rnr);
+        let asked_for = |sent: &&Request<'t>| {
+            let before = |place: usize| self.answers.iter().filter(move |other| other.place() < place);
+            let came_before = !self.transmissions(sent.offset.unwrap_or(0), sent.seen.place).is_empty();
+            let is_it = sent.offset == first.offset && sent.seen.place > first.place() && is_cause(&first);
+            is_it
+                && came_before
+                && before(sent.seen.place)
+                    .filter(is_cause)
+                    .all(|other| other.is_same(first))
+        };
+        let again = self
+            .requests
+            .iter()
+            .find(|sent| self.timeout().is_none() && asked_for(sent));
+        let by_retry = again.map(|sent| sent.seen.frame.at.latest);
+        let by_completion = shows.map(|told| told.done.told.at.latest);
+        let by_copies = third.map(|third| third.frame.at.latest);
+        by_completion.into_iter().chain(by_copies).chain(by_retry).min()
+    }
+
+    /// Whether something that must happen within that time did; `met`: where and when it did.
+    pub(super) fn owed(&self, since: Time, within: Duration, met: Option<Time>) -> Owed<'t> {
+        let due = since.after(within);
+        if met.is_some_and(|met| met <= due) {
+            return Owed::Met;
+        }
+        let is_alive = |done: &&VerbsDone| {
+            let said = matches!(&done.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
+            // The command that ends the dialogue shows the host alive, too.
+            done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= self.until
+        };
+        let after = self.trace.timeline.commands.iter().find(is_alive);
+        after.map_or(Owed::NotDue, Owed::Unmet)
+    }
+
+    /// The first command that shows the host alive after an instant.
+    pub(super) fn after(&self, since: Time) -> Option<&'t VerbsDone> {
+        let mut commands = self.trace.timeline.commands.iter();
+        commands.find(|done| done.side == Side::Dut && done.asked.earliest >= since && done.answer.is_some())
+    }
+
+    /// When the connection was left alone no longer: the last that its host was asked within it.
+    pub(super) fn ends_at(&self) -> Option<Time> {
+        let commands = self.trace.timeline.commands.iter();
+        let mut within = commands.filter(|done| done.place > self.dialogue.places.0 && done.place <= self.until);
+        within.next_back().map(|done| done.asked.earliest)
+    }
+
+    /// Frames of the device's requests with that PSN, up to a place.
+    pub(super) fn transmissions(&self, offset: u32, until: usize) -> Vec<&Request<'t>> {
+        let sent = self.requests.iter();
+        sent.filter(|sent| sent.offset == Some(offset) && sent.seen.place < until)
+            .collect()
+    }
+
+    /// The completions of a request.
+    pub(super) fn told_of(&self, at: usize) -> impl Iterator<Item = &Told<'t>> {
+        self.told.iter().filter(move |told| told.post == Some(at))
+    }
+}
+
+impl<'t> Talk<'t> {
+    /// The end of the requests that were told done before a place: what an answer that left after it says of them is old.
+    pub(super) fn done_before(&self, place: usize) -> u32 {
+        let done = self
+            .told
+            .iter()
+            .filter(|told| told.is_success() && told.place() < place);
+        done.filter_map(|told| Some(self.posts[told.post?].end))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether a READ or atomic had each of its responses before a PSN, once and in order, when an answer was sent, so that the
+    /// answer skips none. Where they may have been lost only what was told tells.
+    pub(super) fn has_had(&self, post: &Post<'_>, until: u32, answer: &Answer<'_>) -> bool {
+        if post.end <= self.done_before(answer.place()) || until <= post.first {
+            return true;
+        }
+        let requests = self
+            .requests
+            .iter()
+            .filter(|sent| sent.seen.place < answer.place() && sent.offset.is_some_and(|offset| post.has(offset)));
+        let before = self.answers.iter().filter(|other| {
+            let is_of_it = other.offset.is_some_and(|offset| post.has(offset));
+            is_of_it && other.place() < answer.place() && matches!(other.says, Says::Read(_) | Says::Atomic)
+        });
+        let had: Vec<u32> = before
+            .filter(|other| fits(self, other))
+            .filter_map(|other| other.offset)
+            .collect();
+        self.is_lossless() && requests.count() == 1 && had.into_iter().eq(post.first..until.min(post.end))
+    }
+
+    /// Whether a response to a READ or atomic is the next one that it waits for, sound in itself.
+    pub(super) fn is_next_response(&self, answer: &Answer<'_>) -> bool {
+        let post = answer
+            .offset
+            .and_then(|offset| Some((offset, &self.posts[self.post_of(offset)?])));
+        let is_ack = answer
+            .syndrome
+            .is_none_or(|syndrome| matches!(syndrome.kind(), SyndromeKind::Ack(_)));
+        post.is_some_and(|(offset, post)| {
+            let is_part = matches!(answer.says, Says::Atomic) || answer.says == Says::Read(expected(post, offset));
+            is_ack && is_part && fits(self, answer) && self.has_had(post, offset, answer)
+        })
+    }
+}
+
+/// Packets as evidence.
+pub(super) fn shown<'t>(requests: &[&Request<'t>]) -> Vec<Evidence<'t>> {
+    requests.iter().map(|sent| sent.seen.frame.into()).collect()
+}
+
+/// Whether a request is a READ.
+pub(super) fn is_read(post: &Post<'_>) -> bool {
+    post.posted.post.operation() == pb::Operation::Read
+}
+
+/// Which response to a READ that was sent once has that PSN.
+pub(super) fn expected(post: &Post<'_>, offset: u32) -> Part {
+    match (offset == post.first, offset + 1 == post.end) {
+        (true, true) => Part::Only,
+        (true, false) => Part::First,
+        (false, false) => Part::Middle,
+        (false, true) => Part::Last,
+    }
+}
+
+/// Whether a response is the one that a READ expects with that PSN, or an atomic.
+pub(super) fn fits(talk: &Talk<'_>, answer: &Answer<'_>) -> bool {
+    let Some((offset, post)) = answer
+        .offset
+        .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])))
+    else {
+        return false;
+    };
+    match answer.says {
+        Says::Atomic => post.posted.post.operation() != pb::Operation::Read && post.posted.has_response_data(),
+        Says::Read(_) if post.posted.post.operation() == pb::Operation::Read => {
+            let had = (offset - post.first) * talk.mtu;
+            let length = post.posted.post.local.map_or(0, |local| local.length);
+            answer.packet.payload().len() == length.saturating_sub(had).min(talk.mtu) as usize
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is a notice that says nothing of requests.
+pub(super) fn is_cnp(packet: &Packet<'_>) -> bool {
+    packet.opcode() == Opcode::CNP
+}

@@ -1,0 +1,240 @@
+//! `c16-port-counters`: the performance agent writes the counters that CounterSelect names, and no others.
+//!
+//! Each counter of PortCounters and PortRcvErrorDetails is Set alone, then none, then all to what they were found at. What the
+//! agent does not have is refused: a port beyond NumPorts, methods of other classes, other class versions. Reading: data and
+//! packets are counted on while this goes on, so what they show is a range; silence to an unknown method or version is an
+//! observation. Only where the device ends with its rig: counters cannot be given back to the last packet. False alarm: none
+//! known.
+
+use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::values::{Hex8, Hex16};
+use verbatim_wire::{Attribute, ClassPortInfo, Layout, Method, NodeInfo, PortCounters, PortRcvErrorDetails, Status};
+
+use crate::management::adapter::refused_or_discarded;
+
+const STATEMENT: &str = "16.1.3 PortCounters";
+const NODE: Label<NodeInfo> = Label::new("the node");
+const CLASS: Label<ClassPortInfo> = Label::new("ClassPortInfo");
+const BEYOND: Label<PortCounters> = Label::new("counters of a port that does not exist");
+const METHODS: [(Label<PortCounters>, Method); 3] = [
+    (Label::new("GetTable"), Method::GET_TABLE),
+    (Label::new("GetMulti"), Method::GET_MULTI),
+    (Label::new("method 0x1F"), Method(0x1F)),
+];
+const VERSION: Label<PortCounters> = Label::new("class version 2");
+const COUNTERS: Labels<PortCounters> = Labels {
+    get: Label::new("the counters"),
+    set: Label::new("set counters"),
+};
+const DETAILS: Labels<PortRcvErrorDetails> = Labels {
+    get: Label::new("the counters in detail"),
+    set: Label::new("set counters in detail"),
+};
+
+/// What is read and Set.
+struct Labels<A> {
+    get: Label<A>,
+    set: Label<A>,
+}
+
+/// The counters by the bits of CounterSelect, the lowest first; PortXmitWait has bit 0 of CounterSelect2.
+const NAMES: [&str; 17] = [
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LinkDownedCounter",
+    "PortRcvErrors",
+    "PortRcvRemotePhysicalErrors",
+    "PortRcvSwitchRelayErrors",
+    "PortXmitDiscards",
+    "PortXmitConstraintErrors",
+    "PortRcvConstraintErrors",
+    "LocalLinkIntegrityErrors",
+    "ExcessiveBufferOverrunErrors",
+    "VL15Dropped",
+    "PortXmitData",
+    "PortRcvData",
+    "PortXmitPkts",
+    "PortRcvPkts",
+    "PortXmitWait",
+];
+/// The same of PortRcvErrorDetails.
+const IN_DETAIL: [&str; 6] = [
+    "PortLocalPhysicalErrors",
+    "PortMalformedPktErrors",
+    "PortBufferOverrunErrors",
+    "PortDLIDMappingErrors",
+    "PortVLMappingErrors",
+    "PortLoopingErrors",
+];
+/// Those that go on while they are looked at.
+const MOVING: [&str; 4] = ["PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"];
+/// How far they may go between a Set and the read after it, tries and all.
+const MOST: u64 = 20_000;
+
+pub(super) static TEST: Test = Test {
+    id: "c16-port-counters",
+    aliases: &[],
+    revision: 1,
+    about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
+    reading: "Data and packets are counted on meanwhile. PortRcvErrorDetails is optional and judged where it is there. Silence \
+        to an unknown method or class version is an observation.",
+    statements: &[STATEMENT],
+    needs: &[Need::Link, Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// The value that a counter is Set to: none has the same in two Sets one after the other.
+fn value(name: &str, round: usize) -> u64 {
+    let place = NAMES.iter().chain(&IN_DETAIL).position(|of| *of == name);
+    1 + (place.unwrap_or(0) as u64 + round as u64) % 14
+}
+
+fn with<A: Layout>(of: &A, name: &str, value: u64) -> A {
+    let mut bytes = of.bytes().to_vec();
+    let field = A::field(name);
+    verbatim_wire::set_bits(&mut bytes, field.offset, field.width, value);
+    A::from_bytes(&bytes)
+}
+
+/// Another value in every counter.
+fn others<A: Layout>(mut of: A, names: &[&str], round: usize) -> A {
+    for name in names {
+        of = with(&of, name, value(name, round));
+    }
+    of
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let node = t.get(NODE, t.rig_key())?;
+    t.ask_with(CLASS, &ClassPortInfo::default())?;
+    let of = |port| PortCounters::default().with_port_select(port);
+    if let Some(beyond) = node.num_ports().checked_add(1).filter(|port| *port != 0xFF) {
+        t.ask_with(BEYOND, &of(beyond))?;
+    }
+    for (label, method) in METHODS {
+        t.send_once(label, method, 0, t.rig_key())?;
+    }
+    t.get_as_version(VERSION, (1, 2), t.rig_key())?;
+
+    let asked = of(node.local_port_num());
+    let Some(found) = t.ask_with(COUNTERS.get, &asked)? else {
+        return Ok(());
+    };
+    let set = |t: &mut Tester<'_>, image: PortCounters, select: u32| -> Step {
+        let image = image
+            .with_port_select(node.local_port_num())
+            .with_counter_select(Hex16(select as u16))
+            .with_counter_select_2(Hex8((select >> 16) as u8));
+        t.set_counters(COUNTERS.set, &image)?;
+        t.ask_with(COUNTERS.get, &asked).map(|_| ())
+    };
+    for bit in 0..NAMES.len() {
+        set(t, others(PortCounters::default(), &NAMES, bit), 1 << bit)?;
+    }
+    set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
+    set(t, found.value, 0x1_FFFF)?;
+
+    let asked = PortRcvErrorDetails::default().with_port_select(node.local_port_num());
+    let found = t.ask_with(DETAILS.get, &asked)?;
+    let Some(found) = found.filter(|answer| answer.status == Status::OK) else {
+        return Ok(());
+    };
+    let set = |t: &mut Tester<'_>, image: PortRcvErrorDetails, select: u16| -> Step {
+        let image = image
+            .with_port_select(node.local_port_num())
+            .with_counter_select(Hex16(select));
+        t.set_counters(DETAILS.set, &image)?;
+        t.ask_with(DETAILS.get, &asked).map(|_| ())
+    };
+    for bit in 0..IN_DETAIL.len() {
+        set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, bit), 1 << bit)?;
+    }
+    set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, 5), 0)?;
+    set(t, found.value, 0x3F)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    t.not_judged(NODE);
+    let class: ClassPortInfo = t.answer(CLASS)?;
+    let versions = [("BaseVersion", Legal::Is(1)), ("ClassVersion", Legal::Is(1))];
+    f.legal(STATEMENT, t.exchange(CLASS)?, &class, &versions);
+    if t.has(BEYOND) {
+        f.status(STATEMENT, t.exchange(BEYOND)?, &[Status::INVALID_FIELD]);
+    }
+    let unknown = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+    for (label, _) in METHODS {
+        let what = format!("status of {} of PortCounters", label.name);
+        refused_or_discarded(f, STATEMENT, t.exchange(label)?, &what, &unknown);
+    }
+    let what = "status of Get(PortCounters) of class version 2";
+    refused_or_discarded(f, STATEMENT, t.exchange(VERSION)?, what, &[Status::BAD_VERSION]);
+    written(t, f, &COUNTERS, &NAMES, |set| {
+        u32::from(set.counter_select().0) | u32::from(set.counter_select_2().0) << 16
+    })?;
+    let details = t.each(DETAILS.get).next().ok_or(Gap::Missing(DETAILS.get.name))?;
+    if t.each(DETAILS.set).next().is_none() {
+        let absent = [Status::METHOD_ATTRIBUTE_UNSUPPORTED, Status::METHOD_UNSUPPORTED];
+        f.status(STATEMENT, details, &absent);
+        return Ok(());
+    }
+    written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())
+}
+
+/// Judges each Set by the reads around it.
+fn written<A: Attribute>(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    labels: &Labels<A>,
+    names: &[&str],
+    select: impl Fn(&A) -> u32,
+) -> Result<(), Gap> {
+    let answered = |exchange: &&Exchange| {
+        let answer = exchange.answer();
+        answer.is_some_and(|answer| answer.mad.status() == Status::OK)
+    };
+    for set in t
+        .each(labels.set)
+        .filter(|set| set.answer().is_some() && !set.is_busy())
+    {
+        let image: A = set.request.attribute();
+        let before = t
+            .each(labels.get)
+            .filter(|get| get.number < set.number && answered(get));
+        let after = t.each(labels.get).find(|get| get.number > set.number && answered(get));
+        let (Some(before), Some(after)) = (before.last(), after) else {
+            return Err(Gap::Missing(labels.get.name));
+        };
+        f.status(STATEMENT, set, &[Status::OK]);
+        let (was, is): (A, A) = (t.answered(before)?, t.answered(after)?);
+        let port = A::field("PortSelect");
+        f.claim(STATEMENT, "PortSelect")
+            .by(after)
+            .saw(port.words(is.bytes()))
+            .is(port.words(image.bytes()));
+        for (bit, name) in names.iter().enumerate() {
+            let bits = |of: &A| A::field(name).bits(of.bytes(), 0);
+            let is_written = select(&image) >> bit & 1 == 1;
+            let least = if is_written { bits(&image) } else { bits(&was) };
+            // At its end a counter stays.
+            let end = u64::MAX >> (64 - A::field(name).width);
+            let most = if MOVING.contains(name) {
+                least.saturating_add(MOST).min(end)
+            } else {
+                least
+            };
+            let words = if is_written {
+                "it was Set to"
+            } else {
+                "it was not selected, and was"
+            };
+            f.claim(STATEMENT, format!("{name} after a Set"))
+                .by_all([before, set, after])
+                .saw(bits(&is))
+                .must(format!("{words} {least}"), (least..=most).contains(&bits(&is)));
+        }
+    }
+    Ok(())
+}

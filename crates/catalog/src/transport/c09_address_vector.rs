@@ -1,0 +1,66 @@
+//! `c09-address-vector`: packets carry the hop limit, the traffic class and the flow label that their queue pair was given.
+//!
+//! Connections with different address vectors; on each the DUT sends a SEND and a READ, and answers a WRITE and a READ.
+//! Reading: over IPv4 the traffic class is the type of service, and there is no flow label. ECN's two bits are congestion
+//! control's. A flow label of 0 leaves it to the device.
+//! On a host the kernel resolves the address and sets the hop limit of its route, so that is judged on the virtual rig alone.
+//! False alarm: a switch that rewrites DSCP: on a real path another one is INCONCLUSIVE.
+
+use verbatim_record::verbs::pb;
+use verbatim_record::{Findings, Frames, Gap, Label, Trace};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const ANSWER: Label<Frames> = Label::new("answer");
+const AGAIN: Label<Frames> = Label::new("answer, again");
+const WRITE: Label<Frames> = Label::new("WRITE to the DUT");
+const READ: Label<Frames> = Label::new("READ of the DUT");
+
+/// Hop limit, traffic class, flow label: every bit of the latter two is once 0 and once 1, but for ECN's.
+const VECTORS: [(u8, u8, u32); 3] = [(64, 0, 0), (255, 0x54, 0x5_A5A5), (2, 0xA8, 0xA_5A5A)];
+
+/// What the packets of connections with three address vectors carry.
+pub(super) static TEST: Test = Test {
+    id: "c09-address-vector",
+    aliases: &[],
+    revision: 1,
+    about: "Requests and responses carry the hop limit, traffic class and flow label of their queue pair's address vector.",
+    reading: "Three connections with an address vector each; ECN is left to congestion control, a flow label of 0 to the \
+        device, and IPv4 has none. On a real path another DSCP is INCONCLUSIVE, and the hop \
+        limit is the kernel's.",
+    statements: &[rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for network in VECTORS {
+        let options = ChannelOptions {
+            network,
+            ..ChannelOptions::default()
+        };
+        let mut dut = Requester::open(t, &options)?;
+        for ask in [Ask::send(64), Ask::new(pb::Operation::Read, 64)] {
+            let sent = dut.post(t, ask)?;
+            let answers = dut.answers(t, &sent);
+            if dut.see_all(t, &sent)? {
+                dut.answer(t, (ANSWER, AGAIN), &answers, 1)?;
+            }
+        }
+        let (channel, psn) = (dut.channel, dut.channel.own_psn);
+        ask::ask(t, &channel, WRITE, &Message::write(&channel, psn, 0, &[1, 2, 3]))?;
+        ask::ask(t, &channel, READ, &Message::read(&channel, psn.next(), 0, 64))?;
+        dut.close(t)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["address-vector", "posted"]);
+    rc::came(t, &[ANSWER, WRITE, READ])
+}

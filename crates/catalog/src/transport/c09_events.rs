@@ -1,0 +1,143 @@
+//! `c09-events`: what a queue pair tells its host of itself: that it was spoken to in RTR, once, and what ended it.
+//!
+//! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, one when it is in RTS, then a READ with an R_Key that
+//! opens nothing. On another a WRITE comes in RTS, then a FetchAdd or WRITE that the queue pair cannot accept.
+//! Reading: requests are taken in RTR as in RTS. The first of them in RTR is told of with IBV_EVENT_COMM_EST, none later. What is
+//! refused as a remote access error is told of with IBV_EVENT_QP_ACCESS_ERR, an invalid request with IBV_EVENT_QP_REQ_ERR. That
+//! a host is told nothing is INCONCLUSIVE: no public source says that every adapter raises these events.
+//! False alarm: none known.
+
+use verbatim_record::verbs::Event;
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::RKey;
+use verbatim_wire::verbs::EventKind;
+
+use crate::transport::rc;
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+
+const EVENTS: &str = "11.6.3 asynchronous events";
+
+const EARLY: Label<Frames> = Label::new("WRITE in RTR");
+const LATER: Label<Frames> = Label::new("WRITE in RTS");
+const DENIED: Label<Frames> = Label::new("READ with a wrong R_Key");
+const INVALID: Label<Frames> = Label::new("WRITE longer than DMALen");
+const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
+const TARGET: u32 = 4096;
+
+/// Events of queue pairs.
+pub(super) static TEST: Test = Test {
+    id: "c09-events",
+    aliases: &[],
+    revision: 1,
+    about: "A queue pair takes requests in RTR, tells of the first of them once, and tells what error ended it.",
+    reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, QP_REQ_ERR after \
+        an invalid request, and no other. That none came is INCONCLUSIVE.",
+    statements: &[EVENTS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    for to_rts in [false, true] {
+        let options = ChannelOptions {
+            to_rts,
+            max_dest_rd_atomic: 1,
+            ..ChannelOptions::default()
+        };
+        let channel = t.open_channel(&options)?;
+        let mut psn = channel.own_psn;
+        let write = |psn| Message::write(&channel, psn, TARGET, &[0xA5; 64]);
+        if !to_rts {
+            let two = vec![0x5A; ask::mtu(&channel) as usize + 1];
+            let early = Message::write(&channel, psn, TARGET, &two);
+            ask::ask(t, &channel, EARLY, &early)?;
+            psn = early.next();
+            t.start_sending(&channel, &options)?;
+        }
+        ask::ask(t, &channel, LATER, &write(psn))?;
+        psn = psn.next();
+        if to_rts {
+            let wrong =
+                write(psn).changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)));
+            ask::ask(t, &channel, INVALID, &wrong)?;
+        } else {
+            let wrong = |key: RKey| RKey(key.0 ^ 0x0004_0040);
+            let read = Message::read(&channel, psn, TARGET, 64)
+                .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_r_key(wrong(reth.r_key()))));
+            ask::ask(t, &channel, DENIED, &read)?;
+        }
+        t.pause(ask::SOON)?;
+        ask::query(t, &channel, STATE)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let [in_rtr, in_rts] = all.as_slice() else {
+        return Err(Gap::Missing(LATER.name));
+    };
+    t.commands(STATE).count();
+    for (dialogue, ends, kind) in [
+        (in_rtr, DENIED, EventKind::QP_ACCESS_ERR),
+        (in_rts, INVALID, EventKind::QP_REQ_ERR),
+    ] {
+        rc::sound_packets(f, dialogue);
+        let turn = |label: Label<Frames>| answer::turn(t, dialogue, label);
+        for (label, msn) in [EARLY, LATER]
+            .into_iter()
+            .filter(|label| turn(*label).is_some())
+            .zip(1..)
+        {
+            let turn = turn(label).ok_or(Gap::Missing(label.name))?;
+            let expected = (turn.last_sent(), msn);
+            answer::acknowledged(t, f, (ACKNOWLEDGEMENT, label.name), (dialogue, &turn), expected);
+        }
+        turn(ends).ok_or(Gap::Missing(ends.name))?;
+        let (after, before) = dialogue.places;
+        let of_it = |told: &&Told| told.side == Side::Dut && told.place > after && told.place < before;
+        let events: Vec<(&Told, &str)> = t
+            .timeline
+            .told
+            .iter()
+            .filter(of_it)
+            .filter_map(|told| match &told.event {
+                Event::AsyncEvent(event) if is_of_queue_pair(&event.name) => Some((told, event.name.as_str())),
+                _ => None,
+            })
+            .collect();
+        let names: Vec<&str> = events.iter().map(|(_, name)| *name).collect();
+        let seen = if names.is_empty() {
+            "none".into()
+        } else {
+            names.join(", ")
+        };
+        let shown: Vec<Evidence<'_>> = events.iter().map(|(told, _)| (*told).into()).collect();
+        let count = |kind: EventKind| names.iter().filter(|name| **name == kind.to_string()).count();
+        let (established, ending) = (count(EventKind::COMM_EST), count(kind));
+        let wanted = usize::from(turn(EARLY).is_some());
+        let expected = match wanted {
+            0 => kind.to_string(),
+            _ => format!("{}, {kind}", EventKind::COMM_EST),
+        };
+        let result = match (established, ending) {
+            (established, 1) if established == wanted && names.len() == wanted + 1 => Passed::Pass,
+            (0..=1, 0..=1) if names.len() == established + ending => Passed::Inconclusive,
+            _ => Passed::Fail,
+        };
+        let about = format!("events of a queue pair that ends with a {}", ends.name);
+        f.prove(EVENTS, &shown, &about, (expected, seen), result);
+    }
+    Ok(())
+}
+
+/// Whether it is an event of a queue pair, not of the port or the device.
+fn is_of_queue_pair(name: &str) -> bool {
+    let of_states = [EventKind::COMM_EST, EventKind::SQ_DRAINED];
+    name.starts_with("IBV_EVENT_QP_") || of_states.iter().any(|kind| kind.to_string() == name)
+}

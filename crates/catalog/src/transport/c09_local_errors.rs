@@ -1,0 +1,217 @@
+//! What a device may not do with its own memory fails there, in order, and is told to nobody as done.
+//!
+//! `c09-local-errors`: a fenced SEND waits for a READ, its memory is deregistered, then the READ is answered: the SEND fails with
+//! IBV_WC_LOC_PROT_ERR, the one behind it is flushed. On another connection a READ would land where the device may not write,
+//! between two SENDs: the first completes, the READ fails likewise. `c09-nak-operational`: the peer sends a SEND to a receive in
+//! such memory: one NAK 0x63, and its receive gets the error.
+//! Reading: a READ may be sent before its memory is looked at.
+//! False alarm: a NAK may be lost; another connection is asked, three in all.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, WcStatus};
+use verbatim_tester::peer::{ChannelOptions, Memory};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{NakCode, RKey, Syndrome};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const ERRORS: &str = "9.9.2 requester errors";
+const RESPONDER: &str = "9.9.3 responder errors";
+
+const OTHER: Label<Verbs> = Label::new("register other memory");
+const GONE: Label<Verbs> = Label::new("deregister the other memory");
+const ANSWER: Label<Frames> = Label::new("answer");
+const AGAIN: Label<Frames> = Label::new("answer, again");
+const RECEIVE: Label<Verbs> = Label::new("post a receive where the device may not write");
+const SEND: Label<Frames> = Label::new("SEND to that receive");
+
+/// Errors of the requester's own side.
+pub(super) static TEST: Test = Test {
+    id: "c09-local-errors",
+    aliases: &[],
+    revision: 1,
+    about: "Requests over memory that the device may not use so fail there, in order.",
+    reading: "A SEND whose memory was deregistered, a READ to where the device may not write: IBV_WC_LOC_PROT_ERR, those before \
+        them done, those behind flushed.",
+    statements: &[ERRORS, rc::NAKS, rc::GENERATION],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// An error of the responder's own side.
+pub(super) static RECEIVE_ERROR: Test = Test {
+    id: "c09-nak-operational",
+    aliases: &[],
+    revision: 1,
+    about: "A SEND whose receive lies where the device may not write gets one NAK 0x63, the receive a local error.",
+    reading: "One NAK 0x63, the receive with IBV_WC_LOC_PROT_ERR, or, since such a receive is malformed as well, with \
+        IBV_WC_LOC_QP_OP_ERR. NOT_APPLICABLE where the host refuses such a receive.",
+    statements: &[RESPONDER],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: receive,
+    judge: judge_receive,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    deregistered(t)?;
+    let mut dut = Requester::open(t, &not_writable())?;
+    let first = dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &first)? {
+        let read = dut.post(t, Ask::new(pb::Operation::Read, 64))?;
+        dut.post(t, Ask::send(64))?;
+        let acks = dut.answers(t, &first);
+        dut.answer(t, (ANSWER, AGAIN), &acks, 1)?;
+        if dut.completions(t, 2)? == 0 && dut.see_all(t, &read)? {
+            let responses = dut.answers(t, &read);
+            dut.answer(t, (ANSWER, AGAIN), &responses, 2)?;
+        }
+    }
+    dut.close(t)
+}
+
+/// A connection whose memory the device may only read.
+fn not_writable() -> ChannelOptions {
+    ChannelOptions {
+        memory_access: pb::Access {
+            remote_read: true,
+            ..pb::Access::default()
+        },
+        ..ChannelOptions::default()
+    }
+}
+
+/// A SEND whose memory goes while it waits for a READ, and one behind it.
+fn deregistered(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let register = Command::RegisterMemory(pb::RegisterMemory {
+        length: 4096,
+        access: Some(pb::Access::default()),
+    });
+    let Reply::Memory(other) = t.verbs_must(OTHER, Side::Dut, register)? else {
+        return dut.close(t);
+    };
+    let own = dut.channel.memory;
+    let read = dut.post(t, Ask::new(pb::Operation::Read, 64))?;
+    dut.channel.memory = Memory {
+        handle: other.memory,
+        address: other.address,
+        r_key: RKey(other.r_key),
+        length: 4096,
+    };
+    dut.post(
+        t,
+        Ask {
+            fence: true,
+            ..Ask::send(64)
+        },
+    )?;
+    dut.channel.memory = own;
+    dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &read)? {
+        let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
+        // An agent may keep memory that a request still names: then this SEND is sound.
+        t.verbs(GONE, Side::Dut, deregister)?;
+        let responses = dut.answers(t, &read);
+        dut.answer(t, (ANSWER, AGAIN), &responses, 3)?;
+    }
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["local-fault", "local-error", "error-state", "flushed"]);
+    t.not_judged(OTHER);
+    t.not_judged(GONE);
+    rc::came_on_each(t, &[ANSWER])
+}
+
+fn receive(t: &mut Tester<'_>) -> Step {
+    // The one NAK of a connection may be lost, and in error the device says nothing more there.
+    for _ in 0..TRIES {
+        let dut = Requester::open(t, &not_writable())?;
+        let post = Command::PostReceive(pb::PostReceive {
+            qp: dut.channel.qp,
+            wr_id: 100,
+            local: Some(dut.channel.memory.slice(0, 64)),
+        });
+        let mut goes_on = false;
+        if !matches!(t.verbs(RECEIVE, Side::Dut, post)?, Reply::Refused(_)) {
+            let send = Message::send(&dut.channel, dut.channel.own_psn, &[0x5A; 8]);
+            goes_on = !ask::ask(t, &dut.channel, SEND, &send)?;
+            t.pause(ask::SOON)?;
+        }
+        dut.close(t)?;
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn judge_receive(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    t.not_judged(RECEIVE);
+    let _ = rc::cases(t)?;
+    if t.frames(SEND).next().is_none() {
+        f.not_applicable = Some("the host of the DUT's device refuses a receive where the device may not write".into());
+        return Ok(());
+    }
+    let all = rc::dialogues(t)?;
+    let has_nak = |dialogue: &rc::Dialogue<'_>| dialogue.of_dut().any(|seen| ask::nak_of(&seen.packet).is_some());
+    let is_heard = all.iter().any(has_nak);
+    for dialogue in &all {
+        let may_be_lost = is_heard && !t.begin.simulated && !has_nak(dialogue);
+        if !may_be_lost {
+            one_nak(t, f, dialogue, all.len() >= TRIES as usize)?;
+        }
+        receive_failed(t, f, dialogue, has_nak(dialogue))?;
+    }
+    Ok(())
+}
+
+/// Where the first SEND of a connection stands in the record.
+fn sent(t: &Trace, dialogue: &rc::Dialogue<'_>) -> Result<usize, Gap> {
+    let (after, before) = dialogue.places;
+    let mut of_it = t.frames(SEND).filter(|send| send.place > after && send.place < before);
+    of_it.next().map(|send| send.place).ok_or(Gap::Missing(SEND.name))
+}
+
+fn one_nak(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>, asked_again: bool) -> Result<(), Gap> {
+    let naks: Vec<rc::Seen<'_>> = dialogue
+        .of_dut()
+        .filter(|seen| ask::nak_of(&seen.packet).is_some())
+        .collect();
+    let wanted = Syndrome::nak(NakCode::REMOTE_OPERATIONAL);
+    let result = match naks.first() {
+        Some(nak) if naks.len() == 1 && ask::nak_of(&nak.packet) == Some(wanted) => Passed::Pass,
+        Some(_) => Passed::Fail,
+        None => rc::alive(t, sent(t, dialogue)?, asked_again),
+    };
+    let shown: Vec<Evidence<'_>> = naks.iter().map(|seen| seen.frame.into()).collect();
+    f.prove(
+        RESPONDER,
+        &shown,
+        SEND.name,
+        (wanted.to_string(), rc::in_words(&naks)),
+        result,
+    );
+    Ok(())
+}
+
+fn receive_failed(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>, is_heard: bool) -> Result<(), Gap> {
+    let done = &dialogue.completions;
+    let allowed = [WcStatus::LOC_PROT_ERR, WcStatus::LOC_QP_OP_ERR];
+    let is_so = |done: &rc::Done<'_>| done.completion.wr_id == 100 && allowed.contains(&done.status());
+    let result = match done.as_slice() {
+        [only] if is_so(only) => Passed::Pass,
+        [] if !is_heard && !t.begin.simulated => return Ok(()),
+        [] => rc::alive(t, sent(t, dialogue)?, is_heard),
+        _ => Passed::Fail,
+    };
+    let expected = format!("wr_id 100 with {} or {}", allowed[0], allowed[1]);
+    let words = (expected, rc::completions_in_words(done));
+    f.prove(RESPONDER, &rc::evidence(done), "receive", words, result);
+    Ok(())
+}

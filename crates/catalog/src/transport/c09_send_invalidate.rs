@@ -1,0 +1,123 @@
+//! `c09-send-invalidate`: a SEND with Invalidate takes the R_Key away that it names, and is refused where it may not.
+//!
+//! Each case has a connection of its own, as in `c09-nak-invalid-request`: the R_Key of the connection's own region, then a
+//! WRITE that uses it; R_Keys that differ from it in one bit, in a SEND of one packet and at the end of one of two.
+//! Reading: whether an ordinary region may be taken away from afar is the device's choice. What cannot be taken away may be refused
+//! with a NAK, or be an error of the responder alone, of which the requester hears nothing: so no NAK is claimed, but that the
+//! queue pair is in error, that no receive completes with success where the R_Key is another, and that the WRITE is not done.
+//! False alarm: a key with one bit flipped may be that of another region of the same protection domain.
+
+use verbatim_record::verbs::{Reply, pb};
+use verbatim_record::{Findings, Gap, Passed, Trace, WcStatus};
+use verbatim_tester::Test;
+use verbatim_tester::peer::Channel;
+use verbatim_wire::packet::{Ieth, NakCode, Opcode, Psn, RKey, Transport};
+
+use super::c09_nak_invalid_request::data;
+use super::c09_nak_remote_access::ACCESS;
+use crate::transport::rc;
+use crate::transport::rc::answer;
+use crate::transport::rc::ask::{Message, mtu};
+use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
+
+/// The case that names the R_Key of the region.
+const OWN: usize = 0;
+/// Of a device that has the operation, and of one that has not.
+const CODES: &[NakCode] = &[NakCode::REMOTE_ACCESS, NakCode::INVALID_REQUEST];
+
+static CASES: &[Refusal] = &[
+    Refusal::new("SEND with Invalidate, and a WRITE with that R_Key", CODES, |c, psn| {
+        let write = Message::write(c, psn.next(), TARGET, &[0x5A; 64]).packets;
+        let send = invalidates(c, psn, &[(Opcode::RC_SEND_ONLY_INVALIDATE, 64)], 0);
+        send.into_iter().chain(write).collect()
+    }),
+    Refusal::new(
+        "SEND with Invalidate of an R_Key that differs in a bit",
+        CODES,
+        |c, psn| invalidates(c, psn, &[(Opcode::RC_SEND_ONLY_INVALIDATE, 64)], 1 << 12),
+    ),
+    Refusal::new(
+        "SEND of two packets with Invalidate of an R_Key that differs",
+        CODES,
+        |c, psn| {
+            let parts = [(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST_INVALIDATE, 64)];
+            invalidates(c, psn, &parts, 1)
+        },
+    )
+    .at_second(),
+];
+
+/// SEND with Invalidate.
+pub(super) static TEST: Test = Test {
+    id: "c09-send-invalidate",
+    aliases: &[],
+    revision: 1,
+    about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
+    reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done; a SEND with another \
+        R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open.",
+    statements: &[ACCESS, ERRORS, rc::GENERATION, rc::ICRC],
+    needs: &[verbatim_tester::Need::Packets],
+    parameters: &[],
+    procedure: |t| refusal::procedure(t, CASES),
+    judge,
+};
+
+/// Packets the last of which invalidates the region's R_Key, with these bits flipped.
+fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) -> Vec<Transport> {
+    let mut packets = data(channel, psn, parts);
+    if let Some(last) = packets.last_mut() {
+        last.ieth = Some(Ieth::default().with_r_key(RKey(channel.memory.r_key.0 ^ bits)));
+    }
+    packets
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    refusal::not_judged(t);
+    let _ = t.waited(refusal::SILENT)?;
+    for (at, case) in CASES.iter().enumerate() {
+        let about = case.label.name;
+        let (dialogue, _) = refusal::counted(t, &all, case)?;
+        let turn = answer::turn(t, dialogue, case.label).ok_or(Gap::Missing(about))?;
+        rc::sound_packets(f, dialogue);
+        let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
+        if at == OWN {
+            let is_done = |seen: &&rc::Seen<'_>| answer::is_ack(seen) && seen.psn() == turn.last_sent();
+            let done: Vec<rc::Seen<'_>> = turn.answers.iter().filter(is_done).copied().collect();
+            let words = ("no ACK of the WRITE", rc::in_words(&done));
+            f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
+        } else {
+            let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
+            let is_done = receive.is_some_and(|done| done.status() == WcStatus::SUCCESS);
+            let seen = receive.map_or("none".into(), rc::Done::in_words);
+            let words = ("no receive that completes with success", seen);
+            f.prove(ACCESS, &turn.evidence(&[]), about, words, is(!is_done));
+        }
+        if let Some(read) = answer::commands_in(t, dialogue, refusal::MEMORY).last()
+            && let Some(Reply::Bytes(found)) = rc::reply(read)
+        {
+            let written = found.bytes.iter().skip(TARGET as usize).any(|byte| *byte != 0);
+            let seen = if written { "written" } else { "as it was" };
+            let about = format!("{about}: memory behind the receives");
+            f.prove(ERRORS, &[(*read).into()], &about, ("as it was", seen), is(!written));
+        }
+        let states = answer::commands_in(t, dialogue, refusal::STATE);
+        let state = states.last().and_then(|state| rc::reply(state));
+        let is_over = matches!(state, Some(Reply::Status(status)) if status.state() == pb::QpState::Err);
+        let result = match is_over {
+            true => Passed::Pass,
+            false if t.begin.simulated => Passed::Fail,
+            // What was to be refused may have been lost.
+            false => Passed::Inconclusive,
+        };
+        let words = ("ERR", if is_over { "ERR" } else { "another" });
+        f.prove(
+            ERRORS,
+            &turn.evidence(&turn.answers),
+            &format!("{about}: state of the queue pair"),
+            words,
+            result,
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `c09-send-queue-drain`: a send queue that is drained begins nothing new, ends what it has begun, and goes on in RTS.
+//!
+//! A SEND of two packets is outstanding when the DUT's queue pair goes to SQD; another is posted then. The responder's side
+//! goes on: a WRITE is acknowledged. The first SEND is acknowledged, and completes; the second is not sent before the queue
+//! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done.
+//! Reading: the event is asked for with the step to SQD, which the agent does not do: one that does not come decides nothing on
+//! a real host. Many adapters have no SQD; where the host refuses it the test is NOT_APPLICABLE.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs, Wait};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::verbs::EventKind;
+
+use crate::transport::rc::answer::{self, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const STATES: &str = "10.3.1 send queue drained";
+const COMPLETION: &str = "C9-60";
+
+const DRAIN: Label<Verbs> = Label::new("modify to SQD");
+const WRITE: Label<Frames> = Label::new("WRITE in SQD");
+const FIRST: Label<Frames> = Label::new("ACK of the request before SQD");
+const FIRST_AGAIN: Label<Frames> = Label::new("ACK of the request before SQD, again");
+const HELD: Label<Wait> = Label::new("in SQD");
+const RESUME: Label<Verbs> = Label::new("modify to RTS again");
+const SECOND: Label<Frames> = Label::new("ACK of the request behind SQD");
+const SECOND_AGAIN: Label<Frames> = Label::new("ACK of the request behind SQD, again");
+
+/// SQD.
+pub(super) static TEST: Test = Test {
+    id: "c09-send-queue-drain",
+    aliases: &[],
+    revision: 1,
+    about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
+    reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
+        IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
+    statements: &[STATES, COMPLETION, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn modify(t: &mut Tester<'_>, label: Label<Verbs>, qp: u32, state: pb::QpState) -> Step<Reply> {
+    let modify = pb::ModifyQp {
+        qp,
+        state: state.into(),
+        attributes: Some(pb::QpAttributes::default()),
+    };
+    t.verbs(label, Side::Dut, Command::ModifyQp(modify))
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let channel = dut.channel;
+    let first = dut.post(t, Ask::send(dut.mtu + 8))?;
+    let seen = dut.see_all(t, &first)?;
+    let refused = matches!(modify(t, DRAIN, channel.qp, pb::QpState::Sqd)?, Reply::Refused(_));
+    if seen && !refused {
+        let second = dut.post(t, Ask::send(64))?;
+        let write = Message::write(&channel, channel.own_psn, 16 * 1024, &[0x5A; 8]);
+        ask::ask(t, &channel, WRITE, &write)?;
+        let acks = dut.answers(t, &first);
+        dut.answer(t, (FIRST, FIRST_AGAIN), &acks, 1)?;
+        t.wait_for(HELD, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+        modify(t, RESUME, channel.qp, pb::QpState::Rts)?;
+        if dut.see_all(t, &second)? {
+            let acks = dut.answers(t, &second);
+            dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 1)?;
+        }
+    }
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let cases = rc::cases(t)?;
+    let case = &cases[0];
+    for label in [FIRST, FIRST_AGAIN, SECOND, SECOND_AGAIN] {
+        t.not_judged(label);
+    }
+    let drain = t.command(DRAIN)?;
+    if matches!(rc::reply(drain), Some(Reply::Refused(_))) {
+        f.not_applicable = Some("the host of the DUT's device refuses SQD".into());
+        return Ok(());
+    }
+    let (held, resume) = (t.waited(HELD)?, t.command(RESUME)?);
+    rc::sound_packets(f, &case.dialogue);
+    let second = case.posted.get(1).ok_or(Gap::Missing(rc::steps::POST.name))?;
+    let is_second = |frame: &rc::Seen<'_>| frame.packet.opcode().is_request() && frame.psn() == second.first;
+    let sent: Vec<rc::Seen<'_>> = case.dialogue.of_dut().filter(is_second).collect();
+    let early: Vec<rc::Seen<'_>> = sent.iter().filter(|seen| seen.place < held.place).copied().collect();
+    let result = if early.is_empty() { Passed::Pass } else { Passed::Fail };
+    let shown: Vec<Evidence<'_>> = early.iter().map(|seen| seen.frame.into()).collect();
+    f.prove(
+        STATES,
+        &shown,
+        "request posted in SQD",
+        ("no packet in SQD", rc::in_words(&early)),
+        result,
+    );
+    let result = if sent.len() > early.len() {
+        Passed::Pass
+    } else {
+        rc::alive(t, resume.place, t.begin.simulated)
+    };
+    let words = ("its packet after RTS", rc::in_words(&sent));
+    f.prove(STATES, &[resume.into()], "request posted in SQD, in RTS", words, result);
+    let turn = answer::turn(t, &case.dialogue, WRITE).ok_or(Gap::Missing(WRITE.name))?;
+    let expected = (turn.last_sent(), 1);
+    answer::acknowledged(t, f, (STATES, WRITE.name), (&case.dialogue, &turn), expected);
+    completions(t, f, case);
+    let is_drained = |told: &&Told| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
+    let drained: Vec<&Told> = t.timeline.told.iter().filter(is_drained).collect();
+    let acknowledged = t.frames(FIRST).next().ok_or(Gap::Missing(FIRST.name))?;
+    let too_early = drained.iter().any(|told| told.place < acknowledged.place);
+    let result = match drained.len() {
+        0 if t.begin.simulated => Passed::Inconclusive,
+        0 => Passed::Pass,
+        1 if !too_early => Passed::Pass,
+        _ => Passed::Fail,
+    };
+    let shown: Vec<Evidence<'_>> = drained.iter().map(|told| (*told).into()).collect();
+    let words = ("one, when the first request is done", drained.len().to_string());
+    f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED", words, result);
+    Ok(())
+}
+
+/// Both requests complete with success, once, in order.
+fn completions(t: &Trace, f: &mut Findings<'_>, case: &rc::Case<'_>) {
+    let done = &case.dialogue.completions;
+    let are = |done: &[rc::Done<'_>]| {
+        let numbers = done.iter().map(|done| (done.completion.wr_id, done.completion.status));
+        numbers.eq([(1, 0), (2, 0)])
+    };
+    let result = match done.len() {
+        2 if are(done) => Passed::Pass,
+        0 | 1 => rc::alive(t, case.end(), t.begin.simulated),
+        _ => Passed::Fail,
+    };
+    let words = ("wr_id 1 and 2 with IBV_WC_SUCCESS", rc::completions_in_words(done));
+    f.prove(COMPLETION, &rc::evidence(done), "completions", words, result);
+}

@@ -1,0 +1,89 @@
+//! A datagram queue pair of the DUT, and datagrams to it.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Label, Side, Verbs};
+use verbatim_tester::peer::Channel;
+use verbatim_tester::{Step, Stop, Tester};
+use verbatim_wire::packet::{Deth, Opcode, Psn, QKey, Qpn, Transport};
+
+/// Bytes before the payload that hold the network header.
+pub(super) const HEADER: u32 = 40;
+
+/// Labels of the steps that make one.
+pub(super) mod labels {
+    use super::{Label, Verbs};
+
+    /// Asks for the port.
+    pub(in crate::transport) const OPEN: Label<Verbs> = Label::new("ask for the port");
+    /// Creates the queue pair.
+    pub(in crate::transport) const CREATE: Label<Verbs> = Label::new("create a datagram queue pair");
+    /// Takes it to RTS.
+    pub(in crate::transport) const MODIFY: Label<Verbs> = Label::new("modify the datagram queue pair");
+}
+
+/// A datagram queue pair.
+pub(super) struct Datagrams {
+    /// Its handle, in a channel that is else that of a connection.
+    pub(super) channel: Channel,
+    /// Its number.
+    pub(super) qpn: Qpn,
+    /// The way to the peer.
+    pub(super) peer: pb::AddressVector,
+}
+
+/// Makes a datagram queue pair in RTS.
+///
+/// # Errors
+/// When the DUT's host refuses, and when the run must stop.
+pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn) -> Step<Datagrams> {
+    let Reply::Opened(facts) = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
+        return Err(Stop::Tester("a host answered Open with something else".into()));
+    };
+    let create = Command::CreateQp(pb::CreateQp {
+        service: pb::Service::Ud.into(),
+        send_depth: 16,
+        receive_depth: 16,
+    });
+    let Reply::Qp(qp) = t.verbs_must(labels::CREATE, Side::Dut, create)? else {
+        return Err(Stop::Tester("a host answered CreateQp with something else".into()));
+    };
+    let init = pb::QpAttributes {
+        pkey_index: Some(0),
+        port: Some(facts.port),
+        qkey: Some(q_key.0),
+        ..pb::QpAttributes::default()
+    };
+    let rts = pb::QpAttributes {
+        sq_psn: Some(psn.0),
+        ..pb::QpAttributes::default()
+    };
+    let steps = [
+        (pb::QpState::Init, init),
+        (pb::QpState::Rtr, pb::QpAttributes::default()),
+        (pb::QpState::Rts, rts),
+    ];
+    for (state, attributes) in steps {
+        let modify = Command::ModifyQp(pb::ModifyQp {
+            qp: qp.qp,
+            state: state.into(),
+            attributes: Some(attributes),
+        });
+        t.verbs_must(labels::MODIFY, Side::Dut, modify)?;
+    }
+    Ok(Datagrams {
+        channel: Channel { qp: qp.qp, ..*channel },
+        qpn: Qpn(qp.qpn),
+        peer: t.address_of_peer(&facts)?,
+    })
+}
+
+/// A datagram to it.
+pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8>) -> Transport {
+    let mut packet = Transport {
+        deth: Some(Deth::default().with_q_key(q_key).with_src_qp(channel.own_qpn)),
+        payload,
+        ..channel.transport(Opcode::UD_SEND_ONLY, Psn(0))
+    };
+    packet.bth = packet.bth.with_dest_qp(qpn);
+    packet
+}

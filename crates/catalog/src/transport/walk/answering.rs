@@ -1,0 +1,261 @@
+//! The peer as responder: what the DUT asks for is answered, but for what the walk has go wrong.
+
+use verbatim_record::verbs::pb::Operation as O;
+use verbatim_tester::Tester;
+use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, Syndrome, Transport};
+use verbatim_wire::values::Hex64;
+
+use super::peer::{Peer, labels};
+use super::step::Fault;
+use super::stray;
+use crate::transport::rc::ask::HALF;
+use crate::transport::rc::{Sent, read_response};
+
+/// A request that the DUT was told to post.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    sent: Sent,
+    fault: Fault,
+    refusal: Option<NakCode>,
+    /// Whether another answer speaks for it.
+    is_coalesced: bool,
+}
+
+/// The peer's state as responder.
+#[derive(Clone, Debug)]
+pub(super) struct Answering {
+    /// What was posted, in order.
+    pub(super) posted: Vec<Expected>,
+    /// The PSN that is expected.
+    pub(super) expected: Psn,
+    /// The PSN that was expected when this step began: all before it is answered.
+    pub(super) settled: Psn,
+    msn: u32,
+    /// The PSN that is missing, when that was said.
+    told: Option<Psn>,
+}
+
+impl Answering {
+    pub(super) fn new(first: Psn) -> Self {
+        Self {
+            posted: Vec::new(),
+            expected: first,
+            settled: first,
+            msn: 0,
+            told: None,
+        }
+    }
+
+    /// All so far is answered.
+    pub(super) fn begin_step(&mut self) {
+        self.settled = self.expected;
+    }
+
+    pub(super) fn add(&mut self, sent: Sent) {
+        self.posted.push(Expected {
+            sent,
+            fault: Fault::None,
+            refusal: None,
+            is_coalesced: false,
+        });
+    }
+
+    /// The request at a place meets this; `last` is the last one that was posted with it.
+    pub(super) fn expect_fault(&mut self, place: usize, fault: Fault, last: Option<usize>) {
+        self.posted[place].fault = fault;
+        if fault == Fault::Coalesced {
+            for posted in &mut self.posted[place..last.unwrap_or(place)] {
+                posted.is_coalesced = true;
+            }
+        }
+    }
+
+    /// The request at a place is refused for good.
+    pub(super) fn refuse(&mut self, place: usize, code: NakCode) {
+        self.posted[place].refusal = Some(code);
+    }
+
+    /// The PSN behind all that was posted.
+    pub(super) fn end(&self) -> Psn {
+        self.posted
+            .last()
+            .map_or(self.expected, |posted| posted.sent.last.next())
+    }
+}
+
+/// A byte of the peer's memory, which has no other.
+fn byte(address: u64) -> u8 {
+    (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+/// Takes a request packet of the DUT.
+pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) -> verbatim_tester::Step {
+    let psn = packet.bth().psn();
+    let state = &mut peer.answering;
+    let covers = |posted: &Expected| psn.since(posted.sent.first) <= posted.sent.last.since(posted.sent.first);
+    let Some(at) = state.posted.iter().position(covers) else {
+        return Ok(());
+    };
+    let ahead = psn.since(state.expected);
+    if ahead >= HALF {
+        return respond(t, peer, at, packet, true);
+    }
+    if ahead > 0 {
+        if state.told == Some(state.expected) {
+            return Ok(());
+        }
+        state.told = Some(state.expected);
+        let syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+        return acknowledge(t, peer, peer.answering.expected, syndrome);
+    }
+    let posted = state.posted[at];
+    if let Some(code) = posted.refusal {
+        return acknowledge(t, peer, psn, Syndrome::nak(code));
+    }
+    let is_at = |of: u32| of % packets(&posted.sent) == psn.since(posted.sent.first);
+    let ends = psn == posted.sent.last;
+    match posted.fault {
+        Fault::RequestLost(of) if is_at(of) => {
+            state.posted[at].fault = Fault::None;
+            Ok(())
+        }
+        Fault::SequenceNak(of) if is_at(of) => {
+            state.posted[at].fault = Fault::None;
+            state.told = Some(psn);
+            acknowledge(t, peer, psn, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
+        }
+        Fault::Rnr(timer) if lacks_receive(&posted.sent, packet) => {
+            state.posted[at].fault = Fault::None;
+            state.told = Some(psn);
+            acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
+        }
+        Fault::Stray(of) => {
+            state.posted[at].fault = Fault::None;
+            stray::send(t, peer, of)?;
+            respond(t, peer, at, packet, false)
+        }
+        Fault::AnswerLost if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
+            state.posted[at].fault = Fault::None;
+            executed(peer, at, packet);
+            Ok(())
+        }
+        Fault::AnswerTwice if packets(&posted.sent) == 1 || ends => {
+            state.posted[at].fault = Fault::None;
+            respond(t, peer, at, packet, false)?;
+            respond(t, peer, at, packet, true)
+        }
+        _ => respond(t, peer, at, packet, false),
+    }
+}
+
+/// Whether a packet is the one that takes the receive of its message.
+fn lacks_receive(sent: &Sent, packet: &Packet<'_>) -> bool {
+    match sent.ask.operation {
+        O::Send | O::SendImm | O::SendInvalidate => packet.bth().psn() == sent.first,
+        O::WriteImm => packet.bth().psn() == sent.last,
+        _ => false,
+    }
+}
+
+/// Packets that a request is sent as.
+fn packets(sent: &Sent) -> u32 {
+    match sent.ask.operation {
+        O::Read => 1,
+        _ => sent.last.since(sent.first) + 1,
+    }
+}
+
+/// The expected packet was taken.
+fn executed(peer: &mut Peer, at: usize, packet: &Packet<'_>) {
+    let state = &mut peer.answering;
+    let sent = state.posted[at].sent;
+    state.told = None;
+    state.expected = match sent.ask.operation {
+        O::Read => sent.last.next(),
+        _ => packet.bth().psn().next(),
+    };
+    if state.expected == sent.last.next() {
+        state.msn = sent.msn;
+    }
+}
+
+/// Answers a packet: the expected one, or a duplicate.
+fn respond(
+    t: &mut Tester<'_>,
+    peer: &mut Peer,
+    at: usize,
+    packet: &Packet<'_>,
+    is_duplicate: bool,
+) -> verbatim_tester::Step {
+    if !is_duplicate {
+        executed(peer, at, packet);
+    }
+    let posted = peer.answering.posted[at];
+    let psn = packet.bth().psn();
+    let frames = match (packet.opcode(), packet.reth(), packet.atomic()) {
+        (Opcode::RC_READ_REQUEST, Some(reth), _) => {
+            let mut frames = read(peer, &posted.sent, psn, (reth.va().0, reth.dma_len()));
+            if let (Fault::ResponseLost(of), false) = (posted.fault, is_duplicate) {
+                peer.answering.posted[at].fault = Fault::None;
+                frames.remove(of as usize % frames.len());
+            }
+            frames
+        }
+        (Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD, _, Some(atomic)) => {
+            let channel = &peer.requester.channel;
+            let va = atomic.va().0;
+            let original = u64::from_be_bytes(core::array::from_fn(|at| byte(va ^ at as u64)));
+            vec![channel.frame(&Transport {
+                aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK).with_msn(posted.sent.msn)),
+                atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(original))),
+                ..channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn)
+            })]
+        }
+        _ if is_duplicate => {
+            let newest = peer.answering.expected.minus(1);
+            return acknowledge(t, peer, newest, Syndrome::ACK);
+        }
+        _ if posted.fault == Fault::Each => vec![peer.requester.ack(psn, peer.answering.msn)],
+        _ if posted.is_coalesced || !packet.bth().ack_request() => return Ok(()),
+        _ => vec![peer.requester.ack(psn, peer.answering.msn)],
+    };
+    if peer.answering.posted[at].fault == Fault::AnswerDamaged {
+        peer.answering.posted[at].fault = Fault::None;
+        for frame in &frames {
+            let mut frame = frame.clone();
+            if let Some(last) = frame.last_mut() {
+                *last ^= 0x80;
+            }
+            t.send_frame(labels::STRAY, &frame)?;
+        }
+    }
+    for frame in &frames {
+        t.send_frame(labels::ANSWER, frame)?;
+    }
+    Ok(())
+}
+
+/// The responses to a READ of what the peer's memory would hold.
+fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Vec<u8>> {
+    let (channel, mtu) = (&peer.requester.channel, peer.requester.mtu);
+    // A request for more than there is does not make more responses than a READ of this walk has.
+    let length = length.min(8 * mtu);
+    let count = length.div_ceil(mtu).max(1);
+    let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(sent.msn);
+    let response = |at: u32| {
+        let opcode = read_response(at, count);
+        let (from, until) = (at * mtu, length.min((at + 1) * mtu));
+        channel.frame(&Transport {
+            aeth: (opcode != Opcode::RC_READ_RESPONSE_MIDDLE).then_some(aeth),
+            payload: (from..until).map(|place| byte(va.wrapping_add(place.into()))).collect(),
+            ..channel.transport(opcode, psn.plus(at))
+        })
+    };
+    (0..count).map(response).collect()
+}
+
+fn acknowledge(t: &mut Tester<'_>, peer: &Peer, psn: Psn, syndrome: Syndrome) -> verbatim_tester::Step {
+    let frame = peer.requester.channel.acknowledge(psn, syndrome, peer.answering.msn);
+    t.send_frame(labels::ANSWER, &frame)?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Fixed walks: what random ones rarely come to. Each is a list of connections and steps, taken and judged as those are.
+//!
+//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first.
+//! - `c09-region-edges`: bits of the R_Key flipped, one at a time, a byte beyond the region and before it.
+//! - `c09-psn-wrap`: each operation over the wrap, both roles.
+//! - `c09-loss-positions`: each packet of messages of four is lost, refused or damaged once, both roles, behind and before others;
+//!   long messages of which each packet is acknowledged; READs and atomics refused once each, more of them than `retry_cnt`.
+//!
+//! Reading: the DUT keeps the results of as many atomics as `max_dest_rd_atomic` says; of what is older nothing is claimed.
+//! False alarm: as in `c09-walk`.
+
+use verbatim_record::verbs::pb::Operation as O;
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step as Done, Test, Tester};
+use verbatim_wire::Mtu;
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
+
+use super::step::{Fault, Illegal, Leg, Step, Want, Way};
+use super::{judge, take};
+use crate::transport::rc::GENERATION;
+use crate::transport::rc::answer::ACKNOWLEDGEMENT;
+
+/// Bytes of the path MTU.
+const MTU: u32 = 256;
+/// Bytes of a message of four packets.
+const FOUR: u32 = 3 * MTU + 5;
+
+macro_rules! directed {
+    ($name:ident $id:literal $about:literal $reading:literal $legs:path, [$($statement:path),*]) => {
+        #[doc = $about]
+        pub(in crate::transport) static $name: Test = Test {
+            id: $id,
+            aliases: &[],
+            revision: 1,
+            about: $about,
+            reading: $reading,
+            statements: &[ACKNOWLEDGEMENT, judge::IMMEDIATE, $($statement),*],
+            needs: &[Need::Packets],
+            parameters: &[],
+            procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs()) },
+            judge,
+        };
+    };
+}
+
+directed!(ATOMIC_REPLAY "c09-atomic-replay"
+    "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
+    "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on: the result of the first time, and memory as it was."
+    atomic_replay, [judge::ATOMICS, judge::DUPLICATES]);
+directed!(REGION_EDGES "c09-region-edges"
+    "An R_Key with one bit flipped, a byte beyond the region or before it: refused, and nothing is done."
+    "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address."
+    region_edges, [judge::ACCESS, judge::ERRORS]);
+directed!(PSN_WRAP "c09-psn-wrap"
+    "Each operation goes over the wrap of the PSN as over any other, both roles."
+    "The first PSN is the last but one, or, for atomics, the last."
+    psn_wrap, [judge::ATOMICS, judge::COMPLETION, GENERATION, judge::RESPONSE_DATA]);
+directed!(LOSS_POSITIONS "c09-loss-positions"
+    "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
+    "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
+    loss_positions, [judge::COMPLETION, GENERATION, judge::NAKS, judge::RESPONSE_DATA]);
+
+/// A request of so many bytes.
+fn want(operation: O, length: u32) -> Want {
+    Want {
+        operation,
+        length,
+        place: 8,
+        fence: false,
+        solicited: false,
+    }
+}
+
+/// Bytes of a message of many packets: more than most adapters keep in flight.
+const LONG: u32 = 72 * MTU;
+
+/// Connections with these steps each, from PSNs on.
+fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
+    let leg = |(number, (psn, steps)): (u64, (Option<Psn>, Vec<Step>))| Leg {
+        number,
+        options: ChannelOptions {
+            mtu: Mtu(1),
+            timeout: AckTimeout(14),
+            psn,
+            own_psn: psn,
+            ..ChannelOptions::default()
+        },
+        steps: (0..).zip(steps).collect(),
+    };
+    (1..).zip(of).map(leg).collect()
+}
+
+fn atomic_replay() -> Vec<Leg> {
+    let replays = |operations: [O; 4]| {
+        let ask = operations.map(|operation| Step::Ask(vec![want(operation, 8)], Way::Sound));
+        let again = [3, 2, 1, 0].map(Step::Again);
+        (None, ask.into_iter().chain(again).collect())
+    };
+    legs([
+        replays([O::FetchAdd; 4]),
+        replays([O::CompareSwap; 4]),
+        replays([O::CompareSwap, O::FetchAdd, O::CompareSwap, O::FetchAdd]),
+    ])
+}
+
+fn region_edges() -> Vec<Leg> {
+    let bits = [
+        (0, O::Write),
+        (4, O::Read),
+        (7, O::FetchAdd),
+        (8, O::Read),
+        (15, O::Write),
+        (23, O::FetchAdd),
+        (31, O::Write),
+    ];
+    let keys = bits.into_iter().map(|(bit, operation)| Illegal::RKey(operation, bit));
+    let edges = [O::Write, O::Read].into_iter();
+    let edges = edges.flat_map(|operation| [Illegal::Beyond(operation), Illegal::Before(operation)]);
+    let refused = keys.chain(edges).map(|illegal| {
+        let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
+        (None, vec![sound, Step::Illegal(illegal)])
+    });
+    legs(refused)
+}
+
+fn psn_wrap() -> Vec<Leg> {
+    let asked = [
+        O::Send,
+        O::SendImm,
+        O::Write,
+        O::WriteImm,
+        O::Read,
+        O::FetchAdd,
+        O::CompareSwap,
+    ];
+    let connections = asked.into_iter().map(|operation| {
+        let is_atomic = matches!(operation, O::FetchAdd | O::CompareSwap);
+        let both = vec![want(operation, if is_atomic { 8 } else { FOUR }), want(O::Write, 8)];
+        let steps = vec![
+            Step::Ask(both.clone(), Way::Sound),
+            Step::Again(1),
+            Step::Post(both, 0, Fault::None),
+        ];
+        // An atomic is the last before the wrap; of four packets two are.
+        let first = if is_atomic { 0x00FF_FFFF } else { 0x00FF_FFFE };
+        (Some(Psn::new(first)), steps)
+    });
+    legs(connections)
+}
+
+fn loss_positions() -> Vec<Leg> {
+    let between = |operation: O| vec![want(O::Send, 8), want(operation, FOUR), want(O::Read, FOUR)];
+    let asked = [O::Send, O::WriteImm].into_iter().map(|operation| {
+        let lost = (0..6).flat_map(|at| [Way::Lost(at), Way::Damaged(at)]);
+        let steps = lost.map(|way| Step::Ask(between(operation), way));
+        (None, steps.collect())
+    });
+    let posted = [O::Send, O::WriteImm, O::Read].into_iter().map(|operation| {
+        let faults = (0..4).flat_map(|at| [Fault::RequestLost(at), Fault::SequenceNak(at), Fault::ResponseLost(at)]);
+        let rnr = [Fault::Rnr(RnrTimer(8)), Fault::AnswerLost];
+        let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
+        (None, steps.collect())
+    });
+    // So that packets of the second leave while those of the first are acknowledged.
+    let long = [want(O::Send, LONG), want(O::Write, LONG)];
+    let long = (0..2).map(|at| Step::Post(long.to_vec(), at, Fault::Each));
+    // Each that is answered loads the counter again.
+    let refused = [O::Read, O::FetchAdd].into_iter().map(|operation| {
+        let once = Step::Post(vec![want(operation, 8)], 0, Fault::SequenceNak(0));
+        (None, vec![once; 9])
+    });
+    legs(asked.chain(posted).chain([(None, long.collect())]).chain(refused))
+}

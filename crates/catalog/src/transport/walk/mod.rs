@@ -1,0 +1,184 @@
+//! `c09-walk`: a walk of random steps on reliable connections breaks no rule.
+//!
+//! Steps are drawn from the seed: the peer sends messages of several sizes, loses, damages, swaps and repeats packets, sends
+//! what has no effect and what must be refused; the DUT posts requests, and their answers are lost, repeated, damaged, refused
+//! for the time being or for good. Whatever was drawn: every message is executed once and in order, every request completes
+//! once, in order, and not before its answer; memory holds just that; and the oracle finds every packet legal.
+//!
+//! Each step has a stream of random numbers of its own, so that a walk without some of its steps has the others unchanged: a
+//! walk that fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
+//!
+//! Reading: nothing is drawn that a host may not survive (reserved opcodes), nor what two readings allow: more READs than the
+//! DUT answers at a time, a NAK of the very next PSN. A duplicate of an atomic need not be answered.
+//! False alarm: an R_Key with one bit flipped may be that of another region of the walk, at another address, which refuses
+//! it as well.
+
+mod answering;
+mod directed;
+mod image;
+mod judge;
+mod peer;
+mod step;
+mod stray;
+
+use verbatim_record::{Findings, Gap, Passed, Trace};
+use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
+
+use super::rc;
+pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES};
+use peer::{Peer, labels};
+use step::{Extent, Leg, ON_ONE};
+
+/// What a note begins with that says which steps are left of a walk that failed.
+const SHRUNK: &str = "shrunk: ";
+
+/// Random walks.
+pub(super) static TEST: Test = Test {
+    id: "c09-walk",
+    aliases: &[],
+    revision: 3,
+    about: "Whatever is sent, posted, lost, damaged, repeated and refused: each message is executed once and in order.",
+    reading: "Steps are drawn from the seed, on connections of up to 16 steps; a walk that fails is shrunk, and the shortest \
+        one that still fails is told with the parameters that repeat it. Not drawn: what a host may not survive, and what \
+        two readings allow.",
+    statements: &[
+        "C9-27",
+        judge::COMPLETION,
+        "C9-130",
+        judge::IMMEDIATE,
+        judge::ATOMICS,
+        "9.6.1 header validation",
+        rc::GENERATION,
+        "9.7.4.1.1 PSN sequence",
+        judge::DUPLICATES,
+        "9.7.5.1 acknowledgement",
+        judge::NAKS,
+        judge::INVALID,
+        judge::ACCESS,
+        judge::RESPONSE_DATA,
+        "9.7.7.1 MSN",
+        judge::ERRORS,
+        rc::ICRC,
+    ],
+    needs: &[Need::Packets],
+    parameters: &[
+        Parameter {
+            name: "steps",
+            about: "steps of the walk, on connections of 16 each",
+            range: (1, 10_000),
+            simulated: 48,
+            default: 48,
+        },
+        Parameter {
+            name: "connection",
+            about: "only this connection of the walk, counted from 1; 0: all",
+            range: (0, 625),
+            simulated: 0,
+            default: 0,
+        },
+        Parameter {
+            name: "keep",
+            about: "which steps of each connection are taken: a bit for each, the lowest for the first",
+            range: (0, (1 << ON_ONE) - 1),
+            simulated: (1 << ON_ONE) - 1,
+            default: (1 << ON_ONE) - 1,
+        },
+    ],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let extent = Extent {
+        steps: t.parameter("steps"),
+        connection: t.parameter("connection"),
+        keep: t.parameter("keep"),
+    };
+    let legs = extent.legs(&|name| t.random(name));
+    take(t, &legs)
+}
+
+/// Takes the steps of connections.
+fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
+    for leg in legs {
+        let mut peer = Peer::open(t, leg)?;
+        for (at, step) in &leg.steps {
+            if peer.is_over {
+                break;
+            }
+            let name = format!("connection {}, step {at}", leg.number);
+            peer.take(t, step, &name)?;
+        }
+        peer.close(t)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for label in [labels::REQUEST, labels::AGAIN, labels::DUPLICATE] {
+        t.not_judged(label);
+    }
+    for label in [labels::ANSWER, labels::STRAY, labels::ILLEGAL] {
+        t.not_judged(label);
+    }
+    let cases = rc::cases(t)?;
+    for case in &cases {
+        judge::connection(t, f, case)?;
+    }
+    let is_walk = t.begin.test == TEST.id;
+    let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));
+    let has_failed = f.checks.iter().any(|check| check.result() == Passed::Fail);
+    if is_walk && (is_shrunk || has_failed) {
+        tell(t, f);
+    }
+    Ok(())
+}
+
+/// Says which steps the walk had, or the shortest that still failed, and what repeats it.
+fn tell(t: &Trace, f: &mut Findings<'_>) {
+    let mut extent = Extent::of(&t.begin);
+    let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
+    for (name, value) in shrunk
+        .iter()
+        .flat_map(|words| words.split(' '))
+        .filter_map(|word| word.split_once('='))
+    {
+        match (name, value.parse()) {
+            ("connection", Ok(value)) => extent.connection = value,
+            ("keep", Ok(value)) => extent.keep = value,
+            _ => {}
+        }
+    }
+    for leg in extent.legs(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
+        f.observe(in_words(&leg), &[]);
+    }
+    let Extent {
+        steps,
+        connection,
+        keep,
+    } = extent;
+    let what = if shrunk.is_some() {
+        "the shortest walk that still fails"
+    } else {
+        "this walk again"
+    };
+    let seed = t.begin.seed;
+    let id = TEST.id;
+    let text = format!(
+        "{what}: verbatim run {id} --seed {seed} --set steps={steps} --set connection={connection} --set keep={keep}"
+    );
+    f.observe(text, &[]);
+}
+
+fn in_words(leg: &Leg) -> String {
+    let steps: Vec<String> = leg.steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
+    let options = &leg.options;
+    format!(
+        "connection {}, path MTU {}, max_rd_atomic {}, {} steps: {}",
+        leg.number,
+        options.mtu.bytes().unwrap_or_default(),
+        options.max_rd_atomic,
+        steps.len(),
+        steps.join(". ")
+    )
+}

@@ -1,0 +1,489 @@
+//! The peer of a walk: both ends of its side of the connection, as requester and as responder, and what goes wrong there.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb::Operation as O;
+use verbatim_record::{Frames, Label, TRIES, Verbs};
+use verbatim_tester::Tester;
+use verbatim_tester::peer::Sign;
+use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Syndrome, SyndromeKind};
+
+use super::answering::Answering;
+use super::image::Image;
+use super::step::{Illegal, Leg, Step, Want, Way};
+use super::stray;
+use crate::transport::rc::ask::{self, HALF, Message, nak_of};
+use crate::transport::rc::{Ask, RESULTS, Requester};
+
+/// Labels of what a walk sends.
+pub(super) mod labels {
+    use super::{Frames, Label, Verbs};
+
+    /// A packet of a message, for the first time.
+    pub(in crate::transport) const REQUEST: Label<Frames> = Label::new("a request");
+    /// The same, since no answer came or one was refused for the time being.
+    pub(in crate::transport) const AGAIN: Label<Frames> = Label::new("a request, again");
+    /// The same, though it was answered.
+    pub(in crate::transport) const DUPLICATE: Label<Frames> = Label::new("an answered request, again");
+    /// What answers a request of the DUT.
+    pub(in crate::transport) const ANSWER: Label<Frames> = Label::new("an answer");
+    /// A packet that has no effect.
+    pub(in crate::transport) const STRAY: Label<Frames> = Label::new("a packet without effect");
+    /// A request that is refused.
+    pub(in crate::transport) const ILLEGAL: Label<Frames> = Label::new("a request that must be refused");
+    /// Posts a receive.
+    pub(in crate::transport) const RECEIVE: Label<Verbs> = Label::new("post a receive");
+}
+
+/// Number of the first receive; requests are numbered from 1 on.
+pub(super) const RECEIVES: u64 = 1000;
+/// Where in the DUT's memory the peer writes and reads.
+pub(super) const TARGET: u32 = 16 * 1024;
+/// Where receives lie, each behind the other, two of them.
+const SLOTS: u32 = 24 * 1024;
+/// Bytes of a receive, and of where a result lands.
+pub(super) const SLOT: u32 = 4096;
+/// How long a completion may take, with all that the DUT may send again before it.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a packet may take to the DUT.
+const MOMENT: Duration = Duration::from_millis(20);
+/// Signs of the DUT on one step, at most: one that goes on for ever ends the connection.
+const SIGNS: u32 = 400;
+
+/// A message of the peer.
+#[derive(Clone, Debug)]
+pub(super) struct Flying {
+    message: Message,
+    operation: O,
+    /// Responses that have not come, of a READ.
+    missing: Vec<Psn>,
+    is_done: bool,
+    /// Whether its receive is to be posted only when it was refused.
+    lacks_receive: bool,
+}
+
+impl Flying {
+    fn takes_receive(&self) -> bool {
+        matches!(self.operation, O::Send | O::SendImm | O::WriteImm)
+    }
+
+    fn has_response(&self) -> bool {
+        matches!(self.operation, O::Read | O::CompareSwap | O::FetchAdd)
+    }
+
+    /// Whether a packet is the last one that answers it.
+    fn is_ended_by(&self, packet: &Packet<'_>) -> bool {
+        let is_last = packet.bth().psn() == self.message.last();
+        match (self.operation, packet.opcode()) {
+            (O::Read, opcode) => is_last && opcode.is_response() && opcode != Opcode::RC_ACKNOWLEDGE,
+            (O::CompareSwap | O::FetchAdd, opcode) => is_last && opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE,
+            (_, opcode) => opcode == Opcode::RC_ACKNOWLEDGE && nak_of(packet).is_none(),
+        }
+    }
+}
+
+/// The peer's side of a connection.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) requester: Requester,
+    pub(super) answering: Answering,
+    messages: Vec<Flying>,
+    /// The PSN of the peer's next message.
+    pub(super) next: Psn,
+    receives: u64,
+    received: u64,
+    completed: usize,
+    /// What the DUT's memory holds when all messages so far were executed.
+    image: Image,
+    /// Whether the connection is over: a request was refused for good, or has failed.
+    pub(super) is_over: bool,
+    random: u32,
+}
+
+impl Peer {
+    pub(super) fn open(t: &mut Tester<'_>, leg: &Leg) -> verbatim_tester::Step<Self> {
+        let requester = Requester::open(t, &leg.options)?;
+        Ok(Self {
+            next: requester.channel.own_psn,
+            answering: Answering::new(requester.channel.dut_psn),
+            image: Image::new(requester.memory.clone(), requester.channel.memory.address),
+            requester,
+            messages: Vec::new(),
+            receives: 0,
+            received: 0,
+            completed: 0,
+            is_over: false,
+            random: 0,
+        })
+    }
+
+    /// Takes a step, and waits until all is answered.
+    pub(super) fn take(&mut self, t: &mut Tester<'_>, step: &Step, name: &str) -> verbatim_tester::Step {
+        match step {
+            Step::Ask(wants, way) => {
+                let from = self.messages.len();
+                for want in wants {
+                    self.random += 1;
+                    self.make(t, want, &format!("{name}, message {}", self.random));
+                }
+                self.send(t, from, *way)?;
+                self.settle(t)?;
+                if *way == Way::AnswersLost && !self.is_over {
+                    for at in from..self.messages.len() {
+                        self.repeat(t, at)?;
+                    }
+                }
+                Ok(())
+            }
+            Step::Again(back) => match self.messages.len().checked_sub(1 + *back as usize) {
+                Some(at) => self.repeat(t, at),
+                None => Ok(()),
+            },
+            Step::Stray(of) => {
+                self.answering.begin_step();
+                stray::send(t, self, *of)?;
+                self.settle(t)?;
+                // What is a ghost now would be none behind the next request.
+                t.pause(MOMENT)
+            }
+            Step::Post(wants, at, fault) => {
+                self.answering.begin_step();
+                let posted = self.post(t, wants)?;
+                if let Some(place) = posted.get(*at) {
+                    self.answering.expect_fault(*place, *fault, posted.last().copied());
+                }
+                self.settle(t)
+            }
+            Step::Refuse(wants, at, code) => {
+                let posted = self.post(t, wants)?;
+                if let Some(place) = posted.get(*at) {
+                    self.answering.refuse(*place, *code);
+                }
+                self.settle(t)?;
+                self.is_over |= !posted.is_empty();
+                Ok(())
+            }
+            Step::Illegal(illegal) => self.provoke(t, *illegal, name),
+        }
+    }
+
+    /// Has the DUT post requests. Their indices; those that its host refuses are left out.
+    fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
+        let mut posted = Vec::new();
+        for want in wants {
+            let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
+            if is_atomic && !self.requester.channel.atomics {
+                continue;
+            }
+            // Only what completes a receive raises an event; some hosts refuse to post it of others.
+            let takes_event = !matches!(want.operation, O::Write | O::Read | O::CompareSwap | O::FetchAdd);
+            let count = self.answering.posted.len() as u32;
+            let offset = match want.operation {
+                O::Read | O::CompareSwap | O::FetchAdd => RESULTS + count % 4 * SLOT,
+                _ => want.place,
+            };
+            let ask = Ask {
+                fence: want.fence,
+                solicited: want.solicited && takes_event,
+                ..Ask::new(want.operation, want.length).at(offset)
+            };
+            if let Some(sent) = self.requester.try_post(t, ask)? {
+                posted.push(self.answering.posted.len());
+                self.answering.add(sent);
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Makes a message, and says what it does to the memory.
+    fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
+        let (channel, psn, place) = (&self.requester.channel, self.next, TARGET + want.place);
+        let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
+        if is_atomic && !self.requester.channel.atomics {
+            return;
+        }
+        let payload = ask::random_bytes(t, name, want.length);
+        let held = self.image.word(place as usize);
+        let mut random = t.random(name);
+        let imm = random.bits() as u32;
+        let message = match want.operation {
+            O::SendImm => Message::send(channel, psn, &payload).with_imm(imm),
+            O::Write => Message::write(channel, psn, place, &payload),
+            O::WriteImm => Message::write(channel, psn, place, &payload).with_imm(imm),
+            O::Read => Message::read(channel, psn, place, want.length),
+            O::CompareSwap => {
+                let compare = if imm & 1 == 0 { held } else { random.bits() };
+                Message::compare_swap(channel, psn, place, (compare, random.bits()))
+            }
+            O::FetchAdd => Message::fetch_add(channel, psn, place, random.bits()),
+            _ => Message::send(channel, psn, &payload),
+        };
+        let message = message.changed(|packets| {
+            if let Some(last) = packets.last_mut() {
+                let takes_event = matches!(want.operation, O::Send | O::SendImm | O::WriteImm);
+                last.bth = last.bth.with_solicited_event(want.solicited && takes_event);
+            }
+        });
+        for frame in message.frames(channel) {
+            if let Ok(packet) = Packet::parse(Medium::Ethernet, &frame) {
+                self.image.take(&packet);
+            }
+        }
+        self.next = message.next();
+        let missing = match want.operation {
+            O::Read => (0..self.next.since(psn)).map(|at| psn.plus(at)).collect(),
+            _ => Vec::new(),
+        };
+        self.messages.push(Flying {
+            message,
+            operation: want.operation,
+            missing,
+            is_done: false,
+            lacks_receive: false,
+        });
+    }
+
+    /// Sends the messages from one on for the first time, on this way.
+    fn send(&mut self, t: &mut Tester<'_>, from: usize, way: Way) -> verbatim_tester::Step {
+        for at in from..self.messages.len() {
+            if self.messages[at].takes_receive() {
+                if way == Way::Unready {
+                    self.messages[at].lacks_receive = true;
+                } else {
+                    self.post_receive(t)?;
+                }
+            }
+        }
+        let channel = &self.requester.channel;
+        let all = self.messages[from..]
+            .iter()
+            .map(|flying| flying.message.frames(channel));
+        let mut frames: Vec<Vec<u8>> = all.flatten().collect();
+        let count = frames.len() as u32;
+        if count == 0 {
+            return Ok(());
+        }
+        match way {
+            Way::Lost(at) => drop(frames.remove((at % count) as usize)),
+            Way::Overtakes(at) if count > 1 => {
+                let at = (1 + at % (count - 1)) as usize;
+                frames.swap(at - 1, at);
+            }
+            _ => {}
+        }
+        for (at, frame) in (0u32..).zip(&frames) {
+            match way {
+                Way::Damaged(of) if of % count == at => {
+                    let mut frame = frame.clone();
+                    if let Some(last) = frame.last_mut() {
+                        *last ^= 1;
+                    }
+                    t.send_frame(labels::STRAY, &frame)?;
+                }
+                _ => drop(t.send_frame(labels::REQUEST, frame)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn post_receive(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        let slot = SLOTS + (self.receives % 2) as u32 * SLOT;
+        let wr_id = RECEIVES + self.receives;
+        self.receives += 1;
+        ask::post_receive(t, &self.requester.channel, labels::RECEIVE, wr_id, (slot, SLOT))
+    }
+
+    /// Sends what has no answer again, from a PSN on.
+    fn send_again(&mut self, t: &mut Tester<'_>, from: Psn) -> verbatim_tester::Step {
+        let open: Vec<usize> = (0..self.messages.len())
+            .filter(|at| !self.messages[*at].is_done)
+            .collect();
+        for at in open {
+            if self.messages[at].lacks_receive {
+                self.messages[at].lacks_receive = false;
+                self.post_receive(t)?;
+            }
+            let flying = &self.messages[at];
+            for packet in &flying.message.packets {
+                let is_behind = packet.bth.psn().since(from) < HALF;
+                if is_behind || flying.has_response() {
+                    t.send_frame(labels::AGAIN, &self.requester.channel.frame(packet))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message again that was answered, until it is answered again; three times at most.
+    fn repeat(&mut self, t: &mut Tester<'_>, at: usize) -> verbatim_tester::Step {
+        let flying = self.messages[at].clone();
+        // What comes late to something before is no answer to this.
+        t.skip_packets();
+        for _ in 0..TRIES {
+            for frame in flying.message.frames(&self.requester.channel) {
+                t.send_frame(labels::DUPLICATE, &frame)?;
+            }
+            let until = t.now().after(ask::SOON);
+            while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {
+                let is_answer = matches!(&sign, Sign::Packet(received) if flying.is_ended_by(&received.packet()));
+                self.hear(t, &sign)?;
+                if is_answer {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the DUT must refuse, until it does; three times at most.
+    fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
+        let needs_atomics = matches!(illegal, Illegal::Unaligned(_) | Illegal::RKey(O::FetchAdd, _));
+        if self.is_over || needs_atomics && !self.requester.channel.atomics {
+            return Ok(());
+        }
+        if matches!(illegal, Illegal::TooLong(O::Send, _)) {
+            // Else it would lack two things.
+            self.post_receive(t)?;
+        }
+        let message = stray::illegal(t, self, illegal, name);
+        self.is_over = true;
+        for _ in 0..TRIES {
+            for frame in message.frames(&self.requester.channel) {
+                t.send_frame(labels::ILLEGAL, &frame)?;
+            }
+            let until = t.now().after(ask::SOON);
+            while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {
+                let Sign::Packet(received) = &sign else { continue };
+                match nak_of(&received.packet()).map(|nak| nak.kind()) {
+                    // A resource is lacking for a moment, or something was lost: that refuses nothing.
+                    Some(SyndromeKind::RnrNak(timer)) => {
+                        t.pause(timer.duration())?;
+                        break;
+                    }
+                    Some(SyndromeKind::Nak(NakCode::PSN_SEQUENCE_ERROR)) => break,
+                    Some(_) => return Ok(()),
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays both ends until all is answered and completed, or nothing happens any more.
+    pub(super) fn settle(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        let (mut tries, mut signs) = (0, 0);
+        while !self.is_over && signs < SIGNS {
+            let mine = self.messages.iter().any(|flying| !flying.is_done);
+            let due = self
+                .messages
+                .iter()
+                .filter(|flying| flying.is_done && flying.takes_receive());
+            let received = due.count() as u64 <= self.received;
+            if !mine && received && self.completed == self.answering.posted.len() {
+                return Ok(());
+            }
+            let patience = if mine { ask::SOON } else { PATIENCE };
+            match t.next_sign(self.requester.channel.qp, t.now().after(patience))? {
+                Some(sign) => {
+                    signs += 1;
+                    self.hear(t, &sign)?;
+                }
+                None if mine && tries < TRIES => {
+                    tries += 1;
+                    self.send_again(t, self.oldest())?;
+                }
+                None => self.is_over = true,
+            }
+        }
+        self.is_over |= signs == SIGNS;
+        Ok(())
+    }
+
+    /// The PSN of the oldest message without an answer.
+    fn oldest(&self) -> Psn {
+        let open = self.messages.iter().find(|flying| !flying.is_done);
+        open.map_or(self.next, |flying| flying.message.first())
+    }
+
+    fn hear(&mut self, t: &mut Tester<'_>, sign: &Sign) -> verbatim_tester::Step {
+        match sign {
+            Sign::Completion(completion) => {
+                if completion.wr_id >= RECEIVES {
+                    self.received += 1;
+                } else {
+                    self.completed += 1;
+                }
+                Ok(())
+            }
+            Sign::Packet(received) => {
+                let packet = received.packet();
+                let is_ours = packet.bth().dest_qp() == self.requester.channel.own_qpn;
+                if !is_ours || packet.opcode() == Opcode::CNP {
+                    Ok(())
+                } else if packet.opcode().is_response() {
+                    self.answered(t, &packet)
+                } else {
+                    super::answering::serve(t, self, &packet)
+                }
+            }
+        }
+    }
+
+    /// The DUT answers a message.
+    fn answered(&mut self, t: &mut Tester<'_>, packet: &Packet<'_>) -> verbatim_tester::Step {
+        let psn = packet.bth().psn();
+        let is_old = psn.since(self.oldest()) >= HALF;
+        if is_old || psn.since(self.next) < HALF {
+            return Ok(());
+        }
+        let kind = packet.aeth().map(|aeth| aeth.syndrome().kind());
+        match (packet.opcode(), kind) {
+            (Opcode::RC_ACKNOWLEDGE, Some(SyndromeKind::Ack(_))) => self.acknowledge(psn),
+            (Opcode::RC_ACKNOWLEDGE, Some(SyndromeKind::RnrNak(timer))) => {
+                self.acknowledge(psn.minus(1));
+                t.pause(timer.duration())?;
+                return self.send_again(t, psn);
+            }
+            (Opcode::RC_ACKNOWLEDGE, _) if is_sequence(packet) => {
+                self.acknowledge(psn.minus(1));
+                return self.send_again(t, psn);
+            }
+            // Refused for good, or answered with what has no meaning.
+            (Opcode::RC_ACKNOWLEDGE, _) => self.is_over = true,
+            (opcode, _) => {
+                let is_atomic = opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE;
+                let of = self.messages.iter_mut().filter(|flying| flying.has_response());
+                for flying in of {
+                    if is_atomic && flying.message.first() == psn {
+                        flying.is_done = true;
+                    } else if !is_atomic && !flying.missing.is_empty() {
+                        flying.missing.retain(|missing| *missing != psn);
+                        flying.is_done |= flying.missing.is_empty();
+                    }
+                }
+                self.acknowledge(psn.minus(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// All SENDs and WRITEs up to a PSN are done.
+    fn acknowledge(&mut self, psn: Psn) {
+        for flying in &mut self.messages {
+            let last = flying.message.last();
+            flying.is_done |= !flying.has_response() && psn.since(last) < HALF;
+        }
+    }
+
+    /// Asks for the memory and the state of the queue pair, and ends the connection.
+    pub(super) fn close(mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        ask::drain(t)?;
+        self.is_over = true;
+        self.requester.read_memory(t)?;
+        self.requester.close(t)
+    }
+}
+
+fn is_sequence(packet: &Packet<'_>) -> bool {
+    nak_of(packet) == Some(Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
+}

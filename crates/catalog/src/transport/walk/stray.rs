@@ -1,0 +1,127 @@
+//! Packets that have no effect, and requests that must be refused.
+
+use verbatim_record::verbs::pb::Operation as O;
+use verbatim_tester::Tester;
+use verbatim_wire::PKey;
+use verbatim_wire::packet::{Aeth, Medium, NakCode, Opcode, Packet, RKey, RnrTimer, Syndrome, Transport};
+use verbatim_wire::values::Hex64;
+
+use super::peer::{Peer, TARGET, labels};
+use super::step::{Illegal, Stray};
+use crate::transport::c09_header_validation::{elsewhere, no_qp};
+use crate::transport::rc::ask::{self, Message};
+
+/// Where it would write, and so many bytes.
+const PLACE: u32 = TARGET + 64;
+const LENGTH: u32 = 64;
+
+/// Sends a packet without effect.
+pub(super) fn send(t: &mut Tester<'_>, peer: &Peer, stray: Stray) -> verbatim_tester::Step {
+    let frame = frame(t, peer, stray);
+    t.send_frame(labels::STRAY, &frame)?;
+    Ok(())
+}
+
+fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
+    let channel = &peer.requester.channel;
+    let payload = ask::random_bytes(t, "without effect", LENGTH);
+    let mut write = Message::write(channel, peer.next, PLACE, &payload).packets.remove(0);
+    let (end, settled) = (peer.answering.end(), peer.answering.settled);
+    let ack = |psn, syndrome| channel.acknowledge(psn, syndrome, 0);
+    let sequence = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+    match stray {
+        Stray::BadIcrc(bit) => {
+            let mut frame = channel.frame(&write);
+            if let Ok(offsets) = Packet::parse(Medium::Ethernet, &frame).map(|packet| packet.offsets()) {
+                let payload = offsets.bth + 12 + 16;
+                frame[payload + bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            return frame;
+        }
+        Stray::TVer(tver) => write.bth = write.bth.with_tver(tver),
+        Stray::PKey(bit) => write.bth = write.bth.with_p_key(PKey(0xFFFF ^ 1 << bit)),
+        Stray::OtherService => write.bth = write.bth.with_opcode(Opcode::UC_WRITE_ONLY),
+        Stray::OtherQp => write.bth = write.bth.with_dest_qp(no_qp(channel)),
+        Stray::OtherSource => return elsewhere(channel).frame(&write),
+        Stray::Ahead(by) => write.bth = write.bth.with_psn(peer.next.plus(by)),
+        Stray::Behind(by) => {
+            let send = Message::send(channel, peer.next.minus(by), &payload[..8]);
+            return channel.frame(&send.packets[0]);
+        }
+        Stray::GhostAck(by) => return ack(end.plus(by - 1), Syndrome::ACK),
+        Stray::StaleAck(by) => return ack(settled.minus(by), Syndrome::ACK),
+        Stray::GhostNak(by) => return ack(end.plus(by), sequence),
+        Stray::StaleNak(by) => return ack(settled.minus(by), sequence),
+        Stray::StaleRnr(by) => return ack(settled.minus(by), Syndrome::rnr_nak(RnrTimer(1))),
+        Stray::GhostRead(by) => {
+            return channel.frame(&Transport {
+                aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK)),
+                payload: payload[..8].to_vec(),
+                ..channel.transport(Opcode::RC_READ_RESPONSE_ONLY, end.plus(by - 1))
+            });
+        }
+        Stray::Cnp => {
+            let mut cnp = channel.transport(Opcode::CNP, peer.next);
+            cnp.bth = cnp.bth.with_becn(true);
+            cnp.payload = vec![0; 16];
+            return channel.frame(&cnp);
+        }
+    }
+    channel.frame(&write)
+}
+
+/// A request that the DUT must refuse, with the PSN that it expects.
+pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str) -> Message {
+    let (channel, psn, mtu) = (&peer.requester.channel, peer.next, peer.requester.mtu);
+    let bytes = |length: u32| ask::random_bytes(t, name, length);
+    let of = |operation: O| match operation {
+        O::Read => Message::read(channel, psn, PLACE, LENGTH),
+        O::FetchAdd => Message::fetch_add(channel, psn, PLACE, 1),
+        _ => Message::write(channel, psn, PLACE, &bytes(LENGTH)),
+    };
+    let moved = |operation: O, va: u64| {
+        of(operation).changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_va(Hex64(va))))
+    };
+    let region = channel.memory.address;
+    match illegal {
+        Illegal::RKey(operation, bit) => of(operation).changed(|packets| {
+            let other = |key: RKey| RKey(key.0 ^ 1 << bit);
+            let packet = &mut packets[0];
+            packet.reth = packet.reth.map(|reth| reth.with_r_key(other(reth.r_key())));
+            packet.atomic = packet.atomic.map(|atomic| atomic.with_r_key(other(atomic.r_key())));
+        }),
+        Illegal::Beyond(operation) => moved(operation, region + u64::from(channel.memory.length - LENGTH) + 1),
+        Illegal::Before(operation) => moved(operation, region - 1),
+        Illegal::TooLong(operation, by) => {
+            let payload = bytes(mtu + by);
+            let only = match operation {
+                O::Send => Transport {
+                    payload,
+                    ..channel.transport(Opcode::RC_SEND_ONLY, psn)
+                },
+                _ => {
+                    let mut packet = Message::write(channel, psn, PLACE, &[]).packets.remove(0);
+                    packet.reth = packet.reth.map(|reth| reth.with_dma_len(mtu + by));
+                    Transport { payload, ..packet }
+                }
+            };
+            Message::one(only, 1)
+        }
+        Illegal::Unaligned(by) => Message::fetch_add(channel, psn, PLACE + by, 1),
+        Illegal::NoFirst => {
+            let middle = Transport {
+                payload: bytes(mtu),
+                ..channel.transport(Opcode::RC_WRITE_MIDDLE, psn)
+            };
+            Message::one(middle, 1)
+        }
+        Illegal::ShortFirst(by) => {
+            let mut first = Message::write(channel, psn, PLACE, &bytes(mtu + 8)).packets.remove(0);
+            first.payload.truncate((mtu - by) as usize);
+            Message::one(first, 1)
+        }
+        Illegal::DmaLen => of(O::Write).changed(|packets| {
+            packets[0].payload.pop();
+        }),
+    }
+}

@@ -1,0 +1,207 @@
+//! One page that needs nothing else: no network, no script.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use verbatim_record::{Outcome, Verdict, duration_words};
+use verbatim_record_proto::v1::CheckResult;
+
+use crate::ladder::{Shown, ladder};
+use crate::told::{Reported, explanation, findings, title, words};
+
+/// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
+#[must_use]
+pub fn html(of: &Reported<'_>) -> String {
+    let page = Page {
+        outcome: of.run.outcome(),
+        rig: &of.run.rig,
+        summary: of.summary(),
+        facts: facts(of),
+        counts: of
+            .counts()
+            .into_iter()
+            .map(|(outcome, count)| (outcome, format!("{count} {}", words(outcome))))
+            .collect(),
+        statements: statements(of.verdicts),
+        tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
+    };
+    // Writing to a string cannot fail; a template's own errors would be ours.
+    page.render()
+        .unwrap_or_else(|error| format!("<!doctype html><title>{error}</title>"))
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    outcome: Outcome,
+    rig: &'a str,
+    summary: String,
+    facts: Vec<(&'static str, String)>,
+    counts: Vec<(Outcome, String)>,
+    statements: Vec<StatementRow<'a>>,
+    tests: Vec<TestPage<'a>>,
+}
+
+struct StatementRow<'a> {
+    id: &'a str,
+    title: &'static str,
+    outcome: Outcome,
+    /// Tests that judged it, with what each came to of this statement.
+    tests: Vec<(&'a str, Outcome)>,
+}
+
+struct TestPage<'a> {
+    verdict: &'a Verdict,
+    about: &'static str,
+    reading: &'static str,
+    took: String,
+    again: String,
+    /// Whether it is open when the page is.
+    is_open: bool,
+    findings: Vec<FindingBox<'a>>,
+    /// What is to be said where there is no finding.
+    reason: String,
+    passed: Vec<(&'a str, &'a str)>,
+    ladder: Vec<Shown>,
+}
+
+struct FindingBox<'a> {
+    statement: &'a str,
+    title: &'static str,
+    demands: &'static str,
+    result: &'static str,
+    about: &'a str,
+    times: usize,
+    expected: &'a str,
+    seen: &'a str,
+    evidence: &'a [String],
+}
+
+fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
+    let run = of.run;
+    vec![
+        ("Run", run.id.clone()),
+        ("Rig", format!("{} ({})", run.rig, run.rig_kind)),
+        ("Host", run.host.clone()),
+        ("Began", of.started()),
+        ("Seed", run.seed.to_string()),
+        ("Catalogue", run.catalogue.clone()),
+        ("Device and way", in_words(&run.fingerprint)),
+    ]
+}
+
+/// The members of a fingerprint; one that is no JSON object as it is.
+fn in_words(fingerprint: &str) -> String {
+    let Ok(serde_json::Value::Object(members)) = serde_json::from_str(fingerprint) else {
+        return fingerprint.into();
+    };
+    let member = |(name, value): (String, serde_json::Value)| match value {
+        serde_json::Value::String(text) => format!("{name} {text}"),
+        serde_json::Value::Array(all) if all.is_empty() => format!("no {name}"),
+        serde_json::Value::Array(all) => {
+            let all: Vec<_> = all
+                .iter()
+                .map(|one| one.as_str().map_or_else(|| one.to_string(), Into::into))
+                .collect();
+            format!("{name} {}", all.join(" "))
+        }
+        other => format!("{name} {other}"),
+    };
+    members.into_iter().map(member).collect::<Vec<_>>().join(", ")
+}
+
+/// Each statement that a test is about, the gravest first.
+fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
+    let mut by_id: BTreeMap<&str, Vec<(&str, Outcome)>> = BTreeMap::new();
+    for verdict in verdicts {
+        let found = verdict.findings.iter().map(|check| &check.statement);
+        let mut ids: Vec<&str> = verdict.statements.iter().chain(found).map(String::as_str).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            by_id
+                .entry(id)
+                .or_default()
+                .push((&verdict.test, of_statement(verdict, id)));
+        }
+    }
+    let mut rows: Vec<StatementRow<'_>> = by_id
+        .into_iter()
+        .map(|(id, tests)| StatementRow {
+            id,
+            title: title(id),
+            outcome: tests
+                .iter()
+                .map(|(_, outcome)| *outcome)
+                .max()
+                .unwrap_or(Outcome::Skipped),
+            tests,
+        })
+        .collect();
+    rows.sort_by_key(|row| core::cmp::Reverse(row.outcome));
+    rows
+}
+
+/// What a test came to of one statement: a test that fails on one may pass on another.
+fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
+    let worst = verdict
+        .findings
+        .iter()
+        .filter(|check| check.statement == statement)
+        .map(|check| check.result())
+        .max();
+    match (verdict.outcome(), worst) {
+        (Outcome::Error, _) => Outcome::Error,
+        (_, Some(CheckResult::Fail)) => Outcome::Fail,
+        (_, Some(_)) => Outcome::Inconclusive,
+        (Outcome::Fail | Outcome::Inconclusive, None) => {
+            if verdict.passed.iter().any(|check| check.statement == statement) {
+                Outcome::Pass
+            } else {
+                Outcome::Inconclusive
+            }
+        }
+        (outcome, None) => outcome,
+    }
+}
+
+fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
+    let known = verbatim_catalog::TESTS.iter().find(|test| test.id == verdict.test);
+    let outcome = verdict.outcome();
+    TestPage {
+        verdict,
+        about: known.map_or("", |test| test.about),
+        reading: known.map_or("", |test| test.reading),
+        took: of.took(&verdict.test).map_or_else(String::new, duration_words),
+        again: of.again(&verdict.test),
+        is_open: matches!(outcome, Outcome::Fail | Outcome::Error),
+        findings: findings(verdict)
+            .into_iter()
+            .map(|finding| FindingBox {
+                statement: &finding.check.statement,
+                title: title(&finding.check.statement),
+                demands: verbatim_catalog::statement(&finding.check.statement).map_or("", |known| &known.about),
+                result: if finding.check.is_failure() { "failed" } else { "open" },
+                about: &finding.check.about,
+                times: finding.times,
+                expected: &finding.check.expected,
+                seen: &finding.check.seen,
+                evidence: &finding.check.evidence,
+            })
+            .collect(),
+        reason: match outcome {
+            Outcome::Pass => String::new(),
+            Outcome::Error => explanation(verdict),
+            _ if verdict.findings.is_empty() => verdict.reason.clone(),
+            _ => String::new(),
+        },
+        passed: verdict
+            .passed
+            .iter()
+            .map(|check| (check.statement.as_str(), check.about.as_str()))
+            .collect(),
+        ladder: of
+            .record(&verdict.test)
+            .map_or_else(Vec::new, |record| ladder(record, verdict)),
+    }
+}

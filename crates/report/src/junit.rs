@@ -1,0 +1,64 @@
+//! JUnit's XML, as Jenkins, GitLab and GitHub read it.
+
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use verbatim_record::{Outcome, Verdict};
+
+use crate::told::{Reported, explanation};
+
+/// A run as JUnit's XML: one suite, named after the rig, with a case for each test.
+///
+/// FAIL is a failure. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
+/// neither may look like a pass. NOT_APPLICABLE and SKIPPED are skipped. Statements and causes are properties.
+#[must_use]
+pub fn junit(of: &Reported<'_>) -> String {
+    let mut suite = TestSuite::new(&of.run.rig);
+    for (name, value) in [
+        ("run", &of.run.id),
+        ("rig_kind", &of.run.rig_kind),
+        ("seed", &of.run.seed.to_string()),
+        ("catalogue", &of.run.catalogue),
+        ("host", &of.run.host),
+        ("fingerprint", &of.run.fingerprint),
+    ] {
+        suite.add_property((name, value.as_str()));
+    }
+    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
+    let mut report = Report::new("verbatim");
+    report.add_test_suite(suite);
+    report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"))
+}
+
+fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
+    let outcome = verdict.outcome();
+    let mut status = match outcome {
+        Outcome::Pass => TestCaseStatus::success(),
+        Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => TestCaseStatus::skipped(),
+        Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Outcome::Inconclusive | Outcome::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
+    };
+    if outcome != Outcome::Pass {
+        status
+            .set_type(outcome.to_string())
+            .set_message(verdict.reason.as_str());
+    }
+    if matches!(outcome, Outcome::Fail | Outcome::Inconclusive | Outcome::Error) {
+        status.set_description(format!("{}\n{}", explanation(verdict), of.again(&verdict.test)));
+    }
+    let mut case = TestCase::new(verdict.test.as_str(), status);
+    // The chapter, which readers of this form show as a folder.
+    let chapter = verdict.test.split('-').next().unwrap_or_default();
+    case.set_classname(format!("verbatim.{chapter}"));
+    case.set_time(of.took(&verdict.test).unwrap_or(Duration::ZERO));
+    for statement in &verdict.statements {
+        case.add_property(("statement", statement.as_str()));
+    }
+    for alias in &verdict.aliases {
+        case.add_property(("public_name", alias.as_str()));
+    }
+    if outcome != Outcome::Pass {
+        case.add_property(("cause", verdict.cause().to_string().as_str()));
+    }
+    case
+}

@@ -1,0 +1,20 @@
+//! A run as people and machines want to read it: [`html`], [`markdown`], [`junit`], [`tap`].
+//!
+//! Each is a function of the same thing, a [`Reported`]: what was run, the verdicts, and the records that they rest on. What
+//! a form has no word for is said in one that errs on the safe side: no machine takes INCONCLUSIVE for a pass.
+
+mod html;
+mod junit;
+mod ladder;
+mod markdown;
+mod tap;
+mod told;
+
+pub use html::html;
+pub use junit::junit;
+pub use markdown::markdown;
+pub use tap::tap;
+pub use told::Reported;
+
+#[cfg(test)]
+mod tests;

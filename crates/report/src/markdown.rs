@@ -1,0 +1,84 @@
+//! Markdown, as a merge request or a ticket takes it.
+
+use verbatim_record::{Outcome, Verdict};
+
+use crate::told::{Reported, explanation};
+
+/// A run in Markdown: the summary, a table of the tests, and what did not pass explained.
+#[must_use]
+pub fn markdown(of: &Reported<'_>) -> String {
+    let run = of.run;
+    let mut out = format!(
+        "# {} on {}\n\n{}.\n\nRun `{}` on {}, began {}, catalogue {}.\n\n| Test | Outcome | Cause | Reason |\n|---|---|---|---|\n",
+        run.outcome(),
+        cell(&run.rig),
+        cell(&of.summary()),
+        run.id,
+        cell(&run.host),
+        of.started(),
+        run.catalogue,
+    );
+    for verdict in of.verdicts {
+        let cause = match verdict.outcome() {
+            Outcome::Pass => String::new(),
+            _ => verdict.cause().to_string(),
+        };
+        out.push_str(&format!(
+            "| `{}` | {} | {cause} | {} |\n",
+            verdict.test,
+            verdict.outcome(),
+            cell(&verdict.reason)
+        ));
+    }
+    for verdict in of.verdicts {
+        if matches!(
+            verdict.outcome(),
+            Outcome::Fail | Outcome::Inconclusive | Outcome::Error
+        ) {
+            out.push_str(&section(of, verdict));
+        }
+    }
+    let observed: Vec<String> = of
+        .verdicts
+        .iter()
+        .flat_map(|verdict| {
+            let of_test = |seen: &str| format!("- `{}`: {}\n", verdict.test, cell(seen));
+            verdict.observations.iter().map(move |seen| of_test(&seen.text))
+        })
+        .collect();
+    if !observed.is_empty() {
+        out.push_str("\n## Observations, which decide nothing\n\n");
+        out.extend(observed);
+    }
+    out
+}
+
+fn section(of: &Reported<'_>, verdict: &Verdict) -> String {
+    let fence = fence(&explanation(verdict));
+    format!(
+        "\n## {} {}\n\n{fence}text\n{}{fence}\n\nAgain: `{}`\n",
+        verdict.outcome(),
+        verdict.test,
+        explanation(verdict),
+        of.again(&verdict.test)
+    )
+}
+
+/// More backticks than the text has in a row.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+/// Text within a line: what Markdown or a table would take for its own is shown as it is.
+fn cell(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            _ => out.push(c),
+        }
+    }
+    out
+}

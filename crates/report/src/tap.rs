@@ -1,0 +1,53 @@
+//! The Test Anything Protocol, version 14.
+
+use verbatim_record::{Outcome, Verdict};
+
+use crate::told::{Reported, explanation};
+
+/// A run in TAP 14: a point for each test, with its verdict as a YAML block where it is no pass.
+///
+/// What did not pass is `not ok`, INCONCLUSIVE and ERROR too; what could not be run is `ok … # SKIP` with the reason.
+#[must_use]
+pub fn tap(of: &Reported<'_>) -> String {
+    let mut out = format!("TAP version 14\n# {}\n1..{}\n", of.summary(), of.verdicts.len());
+    for (number, verdict) in (1..).zip(of.verdicts) {
+        out.push_str(&point(of, number, verdict));
+    }
+    out
+}
+
+fn point(of: &Reported<'_>, number: usize, verdict: &Verdict) -> String {
+    let (outcome, test) = (verdict.outcome(), escaped(&verdict.test));
+    match outcome {
+        Outcome::Pass => return format!("ok {number} - {test}\n"),
+        Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => {
+            return format!("ok {number} - {test} # SKIP {outcome}: {}\n", line(&verdict.reason));
+        }
+        Outcome::Fail | Outcome::Inconclusive | Outcome::Error => {}
+    }
+    // A literal block takes any text that is indented.
+    let text: String = explanation(verdict)
+        .lines()
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    format!(
+        "not ok {number} - {test}\n  ---\n  outcome: {outcome}\n  cause: {}\n  again: {}\n  message: |\n{text}  ...\n",
+        verdict.cause(),
+        yaml(&of.again(&verdict.test)),
+    )
+}
+
+/// A text as a YAML scalar in quotes.
+fn yaml(text: &str) -> String {
+    format!("'{}'", line(text).replace('\'', "''"))
+}
+
+/// One line: what breaks lines becomes a blank.
+fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// In a description `#` would begin a directive.
+fn escaped(text: &str) -> String {
+    line(text).replace('\\', "\\\\").replace('#', "\\#")
+}

@@ -1,0 +1,144 @@
+//! The forms, read again by what others read them with.
+
+use proptest::prelude::*;
+use verbatim_record::{Cause, Outcome, Verdict};
+use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
+
+use crate::{Reported, html, junit, markdown, tap};
+
+fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
+    Verdict {
+        test: test.into(),
+        outcome: outcome.into(),
+        cause: Cause::Dut.into(),
+        reason: reason.into(),
+        statements: vec!["C14-16".into()],
+        ..Verdict::default()
+    }
+}
+
+fn finding(result: CheckResult, seen: &str) -> Check {
+    Check {
+        statement: "C14-16".into(),
+        result: result.into(),
+        about: "M_Key".into(),
+        expected: "no answer".into(),
+        seen: seen.into(),
+        evidence: vec![format!("#3 {seen}")],
+        exchanges: vec![3],
+        ..Check::default()
+    }
+}
+
+/// Every outcome, with a text in each place where there can be one.
+fn all(text: &str) -> (RunInfo, Vec<Verdict>) {
+    let run = RunInfo {
+        id: "01a2".into(),
+        rig: text.into(),
+        host: text.into(),
+        fingerprint: text.into(),
+        outcome: Outcome::Error.into(),
+        ..RunInfo::default()
+    };
+    let outcomes = [
+        Outcome::Pass,
+        Outcome::Fail,
+        Outcome::Inconclusive,
+        Outcome::Error,
+        Outcome::NotApplicable,
+        Outcome::Skipped,
+    ];
+    let mut verdicts: Vec<_> = (0..)
+        .zip(outcomes)
+        .map(|(number, of)| verdict(&format!("c14-{number}"), of, text))
+        .collect();
+    verdicts[1].findings = vec![
+        finding(CheckResult::Inconclusive, text),
+        finding(CheckResult::Fail, text),
+        finding(CheckResult::Fail, text),
+    ];
+    (run, verdicts)
+}
+
+fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
+    let (run, verdicts) = all(text);
+    form(&Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+    })
+}
+
+#[test]
+fn junit_counts_what_is_inconclusive_as_an_error_and_what_does_not_apply_as_skipped() {
+    let xml = with("a reason", junit);
+    let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+    assert_eq!((report.tests, report.failures, report.errors), (6, 1, 2), "{xml}");
+    let suite = &report.test_suites[0];
+    assert_eq!(
+        suite
+            .test_cases
+            .iter()
+            .filter(|case| matches!(case.status, quick_junit::TestCaseStatus::Skipped { .. }))
+            .count(),
+        2,
+        "{xml}"
+    );
+    assert!(xml.contains("type=\"INCONCLUSIVE\""), "{xml}");
+}
+
+#[test]
+fn tap_has_a_point_for_each_test_and_ok_is_said_of_passes_and_skips_alone() {
+    let text = with("a reason", tap);
+    let points: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("ok") || line.starts_with("not ok"))
+        .collect();
+    assert_eq!(points.len(), 6, "{text}");
+    assert!(text.contains("\n1..6\n"), "{text}");
+    for (number, point) in points.iter().enumerate() {
+        let is_ok = matches!(number, 0 | 4 | 5);
+        assert_eq!(point.starts_with("ok"), is_ok, "{point}");
+        assert_eq!(point.contains("# SKIP"), number >= 4, "{point}");
+    }
+}
+
+#[test]
+fn a_finding_that_is_there_twice_is_told_once_with_its_count_and_what_failed_comes_first() {
+    let text = with("an answer", markdown);
+    assert_eq!(text.matches("M_Key (2 times)").count(), 1, "{text}");
+    let (failed, open) = (text.find("(2 times)").unwrap(), text.rfind("M_Key\n").unwrap());
+    assert!(failed < open, "{text}");
+}
+
+#[test]
+fn the_page_loads_nothing_and_runs_nothing() {
+    let page = with("a reason", html);
+    for word in ["<script", "http:", "https:", "src=", "@import", "url("] {
+        assert!(!page.contains(word), "{word} in the page");
+    }
+    assert!(page.contains("id=\"c14-1\" open"), "a FAIL is open when the page is");
+}
+
+proptest! {
+    #[test]
+    fn what_a_device_or_a_bundle_says_is_shown_and_never_taken_for_markup(text in ".{0,40}") {
+        let text = format!("{text}</details><script>x</script>]]>`|#");
+        let page = with(&text, html);
+        prop_assert!(!page.contains("<script"), "{page}");
+        let xml = with(&text, junit);
+        prop_assert!(quick_junit::Report::deserialize_from_str(&xml).is_ok(), "{xml}");
+        let points = with(&text, tap).lines().filter(|line| line.starts_with("ok ") || line.starts_with("not ok ")).count();
+        prop_assert_eq!(points, 6);
+        let rows = with(&text, markdown).lines().filter(|line| line.starts_with("| `c14-")).count();
+        prop_assert_eq!(rows, 6);
+    }
+}
+
+#[test]
+fn a_fingerprint_is_told_in_words_and_one_that_is_no_object_as_it_is() {
+    let page = |text| with(text, crate::html);
+    let told = page(r#"{"kind":"virtual","defects":["a","b"],"seed":3,"more":[]}"#);
+    assert!(told.contains("defects a b, kind virtual, no more, seed 3"), "{told}");
+    assert!(page("as it was").contains("as it was"));
+}

@@ -1,0 +1,221 @@
+//! What all forms tell, worked out once.
+
+use core::time::Duration;
+
+use verbatim_record::{Entry, Outcome, Span, Verdict};
+use verbatim_record_proto::v1::{Check, RunInfo};
+
+/// A run, its verdicts, and the record of each test that has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported<'a> {
+    /// What was run.
+    pub run: &'a RunInfo,
+    /// A verdict for each test, in the order of the run.
+    pub verdicts: &'a [Verdict],
+    /// The records. A test that was skipped has none.
+    pub records: &'a [Vec<Entry>],
+}
+
+impl<'a> Reported<'a> {
+    /// The record of a test.
+    pub(crate) fn record(&self, test: &str) -> Option<&'a [Entry]> {
+        self.records
+            .iter()
+            .find(|entries| matches!(entries.first(), Some(Entry::Begin(begin)) if begin.test == test))
+            .map(Vec::as_slice)
+    }
+
+    /// How long a test took on its rig's clock, which may be simulated.
+    pub(crate) fn took(&self, test: &str) -> Option<Duration> {
+        let mut times = self.record(test)?.iter().filter_map(at);
+        let first = times.next()?;
+        let last = times.last().unwrap_or(first);
+        Some(last.latest.since(first.earliest))
+    }
+
+    /// Outcomes with how many tests have each, the gravest first.
+    pub(crate) fn counts(&self) -> Vec<(Outcome, usize)> {
+        GRAVEST_FIRST
+            .into_iter()
+            .map(|outcome| {
+                (
+                    outcome,
+                    self.verdicts.iter().filter(|it| it.outcome() == outcome).count(),
+                )
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// One line: how many tests, on what, and what they came to.
+    pub(crate) fn summary(&self) -> String {
+        let counts: Vec<String> = self
+            .counts()
+            .into_iter()
+            .map(|(outcome, count)| format!("{count} {}", words(outcome)))
+            .collect();
+        let counts = if counts.is_empty() {
+            "nothing judged".into()
+        } else {
+            counts.join(", ")
+        };
+        format!(
+            "{} tests on {}, seed {}: {counts}",
+            self.verdicts.len(),
+            self.run.rig,
+            self.run.seed
+        )
+    }
+
+    /// The command that runs a test again as it was run.
+    pub(crate) fn again(&self, test: &str) -> String {
+        let mut command = format!("verbatim run --rig {} {test} --seed {}", self.run.rig, self.run.seed);
+        if let Some(Entry::Begin(begin)) = self.record(test).and_then(<[Entry]>::first) {
+            let known = verbatim_catalog::TESTS.iter().find(|known| known.id == test);
+            for (name, value) in &begin.parameters {
+                let usual = known.and_then(|test| test.parameters.iter().find(|known| known.name == name));
+                let usual = usual.map(|known| {
+                    if begin.simulated {
+                        known.simulated
+                    } else {
+                        known.default
+                    }
+                });
+                if usual != Some(*value) {
+                    command.push_str(&format!(" --set {name}={value}"));
+                }
+            }
+        }
+        command
+    }
+
+    /// When the run began.
+    pub(crate) fn started(&self) -> String {
+        time::OffsetDateTime::from_unix_timestamp_nanos(self.run.started_ns.into()).map_or_else(
+            |_| String::new(),
+            |at| {
+                let (hour, minute, second) = at.to_hms();
+                format!("{} {hour:02}:{minute:02}:{second:02} UTC", at.date())
+            },
+        )
+    }
+}
+
+/// Every outcome, the gravest first.
+const GRAVEST_FIRST: [Outcome; 6] = [
+    Outcome::Error,
+    Outcome::Fail,
+    Outcome::Inconclusive,
+    Outcome::Pass,
+    Outcome::NotApplicable,
+    Outcome::Skipped,
+];
+
+/// An outcome behind a number.
+pub(crate) const fn words(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Error => "errors",
+        Outcome::Fail => "failed",
+        Outcome::Inconclusive => "inconclusive",
+        Outcome::Pass => "passed",
+        Outcome::NotApplicable => "not applicable",
+        Outcome::Skipped | Outcome::Unspecified => "skipped",
+    }
+}
+
+/// When something in a record happened.
+pub(crate) fn at(entry: &Entry) -> Option<Span> {
+    match entry {
+        Entry::Sent(sent) => Some(sent.at),
+        Entry::Arrived(arrived) => Some(arrived.at),
+        Entry::Silence { at, .. } | Entry::Returned { at, .. } | Entry::End { at, .. } => Some(*at),
+        Entry::Note(note) => Some(note.at),
+        Entry::Frame(frame) => Some(frame.at),
+        Entry::VerbsAsked(asked) => Some(asked.at),
+        Entry::VerbsAnswered(answered) => Some(answered.at),
+        Entry::VerbsTold(told) => Some(told.at),
+        Entry::Waited(waited) => Some(Span::exactly(waited.until)),
+        _ => None,
+    }
+}
+
+/// What a statement is about, in a few words; nothing where its id says it.
+pub(crate) fn title(statement: &str) -> &'static str {
+    verbatim_catalog::statement(statement)
+        .filter(|known| !known.id.contains(' '))
+        .map_or("", |known| &known.title)
+}
+
+/// Findings that say the same of one statement, told once.
+#[derive(Debug)]
+pub(crate) struct Finding<'a> {
+    /// The first.
+    pub(crate) check: &'a Check,
+    /// How many there are.
+    pub(crate) times: usize,
+}
+
+/// The findings of a verdict, equal ones together, in the order of the first of each: failed ones before open ones.
+pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
+    let mut found: Vec<Finding<'_>> = Vec::new();
+    for check in &verdict.findings {
+        let same = |other: &&mut Finding<'_>| {
+            let other = other.check;
+            (
+                &other.statement,
+                &other.about,
+                &other.expected,
+                &other.seen,
+                other.result,
+            ) == (
+                &check.statement,
+                &check.about,
+                &check.expected,
+                &check.seen,
+                check.result,
+            )
+        };
+        match found.iter_mut().find(same) {
+            Some(known) => known.times += 1,
+            None => found.push(Finding { check, times: 1 }),
+        }
+    }
+    // Stable: what failed is what matters, and is not hidden behind what is open.
+    found.sort_by_key(|finding| core::cmp::Reverse(finding.check.result));
+    found
+}
+
+/// Text as a block of lines: statement, expected, seen, evidence of each finding; or the reason.
+pub(crate) fn explanation(verdict: &Verdict) -> String {
+    let mut out = String::new();
+    if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
+        out.push_str(&format!("{}\n", verdict.reason));
+    }
+    for Finding { check, times } in findings(verdict) {
+        let title = title(&check.statement);
+        let title = if title.is_empty() {
+            String::new()
+        } else {
+            format!(" {title}")
+        };
+        let times = if times > 1 {
+            format!(" ({times} times)")
+        } else {
+            String::new()
+        };
+        out.push_str(&format!(
+            "{}{title}: {}{times}\n  expected  {}\n  seen      {}\n",
+            check.statement, check.about, check.expected, check.seen
+        ));
+        for evidence in &check.evidence {
+            out.push_str(&format!("  evidence  {evidence}\n"));
+        }
+    }
+    for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
+        out.push_str(&format!("not restored: {} {}\n", restored.area, restored.failure));
+        for field in &restored.left {
+            out.push_str(&format!("  {field}\n"));
+        }
+    }
+    out
+}

@@ -1,0 +1,172 @@
+//! `cargo xtask campaign walk`: random walks on the device model, and on models with a defect.
+//!
+//! On sound models, whatever choices they make and whatever the way to them loses, no walk may fail. Of each defect it says
+//! at which seed a walk found it, and in how many steps; the table of docs/walks.md is what `--table` prints.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use verbatim_device::rc::RcDefect;
+use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
+use verbatim_rig::{DeviceSeed, Disturbances, RigConfig, VirtualConfig};
+use verbatim_run::{Request, RunId, command, execute};
+
+const WALK: &str = "c09-walk";
+const THREADS: usize = 2;
+
+fn main() -> std::process::ExitCode {
+    let mut given: BTreeMap<String, u64> = BTreeMap::new();
+    let mut table = false;
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match (word.as_str(), words.next().map(|value| (value.parse(), value))) {
+            ("--table", _) => table = true,
+            (name, Some((Ok(value), _))) => drop(given.insert(name.trim_start_matches('-').into(), value)),
+            (name, _) => {
+                eprintln!(
+                    "{name}: a number was expected behind it; --seeds, --first, --defect-seeds, --steps, --table"
+                );
+                return std::process::ExitCode::from(2);
+            }
+        }
+    }
+    let get = |name: &str, usual: u64| given.get(name).copied().unwrap_or(usual);
+    let (first, seeds, steps) = (get("first", 0), get("seeds", 10_000), get("steps", 48));
+    let alarms = on_sound(first, seeds, steps);
+    println!(
+        "walks: {seeds} seeds from {first} on, each by the rules of simulation and of hardware: {alarms} findings"
+    );
+    let survivors = match get("defect-seeds", 0) {
+        0 => 0,
+        seeds => on_defects(seeds, steps, table),
+    };
+    if survivors > 0 {
+        println!("{survivors} defects are found by no walk");
+    }
+    std::process::ExitCode::from(u8::from(alarms > 0))
+}
+
+/// A walk of a seed on a device.
+fn walk(config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request, Verdict) {
+    let rig = RigConfig::built_in(config);
+    let request = Request {
+        id: RunId::new(0, 0),
+        spec: RunSpec {
+            rig: rig.name.clone(),
+            patterns: vec![WALK.into()],
+            parameters: [("steps".to_string(), steps)].into(),
+            seed,
+        },
+        rig,
+        record: None,
+        cancel: Arc::default(),
+        lease: Arc::default(),
+        shrinks,
+    };
+    let mut report = execute(&request, &mut |_| {}).expect("a run on a device model that keeps no record");
+    (request, report.verdicts.remove(0))
+}
+
+/// Walks on sound models. How many were failed.
+fn on_sound(first: u64, seeds: u64, steps: u64) -> usize {
+    let (next, alarms) = (AtomicU64::new(first), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + seeds {
+                        break;
+                    }
+                    for rules_of_hardware in [false, true] {
+                        let config = sound(seed, rules_of_hardware);
+                        let (request, verdict) = walk(config, seed, steps, true);
+                        let is_disturbed = request.rig.is_disturbed();
+                        let is_alarm = match verdict.outcome() {
+                            Outcome::Pass => false,
+                            Outcome::Inconclusive => !is_disturbed,
+                            _ => true,
+                        };
+                        if is_alarm {
+                            alarms.fetch_add(1, Ordering::Relaxed);
+                            println!("{} {}\n  {}", verdict.outcome(), verdict.reason, command(&request));
+                            verdict.observations.iter().for_each(|seen| println!("  {}", seen.text));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    alarms.into_inner()
+}
+
+/// The sound model of a seed: all choices are drawn; by the rules of hardware the way to it loses, swaps and delays.
+fn sound(seed: u64, rules_of_hardware: bool) -> VirtualConfig {
+    let bit = |of: u64| rules_of_hardware && seed >> of & 1 == 1;
+    VirtualConfig {
+        seed: if seed == 0 { DeviceSeed::None } else { DeviceSeed::OfRun },
+        ipv6: seed % 2 == 1,
+        rules_of_hardware,
+        disturbance: Disturbances {
+            loses: bit(1),
+            swaps: bit(2),
+            late: bit(3),
+        },
+        ..VirtualConfig::default()
+    }
+}
+
+/// Walks on devices with a defect each, until one fails. How many defects none found.
+fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(defect) = RcDefect::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let caught = hunt(*defect, seeds, steps);
+                    let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    found.insert((defect.statement(), defect.name()), caught);
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let survivors = found.values().filter(|caught| caught.is_none()).count();
+    let longest = found.values().flatten().map(|(_, steps)| *steps).max().unwrap_or(0);
+    println!(
+        "walks find {} of {} defects within {seeds} seeds, in {longest} steps at most",
+        found.len() - survivors,
+        found.len()
+    );
+    for ((statement, name), caught) in found {
+        match caught {
+            Some((seed, steps)) if table => println!("| `{name}` | {statement} | {seed} | {steps} |"),
+            None => println!("| `{name}` | {statement} | not found | |"),
+            Some(_) => {}
+        }
+    }
+    survivors
+}
+
+/// The first seed whose walk finds a defect, and the steps that are left of it.
+fn hunt(defect: RcDefect, seeds: u64, steps: u64) -> Option<(u64, u32)> {
+    (1..=seeds).find_map(|seed| {
+        let config = || VirtualConfig {
+            adapter_defects: vec![defect],
+            ..sound(seed, false)
+        };
+        let (_, verdict) = walk(config(), seed, steps, false);
+        if verdict.outcome() != Outcome::Fail {
+            return None;
+        }
+        let (_, verdict) = walk(config(), seed, steps, true);
+        let keep = verdict.observations.iter().find_map(|seen| {
+            let (_, keep) = seen.text.rsplit_once("keep=")?;
+            keep.parse::<u64>().ok()
+        });
+        Some((seed, keep.map_or(u32::MAX, u64::count_ones)))
+    })
+}

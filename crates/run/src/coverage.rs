@@ -1,0 +1,197 @@
+//! What the catalogue covers: of each statement its rules and tests, how often they were exercised on sound models, and on
+//! which kinds of rig they can be.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use verbatim_catalog::oracle::{asked, rules};
+use verbatim_catalog::{TESTS, VERSION, statements};
+use verbatim_record::Bundle;
+use verbatim_record_proto::v1::Verdict;
+use verbatim_tester::{KINDS, Test};
+
+use crate::error::RunError;
+use crate::execute::execute;
+use crate::qualify::{Extent, Rules, sound_models};
+
+/// States of each sound model in which tests are run for it.
+const SEEDS: u64 = 6;
+
+/// Rules that no test of a sound device can exercise, each with the reason.
+const NOT_IN_A_TEST: &[(&str, &str)] = &[
+    ("vcrc", "only captures of native links have a VCRC"),
+    ("after-refusal", "it speaks only of what a device sends that breaks it"),
+];
+
+/// What the catalogue covers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Coverage {
+    /// Version of the catalogue.
+    pub catalogue: String,
+    /// Of each statement of the registry.
+    pub statements: Vec<Covered>,
+}
+
+/// What covers a statement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Covered {
+    /// Its id.
+    pub statement: String,
+    /// A few words.
+    pub title: String,
+    /// The oracle's rules that are part of it.
+    pub rules: Vec<Exercised>,
+    /// The tests that name it.
+    pub tests: Vec<Exercised>,
+    /// The kinds of rig on which one of the tests can be run.
+    pub rigs: Vec<&'static str>,
+    /// Why no adapter of a host can be used for it, where that is so.
+    pub not_from_a_host: Option<String>,
+}
+
+/// A rule or a test, and how often it looked at something.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exercised {
+    /// The rule's name or the test's id.
+    pub name: String,
+    /// How often the rule was asked, how many checks of the statement the test made.
+    pub times: u64,
+    /// Why a rule is exercised by no test, where that must be so.
+    pub reason: Option<&'static str>,
+}
+
+impl Coverage {
+    /// Rules that no test exercises, and those that one does against a reason that is given.
+    pub fn idle_rules(&self) -> impl Iterator<Item = &str> {
+        let rules = self.statements.iter().flat_map(|covered| &covered.rules);
+        rules
+            .filter(|rule| (rule.times == 0) == rule.reason.is_none())
+            .map(|rule| rule.name.as_str())
+    }
+
+    /// Statements that no test checks.
+    pub fn idle_statements(&self) -> impl Iterator<Item = &str> {
+        let is_idle = |covered: &&Covered| covered.tests.iter().all(|test| test.times == 0);
+        self.statements
+            .iter()
+            .filter(is_idle)
+            .map(|covered| covered.statement.as_str())
+    }
+}
+
+/// Runs every test on sound models, and counts.
+///
+/// # Errors
+/// When records cannot be written to, or read from, a temporary directory.
+pub fn coverage() -> Result<Coverage, RunError> {
+    let extent = Extent {
+        rules: Rules::Simulated,
+        seeds: SEEDS,
+        sweep: 4,
+        threads: 1,
+        tests: TESTS.to_vec(),
+        models: sound_models(),
+        defects: Vec::new(),
+    };
+    let mut checks: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut times: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for model in &extent.models {
+        for seed in 1..=SEEDS {
+            for test in extent.tests.iter().filter(|test| model.is_for(test)) {
+                let mut request = extent.case(model, test, seed);
+                let directory = tempfile::tempdir().map_err(|source| RunError::Bundle(io(source)))?;
+                let record = directory.path().join("record");
+                request.record = Some(record.clone());
+                let report = execute(&request, &mut |_| {})?;
+                for verdict in &report.verdicts {
+                    count(verdict, &mut checks);
+                }
+                for entries in Bundle::open(&record)?.records()? {
+                    for (rule, more) in asked(entries).unwrap_or_default() {
+                        *times.entry(rule).or_default() += more;
+                    }
+                }
+            }
+        }
+    }
+    let of = |id: &str| {
+        let rules = rules().filter(|rule| rule.statement == id).map(|rule| Exercised {
+            name: rule.name.into(),
+            times: times.get(rule.name).copied().unwrap_or(0),
+            reason: NOT_IN_A_TEST
+                .iter()
+                .find(|(name, _)| *name == rule.name)
+                .map(|(_, reason)| *reason),
+        });
+        let tests = TESTS
+            .iter()
+            .filter(|test| test.statements.contains(&id))
+            .map(|test| Exercised {
+                name: test.id.into(),
+                reason: None,
+                times: checks.get(&(test.id.into(), id.into())).copied().unwrap_or(0),
+            });
+        (rules.collect(), tests.collect())
+    };
+    let statements = statements().iter().map(|statement| {
+        let (rules, tests) = of(&statement.id);
+        let named: Vec<&Test> = TESTS
+            .iter()
+            .copied()
+            .filter(|test| test.statements.contains(&&*statement.id))
+            .collect();
+        let (rigs, not_from_a_host) = places(&named);
+        Covered {
+            statement: statement.id.clone(),
+            title: statement.title.clone(),
+            rules,
+            tests,
+            rigs,
+            not_from_a_host,
+        }
+    });
+    Ok(Coverage {
+        catalogue: VERSION.into(),
+        statements: statements.collect(),
+    })
+}
+
+fn io(source: std::io::Error) -> verbatim_record::BundleError {
+    verbatim_record::BundleError::Io {
+        path: std::env::temp_dir(),
+        source,
+    }
+}
+
+fn count(verdict: &Verdict, checks: &mut BTreeMap<(String, String), u64>) {
+    for check in &verdict.passed {
+        *checks
+            .entry((verdict.test.clone(), check.statement.clone()))
+            .or_default() += 1;
+    }
+}
+
+/// The kinds of rig on which one of these tests can be run, and why none of them is a host's adapter.
+fn places(tests: &[&Test]) -> (Vec<&'static str>, Option<String>) {
+    let can = |test: &Test, kind: &str| test.needs.iter().all(|need| need.kinds().contains(&kind));
+    let kinds = KINDS
+        .into_iter()
+        .filter(|kind| tests.iter().any(|test| can(test, kind)));
+    let kinds: Vec<&str> = kinds.collect();
+    let of_host = ["umad", "packet", "verbs"];
+    if kinds.iter().any(|kind| of_host.contains(kind)) {
+        return (kinds, None);
+    }
+    let missing = tests.iter().flat_map(|test| test.needs);
+    let mut missing: Vec<&str> = missing
+        .filter(|need| !need.kinds().iter().any(|kind| of_host.contains(kind)))
+        .map(|need| need.about())
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    let why = match missing[..] {
+        [] => "no test is there for it".to_owned(),
+        _ => format!("it needs {}", missing.join(", ")),
+    };
+    (kinds, Some(why))
+}

@@ -1,0 +1,195 @@
+//! Lock files of devices: each user's in a directory that nobody else but root can write to.
+//!
+//! A user's own processes exclude each other by the lock. Those of other users cannot open it, and need not: the kernel tells in
+//! /proc/locks who holds a file that can be found. Whose lock counts is for the caller to say: one who has no way to a device
+//! must not keep others from it.
+
+use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::{major, minor};
+use nix::unistd::geteuid;
+
+/// Where all users may make directories, and none can touch those of others.
+const BASES: [&str; 3] = ["/run/lock", "/dev/shm", "/tmp"];
+/// Names that are tried: others may have been faster to make a directory of ours.
+const NAMES: u16 = 1000;
+
+/// A lock, or who has it.
+pub(super) type Taken = Result<File, String>;
+
+/// Where the directories are: the same for every user of this host.
+///
+/// # Errors
+/// When there is no such place.
+pub(super) fn base() -> io::Result<&'static Path> {
+    let fits = |path: &&&str| {
+        fs::symlink_metadata(path).is_ok_and(|of| {
+            let (shared, sticky) = (of.mode() & 0o022 != 0, of.mode() & 0o1000 != 0);
+            of.is_dir() && of.uid() == 0 && (sticky || !shared)
+        })
+    };
+    let found = BASES.iter().find(fits).map(Path::new);
+    found.ok_or_else(|| {
+        let what = format!("expected one of {BASES:?} to be root's, with mode 1777: `chmod 1777 /tmp` as root");
+        io::Error::new(io::ErrorKind::NotFound, what)
+    })
+}
+
+/// Takes the lock of that name, unless a process of this user has it, or one of a user whose locks count.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Taken> {
+    let (me, own) = (geteuid().as_raw(), own_directory(base)?);
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(own.join(name))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            return Ok(Err(in_words(pid.trim(), me)));
+        }
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Two who take it at the same time see each other here: then neither has it.
+    if let Some(other) = held_elsewhere(base, &own, name, counts)? {
+        return Ok(Err(other));
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(Ok(file))
+}
+
+fn in_words(pid: &str, user: u32) -> String {
+    format!("process {pid} of user {user}")
+}
+
+/// The directory of this user, made if need be.
+fn own_directory(base: &Path) -> io::Result<PathBuf> {
+    let me = geteuid().as_raw();
+    for number in 0..NAMES {
+        let path = base.join(format!("verbatim-{me}-{number}"));
+        match DirBuilder::new().mode(0o755).create(&path) {
+            // Others are to find what is in it, whatever the umask.
+            Ok(()) => fs::set_permissions(&path, Permissions::from_mode(0o755))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        if owner(&path) == Some(me) {
+            return Ok(path);
+        }
+    }
+    let what = format!(
+        "{} directories {}/verbatim-{me}-* belong to others, who keep this user from making one: remove them as root",
+        NAMES,
+        base.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+}
+
+/// Whose directory it is; none when others can write to it too.
+fn owner(directory: &Path) -> Option<u32> {
+    let of = fs::symlink_metadata(directory).ok()?;
+    (of.is_dir() && of.mode() & 0o022 == 0).then(|| of.uid())
+}
+
+/// Who holds a lock of that name in another directory than ours.
+fn held_elsewhere(base: &Path, own: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Option<String>> {
+    let me = geteuid().as_raw();
+    let mut locks = None;
+    for entry in fs::read_dir(base)?.flatten() {
+        let path = entry.path();
+        if path == own || !entry.file_name().as_encoded_bytes().starts_with(b"verbatim-") {
+            continue;
+        }
+        let Some(owner) = owner(&path) else { continue };
+        let Ok(file) = fs::symlink_metadata(path.join(name)) else {
+            continue;
+        };
+        if !file.is_file() || !(owner == me || owner == 0 || counts(owner)) {
+            continue;
+        }
+        if locks.is_none() {
+            locks = Some(fs::read_to_string("/proc/locks")?);
+        }
+        if let Some(pid) = locks.as_deref().and_then(|locks| holder(locks, &file)) {
+            return Ok(Some(in_words(pid, owner)));
+        }
+    }
+    Ok(None)
+}
+
+/// The process that holds a file's lock, as /proc/locks tells.
+fn holder<'l>(locks: &'l str, file: &Metadata) -> Option<&'l str> {
+    let place = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            [_, "FLOCK", _, _, pid, of, ..] if of == place => Some(pid),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands for another user's lock, held: whose it is, only root can make so.
+    fn of_another(base: &Path) -> Option<File> {
+        let directory = base.join("verbatim-65534-0");
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+        let file = File::create(directory.join("d")).unwrap();
+        file.try_lock().unwrap();
+        for path in [directory.join("d"), directory] {
+            std::os::unix::fs::chown(path, Some(65534), None).ok()?;
+        }
+        Some(file)
+    }
+
+    #[test]
+    fn a_lock_is_held_once_and_names_its_process() {
+        let base = tempfile::tempdir().unwrap();
+        let held = take(base.path(), "d", |_| false).unwrap().unwrap();
+        let who = take(base.path(), "d", |_| false).unwrap().unwrap_err();
+        assert_eq!(who, in_words(&std::process::id().to_string(), geteuid().as_raw()));
+        assert!(take(base.path(), "e", |_| false).unwrap().is_ok());
+        drop(held);
+        assert!(take(base.path(), "d", |_| false).unwrap().is_ok());
+    }
+
+    #[test]
+    fn another_users_lock_counts_when_that_user_has_a_way_to_the_device_and_keeps_nobody_out_otherwise() {
+        let base = tempfile::tempdir().unwrap();
+        let Some(theirs) = of_another(base.path()) else { return };
+        assert!(take(base.path(), "d", |_| false).unwrap().is_ok());
+        let who = take(base.path(), "d", |user| user == 65534).unwrap().unwrap_err();
+        assert_eq!(who, in_words(&std::process::id().to_string(), 65534));
+        drop(theirs);
+        assert!(take(base.path(), "d", |_| true).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_directory_of_others_under_our_name_is_not_used_and_one_that_others_write_to_counts_for_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        let squatted = base.path().join(format!("verbatim-{}-0", geteuid()));
+        fs::create_dir(&squatted).unwrap();
+        fs::set_permissions(&squatted, Permissions::from_mode(0o777)).unwrap();
+        let file = File::create(squatted.join("d")).unwrap();
+        file.try_lock().unwrap();
+        assert!(take(base.path(), "d", |_| true).unwrap().is_ok());
+        assert!(base.path().join(format!("verbatim-{}-1", geteuid())).is_dir());
+    }
+}

@@ -1,0 +1,73 @@
+//! Where several daemons share a database: this one shows its rigs to the others, and takes what waits for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prost::Message as _;
+
+use super::{ELSEWHERE, Shared, blocking, view};
+use crate::sched::Scheduler;
+use crate::store::StoreError;
+
+/// A sign of life so often.
+const BEAT: Duration = Duration::from_secs(2);
+
+/// Meets the daemons of other hosts, for ever; returns at once where there are none.
+pub async fn meet(shared: Arc<Shared>) {
+    if shared.scheduler.store().lab().is_none() {
+        return;
+    }
+    let mut shown = BTreeMap::new();
+    let mut beaten: Option<Instant> = None;
+    let mut changes = shared.scheduler.changes();
+    loop {
+        let beats = beaten.is_none_or(|at| at.elapsed() >= BEAT);
+        if beats {
+            beaten = Some(Instant::now());
+        }
+        let (scheduler, before) = (Arc::clone(&shared.scheduler), shown.clone());
+        let look = changes.has_changed().unwrap_or(false) || beats;
+        changes.mark_unchanged();
+        let done = blocking(move || turn(&scheduler, before, beats, look)).await;
+        if let Ok(Ok(now)) = done {
+            shown = now;
+        }
+        // What the database has not, it is told again.
+        tokio::time::sleep(ELSEWHERE).await;
+    }
+}
+
+/// One look at the others; what they were shown by then.
+fn turn(
+    scheduler: &Arc<Scheduler>,
+    before: BTreeMap<String, Vec<u8>>,
+    beats: bool,
+    look: bool,
+) -> Result<BTreeMap<String, Vec<u8>>, StoreError> {
+    if beats {
+        scheduler.beat()?;
+    }
+    scheduler.meet()?;
+    let Some(lab) = scheduler.store().lab() else {
+        return Ok(before);
+    };
+    if !look {
+        return Ok(before);
+    }
+    let (mut lanes, journals) = (scheduler.lanes(), scheduler.all_pending());
+    let show = |rig: &verbatim_rig::RigConfig| {
+        let lane = lanes.remove(&rig.name);
+        let mut of = view::rig(rig, lane, scheduler.pending(rig, &journals).as_ref());
+        of.host = lab.host().into();
+        (rig.name.clone(), of.encode_to_vec())
+    };
+    let now: BTreeMap<String, Vec<u8>> = scheduler.rigs().rigs.iter().map(show).collect();
+    let new = now.iter().filter(|(rig, body)| before.get(*rig) != Some(body));
+    let new: BTreeMap<String, Vec<u8>> = new.map(|(rig, body)| (rig.clone(), body.clone())).collect();
+    let gone: Vec<String> = before.keys().filter(|rig| !now.contains_key(*rig)).cloned().collect();
+    if !new.is_empty() || !gone.is_empty() {
+        lab.show(&new, &gone)?;
+    }
+    Ok(now)
+}

@@ -1,0 +1,396 @@
+//! LeaseService.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::{Request, Response, Status};
+use verbatim_proto::v1::lease_service_server::LeaseService;
+use verbatim_proto::v1::{
+    CreateLeaseRequest, CreateLeaseResponse, EndLeaseRequest, EndLeaseResponse, GetLeaseRequest, GetLeaseResponse,
+    Lease, LeaseState, ListLeasesRequest, ListLeasesResponse, Priority, RenewLeaseRequest, RenewLeaseResponse,
+    WatchLeaseRequest, WatchLeaseResponse,
+};
+
+use super::errors::Violation;
+use super::streams::Answer;
+use super::{Shared, blocking, errors, names, page, validate, view};
+use crate::access::{self, Access, Caller, End, May};
+use crate::sched::{CreateError, LONGEST_LEASE, LeaseView, NewLease, Scheduler, USUAL_LEASE};
+use crate::store::{LeaseId, StoreError, StoredLease};
+
+/// Labels of a request.
+const MOST_LABELS: usize = 32;
+/// Changes told to a watcher are so far apart.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Rigs that are held for somebody.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    shared: Arc<Shared>,
+}
+
+impl Leases {
+    /// The leases of a scheduler.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// A lease of a rig that somebody may see.
+    async fn find<T>(&self, request: &Request<T>, name: &str) -> Result<(LeaseView, Caller), Status> {
+        let caller = self.shared.caller(request)?;
+        let id = names::lease("name", name)?;
+        let shared = Arc::clone(&self.shared);
+        let found = blocking(move || shared.scheduler.lease(&id)).await?;
+        let found = found.map_err(|error| errors::store(&error))?;
+        if caller.who != found.lease.owner {
+            let sees = |rig: &String| self.shared.access.view(&caller, rig).is_ok();
+            if !found.lease.rigs.iter().any(sees) {
+                let rig = found.lease.rigs.first().map_or("", String::as_str);
+                self.shared
+                    .access
+                    .view(&caller, rig)
+                    .map_err(|denied| errors::denied(&denied))?;
+            }
+        }
+        Ok((found, caller))
+    }
+
+    /// Does to a lease what its owner and an admin of its rig may, and notes it: the call, and what that is in words.
+    async fn as_owner<T>(
+        &self,
+        request: &Request<T>,
+        name: &str,
+        (call, what): (&'static str, &'static str),
+        act: impl FnOnce(&Arc<Scheduler>, &LeaseId, &May<End>) -> Result<(), CreateError> + Send + 'static,
+    ) -> Result<Lease, Status> {
+        let (found, caller) = self.find(request, name).await?;
+        let (shared, name) = (Arc::clone(&self.shared), name.to_string());
+        let act = move || {
+            let id = found.lease.id.clone();
+            let may = may_end(&shared.access, &caller, &found.lease, what);
+            let (may, rig) = match may {
+                Ok(may) => (may.clone(), may.rig().to_string()),
+                Err((rig, denied)) => return Err(shared.refuse(&caller, call, &rig, &name, &denied)),
+            };
+            act(&shared.scheduler, &id, &may).map_err(|error| errors::create(&error))?;
+            shared.note(&caller, call, &rig, &name, "");
+            shared
+                .scheduler
+                .lease(&id)
+                .map(view::lease)
+                .map_err(|error| errors::store(&error))
+        };
+        blocking(act).await?
+    }
+}
+
+#[tonic::async_trait]
+impl LeaseService for Leases {
+    async fn create_lease(
+        &self,
+        request: Request<CreateLeaseRequest>,
+    ) -> Result<Response<CreateLeaseResponse>, Status> {
+        let caller = self.shared.caller(&request)?;
+        let (shared, request) = (Arc::clone(&self.shared), request.into_inner());
+        let lease = blocking(move || create(&shared, &caller, request)).await??;
+        Ok(Response::new(CreateLeaseResponse { lease: Some(lease) }))
+    }
+
+    async fn get_lease(&self, request: Request<GetLeaseRequest>) -> Result<Response<GetLeaseResponse>, Status> {
+        let (found, _) = self.find(&request, &request.get_ref().name).await?;
+        let lease = Some(view::lease(found));
+        Ok(Response::new(GetLeaseResponse { lease }))
+    }
+
+    async fn list_leases(&self, request: Request<ListLeasesRequest>) -> Result<Response<ListLeasesResponse>, Status> {
+        let caller = self.shared.caller(&request)?;
+        let sees = self.shared.access.table().sees(&caller);
+        let size = page::size(request.get_ref().page_size);
+        let size = size.map_err(|what| errors::invalid_field("page_size", what))?;
+        let (scheduler, ended) = (Arc::clone(&self.shared.scheduler), request.get_ref().ended);
+        let seen = move |view: &LeaseView| {
+            let rig = |patterns: &Vec<String>| view.lease.rigs.iter().any(|rig| access::names(patterns, rig));
+            sees.as_ref().is_none_or(rig)
+        };
+        let list = move || {
+            let mut at_most = size;
+            loop {
+                let mut found = scheduler.leases(ended, at_most)?;
+                let is_all = found.len() < at_most;
+                found.retain(&seen);
+                if is_all || found.len() >= size {
+                    found.truncate(size);
+                    return Ok(found);
+                }
+                // Others' are before theirs.
+                at_most = at_most.saturating_mul(8);
+            }
+        };
+        let found = blocking(list)
+            .await?
+            .map_err(|error: StoreError| errors::store(&error))?;
+        let leases = found.into_iter().map(view::lease).collect();
+        Ok(Response::new(ListLeasesResponse { leases }))
+    }
+
+    type WatchLeaseStream = Answer<WatchLeaseResponse>;
+
+    async fn watch_lease(
+        &self,
+        request: Request<WatchLeaseRequest>,
+    ) -> Result<Response<Self::WatchLeaseStream>, Status> {
+        let mut changes = self.shared.scheduler.changes();
+        let (found, caller) = self.find(&request, &request.get_ref().name).await?;
+        let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
+        let (scheduler, id) = (Arc::clone(&self.shared.scheduler), found.lease.id.clone());
+        let shares = scheduler.store().lab().is_some();
+        let mut lease = view::lease(found);
+        tokio::spawn(async move {
+            loop {
+                let ended = lease.state() == LeaseState::Ended;
+                if sender
+                    .send(Ok(WatchLeaseResponse {
+                        lease: Some(lease.clone()),
+                    }))
+                    .await
+                    .is_err()
+                    || ended
+                {
+                    return;
+                }
+                loop {
+                    tokio::select! {
+                        changed = changes.changed() => if changed.is_err() { return },
+                        // Of another host's we only hear by looking.
+                        () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
+                        () = sender.closed() => return,
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    let (scheduler, id) = (Arc::clone(&scheduler), id.clone());
+                    let Ok(Ok(now)) = blocking(move || scheduler.lease(&id)).await else {
+                        return;
+                    };
+                    let now = view::lease(now);
+                    if now != lease {
+                        lease = now;
+                        break;
+                    }
+                }
+            }
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn renew_lease(&self, request: Request<RenewLeaseRequest>) -> Result<Response<RenewLeaseResponse>, Status> {
+        let lasts = lasts(request.get_ref().lasts_s).map_err(|wrong| errors::invalid(vec![wrong]))?;
+        let name = request.get_ref().name.clone();
+        let renew = move |scheduler: &Arc<Scheduler>, id: &LeaseId, may: &May<End>| scheduler.renew(id, lasts, may);
+        let lease = self
+            .as_owner(&request, &name, ("RenewLease", "renewing a lease"), renew)
+            .await?;
+        Ok(Response::new(RenewLeaseResponse { lease: Some(lease) }))
+    }
+
+    async fn end_lease(&self, request: Request<EndLeaseRequest>) -> Result<Response<EndLeaseResponse>, Status> {
+        let name = request.get_ref().name.clone();
+        let end = |scheduler: &Arc<Scheduler>, id: &LeaseId, may: &May<End>| scheduler.end_lease(id, may);
+        let lease = self
+            .as_owner(&request, &name, ("EndLease", "ending a lease"), end)
+            .await?;
+        Ok(Response::new(EndLeaseResponse { lease: Some(lease) }))
+    }
+}
+
+/// Somebody may end a lease: its owner, or an admin of the rig that it holds. One that waits may get any of its rigs before
+/// anything is done to it, so that it takes an admin of all of them; else the rig on which somebody is none.
+fn may_end(
+    access: &Access,
+    caller: &Caller,
+    lease: &StoredLease,
+    what: &str,
+) -> Result<May<End>, (String, access::Denied)> {
+    let rigs = match lease.rig.is_empty() {
+        true => lease.rigs.as_slice(),
+        false => std::slice::from_ref(&lease.rig),
+    };
+    let on = |rig: &String| {
+        let may = access.end(caller, rig, Some(&lease.owner), what);
+        may.map_err(|denied| (rig.clone(), denied))
+    };
+    let mut each = rigs.iter().map(on);
+    let first = each.next().unwrap_or_else(|| on(&String::new()));
+    match caller.who == lease.owner {
+        // They may not see all of them any more.
+        true => each.fold(first, |found, next| found.or(next)),
+        false => each.fold(first, |found, next| found.and_then(|may| next.map(|_| may))),
+    }
+}
+
+fn lasts(asked_s: u64) -> Result<Duration, Violation> {
+    match asked_s {
+        0 => Ok(USUAL_LEASE),
+        s if s <= LONGEST_LEASE.as_secs() => Ok(Duration::from_secs(s)),
+        s => Err(Violation::new(
+            "lasts_s",
+            format!(
+                "expected at most {} s, seen {s}; renew it when it is about to end",
+                LONGEST_LEASE.as_secs()
+            ),
+        )),
+    }
+}
+
+fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> Result<Lease, Status> {
+    request.labels.sort();
+    request.labels.dedup();
+    let priority = request.priority();
+    let rig = request.rig.strip_prefix("rigs/").unwrap_or(&request.rig);
+    let mut wrong: Vec<Violation> = validate::request_id(&request.request_id).into_iter().collect();
+    let rigs = shared.scheduler.rigs();
+    let elsewhere = shared.elsewhere().map_err(|error| errors::store(&error))?;
+    let is_elsewhere = |name: &str| {
+        elsewhere
+            .iter()
+            .any(|(of, _)| of.name.strip_prefix("rigs/") == Some(name))
+    };
+    let count = request.labels.len();
+    if count > MOST_LABELS {
+        wrong.push(Violation::new(
+            "labels",
+            format!("expected at most {MOST_LABELS}, seen {count}"),
+        ));
+    }
+    wrong.extend(
+        request
+            .labels
+            .iter()
+            .filter_map(|label| names::too_long("labels", label))
+            .take(1),
+    );
+    let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
+    if let Some(too_long) = names::too_long("rig", rig) {
+        wrong.push(too_long);
+    } else if rig.is_empty() && request.labels.is_empty() {
+        wrong.push(Violation::new(
+            "rig",
+            "expected a rig, or labels that it must have; ListRigs names both",
+        ));
+    } else if !rig.is_empty()
+        && !is_elsewhere(rig)
+        && let Err(unknown) = rigs.find(rig)
+    {
+        wrong.push(Violation::new("rig", unknown.among(sees).to_string()));
+    }
+    let lasts = lasts(request.lasts_s).map_err(|violation| wrong.push(violation));
+    let (Ok(lasts), true) = (lasts, wrong.is_empty()) else {
+        return Err(errors::invalid(wrong));
+    };
+    let fits = |name: &str, has: &[String]| {
+        // That a rig has a label is for those who may see it.
+        (if rig.is_empty() { sees(name) } else { name == rig })
+            && request.labels.iter().all(|label| has.contains(label))
+    };
+    let own = rigs
+        .rigs
+        .iter()
+        .map(|of| (of.name.clone(), of.all_labels().collect(), None));
+    let others = elsewhere.iter().map(|(of, host)| {
+        let name = of.name.trim_start_matches("rigs/").to_string();
+        (name, of.labels.clone(), Some(host.clone()))
+    });
+    let fitting: Vec<(String, Option<String>)> = own
+        .chain(others)
+        .filter(|(name, has, _): &(String, Vec<String>, _)| fits(name, has))
+        .map(|(name, _, host)| (name, host))
+        .collect();
+    if fitting.is_empty() {
+        let what = format!(
+            "expected labels that a rig has, seen {}; `verbatim rigs --json` shows those of each",
+            request.labels.join(", ")
+        );
+        return Err(errors::invalid_field("labels", what));
+    }
+    // A class above others is for who could end theirs anyway.
+    let may = |rig: &String| match priority {
+        Priority::High => {
+            let ends_others = shared.access.end(caller, rig, None, "a lease of high priority");
+            ends_others.and_then(|_| shared.access.operate(caller, rig))
+        }
+        _ => shared.access.operate(caller, rig),
+    };
+    let mut allowed = Vec::new();
+    let mut denied = None;
+    let mut of_others = Vec::new();
+    for (rig, host) in &fitting {
+        match may(rig) {
+            Ok(may) => {
+                allowed.push(may);
+                of_others.extend(host.iter().map(|host| (rig.clone(), host.clone())));
+            }
+            Err(why) => drop(denied.get_or_insert((rig, why))),
+        }
+    }
+    if let (true, Some((rig, why))) = (allowed.is_empty(), denied) {
+        return Err(shared.refuse(caller, "CreateLease", rig, "", &why));
+    }
+    let new = NewLease {
+        may: allowed,
+        request_id: request.request_id.clone(),
+        lasts,
+        priority,
+        elsewhere: of_others,
+    };
+    let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
+    let name = format!("leases/{}", lease.id);
+    shared.note(
+        caller,
+        "CreateLease",
+        lease.rigs.first().map_or("", String::as_str),
+        &name,
+        "",
+    );
+    let lease = shared.scheduler.lease(&lease.id);
+    lease.map(view::lease).map_err(|error| errors::store(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Grant, Identity, Role, Table, Who};
+    use crate::store::LeaseId;
+    use verbatim_run::RunId;
+
+    #[test]
+    fn a_lease_that_may_get_any_of_its_rigs_is_ended_by_an_admin_of_all_of_them() {
+        let grant = |role, name: &str, rigs: &[&str]| Grant {
+            role,
+            who: vec![Who::Certificate(name.into())],
+            rigs: rigs.iter().map(ToString::to_string).collect(),
+        };
+        let access = Access::new(Table::new(
+            0,
+            vec![
+                grant(Role::Operator, "alice", &["b"]),
+                grant(Role::Viewer, "dave", &[]),
+                grant(Role::Admin, "dave", &["a"]),
+                grant(Role::Admin, "erin", &["a", "b"]),
+            ],
+        ));
+        let owner = Identity::Certificate("alice".into());
+        let caller = |name: &str| Caller {
+            who: Identity::Certificate(name.into()),
+            gid: None,
+            from: "192.0.2.1:5".into(),
+        };
+        let id = LeaseId::like(&RunId::new(0, 0));
+        let mut lease = crate::sched::fresh(id, &owner, vec!["a".into(), "b".into()], None, Priority::Normal);
+        let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "ending a lease").is_ok();
+        // The owner sees one of them alone by now.
+        assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
+        lease.rig = "b".into();
+        assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
+        lease.rig = "a".into();
+        assert!(may(&lease, "erin") && may(&lease, "dave"));
+    }
+}

@@ -1,0 +1,214 @@
+//! What an earlier daemon left: runs under way, which end; runs and leases that wait, which go on waiting in the same order;
+//! rigs that were taken out of use; devices whose rigs the rig file no longer has.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use verbatim_catalog::select;
+use verbatim_proto::v1::{LeaseState, Priority, RunEvent, RunState};
+use verbatim_rig::{RigConfig, RigFile};
+use verbatim_run::{RunId, journal_owner, now_ns};
+use verbatim_tester::{FileJournal, JournalOwner, Unrestored};
+
+use super::plan::{self, NeverBegan};
+use super::{Ending, Live, leases};
+use crate::store::{Filter, LeaseId, Store, StoreError, StoredLease, StoredRun};
+
+/// Runs and leases that an earlier daemon left, and that go on.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) live: HashMap<RunId, Arc<Live>>,
+    pub(super) leases: HashMap<LeaseId, StoredLease>,
+    pub(super) planned: Vec<plan::Lease>,
+    /// Ends of leases that could not be written.
+    pub(super) unwritten: Vec<StoredLease>,
+}
+
+/// Finds them, and ends the others. Blocks on the disk.
+///
+/// # Errors
+/// When they cannot be read.
+pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Result<Waiting, StoreError> {
+    let mut left = Waiting::default();
+    let mut planned: BTreeMap<LeaseId, plan::Lease> = BTreeMap::new();
+    let (of_runs, reserved): (Vec<_>, Vec<_>) = store.unended()?.into_iter().partition(|lease| lease.run.is_some());
+    let mut of_runs: HashMap<LeaseId, StoredLease> =
+        of_runs.into_iter().map(|lease| (lease.id.clone(), lease)).collect();
+    for lease in reserved {
+        planned.insert(lease.id.clone(), leases::planned(&lease, store.now_ns()));
+        left.leases.insert(lease.id.clone(), lease);
+    }
+    let unfinished = Filter {
+        states: vec![RunState::Queued, RunState::Running],
+        own: true,
+        ..Filter::default()
+    };
+    let found = store.list(&unfinished, None, usize::MAX)?;
+    // The oldest first.
+    for run in found.into_iter().rev().map(|kept| kept.run) {
+        let own = LeaseId::like(&run.id);
+        let under = run.lease.clone().unwrap_or_else(|| own.clone());
+        let ending = match can_go_on(&run, rigs) {
+            Err(ending) => ending,
+            Ok(()) if under == own => {
+                let lease = of_runs.remove(&own).unwrap_or_else(|| lost(&run));
+                let waits = StoredLease {
+                    state: LeaseState::Pending,
+                    rig: String::new(),
+                    granted_ns: None,
+                    until_ns: None,
+                    ..lease
+                };
+                planned.insert(own.clone(), leases::planned(&waits, store.now_ns()));
+                left.leases.insert(own, waits);
+                left.live.insert(run.id.clone(), live(store, run));
+                continue;
+            }
+            Ok(()) => match planned.get_mut(&under) {
+                Some(lease) => {
+                    lease.runs.push_back(run.id.clone());
+                    left.live.insert(run.id.clone(), live(store, run));
+                    continue;
+                }
+                None => Ending::of_waiting(&NeverBegan::LeaseEnded("has ended".into()), false, ""),
+            },
+        };
+        tracing::warn!(run = %run.id, rig = run.spec.rig, who = %run.owner, "run ended: {}", ending.reason);
+        if run.state == RunState::Running {
+            miss(&run.spec.rig, rigs, journals);
+        }
+        live(store, run).end(store, now_ns(), ending, None);
+    }
+    for lease in of_runs.into_values() {
+        let ended = StoredLease {
+            state: LeaseState::Ended,
+            ended_ns: Some(store.now_ns()),
+            reason: "ended with its run, when the daemon did".into(),
+            ..lease
+        };
+        if let Err(error) = store.put(&ended) {
+            tracing::error!(lease = %ended.id, %error, "the lease's end cannot be kept");
+            left.unwritten.push(ended);
+        }
+    }
+    if !left.live.is_empty() {
+        tracing::info!(
+            runs = left.live.len(),
+            "runs that waited at an earlier daemon wait here"
+        );
+    }
+    left.planned = planned.into_values().collect();
+    Ok(left)
+}
+
+/// Finds out that a rig on which a run was under way has lost its journal and all that told of it.
+fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
+    if !rigs.find(rig).is_ok_and(super::outlives_us) {
+        return;
+    }
+    match FileJournal::miss(journals, rig) {
+        Ok(false) => {}
+        Ok(true) => tracing::error!(
+            rig,
+            "a run was under way, and the rig's journal was removed with its lock"
+        ),
+        Err(error) => tracing::error!(rig, %error, "that the rig's journal was removed cannot be written down"),
+    }
+}
+
+/// The lease of a run whose daemon died before it could keep it.
+fn lost(run: &StoredRun) -> StoredLease {
+    let (id, rigs) = (LeaseId::like(&run.id), vec![run.spec.rig.clone()]);
+    StoredLease {
+        created_ns: run.created_ns,
+        ..leases::fresh(id, &run.owner, rigs, Some(run.id.clone()), Priority::Normal)
+    }
+}
+
+/// Whether a run can wait on; else what it ends with.
+fn can_go_on(run: &StoredRun, rigs: &RigFile) -> Result<(), Ending> {
+    if run.state == RunState::Running {
+        return Err(Ending::of_interrupted());
+    }
+    let rig = &run.spec.rig;
+    let why = if run.started_ns.is_some() {
+        // Its record would be of two devices.
+        format!("rig {rig} may have another device since")
+    } else if rigs.find(rig).is_err() {
+        format!("rig {rig} is no longer in the rig file")
+    } else if !select(&run.spec.patterns).is_ok_and(|tests| tests.iter().map(|test| test.id).eq(&run.tests)) {
+        "its catalogue has other tests for what was asked for".into()
+    } else {
+        return Ok(());
+    };
+    let began = run.started_ns.is_some();
+    Err(Ending::of_waiting(&NeverBegan::CannotGoOn(why), began, ""))
+}
+
+/// A run of the store, whose events go on behind those that it has.
+pub(super) fn live(store: &dyn Store, run: StoredRun) -> Arc<Live> {
+    let last = store.last_event(&run.id);
+    let cursor = |event: &Option<RunEvent>| event.as_ref().map_or(0, |event| event.cursor);
+    let live = Live::new(run, last.as_ref().map_or(0, cursor));
+    if let Err(error) = &last {
+        live.cannot_keep(error);
+    }
+    Arc::new(live)
+}
+
+/// Rigs that were taken out of use, each with the reason. When they cannot be read, all are: whoever drained one meant it.
+pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
+    let read = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
+        opened => opened.and_then(|file| serde_json::from_reader(io::BufReader::new(file)).map_err(io::Error::from)),
+    };
+    read.unwrap_or_else(|error| {
+        let why = format!(
+            "which rigs were drained cannot be read ({}: {error}), so that all are, until they are undrained",
+            path.display()
+        );
+        tracing::error!("{why}");
+        rigs.rigs.iter().map(|rig| (rig.name.clone(), why.clone())).collect()
+    })
+}
+
+/// Keeps which rigs are out of use: all of the file, or what was there before.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
+    file.write_all(serde_json::to_string_pretty(drained)?.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Rigs that the rig file no longer has, by no name, while a journal tells that their devices are changed: they stay in
+/// sight until they are restored.
+pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
+    let owners: Vec<JournalOwner> = rigs.rigs.iter().map(journal_owner).collect();
+    let orphans = FileJournal::all(journals).into_iter().filter(|journal| {
+        let is_its = |owner: &JournalOwner| owner.rig == journal.owner.rig || owner.is_same_device(&journal.owner);
+        !owners.iter().any(is_its)
+    });
+    let config = |journal: Unrestored| {
+        let parsed = RigFile::parse(journal.owner.config.as_bytes(), Path::new(&journal.owner.config_path));
+        let rig = parsed.ok().and_then(|file| file.find(&journal.owner.rig).cloned().ok());
+        let (rig_name, path) = (&journal.owner.rig, journal.path.display());
+        match &rig {
+            Some(_) => {
+                tracing::warn!(rig = rig_name, journal = %path, "the rig file no longer has a rig whose device is still to be restored")
+            }
+            None => tracing::error!(
+                rig = rig_name, journal = %path,
+                "a device is still to be restored, and no rig is known that reaches it: name its rig in the rig file again"
+            ),
+        }
+        rig
+    };
+    orphans.filter_map(config).collect()
+}

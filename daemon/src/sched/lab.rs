@@ -1,0 +1,285 @@
+//! A rig may be another host's: what waits is taken from the queue that all share, what another host has is asked of it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use verbatim_proto::v1::{LeaseState, RunState};
+use verbatim_run::{RunId, now_ns};
+
+use super::leases::{self, LONGEST_LEASE};
+use super::plan::{Action, Refusal};
+use super::{CreateError, Ending, Live, NewRun, Scheduler, again, changed};
+use crate::store::{Filter, LeaseId, StoreError, StoredLease, StoredRun, Wish};
+
+impl Scheduler {
+    /// Whether that is the name of another host than this.
+    #[must_use]
+    pub fn is_elsewhere(&self, host: &str) -> bool {
+        !host.is_empty() && self.store.lab().is_some_and(|lab| lab.host() != host)
+    }
+
+    /// The other host that has a lease; none when this one has it, or nobody yet.
+    pub(super) fn host_of(&self, id: &LeaseId) -> Option<String> {
+        self.store.lab()?;
+        if self.state().plan.lease(id).is_some() {
+            return None;
+        }
+        let host = self.store.lease(id).ok()?.host;
+        self.is_elsewhere(&host).then_some(host)
+    }
+
+    pub(super) fn wish(&self, host: &str, wish: &Wish) -> Result<(), StoreError> {
+        self.store.lab().map_or(Ok(()), |lab| lab.wish(host, wish))
+    }
+
+    /// Keeps a lease for whichever host has one of its rigs first; of one host alone, for that.
+    pub(super) fn post(
+        self: &Arc<Self>,
+        run: Option<&StoredRun>,
+        mut lease: StoredLease,
+        elsewhere: &[(String, String)],
+    ) -> Result<(), CreateError> {
+        let Some(lab) = self.store.lab() else {
+            return Err(Refusal::UnknownRig(lease.rigs.join(", ")).into());
+        };
+        let mut hosts: HashSet<&str> = elsewhere.iter().map(|(_, host)| host.as_str()).collect();
+        if lease.rigs.iter().any(|rig| self.rigs().find(rig).is_ok()) {
+            hosts.insert(lab.host());
+        }
+        if let (1, Some(host)) = (hosts.len(), hosts.iter().next()) {
+            lease.host = (*host).into();
+        }
+        lab.post(run, &lease)?;
+        self.take_posted(&lease);
+        Ok(())
+    }
+
+    /// Keeps a run for the host that has its rig.
+    pub(super) fn create_elsewhere(
+        &self,
+        last: &mut (u64, u16),
+        new: &NewRun,
+        host: &str,
+    ) -> Result<StoredRun, CreateError> {
+        let run = self.keep(last, new)?;
+        if new.lease.is_some() {
+            self.wish(host, &Wish::Submit(run.id.clone()))?;
+        }
+        tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, host, "run created for another host");
+        Ok(run)
+    }
+
+    /// Drops a lease that is not ours, and what waits under it; whoever keeps it tells of it.
+    pub(super) fn forget(self: &Arc<Self>, id: &LeaseId) {
+        let forget = self.decide(|state, now| {
+            state.leases.remove(id);
+            Ok::<_, Refusal>(state.plan.forget(now, id))
+        });
+        drop(forget);
+    }
+
+    /// Puts a lease that waits for any host into the plan, as far as it wants rigs of this one.
+    fn take_posted(self: &Arc<Self>, lease: &StoredLease) {
+        let own: Vec<String> = lease
+            .rigs
+            .iter()
+            .filter(|rig| self.rigs().find(rig).is_ok())
+            .cloned()
+            .collect();
+        if own.is_empty() || self.state().leases.contains_key(&lease.id) {
+            return;
+        }
+        let now_ns = self.store.now_ns();
+        let live = match &lease.run {
+            None => None,
+            Some(run) => match self.take_run(run) {
+                Some(live) => Some(live),
+                None => return,
+            },
+        };
+        let asked = self.decide(|state, now| {
+            let mut planned = leases::planned(lease, now_ns);
+            planned.rigs = own;
+            let actions = state.plan.ask(now, planned)?;
+            state.leases.insert(lease.id.clone(), lease.clone());
+            Ok(actions)
+        });
+        match (asked, live) {
+            (Err(refusal), Some(live)) => {
+                self.end_refused(&live, &refusal);
+                self.end_here(lease, "ended with its run");
+            }
+            // Of one rig alone nobody else's is wanted.
+            (Err(refusal), None) if !lease.host.is_empty() => self.end_here(lease, &format!("ended: {refusal}")),
+            _ => {}
+        }
+    }
+
+    /// A run that was created at another host, if it still waits.
+    fn take_run(&self, run: &RunId) -> Option<Arc<Live>> {
+        let kept = self.store.get(run).ok()?;
+        if kept.run.state != RunState::Queued {
+            return None;
+        }
+        let live = again::live(self.store.as_ref(), kept.run);
+        live.tell(self.store.as_ref(), now_ns(), vec![changed(RunState::Queued, None)]);
+        self.state().live.insert(run.clone(), Arc::clone(&live));
+        Some(live)
+    }
+
+    fn end_here(&self, lease: &StoredLease, why: &str) {
+        self.put_end(StoredLease {
+            state: LeaseState::Ended,
+            ended_ns: Some(self.store.now_ns()),
+            reason: why.into(),
+            ..lease.clone()
+        });
+    }
+
+    /// Takes what waits for one of our rigs, lets go what another host has taken, and does what other hosts ask for. Blocks.
+    ///
+    /// # Errors
+    /// When the database is away.
+    pub fn meet(self: &Arc<Self>) -> Result<(), StoreError> {
+        let Some(lab) = self.store.lab() else { return Ok(()) };
+        // In this order: what is posted from here on is not missed below.
+        let known: Vec<LeaseId> = {
+            let state = self.state();
+            let waits = state
+                .plan
+                .waiting_leases()
+                // One that just now gave way may not be kept as waiting yet.
+                .filter(|id| {
+                    state
+                        .leases
+                        .get(id)
+                        .is_some_and(|of| of.posted && of.state == LeaseState::Pending)
+                });
+            waits.cloned().collect()
+        };
+        let posted = lab.posted()?;
+        for lease in &posted {
+            self.take_posted(lease);
+        }
+        for id in known.iter().filter(|id| !posted.iter().any(|lease| lease.id == **id)) {
+            let waits = self.state().plan.lease(id).is_some_and(|lease| lease.held.is_none());
+            if waits {
+                self.forget(id);
+            }
+        }
+        for wish in lab.wishes()? {
+            match wish {
+                Wish::Submit(run) => {
+                    let Some(live) = self.take_run(&run) else { continue };
+                    let Some(lease) = live.run().lease else { continue };
+                    let submitted = self.decide(|state, _| state.plan.submit(&lease, run));
+                    if let Err(refusal) = submitted {
+                        self.end_refused(&live, &refusal);
+                    }
+                }
+                Wish::Cancel(run, who) => self.cancel_here(&run, &who),
+                Wish::End(lease, who) => {
+                    let _ = self.end_lease_here(&lease, &who);
+                }
+                Wish::Renew(lease, lasts_s, who) => {
+                    let lasts = Duration::from_secs(lasts_s);
+                    match self.decide(|state, now| state.plan.renew(now, &lease, lasts, LONGEST_LEASE)) {
+                        Ok(()) => tracing::info!(%lease, who, lasts_s, "lease renewed"),
+                        Err(refusal) => tracing::info!(%lease, who, "not renewed: {refusal}"),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a lease that waits for any host and that this one has no rig for. Whether it is one.
+    pub(super) fn end_posted(&self, id: &LeaseId, who: &str) -> bool {
+        let Ok(lease) = self.store.lease(id) else { return false };
+        let waits = lease.posted && lease.host.is_empty() && lease.state == LeaseState::Pending;
+        if waits && self.state().plan.lease(id).is_none() {
+            self.end_here(&lease, &format!("was ended by {who}"));
+            return true;
+        }
+        false
+    }
+
+    /// A sign of life, and whether the database gave one: without, nobody gets a rig. Blocks.
+    ///
+    /// # Errors
+    /// When the database is away.
+    pub fn beat(self: &Arc<Self>) -> Result<(), StoreError> {
+        let Some(lab) = self.store.lab() else { return Ok(()) };
+        if let Err(error) = lab.beat() {
+            let mut state = self.state();
+            if !state.plan.is_away() {
+                tracing::error!(%error, "nobody gets a rig");
+                state.plan.goes_away();
+            }
+            return Err(error);
+        }
+        if self.state().plan.is_away() {
+            self.take_back()?;
+            self.end_unknown();
+            tracing::warn!("the database is back: rigs are given again");
+            let back = self.decide(|state, now| {
+                // What gave way meanwhile still has its rig in the database, which would give it to nobody else.
+                let gave_way = state.leases.values().filter(|kept| {
+                    let waits = state.plan.lease(&kept.id).is_some_and(|lease| lease.held.is_none());
+                    waits && kept.state == LeaseState::Active
+                });
+                let mut actions: Vec<Action> = gave_way.map(|kept| Action::Keep(kept.id.clone())).collect();
+                actions.extend(state.plan.is_back(now));
+                Ok::<_, Refusal>(actions)
+            });
+            drop(back);
+        }
+        Ok(())
+    }
+
+    /// Has those wait in the database too of which it may have heard that they got a rig, and we did not.
+    fn take_back(&self) -> Result<(), StoreError> {
+        let unheard: Vec<LeaseId> = self.state().unheard.iter().cloned().collect();
+        for id in unheard {
+            // One that ended meanwhile is ended in the database below.
+            let waits = self.state().plan.lease(&id).is_some();
+            if waits {
+                self.store.take_back(&id)?;
+            }
+            self.state().unheard.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Ends what the database has of this host and we do not: it was committed when we heard no more of it.
+    fn end_unknown(&self) {
+        let creating = self.creating();
+        let known: HashSet<RunId> = self.state().live.keys().cloned().collect();
+        let waits_for_us = |run: &StoredRun| {
+            let lease = run.lease.as_ref().and_then(|lease| self.store.lease(lease).ok());
+            lease.is_some_and(|lease| lease.posted && lease.state == LeaseState::Pending)
+        };
+        let unfinished = Filter {
+            states: vec![RunState::Queued, RunState::Running],
+            own: true,
+            ..Filter::default()
+        };
+        let found = self.store.list(&unfinished, None, usize::MAX).unwrap_or_default();
+        let unknown = found
+            .into_iter()
+            .map(|kept| kept.run)
+            .filter(|run| !known.contains(&run.id) && !waits_for_us(run));
+        for run in unknown {
+            let why = "the database went away when the run was created; run it again";
+            again::live(self.store.as_ref(), run).end(self.store.as_ref(), now_ns(), Ending::of_unkept(why), None);
+        }
+        for lease in self.store.unended().unwrap_or_default() {
+            let pending_for_us = lease.posted && lease.state == LeaseState::Pending;
+            if self.state().plan.lease(&lease.id).is_none() && !pending_for_us {
+                self.end_here(&lease, "ended: its daemon did not hear that it was kept");
+            }
+        }
+        drop(creating);
+    }
+}

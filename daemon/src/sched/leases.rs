@@ -1,0 +1,459 @@
+//! Leases: asking for one, renewing it, ending it; and keeping how each stands.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use verbatim_proto::v1::{LeaseState, Priority};
+use verbatim_proto::worker;
+use verbatim_run::{RunId, boot_ns, now_ns};
+
+use super::plan::{self, Action, Refusal};
+use super::queue::{Class, Wait};
+use super::{CreateError, Scheduler};
+use crate::access::{End, Identity, May, Operate};
+use crate::store::{LeaseId, StoreError, StoredLease, Wish};
+
+/// How long a lease lasts when nobody says.
+pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
+/// The longest that a lease lasts, from its grant on; also that of a run.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+/// No timer sleeps longer: the time that the host sleeps counts for leases and not for timers.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// A lease that somebody asks for; everything in it was checked.
+#[derive(Clone, Debug)]
+pub struct NewLease {
+    /// Whose it will be, who may run tests on each of the rigs that would do.
+    pub may: Vec<May<Operate>>,
+    /// The client's id of the request; empty when it gave none.
+    pub request_id: String,
+    /// How long it is to last.
+    pub lasts: Duration,
+    /// Who goes first.
+    pub priority: Priority,
+    /// Those of the rigs that other hosts have, and which.
+    pub elsewhere: Vec<(String, String)>,
+}
+
+/// A lease as it stands, and why it waits, if it does.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LeaseView {
+    /// The lease.
+    pub lease: StoredLease,
+    /// Why it waits: its place, and when it may begin in nanoseconds since 1970.
+    pub waits: Option<(usize, Option<u64>)>,
+    /// Those who hold what it waits for.
+    pub holders: Vec<StoredLease>,
+    /// Why rigs that would do go to nobody.
+    pub closed: Vec<String>,
+    /// Whether nobody is before it, and a look at a device is all that it waits for.
+    pub about_to_begin: bool,
+}
+
+/// The clock of the plan.
+pub(super) fn now() -> Duration {
+    Duration::from_nanos(boot_ns())
+}
+
+/// An instant of the plan's clock as nanoseconds since 1970, where `now_ns` is now.
+pub(super) fn wall(at: Duration, now_ns: u64) -> u64 {
+    let now = now();
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    now_ns
+        .saturating_add(nanos(at.saturating_sub(now)))
+        .saturating_sub(nanos(now.saturating_sub(at)))
+}
+
+/// An instant in nanoseconds since 1970, where `now_ns` is now, on the plan's clock.
+fn boot(at_ns: u64, now_ns: u64) -> Duration {
+    let ahead = Duration::from_nanos(at_ns.saturating_sub(now_ns));
+    (now() + ahead).saturating_sub(Duration::from_nanos(now_ns.saturating_sub(at_ns)))
+}
+
+fn class(of: Priority) -> Class {
+    match of {
+        Priority::Low => Class::Low,
+        Priority::Unspecified | Priority::Normal => Class::Normal,
+        Priority::High => Class::High,
+    }
+}
+
+/// What the plan knows of a lease that an earlier daemon kept, or another host; `now_ns` is now by the clock of what keeps it.
+pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
+    plan::Lease {
+        id: of.id.clone(),
+        owner: of.owner.clone(),
+        class: class(of.priority),
+        rigs: of.rigs.clone(),
+        lasts: Duration::from_secs(of.lasts_s),
+        run: of.run.clone(),
+        since: boot(of.created_ns, now_ns),
+        held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| plan::Held {
+            rig: of.rig.clone(),
+            token: of.token,
+            since: boot(granted_ns, now_ns),
+            until: boot(until_ns, now_ns),
+        }),
+        ends: None,
+        gives_way: None,
+        began: false,
+        runs: of.run.iter().cloned().collect(),
+    }
+}
+
+/// A new lease, as it is kept.
+pub(crate) fn fresh(
+    id: LeaseId,
+    owner: &Identity,
+    rigs: Vec<String>,
+    run: Option<RunId>,
+    priority: Priority,
+) -> StoredLease {
+    StoredLease {
+        id,
+        owner: owner.clone(),
+        request_id: String::new(),
+        state: LeaseState::Pending,
+        priority,
+        rigs,
+        rig: String::new(),
+        token: 0,
+        run,
+        lasts_s: LONGEST_LEASE.as_secs(),
+        created_ns: now_ns(),
+        granted_ns: None,
+        until_ns: None,
+        ended_ns: None,
+        reason: String::new(),
+        host: String::new(),
+        posted: false,
+    }
+}
+
+impl Scheduler {
+    /// Asks for a lease, or finds the one that the same request created before. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When no rig takes it, or it cannot be kept.
+    pub fn reserve(self: &Arc<Self>, new: NewLease) -> Result<StoredLease, CreateError> {
+        let mut last = self.creating();
+        let Some(who) = new.may.first().map(|may| may.who().clone()) else {
+            return Err(Refusal::UnknownRig(String::new()).into());
+        };
+        if !new.request_id.is_empty()
+            && let Some(lease) = self.store.lease_of_request(&who, &new.request_id)?
+        {
+            return Ok(self.lease(&lease.id)?.lease);
+        }
+        self.state().plan.has_room(&who)?;
+        let rigs = new.may.iter().map(|may| may.rig().to_string()).collect();
+        let id = LeaseId::like(&super::next_id(&mut last, self.store.now_ns(), &self.store.serials()));
+        let lease = StoredLease {
+            request_id: new.request_id,
+            lasts_s: new.lasts.as_secs(),
+            created_ns: self.store.now_ns(),
+            posted: !new.elsewhere.is_empty(),
+            ..fresh(id.clone(), &who, rigs, None, new.priority)
+        };
+        if lease.posted {
+            self.post(None, lease, &new.elsewhere)?;
+        } else {
+            self.ask(lease)?;
+        }
+        let lease = self.lease(&id)?.lease;
+        tracing::info!(lease = %id, rig = lease.rig, %who, state = lease.state.as_str_name(), "lease created");
+        Ok(lease)
+    }
+
+    /// Puts a lease into the plan, unless it cannot be kept.
+    pub(super) fn ask(self: &Arc<Self>, lease: StoredLease) -> Result<(), CreateError> {
+        let (id, now_ns) = (lease.id.clone(), self.store.now_ns());
+        self.decide(|state, now| {
+            let planned = plan::Lease {
+                since: now,
+                ..planned(&lease, now_ns)
+            };
+            let asked = state.plan.ask(now, planned);
+            let mut actions = asked?;
+            let keep = Action::Keep(lease.id.clone());
+            if !actions.contains(&keep) {
+                actions.insert(0, keep);
+            }
+            state.leases.insert(lease.id.clone(), lease);
+            Ok::<_, Refusal>(actions)
+        })?;
+        let Some(error) = self.state().unkept.take().filter(|(unkept, _)| *unkept == id) else {
+            return Ok(());
+        };
+        self.forget(&id);
+        Err(error.1.into())
+    }
+
+    /// Lets a lease last for that long from now on. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When it is over or would last too long.
+    pub fn renew(self: &Arc<Self>, id: &LeaseId, lasts: Duration, may: &May<End>) -> Result<(), CreateError> {
+        if let Some(host) = self.host_of(id) {
+            let wish = Wish::Renew(id.clone(), lasts.as_secs(), may.who().to_string());
+            return Ok(self.wish(&host, &wish)?);
+        }
+        self.decide(|state, now| state.plan.renew(now, id, lasts, LONGEST_LEASE))?;
+        if let Some((_, error)) = self.state().unkept.take().filter(|(unkept, _)| unkept == id) {
+            return Err(error.into());
+        }
+        tracing::info!(lease = %id, who = %may.who(), lasts_s = lasts.as_secs(), "lease renewed");
+        Ok(())
+    }
+
+    /// Ends a lease on behalf of somebody: at once, or once what is under way under it has stopped. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When it was made for a run.
+    pub fn end_lease(self: &Arc<Self>, id: &LeaseId, may: &May<End>) -> Result<(), CreateError> {
+        if let Some(host) = self.host_of(id) {
+            return Ok(self.wish(&host, &Wish::End(id.clone(), may.who().to_string()))?);
+        }
+        let who = may.who().to_string();
+        if self.store.lab().is_some() && self.end_posted(id, &who) {
+            return Ok(());
+        }
+        Ok(self.end_lease_here(id, &who)?)
+    }
+
+    pub(super) fn end_lease_here(self: &Arc<Self>, id: &LeaseId, who: &str) -> Result<(), Refusal> {
+        self.decide(|state, now| match state.plan.lease(id) {
+            Some(lease) if lease.run.is_some() => Err(Refusal::LeaseOfRun(id.clone())),
+            _ => Ok(state.plan.end_lease(now, id, &format!("was ended by {who}"))),
+        })
+    }
+
+    /// A lease as it stands. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn lease(&self, id: &LeaseId) -> Result<LeaseView, crate::store::StoreError> {
+        match self.view_of(id) {
+            Some(view) => Ok(view),
+            None => Ok(LeaseView {
+                lease: self.store.lease(id)?,
+                waits: None,
+                holders: Vec::new(),
+                closed: Vec::new(),
+                about_to_begin: false,
+            }),
+        }
+    }
+
+    /// A lease that has not ended, as it stands.
+    fn view_of(&self, id: &LeaseId) -> Option<LeaseView> {
+        let state = self.state();
+        let lease = state.stands(id)?;
+        let wait = match lease.state {
+            LeaseState::Pending => state.plan.why(now(), id),
+            _ => None,
+        };
+        let holders = wait
+            .iter()
+            .flat_map(|wait| &wait.holders)
+            .filter_map(|id| state.stands(id));
+        Some(LeaseView {
+            holders: holders.collect(),
+            closed: wait.as_ref().map_or_else(Vec::new, |_| state.plan.closed(id)),
+            about_to_begin: wait.as_ref().is_some_and(|wait| wait.place == 1) && state.plan.is_looked_at_for(id),
+            waits: wait.map(|Wait { place, earliest, .. }| (place, earliest.map(|at| wall(at, self.store.now_ns())))),
+            lease,
+        })
+    }
+
+    /// Leases, the newest first; with `ended` also those that ended. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn leases(&self, ended: bool, at_most: usize) -> Result<Vec<LeaseView>, crate::store::StoreError> {
+        let kept = self.store.leases(ended, at_most)?;
+        let view = |lease: StoredLease| {
+            self.view_of(&lease.id).unwrap_or(LeaseView {
+                lease,
+                waits: None,
+                holders: Vec::new(),
+                closed: Vec::new(),
+                about_to_begin: false,
+            })
+        };
+        Ok(kept.into_iter().map(view).collect())
+    }
+
+    /// Keeps how a lease stands, and tells the run under way under it. What is to be done when it cannot be kept.
+    pub(super) fn keep_lease(&self, id: &LeaseId) -> Vec<Action> {
+        let (lease, live, held) = {
+            let state = self.state();
+            let Some(lease) = state.stands(id) else {
+                return Vec::new();
+            };
+            let planned = state.plan.lease(id);
+            let gives_way = planned.is_some_and(|lease| lease.gives_way.is_some());
+            let held = planned.and_then(|lease| lease.held.as_ref());
+            let running = state.plan.running_under(id);
+            let live = running.and_then(|run| state.live.get(&run).cloned());
+            (lease, live, held.map(|held| of_worker(held, gives_way)))
+        };
+        let error = match self.put(&lease) {
+            Ok(token) => {
+                let mut state = self.state();
+                if let (Some(live), Some(held)) = (live, held) {
+                    live.under(held);
+                }
+                if lease.state == LeaseState::Active {
+                    state.plan.has_token(id, token);
+                }
+                state.leases.insert(id.clone(), StoredLease { token, ..lease });
+                return Vec::new();
+            }
+            Err(StoreError::Taken(_)) => {
+                tracing::debug!(lease = %id, "another host has the lease");
+                self.state().leases.remove(id);
+                return self.state().plan.forget(now(), id);
+            }
+            Err(error @ StoreError::Away { .. }) => {
+                let mut state = self.state();
+                let before = state.leases.get(id).filter(|before| is_one_grant(before, &lease));
+                match before.and_then(|lease| lease.until_ns) {
+                    Some(until_ns) => state.plan.lasts_as_before(id, boot(until_ns, self.store.now_ns())),
+                    // Also of one that gave way: that is kept once the database is back.
+                    _ => {
+                        if lease.state == LeaseState::Active {
+                            state.unheard.insert(id.clone());
+                        }
+                        state.plan.not_granted(id);
+                    }
+                }
+                state.unkept = Some((id.clone(), error));
+                return Vec::new();
+            }
+            Err(error) => error,
+        };
+        tracing::error!(lease = %id, %error, "the lease cannot be kept");
+        let why = format!("could not be kept: {error}");
+        let mut state = self.state();
+        let was_granted = state.leases.get(id).is_some_and(|before| is_one_grant(before, &lease));
+        if lease.run.is_none() {
+            // Whoever asks for it or renews it is told.
+            state.unkept = Some((id.clone(), error));
+        }
+        match was_granted {
+            true => {
+                state.leases.insert(id.clone(), lease);
+                state.plan.end_lease(now(), id, &why)
+            }
+            // Nothing was begun under it, and nothing is. It ends as it was kept before: the token that it was to have is
+            // somebody else's by now.
+            false => state.plan.cannot_be_granted(now(), id, &why),
+        }
+    }
+
+    /// Writes how a lease stands, after the ends of others that could not be written before.
+    fn put(&self, lease: &StoredLease) -> Result<u64, StoreError> {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(end) = unwritten.first() {
+            self.store.put(end)?;
+            unwritten.remove(0);
+        }
+        self.store.put(lease)
+    }
+
+    /// Writes that a lease ended: now, or before anything else is written.
+    pub(super) fn put_end(&self, lease: StoredLease) {
+        if let Err(error) = self.put(&lease) {
+            tracing::error!(lease = %lease.id, %error, "the lease's end cannot be kept yet");
+            let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+            unwritten.push(lease);
+        }
+    }
+
+    /// Keeps that a lease ended.
+    pub(super) fn lease_ended(&self, of: &plan::Lease, why: &str) {
+        let lease = self.state().leases.remove(&of.id);
+        let Some(lease) = lease else { return };
+        let lease = StoredLease {
+            state: LeaseState::Ended,
+            ended_ns: Some(match &of.held {
+                Some(held) => wall(held.until, self.store.now_ns()),
+                None => self.store.now_ns(),
+            }),
+            reason: why.into(),
+            ..lease
+        };
+        if of.run.is_none() {
+            tracing::info!(lease = %lease.id, rig = lease.rig, who = %lease.owner, "lease ended: it {why}");
+        }
+        self.put_end(lease);
+    }
+
+    /// Ends leases when they expire, for ever.
+    pub(super) async fn end_in_time(self: Arc<Self>) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let next = self.state().plan.next_end();
+            let left = next.map_or(LONGEST_SLEEP, |next| next.saturating_sub(now()));
+            if left.is_zero() {
+                let scheduler = Arc::clone(&self);
+                let tick = move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.tick(now)));
+                // A panic in there was told when it happened.
+                let _ = tokio::task::spawn_blocking(tick).await;
+                continue;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left.min(LONGEST_SLEEP)) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+}
+
+impl super::State {
+    /// A lease that has not ended, as it stands.
+    pub(super) fn stands(&self, id: &LeaseId) -> Option<StoredLease> {
+        let wall = |at| wall(at, self.store.now_ns());
+        let kept = self.leases.get(id)?;
+        let planned = self.plan.lease(id)?;
+        let mut lease = kept.clone();
+        // Of one that waits for any host, only our own rigs are in the plan.
+        if !lease.posted {
+            lease.rigs.clone_from(&planned.rigs);
+        }
+        if planned.held.is_none() && lease.state == LeaseState::Active {
+            // Its run gave way.
+            lease.state = LeaseState::Pending;
+            lease.rig.clear();
+            (lease.granted_ns, lease.until_ns) = (None, None);
+        }
+        if let Some(held) = &planned.held {
+            lease.state = LeaseState::Active;
+            lease.rig.clone_from(&held.rig);
+            lease.token = held.token;
+            // Kept as it was told first: the two clocks drift.
+            lease.granted_ns = lease.granted_ns.or_else(|| Some(wall(held.since)));
+            let until_ns = wall(held.until);
+            let as_before = |before: &u64| before.abs_diff(until_ns) < 500_000_000;
+            lease.until_ns = lease.until_ns.filter(as_before).or(Some(until_ns));
+        }
+        Some(lease)
+    }
+}
+
+/// Whether a lease holds its rig by the same grant as it did when it was kept before.
+fn is_one_grant(before: &StoredLease, now: &StoredLease) -> bool {
+    let held = |lease: &StoredLease| lease.state == LeaseState::Active;
+    held(before) && held(now) && before.token == now.token
+}
+
+/// A lease as a worker knows it.
+pub(super) fn of_worker(held: &plan::Held, gives_way: bool) -> worker::Lease {
+    worker::Lease {
+        token: held.token,
+        until_boot_ns: u64::try_from(held.until.as_nanos()).unwrap_or(u64::MAX),
+        gives_way,
+    }
+}

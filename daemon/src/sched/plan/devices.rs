@@ -1,0 +1,148 @@
+//! Runs and restores, from their beginning to their end.
+
+use std::time::Duration;
+
+use verbatim_run::RunId;
+
+use super::{Action, Cancelled, Lane, Lease, Left, NeverBegan, Phase, Plan, Refusal};
+use crate::store::LeaseId;
+
+impl Plan {
+    /// A run ended.
+    pub fn run_ended(&mut self, now: Duration, rig: &str, left: Left) -> Vec<Action> {
+        let run = match self.lanes.get(rig).map(|lane| lane.phase.clone()) {
+            Some(Phase::Running(run)) => Some(run),
+            _ => None,
+        };
+        let lease = run.and_then(|run| self.of_run.remove(&run));
+        self.set(rig, Phase::Idle);
+        let mut actions = Vec::new();
+        if left == Left::Changed {
+            self.set(rig, Phase::Restoring);
+            actions.push(Action::Restore(rig.into()));
+        }
+        if let Some(id) = lease
+            && let Some(lease) = self.leases.get_mut(&id)
+            && (lease.run.is_some() || lease.ends.is_some())
+        {
+            lease.ends.get_or_insert_with(|| "ended with its run".into());
+            actions.extend(self.over(now, &id));
+        }
+        actions.extend(self.next(rig));
+        actions
+    }
+
+    /// A restore ended, with the reason for a quarantine when it failed.
+    pub fn restore_ended(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
+        match result {
+            Ok(()) => {
+                self.set(rig, Phase::Idle);
+                let mut actions = self.gives_way_at_once(now, rig);
+                actions.extend(self.next(rig));
+                actions.extend(self.give(now, &[rig.to_string()], None));
+                actions
+            }
+            Err(reason) => {
+                self.set(rig, Phase::Quarantined(reason.clone()));
+                let holder = self.lanes.get(rig).and_then(|lane| lane.holder.clone());
+                let mut actions = Vec::new();
+                if let Some(holder) = holder {
+                    actions.extend(self.end_waiting(&holder, &NeverBegan::Quarantined(reason.clone())));
+                    actions.extend(self.end_lease(now, &holder, "ended: its rig was quarantined"));
+                }
+                // Who could use another rig still waits.
+                let hopeless = |lease: &&Lease| lease.held.is_none() && self.takes_none(&lease.rigs);
+                let hopeless: Vec<LeaseId> = self.leases.values().filter(hopeless).map(|of| of.id.clone()).collect();
+                for id in hopeless {
+                    actions.extend(self.end_waiting(&id, &NeverBegan::Quarantined(reason.clone())));
+                    actions.extend(self.end_lease(now, &id, "ended: its rig was quarantined"));
+                }
+                actions
+            }
+        }
+    }
+
+    fn takes_none(&self, rigs: &[String]) -> bool {
+        let quarantined =
+            |rig: &String| matches!(self.lanes.get(rig).map(|lane| &lane.phase), Some(Phase::Quarantined(_)));
+        rigs.iter().all(quarantined)
+    }
+
+    /// Somebody asks for a restore.
+    ///
+    /// # Errors
+    /// Why it is not done now.
+    pub fn restore(&mut self, rig: &str) -> Result<Vec<Action>, Refusal> {
+        let lane = self.lanes.get(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
+        match &lane.phase {
+            Phase::Running(run) => Err(Refusal::Running {
+                rig: rig.into(),
+                run: run.clone(),
+            }),
+            Phase::Restoring => Err(Refusal::Restoring(rig.into())),
+            _ if self.stopping => Err(Refusal::Stopping),
+            Phase::Idle | Phase::Looking | Phase::Quarantined(_) => {
+                self.set(rig, Phase::Restoring);
+                Ok(vec![Action::Restore(rig.into())])
+            }
+        }
+    }
+
+    /// Somebody takes a rig out of use, for this reason, or puts it back. Who holds it keeps it.
+    ///
+    /// # Errors
+    /// When there is no such rig.
+    pub fn drain(&mut self, now: Duration, rig: &str, why: Option<String>) -> Result<Vec<Action>, Refusal> {
+        let lane = self.lanes.get_mut(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
+        lane.drained = why;
+        Ok(self.give(now, &[rig.to_string()], None))
+    }
+
+    /// Somebody cancels a run.
+    pub fn cancel(&mut self, now: Duration, run: &RunId) -> Cancelled {
+        let Some(id) = self.of_run.get(run).cloned() else {
+            return Cancelled::NotThere;
+        };
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return Cancelled::NotThere;
+        };
+        if let Some(place) = lease.runs.iter().position(|waiting| waiting == run) {
+            lease.runs.remove(place);
+            self.of_run.remove(run);
+            let mut actions = vec![Action::End(run.clone(), NeverBegan::Cancelled)];
+            if self.leases.get(&id).is_some_and(|lease| lease.run.is_some()) {
+                actions.extend(self.end_lease(now, &id, "ended: its run was cancelled"));
+            }
+            return Cancelled::Waiting(actions);
+        }
+        Cancelled::UnderWay(vec![Action::Stop(run.clone(), String::new())])
+    }
+
+    /// The daemon stops: nothing begins any more, what is under way is asked to stop. What waits goes on waiting, for the
+    /// next daemon.
+    pub fn stop(&mut self) -> Vec<Action> {
+        self.stopping = true;
+        let running = |lane: &Lane| match &lane.phase {
+            Phase::Running(run) => Some(Action::Stop(run.clone(), "stopped, because the daemon was".into())),
+            _ => None,
+        };
+        self.lanes.values().filter_map(running).collect()
+    }
+
+    /// Begins the next run under the lease that holds an idle rig.
+    pub(super) fn next(&mut self, rig: &str) -> Vec<Action> {
+        let idle = |lane: &&mut Lane| lane.phase == Phase::Idle;
+        let Some(lane) = self.lanes.get_mut(rig).filter(idle).filter(|_| !self.stopping) else {
+            return Vec::new();
+        };
+        let lease = lane.holder.as_ref().and_then(|holder| self.leases.get_mut(holder));
+        let Some(run) = lease
+            .filter(|lease| lease.ends.is_none())
+            .and_then(|lease| lease.runs.pop_front())
+        else {
+            return Vec::new();
+        };
+        lane.phase = Phase::Running(run.clone());
+        vec![Action::Start(run)]
+    }
+}

@@ -1,0 +1,294 @@
+//! Leases: asking for one, renewing it, its end; who gets what is free.
+
+use std::time::Duration;
+
+use verbatim_run::RunId;
+
+use super::view::waits;
+use super::{Action, HALF_LIFE, Held, Lease, NeverBegan, Phase, Plan, Refusal};
+use crate::access::Identity;
+use crate::sched::queue::{self, By, Decision, Shares, Use};
+use crate::store::LeaseId;
+
+/// Leases that have not ended and runs that wait, of one identity and of all: each is looked at by every decision.
+const MOST_OF_ONE: usize = 500;
+const MOST: usize = 20_000;
+
+impl Plan {
+    /// Whether some rig takes a new lease.
+    ///
+    /// # Errors
+    /// Why none does: of the first.
+    pub fn takes(&self, rigs: &[String]) -> Result<(), Refusal> {
+        if self.stopping {
+            return Err(Refusal::Stopping);
+        }
+        let mut first = None;
+        for rig in rigs {
+            let lane = self.lanes.get(rig);
+            let refused = match lane.map(|lane| &lane.phase) {
+                None => Refusal::UnknownRig(rig.clone()),
+                Some(_) if lane.is_some_and(|lane| lane.leaving) => Refusal::LeftOver(rig.clone()),
+                Some(Phase::Quarantined(reason)) => Refusal::Quarantined {
+                    rig: rig.clone(),
+                    reason: reason.clone(),
+                },
+                Some(_) => return Ok(()),
+            };
+            first.get_or_insert(refused);
+        }
+        Err(first.unwrap_or_else(|| Refusal::UnknownRig(String::new())))
+    }
+
+    /// Whether somebody may have one more lease, or run that waits.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`].
+    pub fn has_room(&self, who: &Identity) -> Result<(), Refusal> {
+        // That of a run alone counts with its run as one.
+        let counts =
+            |lease: &Lease| usize::from(lease.run.is_none()) + lease.runs.len().max(usize::from(lease.run.is_some()));
+        let all: usize = self.leases.values().map(counts).sum();
+        let own: usize = self
+            .leases
+            .values()
+            .filter(|lease| lease.owner == *who)
+            .map(counts)
+            .sum();
+        let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
+        match (own, all) {
+            (own, _) if own >= MOST_OF_ONE => too_many(format!("{who} has"), MOST_OF_ONE),
+            (_, all) if all >= MOST => too_many("all together have".into(), MOST),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new lease, with the run that it is made for among its runs if there is one.
+    ///
+    /// # Errors
+    /// Why no rig takes it.
+    pub fn ask(&mut self, now: Duration, lease: Lease) -> Result<Vec<Action>, Refusal> {
+        self.takes(&lease.rigs)?;
+        for run in &lease.runs {
+            self.of_run.insert(run.clone(), lease.id.clone());
+        }
+        let (id, rigs) = (lease.id.clone(), lease.rigs.clone());
+        self.leases.insert(id.clone(), lease);
+        // Nobody who waits could use a rig that is free: otherwise it would have been given it.
+        let given = self.give(now, &rigs, Some(&id));
+        if self.leases.get(&id).is_none_or(|lease| lease.held.is_some()) {
+            return Ok(given);
+        }
+        let looks = self.look_before(now, &rigs);
+        if looks.is_empty() {
+            Ok(self.make_way(now, &[id]))
+        } else {
+            Ok(looks)
+        }
+    }
+
+    /// A run under a lease that holds its rig.
+    ///
+    /// # Errors
+    /// Why it does not take it.
+    pub fn submit(&mut self, id: &LeaseId, run: RunId) -> Result<Vec<Action>, Refusal> {
+        let rig = self.takes_under(id)?;
+        if let Some(lease) = self.leases.get_mut(id) {
+            lease.runs.push_back(run.clone());
+            self.of_run.insert(run, id.clone());
+        }
+        Ok(self.next(&rig))
+    }
+
+    /// The rig that a lease holds, when it takes a run.
+    ///
+    /// # Errors
+    /// Why it does not take one.
+    pub fn takes_under(&self, id: &LeaseId) -> Result<String, Refusal> {
+        let rig = self.rig_of(id)?;
+        match self.lanes.get(&rig) {
+            _ if self.stopping => Err(Refusal::Stopping),
+            Some(lane) if lane.leaving => Err(Refusal::LeftOver(rig)),
+            _ => Ok(rig),
+        }
+    }
+
+    /// The rig that a lease holds, under which somebody may run what they like.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn rig_of(&self, id: &LeaseId) -> Result<String, Refusal> {
+        match self.leases.get(id) {
+            Some(lease) if lease.ends.is_some() => Err(Refusal::LeaseOver(id.clone())),
+            Some(lease) if lease.run.is_some() => Err(Refusal::LeaseOfRun(id.clone())),
+            Some(Lease { held: Some(held), .. }) => Ok(held.rig.clone()),
+            Some(_) => Err(Refusal::LeaseWaits(id.clone())),
+            None => Err(Refusal::LeaseOver(id.clone())),
+        }
+    }
+
+    /// A lease lasts that long from now on, and no longer than `most` from its grant on.
+    ///
+    /// # Errors
+    /// When it has ended or no rig, or would last too long.
+    pub fn renew(
+        &mut self,
+        now: Duration,
+        id: &LeaseId,
+        lasts: Duration,
+        most: Duration,
+    ) -> Result<Vec<Action>, Refusal> {
+        self.rig_of(id)?;
+        let Some(held) = self.leases.get_mut(id).and_then(|lease| lease.held.as_mut()) else {
+            return Err(Refusal::LeaseOver(id.clone()));
+        };
+        let until = now.saturating_add(lasts);
+        let last = held.since.saturating_add(most);
+        if until > last {
+            return Err(Refusal::TooLong {
+                most_s: most.as_secs(),
+                left_s: last.saturating_sub(now).as_secs(),
+            });
+        }
+        held.until = until;
+        Ok(vec![Action::Keep(id.clone())])
+    }
+
+    /// A lease ends: at once when nothing is under way under it, else once that has stopped and the device is restored.
+    pub fn end_lease(&mut self, now: Duration, id: &LeaseId, why: &str) -> Vec<Action> {
+        let Some(lease) = self.leases.get_mut(id) else {
+            return Vec::new();
+        };
+        if lease.ends.is_some() {
+            return Vec::new();
+        }
+        lease.ends = Some(why.into());
+        let mut actions = self.end_waiting(id, &NeverBegan::LeaseEnded(why.into()));
+        match self.running_under(id) {
+            Some(run) => actions.push(Action::Stop(run, format!("the lease {id} {why}"))),
+            None => actions.extend(self.over(now, id)),
+        }
+        actions
+    }
+
+    /// What ends by itself at this time.
+    pub fn tick(&mut self, now: Duration) -> Vec<Action> {
+        let is_over =
+            |lease: &&Lease| lease.held.as_ref().is_some_and(|held| held.until <= now) && lease.ends.is_none();
+        let over: Vec<LeaseId> = self
+            .leases
+            .values()
+            .filter(is_over)
+            .map(|lease| lease.id.clone())
+            .collect();
+        let end = |id: &LeaseId| self.end_lease(now, id, "expired");
+        let mut actions: Vec<Action> = over.iter().flat_map(end).collect();
+        // Who waits rises with the time.
+        let rigs: Vec<String> = self.lanes.keys().cloned().collect();
+        if !over.is_empty() {
+            actions.extend(self.give(now, &rigs, None));
+        }
+        actions
+    }
+
+    /// When something ends by itself next.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Duration> {
+        let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
+        let held = holders
+            .filter_map(|id| self.leases.get(id))
+            .filter(|lease| lease.ends.is_none());
+        held.filter_map(|lease| lease.held.as_ref())
+            .map(|held| held.until)
+            .min()
+    }
+
+    /// Ends the runs that wait under a lease.
+    pub(super) fn end_waiting(&mut self, id: &LeaseId, why: &NeverBegan) -> Vec<Action> {
+        let runs = self.leases.get_mut(id).map(|lease| std::mem::take(&mut lease.runs));
+        let mut actions = Vec::new();
+        for run in runs.into_iter().flatten() {
+            self.of_run.remove(&run);
+            actions.push(Action::End(run, why.clone()));
+        }
+        actions
+    }
+
+    /// A lease under which nothing is under way any more is over; its rig goes to the next.
+    pub(super) fn over(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
+        let Some(mut lease) = self.leases.remove(id) else {
+            return Vec::new();
+        };
+        let why = lease.ends.clone().unwrap_or_default();
+        if let Some(held) = &mut lease.held {
+            // To then it held its rig.
+            held.until = now;
+        }
+        let held = lease.held.clone();
+        let mut actions = vec![Action::LeaseEnded(Box::new(lease.clone()), why)];
+        if let Some(held) = held {
+            let lasted = now.saturating_sub(held.since);
+            *self.had.entry(lease.owner).or_default() += lasted;
+            // Another may have it, when the rig file lost the rig over a restart.
+            if let Some(lane) = self.lanes.get_mut(&held.rig) {
+                lane.holder = None;
+            }
+            actions.extend(self.give(now, &[held.rig], None));
+        }
+        actions
+    }
+
+    /// Gives what is free of these rigs to who is next: among all, or to this one alone.
+    pub(super) fn give(&mut self, now: Duration, rigs: &[String], to: Option<&LeaseId>) -> Vec<Action> {
+        while now.saturating_sub(self.halved) >= HALF_LIFE {
+            self.halved += HALF_LIFE;
+            self.had.retain(|_, had| {
+                *had /= 2;
+                had.as_secs() > 0
+            });
+            if self.had.is_empty() {
+                self.halved = now;
+            }
+        }
+        let uses = rigs
+            .iter()
+            .filter_map(|rig| self.lanes.get(rig).map(|lane| self.used(now, rig, lane)));
+        let free: Vec<Use<'_>> = uses.filter(|used| used.by == By::Nobody).collect();
+        if free.is_empty() {
+            let wanted = |rig: &&String| self.leases.values().filter_map(waits).any(|of| of.rigs.contains(rig));
+            let unknown = |rig: &&String| self.lanes.get(*rig).is_some_and(|lane| !lane.reach.is_fresh(now));
+            let wanted = match to {
+                None => rigs.iter().filter(unknown).find(wanted).cloned(),
+                Some(_) => None,
+            };
+            return self.look_before(now, wanted.as_slice());
+        }
+        let waiting = match to {
+            Some(id) => self.leases.get(id).and_then(waits).into_iter().collect(),
+            None => self.waiting(),
+        };
+        // Of one alone the order is known.
+        let shares = if to.is_some() { Shares::new() } else { self.shares() };
+        let decisions = queue::decide(now, &waiting, &free, &shares);
+        let mut actions = Vec::new();
+        for decision in decisions {
+            let Decision::Grant { lease, rig } = decision else {
+                continue;
+            };
+            let (Some(of), Some(lane)) = (self.leases.get_mut(&lease), self.lanes.get_mut(&rig)) else {
+                continue;
+            };
+            self.last_token += 1;
+            of.held = Some(Held {
+                rig: rig.clone(),
+                token: self.last_token,
+                since: now,
+                until: now.saturating_add(of.lasts),
+            });
+            lane.holder = Some(lease.clone());
+            actions.push(Action::Keep(lease));
+            actions.extend(self.next(&rig));
+        }
+        actions
+    }
+}

@@ -1,0 +1,71 @@
+//! Why something is not done.
+
+use verbatim_run::RunId;
+
+use crate::store::LeaseId;
+
+/// Why something is not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No such rig.
+    #[error("there is no rig {0:?}")]
+    UnknownRig(String),
+    /// The rig file no longer has the rig; it is there until its device is restored.
+    #[error(
+        "rig {0} is no longer in the rig file: it is in sight only until its device is restored; name it there again, or \
+         restore it: verbatim rigs restore {0}"
+    )]
+    LeftOver(String),
+    /// The daemon stops.
+    #[error("the daemon is stopping: it takes no more runs; try again when it is back")]
+    Stopping,
+    /// The rig is quarantined.
+    #[error("rig {rig} is quarantined: {reason}")]
+    Quarantined {
+        /// The rig.
+        rig: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A run is under way on the rig.
+    #[error(
+        "rig {rig} is busy: run {run} is under way, and restores the device itself when it ends; wait for it or cancel it"
+    )]
+    Running {
+        /// The rig.
+        rig: String,
+        /// The run.
+        run: RunId,
+    },
+    /// A restore is under way on the rig.
+    #[error("rig {0} is busy: its device is being restored already; look at the rig again when that has ended")]
+    Restoring(String),
+    /// The lease has ended, or ends.
+    #[error("lease {0} has ended; reserve the rig anew")]
+    LeaseOver(LeaseId),
+    /// The lease has no rig yet.
+    #[error("lease {0} has no rig yet; `verbatim leases` says why, `verbatim reserve --attach {0}` waits for it")]
+    LeaseWaits(LeaseId),
+    /// The lease was made for a run.
+    #[error("lease {0} was made for a run, and ends with it; cancel the run instead")]
+    LeaseOfRun(LeaseId),
+    /// There are too many already.
+    #[error(
+        "{whose} {most} leases and runs that have not ended, and no more are taken; end or cancel some \
+         (`verbatim leases`, `verbatim runs`), or wait"
+    )]
+    TooMany {
+        /// Who has them, in words.
+        whose: String,
+        /// The limit.
+        most: usize,
+    },
+    /// It would last too long.
+    #[error("a lease lasts at most {most_s} s from its grant on; it has {left_s} s left that it may be renewed to")]
+    TooLong {
+        /// The limit.
+        most_s: u64,
+        /// From now on.
+        left_s: u64,
+    },
+}

@@ -1,0 +1,65 @@
+//! Another rig file: rigs come and go, and none goes while it is used.
+
+use std::time::Duration;
+
+use super::{Action, Found, Phase, Plan};
+use crate::store::LeaseId;
+
+impl Plan {
+    /// What keeps a rig from having another device: who uses it, or that its device is still to be restored.
+    #[must_use]
+    pub fn in_use(&self, rig: &str) -> Option<String> {
+        let lane = self.lanes.get(rig)?;
+        match (&lane.phase, &lane.holder) {
+            (Phase::Running(run), _) => Some(format!("run {run} is under way on it")),
+            (Phase::Restoring, _) => Some("its device is being restored".into()),
+            (Phase::Quarantined(_), _) => Some("its device is still to be restored".into()),
+            (Phase::Idle | Phase::Looking, Some(lease)) => Some(format!("lease {lease} holds it")),
+            (Phase::Idle | Phase::Looking, None) => {
+                let goes_on = |lease: &&super::Lease| lease.began && lease.rigs.iter().any(|wanted| wanted == rig);
+                let lease = self.leases.values().find(goes_on)?;
+                Some(format!(
+                    "the run of lease {} has begun on it, gave way, and is to go on",
+                    lease.id
+                ))
+            }
+        }
+    }
+
+    /// Takes over another rig file: `found` are the rigs that it has, `gone` those that it does not have any more. Of these
+    /// stay, as leaving, the ones that are used; with them, what is to be done.
+    pub fn reload(&mut self, now: Duration, found: Vec<Found<'_>>, gone: &[String]) -> (Vec<String>, Vec<Action>) {
+        let mut actions = Vec::new();
+        let mut there = Vec::new();
+        for rig in found {
+            there.push(rig.rig.to_string());
+            match self.lanes.get_mut(rig.rig) {
+                Some(lane) => lane.leaving = false,
+                None => actions.extend(self.add(rig)),
+            }
+        }
+        let (stay, go): (Vec<String>, Vec<String>) = gone.iter().cloned().partition(|rig| self.in_use(rig).is_some());
+        for rig in &stay {
+            if let Some(lane) = self.lanes.get_mut(rig) {
+                lane.leaving = true;
+            }
+        }
+        self.lanes.retain(|rig, _| !go.contains(rig));
+        // Nobody gets any of them any more.
+        let mut hopeless: Vec<LeaseId> = Vec::new();
+        for lease in self.leases.values_mut().filter(|lease| lease.held.is_none()) {
+            let before = lease.rigs.len();
+            lease.rigs.retain(|rig| !gone.contains(rig));
+            match lease.rigs.len() {
+                0 => hopeless.push(lease.id.clone()),
+                now if now < before => actions.push(Action::Keep(lease.id.clone())),
+                _ => {}
+            }
+        }
+        for id in hopeless {
+            actions.extend(self.end_lease(now, &id, "ended: its rig is no longer in the rig file"));
+        }
+        actions.extend(self.give(now, &there, None));
+        (stay, actions)
+    }
+}

@@ -1,0 +1,555 @@
+use super::*;
+
+fn run(serial: u16) -> RunId {
+    RunId::new(0, serial)
+}
+
+fn lease_id(serial: u16) -> LeaseId {
+    LeaseId::like(&run(serial))
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A lease of an hour that somebody reserves.
+fn reserved(serial: u16, rigs: &[&str]) -> Lease {
+    Lease {
+        id: lease_id(serial),
+        owner: Identity::User(u32::from(serial)),
+        class: Class::Normal,
+        rigs: rigs.iter().map(ToString::to_string).collect(),
+        lasts: HOUR,
+        run: None,
+        since: at(u64::from(serial)),
+        held: None,
+        ends: None,
+        gives_way: None,
+        began: false,
+        runs: VecDeque::new(),
+    }
+}
+
+/// The lease of a run.
+fn of_run(serial: u16, rig: &str) -> Lease {
+    Lease {
+        run: Some(run(serial)),
+        runs: [run(serial)].into(),
+        ..reserved(serial, &[rig])
+    }
+}
+
+/// A rig of the rig file.
+fn found<'r>((rig, left): (&'r str, Left)) -> Found<'r> {
+    Found {
+        rig,
+        left,
+        drained: None,
+        leaving: false,
+        is_looked_at: false,
+    }
+}
+
+/// The plan of a daemon that starts.
+fn started<'r>(
+    rigs: impl IntoIterator<Item = (&'r str, Left)>,
+    leases: Vec<Lease>,
+    last_token: u64,
+) -> (Plan, Vec<Action>) {
+    Plan::new(at(0), rigs.into_iter().map(found), leases, last_token)
+}
+
+/// Rigs at rest.
+fn plan_of(rigs: &[&str]) -> Plan {
+    started(rigs.iter().map(|rig| (*rig, Left::AsFound)), Vec::new(), 0).0
+}
+
+fn submit(plan: &mut Plan, serial: u16) -> Result<Vec<Action>, Refusal> {
+    plan.ask(at(10), of_run(serial, "r"))
+}
+
+/// A run got its lease, and begins.
+fn begins(serial: u16) -> Vec<Action> {
+    vec![Action::Keep(lease_id(serial)), Action::Start(run(serial))]
+}
+
+/// What is done, but for leases: these are told apart by their ids.
+fn without_ends(actions: Vec<Action>) -> Vec<Action> {
+    actions
+        .into_iter()
+        .filter(|action| !matches!(action, Action::LeaseEnded(..)))
+        .collect()
+}
+
+/// Which leases end, and why.
+fn ends(actions: &[Action]) -> Vec<(LeaseId, String)> {
+    let end = |action: &Action| match action {
+        Action::LeaseEnded(lease, why) => Some((lease.id.clone(), why.clone())),
+        _ => None,
+    };
+    actions.iter().filter_map(end).collect()
+}
+
+/// A rig `r` on which run 1 is under way.
+fn busy() -> Plan {
+    let mut plan = plan_of(&["r"]);
+    assert_eq!(submit(&mut plan, 1), Ok(begins(1)));
+    plan
+}
+
+#[test]
+fn runs_of_a_rig_come_one_after_the_other_in_the_order_of_their_creation() {
+    let mut plan = busy();
+    assert_eq!(submit(&mut plan, 2), Ok(vec![]));
+    assert_eq!(submit(&mut plan, 3), Ok(vec![]));
+    let place = |plan: &Plan, serial| plan.place(at(10), &run(serial));
+    assert_eq!((place(&plan, 2), place(&plan, 3)), (Some(1), Some(2)));
+    assert_eq!(plan.lanes(at(10))["r"].queue, [run(2), run(3)]);
+    let ended = plan.run_ended(at(11), "r", Left::AsFound);
+    assert_eq!(ends(&ended), [(lease_id(1), "ended with its run".into())]);
+    assert_eq!(without_ends(ended), begins(2));
+    assert_eq!(place(&plan, 3), Some(1));
+    assert_eq!(without_ends(plan.run_ended(at(12), "r", Left::AsFound)), begins(3));
+    assert_eq!(without_ends(plan.run_ended(at(13), "r", Left::AsFound)), []);
+    assert_eq!(plan.under_way().count(), 0);
+    assert_eq!(plan.lane("r"), Some(&Lane::default()));
+}
+
+#[test]
+fn rigs_do_not_wait_for_each_other() {
+    let mut plan = plan_of(&["a", "b"]);
+    assert_eq!(plan.ask(at(1), of_run(1, "a")), Ok(begins(1)));
+    assert_eq!(plan.ask(at(1), of_run(2, "b")), Ok(begins(2)));
+    assert_eq!(plan.ask(at(1), of_run(3, "c")), Err(Refusal::UnknownRig("c".into())));
+}
+
+#[test]
+fn a_device_left_changed_is_restored_before_the_next_run() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    let ended = plan.run_ended(at(11), "r", Left::Changed);
+    assert_eq!(without_ends(ended), [Action::Restore("r".into())]);
+    assert_eq!(submit(&mut plan, 3), Ok(vec![]), "it waits meanwhile");
+    assert_eq!(plan.restore_ended(at(12), "r", Ok(())), begins(2));
+}
+
+#[test]
+fn a_device_left_changed_before_the_start_is_restored_first() {
+    let (mut plan, actions) = started([("r", Left::Changed)], Vec::new(), 0);
+    assert_eq!(actions, [Action::Restore("r".into())]);
+    assert_eq!(submit(&mut plan, 1), Ok(vec![]));
+    assert_eq!(plan.restore_ended(at(12), "r", Ok(())), begins(1));
+}
+
+#[test]
+fn a_failed_restore_quarantines_the_rig_and_ends_what_waits_until_one_succeeds() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    plan.run_ended(at(11), "r", Left::Changed);
+    let ended = plan.restore_ended(at(12), "r", Err("locked".into()));
+    assert_eq!(ends(&ended).len(), 1);
+    assert_eq!(
+        without_ends(ended),
+        [Action::End(run(2), NeverBegan::Quarantined("locked".into()))]
+    );
+    let refused = submit(&mut plan, 3).unwrap_err();
+    assert!(refused.to_string().contains("quarantined: locked"), "{refused}");
+    assert_eq!(plan.restore("r"), Ok(vec![Action::Restore("r".into())]));
+    assert_eq!(plan.restore_ended(at(13), "r", Ok(())), []);
+    assert_eq!(submit(&mut plan, 4), Ok(begins(4)));
+}
+
+#[test]
+fn who_could_also_use_another_rig_survives_a_quarantine() {
+    let mut plan = plan_of(&["a", "b"]);
+    plan.ask(at(1), reserved(1, &["a"])).unwrap();
+    plan.ask(at(1), reserved(2, &["b"])).unwrap();
+    plan.ask(at(1), reserved(3, &["a", "b"])).unwrap();
+    plan.restore("a").unwrap();
+    let ended = plan.restore_ended(at(2), "a", Err("locked".into()));
+    assert_eq!(ends(&ended), [(lease_id(1), "ended: its rig was quarantined".into())]);
+    let given = plan.end_lease(at(3), &lease_id(2), "was ended");
+    assert_eq!(without_ends(given), [Action::Keep(lease_id(3))]);
+}
+
+#[test]
+fn a_busy_rig_is_not_restored_and_says_why() {
+    let mut plan = busy();
+    let running = Refusal::Running {
+        rig: "r".into(),
+        run: run(1),
+    };
+    assert_eq!(plan.restore("r"), Err(running));
+    plan.run_ended(at(11), "r", Left::Changed);
+    assert_eq!(plan.restore("r"), Err(Refusal::Restoring("r".into())));
+}
+
+#[test]
+fn a_run_that_waits_is_cancelled_at_once_and_one_under_way_is_asked_to_stop() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    let Cancelled::Waiting(actions) = plan.cancel(at(11), &run(2)) else {
+        panic!("it waits");
+    };
+    assert_eq!(ends(&actions), [(lease_id(2), "ended: its run was cancelled".into())]);
+    assert_eq!(without_ends(actions), [Action::End(run(2), NeverBegan::Cancelled)]);
+    assert_eq!(plan.cancel(at(11), &run(2)), Cancelled::NotThere);
+    let stop = vec![Action::Stop(run(1), String::new())];
+    assert_eq!(plan.cancel(at(11), &run(1)), Cancelled::UnderWay(stop));
+    let ended = plan.run_ended(at(12), "r", Left::AsFound);
+    assert_eq!(without_ends(ended), [], "what was cancelled does not run");
+}
+
+#[test]
+fn a_stop_stops_what_runs_leaves_what_waits_and_still_restores() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    let why = "stopped, because the daemon was".to_string();
+    assert_eq!(plan.stop(), [Action::Stop(run(1), why)]);
+    assert_eq!(submit(&mut plan, 3), Err(Refusal::Stopping));
+    let ended = plan.run_ended(at(12), "r", Left::Changed);
+    assert_eq!(without_ends(ended), [Action::Restore("r".into())]);
+    assert_eq!(plan.under_way().collect::<Vec<_>>(), ["r"]);
+    assert_eq!(plan.restore_ended(at(13), "r", Ok(())), []);
+    assert_eq!(plan.under_way().count(), 0);
+}
+
+#[test]
+fn runs_under_a_lease_come_one_after_the_other_and_nobody_elses_in_between() {
+    let mut plan = plan_of(&["r"]);
+    assert_eq!(
+        plan.ask(at(0), reserved(1, &["r"])),
+        Ok(vec![Action::Keep(lease_id(1))])
+    );
+    assert_eq!(plan.submit(&lease_id(1), run(11)), Ok(vec![Action::Start(run(11))]));
+    assert_eq!(submit(&mut plan, 2), Ok(vec![]));
+    assert_eq!(plan.submit(&lease_id(1), run(12)), Ok(vec![]));
+    assert_eq!(plan.place(at(1), &run(12)), Some(1));
+    assert_eq!(plan.run_ended(at(2), "r", Left::AsFound), [Action::Start(run(12))]);
+    assert_eq!(
+        plan.run_ended(at(3), "r", Left::AsFound),
+        [],
+        "the lease goes on, and run 2 waits"
+    );
+    let ended = plan.end_lease(at(4), &lease_id(1), "was ended by uid:1");
+    assert_eq!(ends(&ended), [(lease_id(1), "was ended by uid:1".into())]);
+    assert_eq!(without_ends(ended), begins(2));
+    assert_eq!(plan.submit(&lease_id(1), run(13)), Err(Refusal::LeaseOver(lease_id(1))));
+}
+
+#[test]
+fn a_lease_that_expires_in_mid_run_ends_when_that_has_stopped_and_the_device_is_restored() {
+    let mut plan = plan_of(&["r"]);
+    plan.ask(at(0), reserved(1, &["r"])).unwrap();
+    plan.submit(&lease_id(1), run(11)).unwrap();
+    plan.submit(&lease_id(1), run(12)).unwrap();
+    submit(&mut plan, 2).unwrap();
+    assert_eq!(plan.next_end(), Some(HOUR));
+    assert_eq!(plan.tick(HOUR - at(1)), []);
+    let why = format!("the lease {} expired", lease_id(1));
+    assert_eq!(
+        plan.tick(HOUR),
+        [
+            Action::End(run(12), NeverBegan::LeaseEnded("expired".into())),
+            Action::Stop(run(11), why)
+        ]
+    );
+    assert_eq!(plan.tick(HOUR + at(1)), [], "once");
+    assert_eq!(plan.next_end(), None);
+    let ended = plan.run_ended(HOUR + at(2), "r", Left::Changed);
+    assert_eq!(ends(&ended), [(lease_id(1), "expired".into())]);
+    assert_eq!(
+        without_ends(ended),
+        [Action::Restore("r".into())],
+        "nobody gets it as it is"
+    );
+    assert_eq!(plan.restore_ended(HOUR + at(3), "r", Ok(())), begins(2));
+}
+
+#[test]
+fn a_lease_is_renewed_up_to_the_hard_maximum_from_its_grant_on() {
+    let mut plan = plan_of(&["r"]);
+    plan.ask(at(0), reserved(1, &["r"])).unwrap();
+    plan.ask(at(0), reserved(2, &["r"])).unwrap();
+    let most = 2 * HOUR;
+    assert_eq!(
+        plan.renew(at(1800), &lease_id(1), HOUR, most),
+        Ok(vec![Action::Keep(lease_id(1))])
+    );
+    assert_eq!(plan.next_end(), Some(at(5400)));
+    let refused = plan.renew(at(5000), &lease_id(1), HOUR, most);
+    let too_long = Refusal::TooLong {
+        most_s: 7200,
+        left_s: 2200,
+    };
+    assert_eq!(refused, Err(too_long));
+    assert_eq!(
+        plan.renew(at(1), &lease_id(2), HOUR, most),
+        Err(Refusal::LeaseWaits(lease_id(2)))
+    );
+    assert_eq!(
+        plan.renew(at(1), &lease_id(9), HOUR, most),
+        Err(Refusal::LeaseOver(lease_id(9)))
+    );
+}
+
+#[test]
+fn each_grant_has_a_greater_token_also_after_a_restart() {
+    let mut plan = plan_of(&["a", "b"]);
+    plan.ask(at(0), reserved(1, &["a"])).unwrap();
+    plan.ask(at(0), reserved(2, &["b"])).unwrap();
+    let token = |plan: &Plan, serial| plan.lease(&lease_id(serial)).unwrap().held.as_ref().unwrap().token;
+    assert_eq!((token(&plan, 1), token(&plan, 2)), (1, 2));
+    let kept = [1, 2].map(|serial| plan.lease(&lease_id(serial)).unwrap().clone());
+    // Rig b is not in the rig file any more.
+    let (mut plan, actions) = started([("a", Left::AsFound)], kept.into(), 2);
+    assert_eq!(ends(&actions).len(), 1);
+    assert_eq!(token(&plan, 1), 1);
+    plan.ask(at(1), reserved(3, &["a"])).unwrap();
+    plan.end_lease(at(2), &lease_id(1), "was ended");
+    assert_eq!(token(&plan, 3), 3);
+}
+
+#[test]
+fn a_rig_taken_out_of_use_goes_to_nobody_until_it_is_put_back() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    assert_eq!(plan.drain(at(11), "r", Some("new cable".into())), Ok(vec![]));
+    assert_eq!(
+        without_ends(plan.run_ended(at(12), "r", Left::AsFound)),
+        [],
+        "who had it kept it"
+    );
+    assert_eq!(plan.drain(at(13), "r", None), Ok(begins(2)));
+    assert!(plan.drain(at(13), "none", None).is_err());
+}
+
+#[test]
+fn nobody_runs_under_the_lease_of_anothers_run() {
+    let mut plan = busy();
+    assert_eq!(plan.submit(&lease_id(1), run(2)), Err(Refusal::LeaseOfRun(lease_id(1))));
+}
+
+/// The lease of a run, of that class.
+fn of_class(class: Class, serial: u16, rigs: &[&str]) -> Lease {
+    Lease {
+        class,
+        run: Some(run(serial)),
+        runs: [run(serial)].into(),
+        ..reserved(serial, rigs)
+    }
+}
+
+/// The same, which holds its rig.
+fn holding(lease: Lease) -> Lease {
+    let held = Held {
+        rig: lease.rigs[0].clone(),
+        token: 1,
+        since: at(0),
+        until: HOUR,
+    };
+    Lease {
+        held: Some(held),
+        ..lease
+    }
+}
+
+#[test]
+fn a_run_gives_way_to_one_of_a_higher_class_between_two_tests_and_goes_on_when_that_has_ended() {
+    let mut plan = busy();
+    submit(&mut plan, 2).unwrap();
+    let keep = |serial| Action::Keep(lease_id(serial));
+    assert_eq!(plan.ask(at(11), of_class(Class::High, 3, &["r"])), Ok(vec![keep(1)]));
+    assert_eq!(plan.lease(&lease_id(1)).unwrap().gives_way, Some(lease_id(3)));
+    assert_eq!(
+        plan.ask(at(11), of_class(Class::High, 4, &["r"])),
+        Ok(vec![]),
+        "it is asked once"
+    );
+    let gave_way = plan.gave_way(at(12), "r", Left::AsFound).unwrap();
+    let waits_again = [Action::WaitAgain(run(1), lease_id(3)), keep(1)];
+    assert_eq!(gave_way, [&waits_again[..], &begins(3)].concat());
+    assert_eq!(plan.lease(&lease_id(1)).unwrap().held, None);
+    assert_eq!(
+        plan.lanes(at(12))["r"].queue,
+        [run(4), run(1), run(2)],
+        "at its place, before who came later"
+    );
+    assert_eq!(without_ends(plan.run_ended(at(13), "r", Left::AsFound)), begins(4));
+    let token = |plan: &Plan| plan.lease_of(&run(1)).unwrap().held.as_ref().map(|held| held.token);
+    assert_eq!(without_ends(plan.run_ended(at(14), "r", Left::AsFound)), begins(1));
+    assert_eq!(token(&plan), Some(4), "under a new token");
+    assert_eq!(without_ends(plan.run_ended(at(15), "r", Left::AsFound)), begins(2));
+}
+
+#[test]
+fn a_device_that_a_run_left_changed_as_it_gave_way_is_restored_in_between() {
+    let mut plan = busy();
+    plan.ask(at(11), of_class(Class::High, 2, &["r"])).unwrap();
+    let gave_way = plan.gave_way(at(12), "r", Left::Changed).unwrap();
+    let expected = [
+        Action::WaitAgain(run(1), lease_id(2)),
+        Action::Restore("r".into()),
+        Action::Keep(lease_id(1)),
+    ];
+    assert_eq!(gave_way, expected);
+    assert_eq!(plan.restore_ended(at(13), "r", Ok(())), begins(2));
+}
+
+#[test]
+fn what_waits_for_a_restore_gives_way_before_it_begins() {
+    let (mut plan, _) = started(
+        [("r", Left::Changed)],
+        vec![holding(of_class(Class::Low, 2, &["r"]))],
+        1,
+    );
+    plan.ask(at(14), of_class(Class::Normal, 3, &["r"])).unwrap();
+    let ended = plan.restore_ended(at(15), "r", Ok(()));
+    assert_eq!(ended, [&[Action::Keep(lease_id(2))][..], &begins(3)].concat());
+    assert_eq!(plan.place(at(16), &run(2)), Some(1));
+}
+
+#[test]
+fn neither_a_reserved_rig_nor_who_waited_long_for_one_gives_way() {
+    let mut plan = plan_of(&["r"]);
+    plan.ask(at(0), reserved(1, &["r"])).unwrap();
+    plan.submit(&lease_id(1), run(11)).unwrap();
+    let high = |serial| of_class(Class::High, serial, &["r"]);
+    assert_eq!(plan.ask(at(1), high(2)), Ok(vec![]));
+
+    let mut plan = busy();
+    plan.ask(at(10), of_class(Class::Low, 2, &["r"])).unwrap();
+    let long = at(20_000);
+    assert_eq!(without_ends(plan.run_ended(long, "r", Left::AsFound)), begins(2));
+    assert_eq!(plan.ask(long, high(3)), Ok(vec![]), "it counts as of that class by now");
+}
+
+#[test]
+fn a_run_whose_lease_ends_as_it_gives_way_does_not_wait_again() {
+    let mut plan = busy();
+    plan.ask(at(11), of_class(Class::High, 2, &["r"])).unwrap();
+    plan.end_lease(at(12), &lease_id(1), "expired");
+    assert_eq!(plan.gave_way(at(13), "r", Left::AsFound), None);
+    assert_eq!(without_ends(plan.run_ended(at(13), "r", Left::AsFound)), begins(2));
+}
+
+#[test]
+fn what_waited_at_the_end_of_a_daemon_begins_in_the_same_order_and_drained_rigs_stay_so() {
+    let rigs = [("r", Left::AsFound), ("s", Left::AsFound)];
+    let mut mine = holding(reserved(1, &["r"]));
+    mine.runs = [run(11), run(12)].into();
+    let waiting = vec![of_run(4, "r"), mine, of_run(3, "r"), of_run(5, "s")];
+    let mut rigs = rigs.map(found);
+    rigs[1].drained = Some("new cable".into());
+    let (mut plan, actions) = Plan::new(at(100), rigs, waiting, 7);
+    assert_eq!(actions, [Action::Start(run(11))]);
+    assert_eq!(plan.run_ended(at(101), "r", Left::AsFound), [Action::Start(run(12))]);
+    plan.run_ended(at(102), "r", Left::AsFound);
+    assert_eq!(
+        without_ends(plan.end_lease(at(103), &lease_id(1), "was ended")),
+        begins(3)
+    );
+    assert_eq!(without_ends(plan.run_ended(at(104), "r", Left::AsFound)), begins(4));
+    assert_eq!(plan.drain(at(105), "s", None), Ok(begins(5)));
+}
+
+#[test]
+fn rigs_come_and_go_with_the_rig_file_and_none_goes_while_it_is_used() {
+    let mut plan = plan_of(&["busy", "held", "idle", "stays"]);
+    plan.ask(at(1), of_run(1, "busy")).unwrap();
+    plan.ask(at(1), reserved(2, &["held"])).unwrap();
+    plan.ask(at(1), reserved(3, &["stays"])).unwrap();
+    plan.ask(at(1), of_run(4, "busy")).unwrap();
+    plan.ask(at(1), reserved(5, &["held", "stays"])).unwrap();
+    let names = ["busy", "held", "idle"].map(String::from);
+    let file = [("stays", Left::AsFound), ("new", Left::AsFound), ("old", Left::Changed)];
+    let (stay, actions) = plan.reload(at(2), file.map(found).into(), &names);
+    assert_eq!(stay, ["busy", "held"]);
+    assert_eq!(
+        ends(&actions),
+        [(lease_id(4), "ended: its rig is no longer in the rig file".into())]
+    );
+    assert!(actions.contains(&Action::Restore("old".into())) && plan.lane("idle").is_none());
+    assert_eq!(plan.lease(&lease_id(5)).unwrap().rigs, ["stays"]);
+    assert_eq!(plan.ask(at(3), of_run(6, "new")), Ok(begins(6)));
+    let refused = Err(Refusal::LeftOver("held".into()));
+    assert_eq!(plan.ask(at(3), of_run(7, "held")), refused);
+    assert_eq!(plan.submit(&lease_id(2), run(8)), refused);
+    assert_eq!(
+        plan.end_lease(at(4), &lease_id(2), "was ended").len(),
+        1,
+        "nobody gets it"
+    );
+    // Named again, it is as any other.
+    let (stay, _) = plan.reload(at(5), vec![found(("held", Left::AsFound))], &["busy".into()]);
+    assert_eq!(stay, ["busy"], "as long as its run is under way");
+    plan.run_ended(at(6), "busy", Left::AsFound);
+    assert_eq!(plan.ask(at(7), of_run(9, "held")), Ok(begins(9)));
+    assert!(plan.reload(at(8), Vec::new(), &["busy".into()]).0.is_empty());
+    assert!(plan.lane("busy").is_none());
+}
+
+/// Rigs whose devices can be away.
+fn looked_at(rigs: &[&str]) -> Plan {
+    let found = rigs.iter().map(|rig| Found {
+        is_looked_at: true,
+        ..found((rig, Left::AsFound))
+    });
+    Plan::new(at(0), found, Vec::new(), 0).0
+}
+
+#[test]
+fn a_rig_is_looked_at_before_a_lease_and_one_that_is_away_goes_to_nobody_until_it_is_back() {
+    let mut plan = looked_at(&["r"]);
+    let look = || vec![Action::Look("r".into())];
+    assert_eq!(submit(&mut plan, 1), Ok(look()));
+    assert!(plan.is_looked_at_for(&lease_id(1)), "it is about to begin");
+    assert_eq!(submit(&mut plan, 2), Ok(vec![]), "once");
+    assert_eq!(plan.looked(at(11), "r", Err("no cable".into())), []);
+    assert_eq!(plan.lane("r").unwrap().reach.away(), Some("no cable"));
+    assert!(plan.closed(&lease_id(1))[0].contains("no cable"));
+    assert!(!plan.is_look_due(at(11)) && plan.is_look_due(at(12)));
+    assert_eq!(plan.look(at(12)), look());
+    assert!(!plan.is_looked_at_for(&lease_id(1)), "it was away");
+    assert_eq!(plan.looked(at(12), "r", Err("no cable".into())), []);
+    assert!(!plan.is_look_due(at(13)), "each time later");
+    assert_eq!(plan.look(at(14)), look());
+    assert_eq!(plan.looked(at(14), "r", Ok(())), begins(1));
+    assert_eq!(plan.lane("r").unwrap().reach.away(), None);
+    // What a run told counts as a look; one that the rig failed raises doubts.
+    plan.answered(at(500), "r", true);
+    assert_eq!(without_ends(plan.run_ended(at(500), "r", Left::AsFound)), begins(2));
+    submit(&mut plan, 3).unwrap();
+    plan.answered(at(501), "r", false);
+    assert_eq!(without_ends(plan.run_ended(at(501), "r", Left::AsFound)), look());
+    assert_eq!(plan.looked(at(502), "r", Ok(())), begins(3));
+}
+
+#[test]
+fn rigs_at_rest_are_looked_at_by_the_minute_and_few_at_a_time() {
+    let mut plan = looked_at(&["a", "b", "c"]);
+    assert_eq!(plan.look(at(1)).len(), 2);
+    assert_eq!(plan.look(at(1)), []);
+    plan.looked(at(2), "a", Ok(()));
+    assert_eq!(plan.look(at(2)), [Action::Look("c".into())]);
+    plan.looked(at(2), "b", Ok(()));
+    plan.looked(at(2), "c", Ok(()));
+    assert!(!plan.is_look_due(at(61)) && plan.is_look_due(at(62)));
+    assert_eq!(
+        plan.ask(at(61), of_run(1, "a")),
+        Ok(begins(1)),
+        "it was there a minute ago"
+    );
+    assert_eq!(plan.look(at(62)).len(), 2, "not the one that is used");
+}
+
+#[test]
+fn who_could_use_another_rig_gets_it_when_the_first_is_away() {
+    let mut plan = looked_at(&["a", "b"]);
+    let look = |rig: &str| vec![Action::Look(rig.into())];
+    assert_eq!(plan.ask(at(1), reserved(1, &["a", "b"])), Ok(look("a")));
+    assert_eq!(plan.looked(at(2), "a", Err("no cable".into())), look("b"));
+    assert_eq!(plan.looked(at(3), "b", Ok(())), [Action::Keep(lease_id(1))]);
+}

@@ -1,0 +1,242 @@
+//! The queue: who gets a rig that is free, who has to give one up, who waits how long. Pure functions of the time, those
+//! who wait and the rigs.
+//!
+//! First by class, then by what the owner has already, then by arrival. Who waits rises by a class every [`RISES_EVERY`],
+//! and once above all classes goes by arrival alone: nobody waits for ever, whatever else comes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::access::Identity;
+use crate::store::LeaseId;
+
+/// The class of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// When nobody else wants the rig.
+    Low,
+    /// As usual.
+    Normal,
+    /// Before others, whose runs stop for it between two tests.
+    High,
+}
+
+/// Who waits longer counts as of a class higher, and so on.
+pub const RISES_EVERY: Duration = Duration::from_secs(30 * 60);
+
+/// Somebody who waits for a rig.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting<'a> {
+    /// The lease.
+    pub lease: &'a LeaseId,
+    /// Whose it is.
+    pub owner: &'a Identity,
+    /// Its class.
+    pub class: Class,
+    /// When it came, on the clock that `now` is of.
+    pub since: Duration,
+    /// Any of these will do.
+    pub rigs: &'a [String],
+    /// How long it will hold one.
+    pub lasts: Duration,
+}
+
+/// A rig.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Use<'a> {
+    /// Its name.
+    pub rig: &'a str,
+    /// What it is used for.
+    pub by: By<'a>,
+}
+
+/// What a rig is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By<'a> {
+    /// Nothing: it can be given to somebody.
+    Nobody,
+    /// A lease.
+    Lease {
+        /// Which.
+        lease: &'a LeaseId,
+        /// Whose.
+        owner: &'a Identity,
+        /// Its class.
+        class: Class,
+        /// When it expires.
+        until: Duration,
+        /// Whether it can be made to give the rig up between two tests.
+        gives_way: bool,
+    },
+    /// Nobody can have it now, nor is it known when: it is restored, drained or quarantined.
+    Closed,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// A lease gets a rig.
+    Grant {
+        /// Which lease.
+        lease: LeaseId,
+        /// Which rig.
+        rig: String,
+    },
+    /// The lease that holds a rig gives it up between two tests, for one of a higher class.
+    GiveWay {
+        /// The holder.
+        lease: LeaseId,
+        /// The rig.
+        rig: String,
+        /// The one of a higher class.
+        to: LeaseId,
+    },
+}
+
+/// What each owner has had of the rigs: how many it holds, and for how long it held some.
+pub type Shares = BTreeMap<Identity, (usize, Duration)>;
+
+/// Where somebody stands in the order: less is earlier.
+type Rank<'a> = (Reverse<usize>, (usize, Duration), Duration, &'a LeaseId);
+
+/// The class that somebody counts as who waited for so long; [`Class::High`] at most. Who has got a rig keeps it: otherwise
+/// one of a higher class would take it away from who waited for it the longest.
+#[must_use]
+pub fn risen(class: Class, waited: Duration) -> Class {
+    match class as usize + steps(waited) {
+        0 => Class::Low,
+        1 => Class::Normal,
+        _ => Class::High,
+    }
+}
+
+/// How often somebody rose.
+fn steps(waited: Duration) -> usize {
+    usize::try_from(waited.as_secs() / RISES_EVERY.as_secs()).unwrap_or(usize::MAX / 2)
+}
+
+fn rank<'a>(now: Duration, waiting: &Waiting<'a>, shares: &Shares) -> Rank<'a> {
+    let above_all = Class::High as usize + 1;
+    let class = (waiting.class as usize).saturating_add(steps(now.saturating_sub(waiting.since)));
+    let share = match class {
+        class if class >= above_all => (0, Duration::ZERO),
+        _ => shares.get(waiting.owner).copied().unwrap_or_default(),
+    };
+    (Reverse(class.min(above_all)), share, waiting.since, waiting.lease)
+}
+
+/// Those who wait, in the order in which they would get a rig that does for all.
+#[must_use]
+pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shares) -> Vec<&'w Waiting<'a>> {
+    let mut order: Vec<_> = waiting.iter().collect();
+    order.sort_by_cached_key(|waiting| rank(now, waiting, shares));
+    order
+}
+
+/// What is to be done now. Of `shares` only the order depends.
+#[must_use]
+pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
+    let mut shares = shares.clone();
+    let mut left: Vec<&Waiting<'_>> = waiting.iter().collect();
+    let mut decisions = Vec::new();
+    for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
+        let fits = |waiting: &&Waiting<'_>| waiting.rigs.iter().any(|rig| rig == free.rig);
+        let first = left
+            .iter()
+            .copied()
+            .filter(fits)
+            .min_by_key(|waiting| rank(now, waiting, &shares));
+        if let Some(first) = first {
+            shares.entry(first.owner.clone()).or_default().0 += 1;
+            left.retain(|waiting| waiting.lease != first.lease);
+            decisions.push(Decision::Grant {
+                lease: first.lease.clone(),
+                rig: free.rig.into(),
+            });
+        }
+    }
+    // What one of a higher class waits for already makes way for nobody else.
+    let mut asked: Vec<&str> = Vec::new();
+    left.sort_by_cached_key(|waiting| rank(now, waiting, &shares));
+    for waiting in left {
+        let lower = rigs.iter().filter_map(|rig| match rig.by {
+            By::Lease {
+                lease,
+                class,
+                gives_way,
+                ..
+            } if gives_way
+                && class < waiting.class
+                && !asked.contains(&rig.rig)
+                && waiting.rigs.iter().any(|wanted| wanted == rig.rig) =>
+            {
+                Some((class, rig.rig, lease))
+            }
+            _ => None,
+        });
+        if let Some((_, rig, lease)) = lower.min_by_key(|(class, _, lease)| (*class, Reverse(*lease))) {
+            asked.push(rig);
+            decisions.push(Decision::GiveWay {
+                lease: lease.clone(),
+                rig: rig.into(),
+                to: waiting.lease.clone(),
+            });
+        }
+    }
+    decisions
+}
+
+/// Why somebody waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// The place among those who wait for one of the same rigs, from 1 on.
+    pub place: usize,
+    /// The leases that hold what would do.
+    pub holders: Vec<LeaseId>,
+    /// The earliest instant at which it may begin if nobody ends sooner or is renewed, nobody comes who goes first, and no
+    /// rig is taken out of use; none when no rig that would do can be given at all.
+    pub earliest: Option<Duration>,
+}
+
+/// Why one of those who wait does.
+#[must_use]
+pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Option<Wait> {
+    let of = waiting.iter().find(|waiting| waiting.lease == lease)?;
+    let concerns = |rig: &str| of.rigs.iter().any(|wanted| wanted == rig);
+    let mut free_at: BTreeMap<&str, Duration> = BTreeMap::new();
+    let mut holders = Vec::new();
+    for rig in rigs {
+        match rig.by {
+            By::Nobody => drop(free_at.insert(rig.rig, now)),
+            By::Lease { lease, until, .. } => {
+                free_at.insert(rig.rig, until.max(now));
+                if concerns(rig.rig) {
+                    holders.push(lease.clone());
+                }
+            }
+            By::Closed => {}
+        }
+    }
+    let mut place = 1;
+    for before in in_order(now, waiting, shares) {
+        let soonest = before.rigs.iter().filter_map(|rig| free_at.get_key_value(rig.as_str()));
+        let soonest = soonest.min_by_key(|(_, at)| **at).map(|(rig, at)| (*rig, *at));
+        if before.lease == lease {
+            return Some(Wait {
+                place,
+                holders,
+                earliest: soonest.map(|(_, at)| at),
+            });
+        }
+        if let Some((rig, at)) = soonest {
+            free_at.insert(rig, at.saturating_add(before.lasts));
+        }
+        place += usize::from(before.rigs.iter().any(|rig| concerns(rig)));
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

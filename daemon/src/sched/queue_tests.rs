@@ -1,0 +1,280 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use verbatim_run::RunId;
+
+use super::*;
+
+fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(minutes * 60)
+}
+
+/// What somebody asks for, with its own ids.
+#[derive(Clone, Debug)]
+struct Asked {
+    lease: LeaseId,
+    owner: Identity,
+    class: Class,
+    since: Duration,
+    rigs: Vec<String>,
+}
+
+impl Asked {
+    fn new(number: u16, owner: u32, class: Class, since_min: u64, rigs: &[&str]) -> Self {
+        Self {
+            lease: lease(number),
+            owner: Identity::User(owner),
+            class,
+            since: minutes(since_min),
+            rigs: rigs.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn waits(&self) -> Waiting<'_> {
+        Waiting {
+            lease: &self.lease,
+            owner: &self.owner,
+            class: self.class,
+            since: self.since,
+            rigs: &self.rigs,
+            lasts: minutes(60),
+        }
+    }
+}
+
+fn lease(number: u16) -> LeaseId {
+    LeaseId::like(&RunId::new(0, number))
+}
+
+fn free(rig: &str) -> Use<'_> {
+    Use { rig, by: By::Nobody }
+}
+
+fn waits(asked: &[Asked]) -> Vec<Waiting<'_>> {
+    asked.iter().map(Asked::waits).collect()
+}
+
+/// The numbers of those who get `r` one after the other, when nobody else comes and each has it for ten minutes.
+fn all_get(asked: &[Asked], mut now: Duration) -> Vec<LeaseId> {
+    let (mut left, mut got, mut shares) = (asked.to_vec(), Vec::new(), Shares::new());
+    while !left.is_empty() {
+        let decisions = decide(now, &waits(&left), &[free("r")], &shares);
+        let [Decision::Grant { lease, .. }] = &decisions[..] else {
+            panic!("{decisions:?}");
+        };
+        let of = left.iter().find(|asked| asked.lease == *lease).unwrap();
+        shares.entry(of.owner.clone()).or_default().1 += minutes(10);
+        now += minutes(10);
+        got.push(lease.clone());
+        left.retain(|asked| asked.lease != got[got.len() - 1]);
+    }
+    got
+}
+
+#[test]
+fn first_by_class_then_by_what_the_owner_had_then_by_arrival() {
+    let asked = [
+        Asked::new(1, 7, Class::Normal, 0, &["r"]),
+        Asked::new(2, 7, Class::Normal, 1, &["r"]),
+        Asked::new(3, 8, Class::Normal, 2, &["r"]),
+        Asked::new(4, 9, Class::High, 3, &["r"]),
+        Asked::new(5, 6, Class::Low, 0, &["r"]),
+    ];
+    let numbers = [4, 1, 3, 2, 5].map(lease);
+    // Nobody waits long enough to rise.
+    assert_eq!(all_get(&asked[..4], minutes(3)), numbers[..4]);
+    let order = waits(&asked);
+    let order = in_order(minutes(3), &order, &Shares::new());
+    assert_eq!(*order.last().unwrap().lease, lease(5));
+}
+
+#[test]
+fn who_waits_long_rises_above_every_class_and_then_only_arrival_counts() {
+    let asked = [
+        Asked::new(1, 7, Class::Low, 0, &["r"]),
+        Asked::new(2, 8, Class::High, 100, &["r"]),
+    ];
+    let shares: Shares = [(Identity::User(7), (3, minutes(500)))].into();
+    let first = |now| {
+        let waiting = waits(&asked);
+        in_order(now, &waiting, &shares)[0].lease.clone()
+    };
+    assert_eq!(first(minutes(89)), lease(2));
+    assert_eq!(first(minutes(91)), lease(1));
+}
+
+#[test]
+fn each_free_rig_goes_to_the_first_for_whom_it_does_and_nobody_gets_two() {
+    let asked = [
+        Asked::new(1, 7, Class::Normal, 0, &["a", "b"]),
+        Asked::new(2, 8, Class::Normal, 1, &["a"]),
+        Asked::new(3, 9, Class::Normal, 2, &["b"]),
+        Asked::new(4, 9, Class::Normal, 3, &["c"]),
+    ];
+    let decisions = decide(minutes(5), &waits(&asked), &[free("a"), free("b")], &Shares::new());
+    let grant = |number, rig: &str| Decision::Grant {
+        lease: lease(number),
+        rig: rig.into(),
+    };
+    assert_eq!(decisions, [grant(1, "a"), grant(3, "b")]);
+}
+
+#[test]
+fn only_a_higher_class_makes_a_run_give_way_and_each_only_one() {
+    let holder = Identity::User(1);
+    let (one, other) = (lease(100), lease(101));
+    let held = |rig, lease, class, gives_way| Use {
+        rig,
+        by: By::Lease {
+            lease,
+            owner: &holder,
+            class,
+            until: minutes(60),
+            gives_way,
+        },
+    };
+    let rigs = [
+        held("a", &one, Class::Normal, true),
+        held("b", &other, Class::Low, true),
+    ];
+    let ask = |class| [Asked::new(1, 7, class, 0, &["a", "b"])];
+    assert_eq!(decide(minutes(1), &waits(&ask(Class::Low)), &rigs, &Shares::new()), []);
+    let way = |lease: &LeaseId, rig: &str, to: &LeaseId| Decision::GiveWay {
+        lease: lease.clone(),
+        rig: rig.into(),
+        to: to.clone(),
+    };
+    let high = ask(Class::High);
+    assert_eq!(
+        decide(minutes(1), &waits(&high), &rigs, &Shares::new()),
+        [way(&other, "b", &high[0].lease)]
+    );
+    // Having waited long makes nobody of a higher class in this.
+    assert_eq!(
+        decide(minutes(900), &waits(&ask(Class::Low)), &rigs, &Shares::new()),
+        []
+    );
+    let reserved = [held("a", &one, Class::Low, false)];
+    assert_eq!(decide(minutes(1), &waits(&high), &reserved, &Shares::new()), []);
+}
+
+#[test]
+fn who_waits_is_told_its_place_who_holds_and_when_at_the_earliest() {
+    let holder = Identity::User(1);
+    let (held_by, other) = (lease(100), lease(101));
+    let held = |rig, lease, until| Use {
+        rig,
+        by: By::Lease {
+            lease,
+            owner: &holder,
+            class: Class::Normal,
+            until: minutes(until),
+            gives_way: false,
+        },
+    };
+    let rigs = [
+        held("a", &held_by, 30),
+        held("b", &other, 20),
+        Use {
+            rig: "c",
+            by: By::Closed,
+        },
+    ];
+    let asked = [
+        Asked::new(1, 7, Class::Normal, 0, &["a"]),
+        Asked::new(2, 8, Class::Normal, 1, &["a"]),
+        Asked::new(3, 9, Class::Normal, 2, &["b", "c"]),
+        Asked::new(4, 9, Class::Normal, 3, &["c"]),
+    ];
+    let waiting = waits(&asked);
+    let told = |number| why(minutes(5), &lease(number), &waiting, &rigs, &Shares::new()).unwrap();
+    let wait = |place, holders: &[&LeaseId], earliest: Option<u64>| Wait {
+        place,
+        holders: holders.iter().map(|lease| (*lease).clone()).collect(),
+        earliest: earliest.map(minutes),
+    };
+    assert_eq!(told(1), wait(1, &[&held_by], Some(30)));
+    assert_eq!(told(2), wait(2, &[&held_by], Some(90)));
+    assert_eq!(told(3), wait(1, &[&other], Some(20)));
+    assert_eq!(told(4), wait(2, &[], None), "nobody knows when c is back");
+}
+
+const RIGS: [&str; 4] = ["a", "b", "c", "d"];
+
+fn some_asked() -> impl Strategy<Value = Vec<Asked>> {
+    let class = prop_oneof![Just(Class::Low), Just(Class::Normal), Just(Class::High)];
+    let rigs = proptest::sample::subsequence(RIGS.to_vec(), 1..=RIGS.len());
+    let one = (0_u32..5, class, 0_u64..300, rigs);
+    proptest::collection::vec(one, 0..40).prop_map(|all| {
+        let asked = |(number, (owner, class, since, rigs)): (usize, (u32, Class, u64, Vec<&str>))| {
+            Asked::new(u16::try_from(number).unwrap(), owner, class, since, &rigs)
+        };
+        all.into_iter().enumerate().map(asked).collect()
+    })
+}
+
+proptest! {
+    /// No double booking; nothing that could be used stays free; nobody gets what it did not ask for.
+    #[test]
+    fn no_rig_is_given_twice_and_none_stays_free_that_somebody_wants(
+        asked in some_asked(),
+        free_rigs in proptest::sample::subsequence(RIGS.to_vec(), 0..=RIGS.len()),
+    ) {
+        let rigs: Vec<Use<'_>> = free_rigs.iter().map(|rig| free(rig)).collect();
+        let waiting = waits(&asked);
+        let decisions = decide(minutes(300), &waiting, &rigs, &Shares::new());
+        let (mut given, mut got) = (BTreeSet::new(), BTreeSet::new());
+        for decision in &decisions {
+            let Decision::Grant { lease, rig } = decision else { panic!("nobody holds anything") };
+            prop_assert!(given.insert(rig.clone()) && got.insert(lease.clone()));
+            let of = asked.iter().find(|asked| asked.lease == *lease).unwrap();
+            prop_assert!(of.rigs.contains(rig) && free_rigs.contains(&rig.as_str()));
+        }
+        for asked in asked.iter().filter(|asked| !got.contains(&asked.lease)) {
+            prop_assert!(asked.rigs.iter().all(|rig| given.contains(rig) || !free_rigs.contains(&rig.as_str())));
+        }
+    }
+
+    /// No starvation: however many of whatever class come after it, who waits gets the rig at the latest when all who were
+    /// there before have had it, once it has risen.
+    #[test]
+    fn whoever_waits_gets_a_rig_in_the_end_whatever_comes(asked in some_asked(), class in 0..3_usize) {
+        let class = [Class::Low, Class::Normal, Class::High][class];
+        let own = Asked::new(9999, 99, class, 300, &["r"]);
+        let mut left: Vec<Asked> = asked.into_iter().map(|asked| Asked { rigs: vec!["r".into()], ..asked }).collect();
+        let before = left.len();
+        left.push(own.clone());
+        // It had much already.
+        let mut shares: Shares = [(own.owner.clone(), (7, minutes(10_000)))].into();
+        let mut now = minutes(300);
+        for step in 0_u16.. {
+            let decisions = decide(now, &waits(&left), &[free("r")], &shares);
+            let [Decision::Grant { lease, .. }] = &decisions[..] else { panic!("{decisions:?}") };
+            if *lease == own.lease {
+                break;
+            }
+            // Each has it for ten minutes, and two others come meanwhile, of the highest class, who had nothing.
+            let risen = 3 * RISES_EVERY.as_secs() / 600;
+            prop_assert!(u64::from(step) <= before as u64 + risen + 1, "it starves");
+            left.retain(|asked| asked.lease != *lease);
+            now += minutes(10);
+            for another in 0..2 {
+                let number = 1000 + 2 * step + another;
+                let since = now.as_secs() / 60;
+                left.push(Asked::new(number, 1000 + u32::from(number), Class::High, since, &["r"]));
+            }
+            shares.entry(Identity::User(0)).or_default().1 += minutes(10);
+        }
+    }
+
+    /// The order is one: the same who waits has the same place whatever order they are given in.
+    #[test]
+    fn the_order_does_not_depend_on_how_they_are_given(asked in some_asked()) {
+        let forth = waits(&asked);
+        let back: Vec<_> = forth.iter().rev().cloned().collect();
+        let ids = |waiting: &[Waiting<'_>]| -> Vec<LeaseId> {
+            in_order(minutes(301), waiting, &Shares::new()).iter().map(|waiting| waiting.lease.clone()).collect()
+        };
+        prop_assert_eq!(ids(&forth), ids(&back));
+    }
+}

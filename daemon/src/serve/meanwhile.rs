@@ -1,0 +1,78 @@
+//! Until the database that several daemons share is there: devices are restored, and whoever asks for something is told.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::watch;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tonic::transport::Server;
+use verbatim_rig::RigFile;
+use verbatim_run::state::StateDirectory;
+
+use super::connection::{Connection, patiently};
+use super::place::Socket;
+use super::seats::Seats;
+use crate::api::store_failed;
+use crate::sched::{Execute, restore_meanwhile};
+use crate::store::StoreError;
+
+/// What is done meanwhile; ends when dropped, but for restores that are under way. Connections end too: who has one asks again
+/// on another, and finds the services.
+#[derive(Debug)]
+pub(super) struct Meanwhile {
+    _over: watch::Sender<()>,
+}
+
+impl Meanwhile {
+    /// Begins.
+    ///
+    /// # Errors
+    /// When the socket cannot be listened on.
+    pub(super) fn begin(
+        socket: &Socket,
+        away: StoreError,
+        rigs: RigFile,
+        state: &StateDirectory,
+        execute: Arc<dyn Execute>,
+    ) -> io::Result<Self> {
+        let seats = Seats::default();
+        let connections = UnixListenerStream::new(socket.listener()?).then(patiently);
+        let connections = connections.map(move |unix| unix.map(|unix| Connection::unix(unix, &seats)));
+        let (over, of_restores) = watch::channel(());
+        let mut of_server = of_restores.clone();
+        let left = async move { while of_server.changed().await.is_ok() {} };
+        tokio::spawn(async move {
+            let away = Away(Arc::new(away));
+            let served = Server::builder().serve_with_incoming_shutdown(away, connections, left);
+            if let Err(error) = served.await {
+                tracing::error!(%error, "nobody can be told that the database is waited for");
+            }
+        });
+        tokio::spawn(restore_meanwhile(rigs, state.clone(), execute, of_restores));
+        Ok(Self { _over: over })
+    }
+}
+
+/// Answers each call with what is in the way.
+#[derive(Clone, Debug)]
+struct Away(Arc<StoreError>);
+
+impl Service<http::Request<Body>> for Away {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+        ready(Ok(store_failed(&self.0).into_http()))
+    }
+}

@@ -1,0 +1,115 @@
+//! The service manager's watchdog: fed as long as the daemon serves, and no longer.
+//!
+//! It is fed by a task of the runtime that serves. A task runs while one thread is left that takes tasks, so two things are
+//! looked at beside: that none of the runtime's threads is still in what it was in last time, and that the scheduler, which all
+//! calls ask, answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeMetrics};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::notify;
+use crate::sched::Scheduler;
+
+/// Feeds it, if there is one; for ever.
+pub(super) async fn feed(scheduler: Arc<Scheduler>) {
+    let of = |name: &str| std::env::var(name).ok();
+    let Some(every) = period(of("WATCHDOG_USEC"), of("WATCHDOG_PID"), std::process::id()) else {
+        return;
+    };
+    let metrics = Handle::current().metrics();
+    let mut threads = Threads::default();
+    let mut look = interval(every);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        if let Some(thread) = threads.stuck(&metrics) {
+            tracing::error!(
+                thread,
+                "a thread has been in one call for {every:?}: the watchdog is not fed"
+            );
+            continue;
+        }
+        let scheduler = Arc::clone(&scheduler);
+        let asked = tokio::task::spawn_blocking(move || scheduler.lanes().len());
+        match timeout(every, asked).await {
+            Ok(Ok(_)) => notify::tell("WATCHDOG=1"),
+            _ => tracing::error!("the scheduler does not answer within {every:?}: the watchdog is not fed"),
+        }
+    }
+}
+
+/// How often to feed: three times in the time that the service manager allows. None when it does not mean this process.
+fn period(allowed_us: Option<String>, whom: Option<String>, own: u32) -> Option<Duration> {
+    if whom.is_some_and(|pid| pid.parse() != Ok(own)) {
+        return None;
+    }
+    let allowed: u64 = allowed_us?.parse().ok().filter(|us| *us > 0)?;
+    Some(Duration::from_micros(allowed) / 3)
+}
+
+/// What each thread of the runtime was at when they were looked at last.
+#[derive(Debug, Default)]
+struct Threads(Vec<(u64, Duration)>);
+
+impl Threads {
+    /// A thread that has been in one and the same call since it was looked at last. One that waits for work is not, nor one
+    /// that has much: its time is added up every few dozen tasks.
+    fn stuck(&mut self, metrics: &RuntimeMetrics) -> Option<usize> {
+        let seen = |thread| {
+            (
+                metrics.worker_park_unpark_count(thread),
+                metrics.worker_total_busy_duration(thread),
+            )
+        };
+        let now: Vec<_> = (0..metrics.num_workers()).map(seen).collect();
+        let before = std::mem::replace(&mut self.0, now);
+        // An odd count says that it waits.
+        let is_stuck = |(before, now): (&(u64, Duration), &(u64, Duration))| before == now && now.0 % 2 == 0;
+        before.iter().zip(&self.0).position(is_stuck)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn it_is_fed_three_times_in_its_time_and_only_for_this_process() {
+        let of = |us: Option<&str>, pid: Option<&str>| period(us.map(Into::into), pid.map(Into::into), 7);
+        assert_eq!(of(Some("60000000"), Some("7")), Some(Duration::from_secs(20)));
+        assert_eq!(of(Some("3"), None), Some(Duration::from_micros(1)));
+        assert_eq!(of(Some("60000000"), Some("8")), None);
+        assert_eq!(of(Some("0"), None), None);
+        assert_eq!(of(None, None), None);
+    }
+
+    #[test]
+    fn a_frozen_thread_is_seen_though_another_still_takes_tasks() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .unwrap();
+        let metrics = runtime.metrics();
+        let (begins, begun) = mpsc::channel();
+        let (thaw, frozen) = mpsc::channel::<()>();
+        let task = runtime.spawn(async move {
+            begins.send(()).unwrap();
+            // What no task may do.
+            let _ = frozen.recv();
+        });
+        begun.recv().unwrap();
+        let mut threads = Threads::default();
+        assert_eq!(threads.stuck(&metrics), None, "nothing is known the first time");
+        runtime.block_on(async { tokio::spawn(async {}).await.unwrap() });
+        // The other one may have been seen while it was about to wait.
+        let stuck = (0..1000).find_map(|_| threads.stuck(&metrics));
+        assert!(stuck.is_some());
+        thaw.send(()).unwrap();
+        runtime.block_on(task).unwrap();
+    }
+}

@@ -1,0 +1,105 @@
+//! Which runs' files go: by age and by size, the oldest first. Pure.
+//!
+//! Only files go: the run, its verdicts and events stay in the list. Whoever wants the files kept pins the run.
+
+use std::time::Duration;
+
+use verbatim_run::RunId;
+
+/// How long, and how much of it, the files of runs are kept. Without limits, which is how a daemon begins, for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retention {
+    /// Files of runs that ended longer ago go.
+    pub age: Option<Duration>,
+    /// When all take more bytes, the oldest go.
+    pub bytes: Option<u64>,
+}
+
+/// The files of a run that ended and is not pinned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Files {
+    /// The run.
+    pub run: RunId,
+    /// Nanoseconds since 1970 when it ended.
+    pub ended_ns: u64,
+    /// What they take.
+    pub bytes: u64,
+}
+
+impl Retention {
+    /// Whose files go now; `files` is in the order in which the runs ended.
+    #[must_use]
+    pub fn go(&self, now_ns: u64, files: &[Files]) -> Vec<RunId> {
+        let oldest = self.age.map_or(0, |age| {
+            now_ns.saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
+        });
+        let mut bytes: u64 = files.iter().map(|files| files.bytes).sum();
+        let mut go = Vec::new();
+        for files in files {
+            let too_much = self.bytes.is_some_and(|most| bytes > most);
+            if files.ended_ns < oldest || too_much && files.bytes > 0 {
+                bytes -= files.bytes;
+                go.push(files.run.clone());
+            }
+        }
+        go
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(number: u64, ended_s: u64, bytes: u64) -> Files {
+        Files {
+            run: RunId::new(number * 1_000_000, 0),
+            ended_ns: ended_s * 1_000_000_000,
+            bytes,
+        }
+    }
+
+    fn go(retention: Retention, files: &[Files]) -> Vec<usize> {
+        let go = retention.go(1000 * 1_000_000_000, files);
+        let place = |run: &RunId| files.iter().position(|files| files.run == *run).unwrap();
+        go.iter().map(place).collect()
+    }
+
+    #[test]
+    fn without_limits_everything_stays() {
+        let all = [files(1, 0, u64::MAX / 2), files(2, 1, 7)];
+        assert!(go(Retention::default(), &all).is_empty());
+    }
+
+    #[test]
+    fn what_ended_too_long_ago_goes_and_then_the_oldest_until_the_rest_fits() {
+        let all = [
+            files(1, 100, 10),
+            files(2, 500, 0),
+            files(3, 600, 10),
+            files(4, 900, 10),
+        ];
+        let age = Some(Duration::from_secs(450));
+        assert_eq!(go(Retention { age, bytes: None }, &all), [0, 1]);
+        assert_eq!(
+            go(
+                Retention {
+                    age: None,
+                    bytes: Some(20)
+                },
+                &all
+            ),
+            [0]
+        );
+        assert_eq!(
+            go(
+                Retention {
+                    age: None,
+                    bytes: Some(9)
+                },
+                &all
+            ),
+            [0, 2, 3]
+        );
+        assert_eq!(go(Retention { age, bytes: Some(10) }, &all), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,336 @@
+//! Runs, their events and verdicts.
+
+use std::fs;
+use std::path::PathBuf;
+
+use prost::Message;
+use verbatim_proto::v1::run_event::Event;
+use verbatim_proto::v1::{RunEvent, RunState, Verdict};
+use verbatim_run::RunId;
+
+use super::connection::values;
+use super::{Connection, Op, Outlives, Row, SqlStore, Value};
+use crate::access::Identity;
+use crate::sched::to_watch;
+use crate::store::retention::Files;
+use crate::store::{Detail, Filter, HistoryStore, Kept, StoreError, StoredRun, head_of};
+
+/// Rows read at once.
+const PAGE: usize = 1000;
+
+impl HistoryStore for SqlStore {
+    fn create(&self, run: &StoredRun) -> Result<(), StoreError> {
+        let new = self.of_host(run);
+        let created = self.written(Outlives::PowerLoss, move |db| {
+            let there = "SELECT 1 FROM run WHERE id = $1 UNION SELECT 1 FROM doomed WHERE run = $1";
+            if db.first(there, values![new.id.as_str()])?.is_some() {
+                return Ok(false);
+            }
+            put(db, &new).map(|()| true)
+        })?;
+        if created {
+            Ok(())
+        } else {
+            Err(StoreError::Exists(run.id.clone()))
+        }
+    }
+
+    fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
+        let new = self.of_host(run);
+        let written = if run.state == RunState::Ended {
+            let bytes = self.bytes_of(&run.id);
+            self.note(Op::Ended(Box::new(new), bytes))
+        } else {
+            self.written(Outlives::PowerLoss, move |db| put(db, &new))
+        };
+        match &written {
+            Ok(()) => self.unwritten().remove(&run.id),
+            Err(_) => self.unwritten().insert(run.id.clone(), run.clone()),
+        };
+        written
+    }
+
+    fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
+        self.note(Op::events(id, events))
+    }
+
+    fn get(&self, id: &RunId) -> Result<Kept, StoreError> {
+        let sql = "SELECT body, pinned, purged_ns FROM run WHERE id = $1";
+        let found = self.read(|db| db.first(sql, values![id.as_str()]))?;
+        let found = found.ok_or_else(|| StoreError::Unknown(id.clone()))?;
+        let mut kept = self.understood(id, found)?;
+        if let Some(run) = self.unwritten().get(id) {
+            kept.run = run.clone();
+        }
+        Ok(kept)
+    }
+
+    fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
+        let sql = "SELECT id FROM run WHERE owner = $1 AND request_id = $2 AND request_id <> ''";
+        let found = self.read(|db| db.first(sql, values![owner.to_string(), request_id]))?;
+        let id = found.and_then(|mut row| row.text().parse().ok());
+        id.map(|id| self.get(&id).map(|kept| kept.run)).transpose()
+    }
+
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError> {
+        let mut found: Vec<Kept> = Vec::new();
+        let mut after = after.map(|id| id.as_str().to_string());
+        let limit = at_most.clamp(1, PAGE);
+        loop {
+            let (sql, values) = page(filter, &self.host, after.as_deref(), limit);
+            let rows = self.read(|db| db.query(&sql, &values))?;
+            let is_last = rows.len() < limit;
+            for mut row in rows {
+                let id = row.text();
+                let understood = id.parse().ok().and_then(|id: RunId| {
+                    let of = self.understood(&id, row);
+                    of.inspect_err(|error| tracing::warn!(run = %id, %error, "the run is left out"))
+                        .ok()
+                });
+                after = Some(id);
+                let Some(mut kept) = understood else { continue };
+                if let Some(run) = self.unwritten().get(&kept.run.id) {
+                    kept.run = run.clone();
+                }
+                if filter.takes(&kept.run.spec.rig, kept.run.state, kept.run.outcome) {
+                    found.push(kept);
+                }
+                if found.len() == at_most {
+                    return Ok(found);
+                }
+            }
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError> {
+        let sql = match detail {
+            Detail::Heads => "SELECT head FROM verdict WHERE run = $1 ORDER BY cursor",
+            Detail::Whole => "SELECT body FROM verdict WHERE run = $1 ORDER BY cursor",
+        };
+        self.messages(sql, values![id.as_str()])
+    }
+
+    fn events(&self, id: &RunId, after: u64, at_most: usize) -> Result<Vec<RunEvent>, StoreError> {
+        let sql = "SELECT body FROM event WHERE run = $1 AND cursor > $2 ORDER BY cursor LIMIT $3";
+        self.messages(sql, values![id.as_str(), after, at_most])
+    }
+
+    fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError> {
+        let sql = "SELECT body FROM event WHERE run = $1 ORDER BY cursor DESC LIMIT 1";
+        Ok(self.messages(sql, values![id.as_str()])?.pop())
+    }
+
+    fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError> {
+        let run = id.clone();
+        let sql = "UPDATE run SET pinned = $2 WHERE id = $1";
+        match self.write(move |db| db.execute(sql, values![run.as_str(), pinned]))? {
+            0 => Err(StoreError::Unknown(id.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn delete(&self, id: &RunId) -> Result<(), StoreError> {
+        let run = id.clone();
+        let deleted = self.write(move |db| {
+            let id = values![run.as_str()];
+            // The files are still to go, by the daemon that has them. Looked at here, so that nobody pins it in between.
+            let sql = "INSERT INTO doomed (run, host) SELECT id, host FROM run \
+                       WHERE id = $1 AND state = 3 AND pinned = 0 ON CONFLICT DO NOTHING";
+            db.execute(sql, id)?;
+            if db.execute("DELETE FROM run WHERE id = $1 AND state = 3 AND pinned = 0", id)? == 0 {
+                return Ok(false);
+            }
+            db.execute("DELETE FROM event WHERE run = $1", id)?;
+            db.execute("DELETE FROM verdict WHERE run = $1", id)?;
+            Ok(true)
+        })?;
+        if deleted {
+            self.remove_doomed();
+            return Ok(());
+        }
+        let kept = self.get(id)?;
+        Err(if kept.pinned {
+            StoreError::Pinned(id.clone())
+        } else {
+            StoreError::Unfinished(id.clone())
+        })
+    }
+
+    fn with_files(&self) -> Result<Vec<Files>, StoreError> {
+        let sql = "SELECT id, ended_ns, bytes FROM run \
+                   WHERE state = 3 AND pinned = 0 AND purged_ns IS NULL AND host = $1 ORDER BY ended_ns";
+        let rows = self.read(|db| db.query(sql, values![self.host.as_str()]))?;
+        let files = |mut row: Row| {
+            Some(Files {
+                run: row.text().parse().ok()?,
+                ended_ns: row.number().unwrap_or(0),
+                bytes: row.number().unwrap_or(0),
+            })
+        };
+        Ok(rows.into_iter().filter_map(files).collect())
+    }
+
+    fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError> {
+        let run = id.clone();
+        self.write(move |db| {
+            let id = run.as_str();
+            let sql = "UPDATE run SET purged_ns = $2, bytes = 0 \
+                       WHERE id = $1 AND state = 3 AND pinned = 0 AND purged_ns IS NULL";
+            if db.execute(sql, values![id, now_ns])? == 1 {
+                let sql =
+                    "INSERT INTO doomed (run, host) SELECT id, host FROM run WHERE id = $1 ON CONFLICT DO NOTHING";
+                db.execute(sql, values![id])?;
+            }
+            Ok(())
+        })?;
+        self.remove_doomed();
+        Ok(())
+    }
+
+    fn record(&self, id: &RunId) -> PathBuf {
+        self.runs.join(id.as_str()).join("record")
+    }
+}
+
+impl SqlStore {
+    /// A run that says whose it is: of this host, unless it says another.
+    fn of_host(&self, run: &StoredRun) -> StoredRun {
+        let mut run = run.clone();
+        if run.host.is_empty() {
+            run.host.clone_from(&self.host);
+        }
+        run
+    }
+
+    /// Removes the files that are still to go: of now, or of before a crash. What cannot be removed is tried again at the
+    /// next start.
+    pub(super) fn remove_doomed(&self) {
+        let sql = "SELECT run FROM doomed WHERE host = $1";
+        let doomed = self.read(|db| db.query(sql, values![self.host.as_str()]));
+        for mut row in doomed.unwrap_or_default() {
+            let Ok(run) = row.text().parse::<RunId>() else { continue };
+            let directory = self.runs.join(run.as_str());
+            match fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(%run, path = %directory.display(), %error, "the run's files cannot be removed");
+                }
+                _ => {
+                    let id = run.clone();
+                    let sql = "DELETE FROM doomed WHERE run = $1";
+                    if let Err(error) = self.write(move |db| db.execute(sql, values![id.as_str()])) {
+                        tracing::warn!(%run, %error, "that the run's files are gone cannot be kept");
+                    }
+                }
+            }
+        }
+    }
+
+    fn bytes_of(&self, id: &RunId) -> u64 {
+        let entries = fs::read_dir(self.record(id)).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum()
+    }
+
+    fn messages<M: Message + Default>(&self, sql: &str, values: &[Value]) -> Result<Vec<M>, StoreError> {
+        let rows = self.read(|db| db.query(sql, values))?;
+        let message =
+            |mut row: Row| M::decode(&row.bytes()[..]).map_err(|error| self.database.damaged(error.to_string()));
+        rows.into_iter().map(message).collect()
+    }
+
+    /// A run by its row: body, whether it is pinned, when its files were removed.
+    fn understood(&self, id: &RunId, mut row: Row) -> Result<Kept, StoreError> {
+        let run = serde_json::from_str(&row.text());
+        let run = run.map_err(|error| self.database.damaged(format!("run {id}: {error}")))?;
+        Ok(Kept {
+            run,
+            pinned: row.flag(),
+            purged_ns: row.number(),
+        })
+    }
+}
+
+/// The statement for the next rows of a list, the newest first, and its parameters.
+fn page(filter: &Filter, host: &str, after: Option<&str>, limit: usize) -> (String, Vec<Value>) {
+    let mut sql = String::from("SELECT id, body, pinned, purged_ns FROM run WHERE 1 = 1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut where_ = |column: &str, value: Value| {
+        values.push(value);
+        sql.push_str(&format!(" AND {column} ${}", values.len()));
+    };
+    if let Some(after) = after {
+        where_("id <", after.into());
+    }
+    if let Some(rig) = &filter.rig {
+        where_("rig =", rig.as_str().into());
+    }
+    if filter.own {
+        where_("host =", host.into());
+    }
+    let mut one_of = |column: &str, numbers: Vec<i32>| {
+        if !numbers.is_empty() {
+            let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
+            sql.push_str(&format!(" AND {column} IN ({})", numbers.join(", ")));
+        }
+    };
+    one_of("state", filter.states.iter().map(|state| *state as i32).collect());
+    one_of(
+        "outcome",
+        filter.outcomes.iter().map(|outcome| *outcome as i32).collect(),
+    );
+    if !filter.states.is_empty() && !filter.states.contains(&RunState::Ended) {
+        // So that the few that have not ended are found among all that have.
+        sql.push_str(" AND state <> 3");
+    }
+    sql.push_str(&format!(" ORDER BY id DESC LIMIT {limit}"));
+    (sql, values)
+}
+
+/// Keeps a run as it stands.
+pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreError> {
+    let sql = "INSERT INTO run (id, host, rig, state, outcome, owner, request_id, ended_ns, body) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET \
+               state = excluded.state, outcome = excluded.outcome, ended_ns = excluded.ended_ns, body = excluded.body";
+    let body = serde_json::to_string(run).expect("plain data");
+    let values = values![
+        run.id.as_str(),
+        run.host.as_str(),
+        run.spec.rig.as_str(),
+        run.state as i32,
+        run.outcome.unwrap_or_default() as i32,
+        run.owner.to_string(),
+        run.request_id.as_str(),
+        run.ended_ns,
+        body,
+    ];
+    db.execute(sql, values).map(drop)
+}
+
+/// Keeps events, and the verdicts in them. Of those that are kept already nothing changes.
+pub(super) fn append(db: &mut dyn Connection, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
+    for event in events {
+        let body = to_watch(event.clone()).encode_to_vec();
+        let sql = "INSERT INTO event (run, cursor, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        db.execute(sql, values![id.as_str(), event.cursor, body])?;
+        if let Some(Event::TestEnded(ended)) = &event.event
+            && let Some(verdict) = &ended.verdict
+        {
+            let (head, body) = (head_of(verdict).encode_to_vec(), verdict.encode_to_vec());
+            let sql = "INSERT INTO verdict (run, cursor, head, body) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+            db.execute(sql, values![id.as_str(), event.cursor, head, body])?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps how a run ended, and how many bytes its files are.
+pub(super) fn end(db: &mut dyn Connection, run: &StoredRun, bytes: u64) -> Result<(), StoreError> {
+    put(db, run)?;
+    let sql = "UPDATE run SET bytes = $2 WHERE id = $1";
+    db.execute(sql, values![run.id.as_str(), bytes]).map(drop)
+}

@@ -1,0 +1,111 @@
+//! The tables in PostgreSQL, and how those of earlier versions become them.
+
+use super::connection::{Connection as _, Outlives, values};
+use super::postgres::Link;
+use crate::store::StoreError;
+
+/// As in `sqlite_schema`, and what several daemons tell each other.
+const MIGRATIONS: &[&str] = &[r#"
+    CREATE TABLE host (
+        name TEXT COLLATE "C" PRIMARY KEY,
+        -- Which numbers within a millisecond are its to give.
+        number BIGINT NOT NULL UNIQUE,
+        -- Which state directory it has: two hosts of one name are told apart by it.
+        state TEXT NOT NULL,
+        -- When its daemon was last heard of, by the database's clock.
+        seen_ns BIGINT NOT NULL,
+        address TEXT NOT NULL
+    );
+    -- Rigs as their daemons show them.
+    CREATE TABLE rig (name TEXT COLLATE "C" PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL);
+    -- What the daemon of another host is asked to do.
+    CREATE TABLE wish (number BIGSERIAL PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, body TEXT NOT NULL);
+
+    CREATE TABLE run (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        host TEXT COLLATE "C" NOT NULL,
+        rig TEXT COLLATE "C" NOT NULL,
+        state BIGINT NOT NULL,
+        outcome BIGINT NOT NULL,
+        owner TEXT COLLATE "C" NOT NULL,
+        request_id TEXT COLLATE "C" NOT NULL,
+        ended_ns BIGINT,
+        bytes BIGINT NOT NULL DEFAULT 0,
+        pinned BIGINT NOT NULL DEFAULT 0,
+        purged_ns BIGINT,
+        body TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX run_request ON run (owner, request_id) WHERE request_id <> '';
+    CREATE INDEX run_unfinished ON run (id) WHERE state <> 3;
+    CREATE INDEX run_rig ON run (rig, id);
+    CREATE INDEX run_outcome ON run (outcome, id);
+    CREATE INDEX run_files ON run (host, ended_ns, bytes) WHERE state = 3 AND pinned = 0 AND purged_ns IS NULL;
+    CREATE TABLE event (run TEXT COLLATE "C" NOT NULL, cursor BIGINT NOT NULL, body BYTEA NOT NULL, PRIMARY KEY (run, cursor));
+    CREATE TABLE verdict (
+        run TEXT COLLATE "C" NOT NULL,
+        cursor BIGINT NOT NULL,
+        head BYTEA NOT NULL,
+        body BYTEA NOT NULL,
+        PRIMARY KEY (run, cursor)
+    );
+    CREATE TABLE doomed (run TEXT COLLATE "C" PRIMARY KEY, host TEXT COLLATE "C" NOT NULL);
+
+    CREATE TABLE lease (
+        id TEXT COLLATE "C" PRIMARY KEY,
+        -- Empty while it waits for whichever host has a rig for it first.
+        host TEXT COLLATE "C" NOT NULL,
+        owner TEXT COLLATE "C" NOT NULL,
+        state BIGINT NOT NULL,
+        rig TEXT COLLATE "C" NOT NULL,
+        token BIGINT NOT NULL,
+        request_id TEXT COLLATE "C" NOT NULL,
+        -- Whether it was asked for at another host than that of the rig, or may be.
+        posted BIGINT NOT NULL,
+        body TEXT NOT NULL
+    );
+    -- A rig is never held twice, and no token given twice, whatever the programs believe.
+    CREATE UNIQUE INDEX lease_holder ON lease (rig) WHERE state = 2;
+    CREATE UNIQUE INDEX lease_token ON lease (token) WHERE token > 0;
+    CREATE INDEX lease_unended ON lease (host, id) WHERE state <> 3;
+    CREATE INDEX lease_posted ON lease (id) WHERE state <> 3 AND posted = 1;
+    CREATE UNIQUE INDEX lease_request ON lease (owner, request_id) WHERE request_id <> '';
+    CREATE TABLE counter (name TEXT COLLATE "C" PRIMARY KEY, value BIGINT NOT NULL);
+    INSERT INTO counter VALUES ('token', 0);
+"#];
+
+/// The version that this program works with.
+pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+/// Whoever migrates holds this lock of the database.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(8449122837)";
+
+/// Brings a database to [`VERSION`]: all of it, or nothing. The version found, when it is of a later program.
+pub(super) fn migrate(db: &mut Link) -> Result<Result<(), u64>, StoreError> {
+    db.begin(Outlives::PowerLoss)?;
+    let done = steps(db);
+    match done {
+        Ok(Ok(())) => db.commit()?,
+        _ => db.rollback(),
+    }
+    done
+}
+
+fn steps(db: &mut Link) -> Result<Result<(), u64>, StoreError> {
+    db.query(LOCK, &[])?;
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS verbatim_schema (version BIGINT NOT NULL)",
+        &[],
+    )?;
+    let row = db.first("SELECT MAX(version) FROM verbatim_schema", &[])?;
+    let found = row.and_then(|mut row| row.number()).unwrap_or(0);
+    if found > VERSION {
+        return Ok(Err(found));
+    }
+    for (version, step) in (1_u64..)
+        .zip(MIGRATIONS)
+        .skip(usize::try_from(found).unwrap_or(usize::MAX))
+    {
+        db.batch(step)?;
+        db.execute("INSERT INTO verbatim_schema VALUES ($1)", values![version])?;
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,153 @@
+//! The one thread that writes. What waits for it is written in one transaction: whoever asked is answered once all of it
+//! is committed.
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use super::connection::{Connection, Outlives};
+use super::spool::Spool;
+use crate::store::StoreError;
+
+/// Works done in one transaction.
+const BATCH: usize = 256;
+
+/// Something to write. Done again, alone, when it was in one transaction with something that failed.
+trait Work: Send {
+    fn outlives(&self) -> Outlives;
+    fn work(&mut self, db: &mut dyn Connection) -> Result<(), StoreError>;
+    fn answer(self: Box<Self>, result: Result<(), StoreError>);
+}
+
+struct Typed<T, F> {
+    outlives: Outlives,
+    work: F,
+    value: Option<T>,
+    answer: mpsc::SyncSender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Work for Typed<T, F> {
+    fn outlives(&self) -> Outlives {
+        self.outlives
+    }
+
+    fn work(&mut self, db: &mut dyn Connection) -> Result<(), StoreError> {
+        self.value = Some((self.work)(db)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, result: Result<(), StoreError>) {
+        let Self { value, answer, .. } = *self;
+        let result = result.and_then(|()| value.ok_or_else(gone));
+        // Who asked may be gone.
+        let _ = answer.send(result);
+    }
+}
+
+/// The way to the thread; when the last is dropped, it writes what it has and ends.
+pub(super) struct Writer {
+    works: Option<mpsc::Sender<Box<dyn Work>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+impl Writer {
+    /// Writes by this connection from now on; what is in the spool first.
+    pub(super) fn start(mut connection: Box<dyn Connection>, spool: Option<Arc<Spool>>) -> std::io::Result<Self> {
+        let (works, waiting) = mpsc::channel::<Box<dyn Work>>();
+        let thread = thread::Builder::new().name("store".into()).spawn(move || {
+            while let Ok(first) = waiting.recv() {
+                let rest = std::iter::from_fn(|| waiting.try_recv().ok());
+                let works = std::iter::once(first).chain(rest).take(BATCH).collect();
+                let db = connection.as_mut();
+                match spool.as_ref().map_or(Ok(()), |spool| spool.give_in(db)) {
+                    Ok(()) => all(db, works),
+                    // What happened before comes first: an end that is not given in yet would have its rig still held.
+                    Err(error) => refuse(works, &error),
+                }
+            }
+        })?;
+        Ok(Self {
+            works: Some(works),
+            thread: Some(thread),
+        })
+    }
+
+    /// Writes; returns when it is committed. The work may be done more than once, of which the last counts.
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        outlives: Outlives,
+        work: impl FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let typed = Typed {
+            outlives,
+            work,
+            value: None,
+            answer,
+        };
+        let works = self.works.as_ref().ok_or_else(gone)?;
+        works.send(Box::new(typed)).map_err(|_| gone())?;
+        answered.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.works = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> StoreError {
+    let what = "the thread that writes is gone: a defect of Verbatim, please report it";
+    StoreError::Io {
+        path: "the store".into(),
+        source: std::io::Error::other(what),
+    }
+}
+
+fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
+    match together(db, &mut works) {
+        Ok(()) => works.into_iter().for_each(|work| work.answer(Ok(()))),
+        // Two daemons wanted what the other had; one of them goes on, and then the other may.
+        Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::Deadlock => all(db, works),
+        Err(error) if works.len() == 1 => {
+            if let Some(work) = works.pop() {
+                work.answer(Err(error));
+            }
+        }
+        Err(_) => works.into_iter().for_each(|work| all(db, vec![work])),
+    }
+}
+
+/// Answers all that the database is away, whatever is in the way of the spool: what happened joins it there.
+fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
+    tracing::debug!(%error, "what is in the spool stays there");
+    for work in works {
+        let (place, what) = match error {
+            StoreError::Away { place, what } => (place.clone(), what.clone()),
+            other => ("database".into(), other.to_string()),
+        };
+        work.answer(Err(StoreError::Away { place, what }));
+    }
+}
+
+fn together(db: &mut dyn Connection, works: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
+    let outlives = works.iter().map(|work| work.outlives()).max();
+    db.begin(outlives.unwrap_or(Outlives::Crash))?;
+    let done = works.iter_mut().try_for_each(|work| work.work(db));
+    let done = done.and_then(|()| db.commit());
+    if done.is_err() {
+        db.rollback();
+    }
+    done
+}

@@ -1,0 +1,160 @@
+//! What the unit of a rig's worker needs beyond nothing, as a drop-in for `verbatim-worker@RIG.service`.
+
+use std::fs;
+use std::path::Path;
+
+use verbatim_rig::file::Wire;
+use verbatim_rig::{RigConfig, RigKind};
+
+/// The drop-in `rig.conf` for a rig; `sys` is `/sys`, where the nodes of a port are looked up.
+///
+/// # Errors
+/// When the rig needs no worker, or its port is not there.
+pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
+    let mut lines = vec![
+        format!(
+            "# What rig {} needs; printed by `verbatimd worker-unit {}`.",
+            rig.name, rig.name
+        ),
+        "[Service]".into(),
+    ];
+    let mut families = vec!["AF_UNIX"];
+    let mut agent = None;
+    match &rig.kind {
+        RigKind::Virtual(_) => {
+            return Err(format!(
+                "rig {} runs within the daemon and needs no worker: nothing is to be done",
+                rig.name
+            ));
+        }
+        RigKind::Model { socket } => lines.push(format!("# Only the model's socket, {}.", socket.display())),
+        RigKind::Umad { device, port, .. } => {
+            let node = node(sys, "infiniband_mad", "umad", device, Some(*port))?;
+            lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
+        }
+        RigKind::Packet(of) => {
+            agent = Some(of.agent.address.to_string());
+            match &of.wire {
+                Wire::Interface(_) => {
+                    families.extend(["AF_PACKET", "AF_NETLINK"]);
+                    lines.push("# Frames of our own making.".into());
+                    lines.push("CapabilityBoundingSet=CAP_NET_RAW".into());
+                    lines.push("AmbientCapabilities=CAP_NET_RAW".into());
+                }
+                Wire::Socket { local, .. } => {
+                    if let Some(directory) = local.parent() {
+                        lines.push(format!("ReadWritePaths={}", directory.display()));
+                    }
+                }
+            }
+        }
+        RigKind::Verbs(of) => {
+            agent = Some(of.agent.address.to_string());
+            families.push("AF_NETLINK");
+            let node = node(sys, "infiniband_verbs", "uverbs", &of.device, None)?;
+            lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
+            lines.push("LimitMEMLOCK=512M".into());
+        }
+    }
+    // An agent on another host: that address alone.
+    let address = agent
+        .as_deref()
+        .and_then(|agent| agent.parse::<std::net::SocketAddr>().ok());
+    // The packets of raw sockets are filtered by no address.
+    if families.contains(&"AF_PACKET") || address.is_some() {
+        families.extend(["AF_INET", "AF_INET6"]);
+    }
+    if let Some(address) = address {
+        lines.push(format!("IPAddressAllow={}", address.ip()));
+    }
+    lines.push(format!("RestrictAddressFamilies={}", families.join(" ")));
+    for (name, value) in &rig.env {
+        lines.push(format!("Environment=\"{name}={}\"", escaped(value)));
+    }
+    lines.push(String::new());
+    Ok(lines.join("\n"))
+}
+
+/// The node of a device's port: `umad0` of `/sys/class/infiniband_mad`.
+fn node(sys: &Path, class: &str, prefix: &str, device: &str, port: Option<u8>) -> Result<String, String> {
+    let place = sys.join("class").join(class);
+    let has =
+        |node: &Path, file: &str, value: &str| fs::read_to_string(node.join(file)).is_ok_and(|is| is.trim() == value);
+    let is_it =
+        |node: &Path| has(node, "ibdev", device) && port.is_none_or(|port| has(node, "port", &port.to_string()));
+    let mut nodes: Vec<String> = fs::read_dir(&place)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix) && is_it(&entry.path()))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    nodes.sort();
+    nodes.into_iter().next().ok_or_else(|| {
+        let port = port.map_or_else(String::new, |port| format!(" port {port}"));
+        format!(
+            "{} has no node of {device}{port}; load the module of the adapter and ib_umad or ib_uverbs, or mend the rig file, \
+             then print this again",
+            place.display()
+        )
+    })
+}
+
+/// Within quotes of a unit.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_rig::RigFile;
+
+    fn of(rig: &str) -> Result<String, String> {
+        let sys = tempfile::tempdir().unwrap();
+        for (node, device, port) in [
+            ("umad0", "mlx5_0", "1"),
+            ("issm0", "mlx5_0", "1"),
+            ("umad1", "mlx5_0", "2"),
+        ] {
+            let place = sys.path().join("class/infiniband_mad").join(node);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("ibdev"), format!("{device}\n")).unwrap();
+            fs::write(place.join("port"), format!("{port}\n")).unwrap();
+        }
+        let text = format!("config_version = 1\n\n[[rig]]\nname = \"r\"\n{rig}");
+        let file = RigFile::parse(text.as_bytes(), "rigs.toml".as_ref()).unwrap();
+        drop_in(file.find("r").unwrap(), sys.path())
+    }
+
+    #[test]
+    fn a_port_for_mads_gets_its_own_node_and_no_capability() {
+        let text = of("kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 2\nroute = \"0,2\"\n").unwrap();
+        assert!(text.contains("DeviceAllow=/dev/infiniband/umad1 rw\n"), "{text}");
+        assert!(!text.contains("CAP_") && !text.contains("AF_INET"), "{text}");
+        let error = of("kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 3\nroute = \"0,3\"\n").unwrap_err();
+        assert!(error.contains("mlx5_0 port 3"), "{error}");
+    }
+
+    #[test]
+    fn only_who_makes_frames_gets_raw_sockets() {
+        let packet = "kind = \"packet\"\nip = \"10.0.0.2\"\nagent = \"127.0.0.1:7000\"\n";
+        let text = of(&format!("{packet}interface = \"eth1\"\n")).unwrap();
+        assert!(text.contains("AmbientCapabilities=CAP_NET_RAW\n"), "{text}");
+        assert!(
+            text.contains("IPAddressAllow=127.0.0.1\n") && text.contains("AF_PACKET"),
+            "{text}"
+        );
+        let wire = "socket = { local = \"/run/v/t\", remote = \"/run/v/m\" }\nmac = \"02:00:00:00:00:02\"\n";
+        let text = of(&format!("{packet}{wire}")).unwrap();
+        assert!(!text.contains("CAP_") && !text.contains("AF_PACKET"), "{text}");
+        let model = of("kind = \"model\"\nsocket = \"/run/v/m\"\n").unwrap();
+        assert!(model.ends_with("RestrictAddressFamilies=AF_UNIX\n"), "{model}");
+        assert!(of("kind = \"virtual\"\n").unwrap_err().contains("needs no worker"));
+    }
+
+    #[test]
+    fn a_value_cannot_leave_its_quotes() {
+        assert_eq!(escaped("a\"b\\c%h"), "a\\\"b\\\\c%%h");
+    }
+}

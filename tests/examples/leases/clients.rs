@@ -1,0 +1,176 @@
+//! Clients that reserve, renew, end and run, and note what they were told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use verbatim_lab::campaign::Dice;
+use verbatim_proto::v1::lease_service_client::LeaseServiceClient;
+use verbatim_proto::v1::run_service_client::RunServiceClient;
+use verbatim_proto::v1::{
+    CreateLeaseRequest, CreateRunRequest, EndLeaseRequest, ListLeasesRequest, RenewLeaseRequest, RunSpec,
+};
+
+/// What the clients were told.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Leases by the id of the request.
+    pub(crate) leases: BTreeMap<String, String>,
+    pub(crate) runs: BTreeMap<String, String>,
+    pub(crate) latencies: Vec<Duration>,
+    pub(crate) refused: u64,
+    /// What no client should hear.
+    pub(crate) strange: Vec<String>,
+}
+
+/// A channel to the daemon with this socket.
+pub(crate) fn channel(socket: &std::path::Path) -> Channel {
+    let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).expect("a path");
+    endpoint.timeout(Duration::from_secs(60)).connect_lazy()
+}
+
+/// Calls again while the daemon or its database is away.
+pub(crate) async fn patiently<T, F: Future<Output = Result<T, Status>>>(
+    mut call: impl FnMut() -> F,
+) -> Result<T, Status> {
+    loop {
+        match call().await {
+            Err(status)
+                if matches!(
+                    status.code(),
+                    Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded
+                ) =>
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// What a client may ask for.
+pub(crate) struct Wanted {
+    /// Its daemon.
+    pub(crate) socket: PathBuf,
+    /// Rigs of all hosts.
+    pub(crate) rigs: Vec<String>,
+    /// Those whose device outlives its daemon.
+    pub(crate) models: Vec<String>,
+}
+
+/// A client that does its part of so many operations.
+pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<AtomicU64>) -> Told {
+    let channel = channel(&wanted.socket);
+    let leases = LeaseServiceClient::new(channel.clone());
+    let runs = RunServiceClient::new(channel);
+    let (mut told, mut dice, mut own) = (Told::default(), Dice::of(seed, number), Vec::<String>::new());
+    let take = |left: u64| left.checked_sub(1);
+    while let Ok(count) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        let request_id = format!("{number}-{count}");
+        let rig = &wanted.rigs[dice.below(wanted.rigs.len())];
+        let refused = match dice.below(10) {
+            0..4 => {
+                let by_name = dice.percent(50);
+                let request = CreateLeaseRequest {
+                    request_id: request_id.clone(),
+                    rig: if by_name { rig.clone() } else { String::new() },
+                    labels: if by_name { Vec::new() } else { vec!["pool".into()] },
+                    lasts_s: 1 + dice.draw() % 3,
+                    ..CreateLeaseRequest::default()
+                };
+                let begun = Instant::now();
+                let created = patiently(|| {
+                    let (mut leases, request) = (leases.clone(), request.clone());
+                    async move { leases.create_lease(request).await }
+                });
+                created.await.map(|created| {
+                    told.latencies.push(begun.elapsed());
+                    let name = created.into_inner().lease.unwrap_or_default().name;
+                    own.push(name.clone());
+                    told.leases.insert(request_id, name);
+                })
+            }
+            4..7 if !own.is_empty() => {
+                let name = own.swap_remove(dice.below(own.len()));
+                let end = || {
+                    let (mut leases, name) = (leases.clone(), name.clone());
+                    async move { leases.end_lease(EndLeaseRequest { name }).await }
+                };
+                patiently(end).await.map(drop)
+            }
+            7 if !own.is_empty() => {
+                let name = own[dice.below(own.len())].clone();
+                let renew = || {
+                    let (mut leases, name) = (leases.clone(), name.clone());
+                    async move { leases.renew_lease(RenewLeaseRequest { name, lasts_s: 2 }).await }
+                };
+                patiently(renew).await.map(drop)
+            }
+            what => {
+                let under = own.last().filter(|_| what == 8).cloned().unwrap_or_default();
+                // One of them changes a device, and is long enough to be interrupted.
+                let (rig, test) = match dice.below(24) {
+                    0 if under.is_empty() => (&wanted.models[dice.below(wanted.models.len())], "c14-016-set-protect-2"),
+                    _ => (rig, "c14-024-node-info"),
+                };
+                let request = CreateRunRequest {
+                    request_id: request_id.clone(),
+                    spec: Some(RunSpec {
+                        rig: if under.is_empty() { rig.clone() } else { String::new() },
+                        patterns: vec![test.into()],
+                        ..RunSpec::default()
+                    }),
+                    lease: under,
+                    ..CreateRunRequest::default()
+                };
+                let created = patiently(|| {
+                    let (mut runs, request) = (runs.clone(), request.clone());
+                    async move { runs.create_run(request).await }
+                });
+                created.await.map(|created| {
+                    told.runs
+                        .insert(request_id, created.into_inner().run.unwrap_or_default().name);
+                })
+            }
+        };
+        match refused {
+            Ok(()) => {}
+            // Such as a lease that has expired, or a rig of a host that is away just now.
+            Err(status) if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) => {
+                told.refused += 1
+            }
+            Err(status) => told.strange.push(format!("{status:?}")),
+        }
+    }
+    told
+}
+
+/// Waits until nobody holds or waits for a rig.
+pub(crate) async fn all_ended(socket: &std::path::Path) -> anyhow::Result<()> {
+    let leases = LeaseServiceClient::new(channel(socket));
+    loop {
+        let list = || {
+            let mut leases = leases.clone();
+            async move {
+                let request = ListLeasesRequest {
+                    page_size: 1000,
+                    ended: false,
+                };
+                leases.list_leases(request).await
+            }
+        };
+        let left = patiently(list).await?.into_inner().leases;
+        if left.is_empty() {
+            return Ok(());
+        }
+        for lease in left.into_iter().filter(|lease| lease.run.is_empty()) {
+            // It may have expired by itself.
+            let _ = leases.clone().end_lease(EndLeaseRequest { name: lease.name }).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

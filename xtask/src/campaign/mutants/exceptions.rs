@@ -1,0 +1,45 @@
+//! Mutants that no test can notice, each with its reason: `tests/mutants/exceptions.toml`.
+
+use std::fs;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use verbatim_lab::workspace::root;
+
+/// Why some mutants are not held against the catalogue.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exception {
+    /// In words: the change is none, or nothing outside the device shows it.
+    pub(super) reason: String,
+    /// Names of mutants; one that ends with `: *` stands for all of a function that survive.
+    pub(super) mutants: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    except: Vec<Exception>,
+}
+
+impl Exception {
+    /// Whether it speaks of a mutant.
+    pub(super) fn is_for(&self, name: &str) -> bool {
+        self.mutants.iter().any(|of| match of.strip_suffix('*') {
+            Some(function) => name.starts_with(function),
+            None => of == name,
+        })
+    }
+}
+
+/// All of them.
+pub(super) fn read() -> anyhow::Result<Vec<Exception>> {
+    let path = root().join("tests/mutants/exceptions.toml");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let file: File = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+    if let Some(without) = file.except.iter().find(|one| one.reason.trim().is_empty()) {
+        bail!("{}: expected a reason for {:?}", path.display(), without.mutants);
+    }
+    Ok(file.except)
+}

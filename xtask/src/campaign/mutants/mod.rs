@@ -1,0 +1,324 @@
+//! Mechanical mutants: the device's code is changed at one place, and the catalogue must notice.
+//!
+//! All changes are built into one program ([`build`]), and one is chosen when it runs. Of each case on sound models it is
+//! recorded first which places it reaches, so that a mutant is tried in those cases alone that can show it.
+
+mod build;
+mod exceptions;
+mod report;
+mod rewrite;
+mod sites;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use serde::Deserialize;
+
+use self::build::Built;
+use super::Options;
+
+/// Longest time of one mutant beyond what its cases took without it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What this campaign understands.
+#[derive(Debug, Parser)]
+#[command(name = "mutants", no_binary_name = true, disable_version_flag = true)]
+pub(super) struct Arguments {
+    /// How many mutants, drawn; 0: all.
+    #[arg(long, default_value_t = 0)]
+    sample: usize,
+    /// Draws the sample.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Processes at a time; 0: one for each core.
+    #[arg(long, default_value_t = 0)]
+    jobs: usize,
+    /// The rules that records are judged by.
+    #[arg(long, default_value = "simulated", value_parser = ["simulated", "hardware"])]
+    rules: String,
+    /// States of each sound model.
+    #[arg(long, default_value_t = 6)]
+    states: u64,
+    /// Cases of each test, spread over models and states, that a mutant is tried in before all others; 0: none.
+    #[arg(long, default_value_t = 3)]
+    cases: usize,
+    /// Only mutants whose name has this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Only mutants of the device's files in this folder, such as `rc`; `.`: of those in none, which are the management agents.
+    #[arg(long)]
+    under: Vec<String>,
+    /// The score in percent that is enough.
+    #[arg(long, default_value_t = 95.0)]
+    least: f64,
+    /// Write what became of each mutant there, as JSON.
+    #[arg(long)]
+    json: Option<std::path::PathBuf>,
+}
+
+/// A case without any change.
+#[derive(Debug, Deserialize)]
+pub(super) struct Case {
+    test: String,
+    outcome: String,
+    reason: String,
+    micros: u64,
+    reaches: Vec<usize>,
+    repeat: String,
+}
+
+/// What noticed a mutant.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Noticed {
+    case: usize,
+    test: String,
+    outcome: String,
+    reason: String,
+    checks: Vec<String>,
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+pub(super) enum Fate {
+    /// A test fails that passes without it.
+    Killed(Noticed),
+    /// None fails, but one that passes without it comes to no verdict.
+    Unsure(Noticed),
+    /// A case did not come to its end: whether it would have failed nobody knows.
+    Timeout,
+    /// All cases that reach it, so many, passed.
+    Survived(usize),
+}
+
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let arguments = Arguments::try_parse_from(&options.arguments).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let exceptions = exceptions::read()?;
+    let built = build::build()?;
+    let began = Instant::now();
+    let cases = cases(&built, &arguments)?;
+    let chosen = chosen(&built, &arguments)?;
+    eprintln!(
+        "xtask: {} of {} mutants ({} more do not build), {} cases in {:.1} s without a change",
+        chosen.len(),
+        built.mutants.len() - built.refused.len(),
+        built.refused.len(),
+        cases.len(),
+        began.elapsed().as_secs_f64()
+    );
+    let fates = judge(&built, &cases, &chosen, &arguments)?;
+    report::report(&built, &cases, &fates, &exceptions, &arguments)
+}
+
+/// All cases without any change: each must pass, or what a change makes of it says nothing.
+fn cases(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<Case>> {
+    let output = Command::new(&built.program)
+        .args(["cases", &arguments.rules, &arguments.states.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("the program of the mutants could not be started")?;
+    let lines = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let cases = lines
+        .map(serde_json::from_slice)
+        .collect::<Result<Vec<Case>, _>>()
+        .context("its cases")?;
+    if !output.status.success() || cases.is_empty() {
+        bail!(
+            "the program of the mutants failed without any change ({})",
+            output.status
+        );
+    }
+    let fine = ["OUTCOME_PASS", "OUTCOME_NOT_APPLICABLE"];
+    if let Some(case) = cases.iter().find(|case| !fine.contains(&case.outcome.as_str())) {
+        bail!(
+            "a sound model does not pass {}: {} {}; `{}`",
+            case.test,
+            case.outcome,
+            case.reason,
+            case.repeat
+        );
+    }
+    Ok(cases)
+}
+
+/// The mutants that are tried: all, or a sample.
+fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
+    let wanted = |id: &usize| {
+        let name = &built.mutants[*id].name;
+        let folder = name.split_once('/').map_or(".", |(folder, _)| folder);
+        let is_under = arguments.under.is_empty()
+            || arguments
+                .under
+                .iter()
+                .any(|under| under.trim_end_matches('/') == folder);
+        !built.refused.contains(id)
+            && is_under
+            && arguments.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    };
+    let mut all: Vec<usize> = (0..built.mutants.len()).filter(wanted).collect();
+    if all.is_empty() {
+        bail!(
+            "no mutant has {:?} in its name",
+            arguments.only.as_deref().unwrap_or_default()
+        );
+    }
+    if arguments.sample > 0 && arguments.sample < all.len() {
+        // SplitMix64: a sample, not a secret.
+        let mut state = arguments.seed;
+        let mut draw = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            mixed ^ mixed >> 31
+        };
+        for place in 0..arguments.sample {
+            let left = all.len() - place;
+            let other = place + (draw() % left as u64) as usize;
+            all.swap(place, other);
+        }
+        all.truncate(arguments.sample);
+        all.sort_unstable();
+    }
+    Ok(all)
+}
+
+/// Tries every mutant.
+fn judge(
+    built: &Built,
+    cases: &[Case],
+    chosen: &[usize],
+    arguments: &Arguments,
+) -> anyhow::Result<BTreeMap<usize, Fate>> {
+    let reaching = reaching(built, cases);
+    let next = AtomicUsize::new(0);
+    let kills: Mutex<BTreeMap<(String, String), usize>> = Mutex::default();
+    let fates: Mutex<BTreeMap<usize, anyhow::Result<Fate>>> = Mutex::default();
+    let jobs = match arguments.jobs {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        some => some,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(&id) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let function = function(&built.mutants[id].name);
+                    let mut order = reaching.get(&id).cloned().unwrap_or_default();
+                    {
+                        // A few of each test come first, and of these what noticed its neighbours; cheap cases before costly ones.
+                        let kills = kills.lock().unwrap_or_else(PoisonError::into_inner);
+                        let of = |case: usize| kills.get(&(function.clone(), cases[case].test.clone())).copied();
+                        let few = spread(cases, &order, arguments.cases);
+                        let rank = |case: &usize| {
+                            let is_first = few.is_empty() || few.contains(case);
+                            (!is_first, std::cmp::Reverse(of(*case)), cases[*case].micros)
+                        };
+                        order.sort_by_cached_key(rank);
+                    }
+                    let fate = attempt(built, cases, id, &order, arguments);
+                    if let Ok(Fate::Killed(by)) = &fate {
+                        let mut kills = kills.lock().unwrap_or_else(PoisonError::into_inner);
+                        *kills.entry((function, by.test.clone())).or_default() += 1;
+                    }
+                    if !matches!(fate, Ok(Fate::Killed(_))) {
+                        eprintln!("xtask: not killed: {}", built.mutants[id].name);
+                    }
+                    let mut fates = fates.lock().unwrap_or_else(PoisonError::into_inner);
+                    fates.insert(id, fate);
+                    if fates.len().is_multiple_of(100) {
+                        eprintln!("xtask: {} of {} mutants tried", fates.len(), chosen.len());
+                    }
+                }
+            });
+        }
+    });
+    let fates = fates.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fates.into_iter().map(|(id, fate)| Ok((id, fate?))).collect()
+}
+
+/// Of each mutant the cases that reach its place. A case names the first mutant of a site.
+fn reaching(built: &Built, cases: &[Case]) -> BTreeMap<usize, Vec<usize>> {
+    let mut of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (place, case) in cases
+        .iter()
+        .enumerate()
+        .filter(|(_, case)| case.outcome == "OUTCOME_PASS")
+    {
+        for first in &case.reaches {
+            for id in built.site_from(*first) {
+                of.entry(id).or_default().push(place);
+            }
+        }
+    }
+    of
+}
+
+/// At most `most` cases of each test, from the first to the last: they are in the order of states. 0: none.
+fn spread(cases: &[Case], order: &[usize], most: usize) -> BTreeSet<usize> {
+    let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for case in order {
+        of.entry(&cases[*case].test).or_default().push(*case);
+    }
+    let few = of.values().flat_map(|of| {
+        let some = most.min(of.len());
+        (0..some).map(move |place| of[place * (of.len() - 1) / some.saturating_sub(1).max(1)])
+    });
+    few.collect()
+}
+
+/// File and function of a mutant's name.
+pub(super) fn function(name: &str) -> String {
+    name.split(": ").next().unwrap_or_default().to_owned()
+}
+
+fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments: &Arguments) -> anyhow::Result<Fate> {
+    if order.is_empty() {
+        return Ok(Fate::Survived(0));
+    }
+    let usual: u64 = order.iter().map(|case| cases[*case].micros).sum();
+    let limit = LIMIT + Duration::from_micros(usual * 4);
+    let mut command = Command::new(&built.program);
+    command.args(["try", &arguments.rules, &arguments.states.to_string(), &id.to_string()]);
+    command.args(order.iter().map(usize::to_string));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("the program of the mutants could not be started")?;
+    let mut stdout = child.stdout.take().context("no pipe")?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stdout.read_to_string(&mut text);
+        // Nobody listens any more: the time was up.
+        let _ = sender.send(text);
+    });
+    let Ok(text) = receiver.recv_timeout(limit) else {
+        child.kill()?;
+        child.wait()?;
+        let _ = reader.join();
+        // A FAIL ends the program: what may have been noticed before was none.
+        return Ok(Fate::Timeout);
+    };
+    let status = child.wait()?;
+    match (status.success(), text.trim()) {
+        (true, "") => Ok(Fate::Survived(order.len())),
+        (true, lines) => {
+            let last = lines.lines().next_back().unwrap_or_default();
+            let noticed: Noticed = serde_json::from_str(last).context("what noticed a mutant")?;
+            Ok(match noticed.outcome.as_str() {
+                "OUTCOME_FAIL" => Fate::Killed(noticed),
+                _ => Fate::Unsure(noticed),
+            })
+        }
+        // The model took the program with it: an endless recursion, say.
+        (false, _) => Ok(Fate::Timeout),
+    }
+}

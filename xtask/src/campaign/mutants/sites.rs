@@ -1,0 +1,594 @@
+//! Where the device's code can be changed, and how: the operators of cargo-mutants, found in the syntax tree.
+//!
+//! What only a defect does is left out: a branch behind `faults.has(..)` is a mutant that has a name already. So are patterns,
+//! types and constants' own values, where no choice can be made at run time; of a constant the uses are changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// A place in a file at which something can be chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    /// Bytes of the file.
+    pub(super) range: Range<usize>,
+    pub(super) line: usize,
+    pub(super) function: String,
+    pub(super) form: Form,
+}
+
+/// How the choice is written.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// An expression, or others in its place: the text of each.
+    Instead(Vec<String>),
+    /// A statement, or nothing.
+    Statement,
+    /// The arm behind this place, or not: whether it has a guard, which the range covers then.
+    Arm { guarded: bool, pattern: String },
+    /// A function's body begins here, or a value is returned at once.
+    Body(Vec<String>),
+    /// A method of an adapter begins here: no mutant of its own, but a rig has two, and only one is under test.
+    Adapter,
+}
+
+/// The integer constants of some source files, by name.
+pub(super) fn constants(file: &syn::File) -> BTreeSet<String> {
+    struct Constants(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Constants {
+        fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+            if is_integer(&item.ty) {
+                self.0.insert(item.ident.to_string());
+            }
+        }
+    }
+    let mut found = Constants(BTreeSet::new());
+    found.visit_file(file);
+    found.0
+}
+
+/// What a file has.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// All sites, in no order.
+    pub(super) sites: Vec<Site>,
+    /// Functions that nobody outside the device can call.
+    pub(super) inner: BTreeSet<String>,
+    /// Of each function, and of all else under an empty name, the names that stand in it, but for what only a defect does.
+    pub(super) names: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Looks for sites in a file.
+pub(super) fn find(source: &str, file: &syn::File, constants: &BTreeSet<String>) -> Found {
+    let mut finder = Finder {
+        source,
+        constants,
+        found: Found::default(),
+        of: Vec::new(),
+        flags: Vec::new(),
+        in_trait: false,
+    };
+    finder.visit_file(file);
+    finder.found
+}
+
+/// The functions that only a defect leads to, by their last names: no other code of the device names them.
+pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
+    let mut only = BTreeSet::new();
+    loop {
+        let mut named = BTreeSet::new();
+        for file in files {
+            for (function, names) in &file.names {
+                let is_inner = file.inner.contains(function);
+                if is_inner && only.contains(last(function)) {
+                    continue;
+                }
+                // That it calls itself does not lead to it.
+                let names = names.iter().map(String::as_str);
+                named.extend(names.filter(|name| !is_inner || *name != last(function)));
+            }
+        }
+        let inner = files.iter().flat_map(|file| &file.inner);
+        let more: BTreeSet<String> = inner
+            .filter(|name| !named.contains(last(name)))
+            .map(|name| last(name).into())
+            .collect();
+        if more == only {
+            return only;
+        }
+        only = more;
+    }
+}
+
+/// A function's own name.
+pub(super) fn last(function: &str) -> &str {
+    function.rsplit("::").next().unwrap_or_default()
+}
+
+struct Finder<'s> {
+    source: &'s str,
+    constants: &'s BTreeSet<String>,
+    found: Found,
+    /// The type and the function that are open.
+    of: Vec<String>,
+    /// Variables that say whether a defect is there.
+    flags: Vec<String>,
+    /// What is open implements a trait: who calls it is not seen.
+    in_trait: bool,
+}
+
+impl Finder<'_> {
+    fn text(&self, of: &impl Spanned) -> String {
+        self.source[of.span().byte_range()].to_owned()
+    }
+
+    fn add(&mut self, at: &impl Spanned, range: Range<usize>, form: Form) {
+        self.found.sites.push(Site {
+            range,
+            line: at.span().start().line,
+            function: self.of.join("::"),
+            form,
+        });
+    }
+
+    fn instead(&mut self, expr: &impl Spanned, texts: Vec<String>) {
+        let range = expr.span().byte_range();
+        let there = self.found.sites.iter_mut().find(|site| site.range == range);
+        if let Some(Form::Instead(others)) = there.map(|site| &mut site.form) {
+            others.extend(texts);
+        } else {
+            self.add(expr, range, Form::Instead(texts));
+        }
+    }
+
+    /// Whether an expression holds only if a defect is there.
+    fn is_defect(&self, expr: &syn::Expr) -> bool {
+        match expr {
+            syn::Expr::MethodCall(call) if call.method == "has" => {
+                let receiver = self.text(&call.receiver);
+                receiver.ends_with("faults") || receiver.ends_with("cx") || self.text(&call.args).contains("Defect::")
+            }
+            syn::Expr::Path(path) => path
+                .path
+                .get_ident()
+                .is_some_and(|name| self.flags.contains(&name.to_string())),
+            syn::Expr::Paren(inner) => self.is_defect(&inner.expr),
+            syn::Expr::Binary(binary) => match binary.op {
+                syn::BinOp::And(_) => self.is_defect(&binary.left) || self.is_defect(&binary.right),
+                syn::BinOp::Or(_) => self.is_defect(&binary.left) && self.is_defect(&binary.right),
+                _ => false,
+            },
+            syn::Expr::Block(block) => match &block.block.stmts[..] {
+                [syn::Stmt::Expr(only, None)] => self.is_defect(only),
+                _ => false,
+            },
+            syn::Expr::Match(of) => of.arms.iter().all(|arm| {
+                let guarded = arm.guard.as_ref().is_some_and(|(_, guard)| self.is_defect(guard));
+                guarded || self.is_defect(&arm.body)
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether it holds whenever no defect is there.
+    fn is_no_defect(&self, expr: &syn::Expr) -> bool {
+        match expr {
+            syn::Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) => self.is_defect(&not.expr),
+            syn::Expr::Paren(inner) => self.is_no_defect(&inner.expr),
+            _ => false,
+        }
+    }
+
+    /// A part of a condition: it may be the other way round. Comparisons and `!` are changed where they are visited.
+    fn condition(&mut self, expr: &syn::Expr) {
+        use syn::Expr;
+        match expr {
+            Expr::Paren(inner) => self.condition(&inner.expr),
+            // What the architecture leaves open conforms either way.
+            Expr::Field(_) if self.text(expr).contains("choices.") => {}
+            Expr::MethodCall(_) | Expr::Call(_) | Expr::Path(_) | Expr::Field(_) if !self.is_defect(expr) => {
+                let negated = format!("!({})", self.text(expr));
+                self.instead(expr, vec![negated]);
+            }
+            _ => {}
+        }
+    }
+
+    fn binary(&mut self, expr: &syn::ExprBinary) {
+        use syn::BinOp as Op;
+        let others: &[&str] = match expr.op {
+            Op::And(_) | Op::Or(_) => {
+                for side in [&expr.left, &expr.right] {
+                    self.condition(side);
+                }
+                let is_odd = |side: &syn::Expr| self.is_defect(side) || self.is_no_defect(side) || has_let(side);
+                if is_odd(&expr.left) || is_odd(&expr.right) {
+                    return;
+                }
+                if matches!(expr.op, Op::And(_)) {
+                    &["||"]
+                } else {
+                    &["&&"]
+                }
+            }
+            Op::Eq(_) => &["!="],
+            Op::Ne(_) => &["=="],
+            Op::Lt(_) => &["<=", ">"],
+            Op::Le(_) => &["<", ">"],
+            Op::Gt(_) => &[">=", "<"],
+            Op::Ge(_) => &[">", "<"],
+            Op::Add(_) => &["-", "*"],
+            Op::Sub(_) => &["+", "/"],
+            Op::Mul(_) => &["+", "/"],
+            Op::Div(_) => &["*", "%"],
+            Op::Rem(_) => &["/", "+"],
+            Op::BitAnd(_) => &["|", "^"],
+            Op::BitOr(_) => &["&", "^"],
+            Op::BitXor(_) => &["&", "|"],
+            Op::Shl(_) => &[">>"],
+            Op::Shr(_) => &["<<"],
+            Op::AddAssign(_) => &["-="],
+            Op::SubAssign(_) => &["+="],
+            Op::BitAndAssign(_) => &["|="],
+            Op::BitOrAssign(_) => &["&="],
+            Op::BitXorAssign(_) => &["|="],
+            _ => return,
+        };
+        let (left, right) = (self.text(&expr.left), self.text(&expr.right));
+        let texts = others.iter().map(|op| format!("{left} {op} {right}")).collect();
+        self.instead(expr, texts);
+    }
+
+    fn literal(&mut self, literal: &syn::Lit) {
+        let texts = match literal {
+            syn::Lit::Bool(value) => vec![(!value.value).to_string()],
+            syn::Lit::Int(value) => {
+                let Ok(number) = value.base10_parse::<u128>() else {
+                    return;
+                };
+                let below = number.checked_sub(1);
+                let around = [Some(number + 1), below].into_iter().flatten();
+                around.map(|number| format!("{number}{}", value.suffix())).collect()
+            }
+            _ => return,
+        };
+        self.instead(literal, texts);
+    }
+
+    /// `matches!`: the other way round, and each alternative of its pattern left out.
+    fn matches(&mut self, expr: &syn::ExprMacro) {
+        let tokens = &expr.mac.tokens;
+        let parsed = syn::parse::Parser::parse2(
+            |input: syn::parse::ParseStream<'_>| {
+                let value: syn::Expr = input.parse()?;
+                input.parse::<syn::Token![,]>()?;
+                let pattern = syn::Pat::parse_multi_with_leading_vert(input)?;
+                let guarded = !input.is_empty();
+                input.parse::<proc_macro2::TokenStream>()?;
+                Ok((value, pattern, guarded))
+            },
+            tokens.clone(),
+        );
+        let mut texts = vec![format!("!({})", self.text(expr))];
+        if let Ok((value, syn::Pat::Or(any), false)) = parsed {
+            for left_out in 0..any.cases.len() {
+                let kept = any.cases.iter().enumerate().filter(|(place, _)| *place != left_out);
+                let kept: Vec<_> = kept.map(|(_, case)| self.text(case)).collect();
+                texts.push(format!("matches!({}, {})", self.text(&value), kept.join(" | ")));
+            }
+        }
+        self.instead(expr, texts);
+    }
+
+    fn names(&mut self, names: impl IntoIterator<Item = String>) {
+        self.found.names.entry(self.of.join("::")).or_default().extend(names);
+    }
+
+    fn function(
+        &mut self,
+        signature: &syn::Signature,
+        attributes: &[syn::Attribute],
+        visibility: Option<&syn::Visibility>,
+        block: &syn::Block,
+    ) {
+        let says = |word: &str| attributes.iter().any(|attribute| self.text(attribute).contains(word));
+        if says("cfg(test)") || says("a defective") {
+            return;
+        }
+        if signature.constness.is_some() {
+            self.names(identifiers(quote::ToTokens::to_token_stream(block)));
+            return;
+        }
+        self.of.push(signature.ident.to_string());
+        if visibility.is_some_and(|visibility| !matches!(visibility, syn::Visibility::Public(_))) {
+            self.found.inner.insert(self.of.join("::"));
+        }
+        let values = match &signature.output {
+            syn::ReturnType::Default => vec![String::new()],
+            syn::ReturnType::Type(_, ty) => values(ty, &self.text(ty)),
+        };
+        let inside = block.span().byte_range().start + 1;
+        if self.of.first().is_some_and(|of| of == "Adapter") && signature.receiver().is_some() {
+            self.add(signature, inside..inside, Form::Adapter);
+        }
+        if !values.is_empty() && !block.stmts.is_empty() {
+            self.add(signature, inside..inside, Form::Body(values));
+        }
+        let outer = std::mem::take(&mut self.flags);
+        self.visit_block(block);
+        self.flags = outer;
+        self.of.pop();
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !item
+            .attrs
+            .iter()
+            .any(|attribute| self.text(attribute).contains("cfg(test)"))
+        {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let of_people = ["Display", "Debug", "FromStr", "Default", "Error"];
+        let is_for_people = item.trait_.as_ref().is_some_and(|(_, path, _)| {
+            path.segments
+                .last()
+                .is_some_and(|last| of_people.contains(&last.ident.to_string().as_str()))
+        });
+        if !is_for_people {
+            let name = self.text(&item.self_ty);
+            self.of
+                .push(name.split(['<', ' ']).next().unwrap_or_default().to_owned());
+            self.in_trait = item.trait_.is_some();
+            visit::visit_item_impl(self, item);
+            self.in_trait = false;
+            self.of.pop();
+        } else {
+            self.names(identifiers(quote::ToTokens::to_token_stream(item)));
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.function(&item.sig, &item.attrs, Some(&item.vis), &item.block);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        let visibility = if self.in_trait { None } else { Some(&item.vis) };
+        self.function(&item.sig, &item.attrs, visibility, &item.block);
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.names(identifiers(quote::ToTokens::to_token_stream(item)));
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.names(identifiers(quote::ToTokens::to_token_stream(item)));
+    }
+
+    fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
+    fn visit_item_macro(&mut self, _: &'ast syn::ItemMacro) {}
+
+    fn visit_macro(&mut self, of: &'ast syn::Macro) {
+        self.names(identifiers(of.tokens.clone()));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.names(path.segments.last().map(|last| last.ident.to_string()));
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        self.names([call.method.to_string()]);
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_type(&mut self, _: &'ast syn::Type) {}
+    fn visit_pat(&mut self, _: &'ast syn::Pat) {}
+    fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
+    fn visit_generic_argument(&mut self, _: &'ast syn::GenericArgument) {}
+
+    fn visit_stmt(&mut self, statement: &'ast syn::Stmt) {
+        use syn::Expr;
+        match statement {
+            syn::Stmt::Expr(expr, Some(_))
+                if matches!(
+                    expr,
+                    Expr::MethodCall(_)
+                        | Expr::Call(_)
+                        | Expr::Assign(_)
+                        | Expr::Try(_)
+                        | Expr::Return(_)
+                        | Expr::Break(_)
+                        | Expr::Continue(_)
+                ) || is_assignment(expr) =>
+            {
+                self.add(statement, statement.span().byte_range(), Form::Statement);
+            }
+            syn::Stmt::Local(local) => {
+                if let (syn::Pat::Ident(name), Some(init)) = (&local.pat, &local.init)
+                    && self.is_defect(&init.expr)
+                {
+                    self.flags.push(name.ident.to_string());
+                    return;
+                }
+            }
+            _ => {}
+        }
+        visit::visit_stmt(self, statement);
+    }
+
+    /// The last statement behind `else` has to leave: a build without it fails.
+    fn visit_local_init(&mut self, init: &'ast syn::LocalInit) {
+        self.visit_expr(&init.expr);
+        if let Some((_, otherwise)) = &init.diverge {
+            let before = self.found.sites.len();
+            self.visit_expr(otherwise);
+            let last = match &**otherwise {
+                syn::Expr::Block(block) => block.block.stmts.last().map(|last| last.span().byte_range()),
+                _ => None,
+            };
+            let mut place = 0;
+            self.found.sites.retain(|site| {
+                place += 1;
+                place <= before || !matches!(site.form, Form::Statement) || Some(&site.range) != last.as_ref()
+            });
+        }
+    }
+
+    /// What stands behind `if !faults.has(..) { return .. }` is the defect's.
+    fn visit_block(&mut self, block: &'ast syn::Block) {
+        for statement in &block.stmts {
+            self.visit_stmt(statement);
+            if let syn::Stmt::Expr(syn::Expr::If(only), _) = statement
+                && only.else_branch.is_none()
+                && self.is_no_defect(&only.cond)
+                && matches!(
+                    only.then_branch.stmts.last(),
+                    Some(syn::Stmt::Expr(syn::Expr::Return(_), _))
+                )
+            {
+                return;
+            }
+        }
+    }
+
+    fn visit_expr_if(&mut self, expr: &'ast syn::ExprIf) {
+        self.condition(&expr.cond);
+        self.visit_expr(&expr.cond);
+        if !self.is_defect(&expr.cond) {
+            self.visit_block(&expr.then_branch);
+        }
+        if let Some((_, otherwise)) = &expr.else_branch
+            && !self.is_no_defect(&expr.cond)
+        {
+            self.visit_expr(otherwise);
+        }
+    }
+
+    fn visit_expr_match(&mut self, expr: &'ast syn::ExprMatch) {
+        self.visit_expr(&expr.expr);
+        let catches_all = |arm: &syn::Arm| {
+            arm.guard.is_none()
+                && match &arm.pat {
+                    syn::Pat::Wild(_) => true,
+                    // A name that begins with a capital is a constant, such as `None`.
+                    syn::Pat::Ident(name) => name.ident.to_string().starts_with(|first: char| first.is_lowercase()),
+                    _ => false,
+                }
+        };
+        let has_rest = expr.arms.last().is_some_and(catches_all);
+        // Which defect is asked for is no behaviour.
+        if expr
+            .arms
+            .iter()
+            .any(|arm| self.text(&arm.body).contains("Defect::") && matches!(*arm.body, syn::Expr::Path(_)))
+        {
+            return;
+        }
+        for arm in &expr.arms {
+            let guard = arm.guard.as_ref().map(|(_, guard)| &**guard);
+            if guard.is_some_and(|guard| self.is_defect(guard)) {
+                continue;
+            }
+            if has_rest && !catches_all(arm) && !guard.is_some_and(has_let) {
+                let end = arm.pat.span().byte_range().end;
+                let (guarded, range) = match guard {
+                    Some(guard) => (true, guard.span().byte_range()),
+                    None => (false, end..end),
+                };
+                let pattern = self.text(&arm.pat);
+                self.add(arm, range, Form::Arm { guarded, pattern });
+            }
+            if let Some(guard) = guard {
+                self.condition(guard);
+                self.visit_expr(guard);
+            }
+            self.visit_expr(&arm.body);
+        }
+    }
+
+    fn visit_expr_repeat(&mut self, expr: &'ast syn::ExprRepeat) {
+        self.visit_expr(&expr.expr);
+    }
+
+    fn visit_expr_const(&mut self, _: &'ast syn::ExprConst) {}
+
+    fn visit_expr(&mut self, expr: &'ast syn::Expr) {
+        use syn::Expr;
+        match expr {
+            _ if self.is_defect(expr) => return,
+            Expr::Binary(binary) => self.binary(binary),
+            Expr::Unary(unary) if !self.is_no_defect(expr) => {
+                if matches!(unary.op, syn::UnOp::Not(_) | syn::UnOp::Neg(_)) {
+                    let without = self.text(&unary.expr);
+                    self.instead(expr, vec![without]);
+                }
+            }
+            Expr::Lit(literal) => self.literal(&literal.lit),
+            Expr::Macro(of) if of.mac.path.is_ident("matches") => self.matches(of),
+            Expr::Path(path) => {
+                if let Some(name) = path.path.get_ident().map(ToString::to_string)
+                    && self.constants.contains(&name)
+                {
+                    self.instead(expr, vec![format!("({name} + 1)"), format!("({name} - 1)")]);
+                }
+            }
+            _ => {}
+        }
+        visit::visit_expr(self, expr);
+    }
+}
+
+/// All names in some code.
+fn identifiers(tokens: proc_macro2::TokenStream) -> Vec<String> {
+    let of = |tree| match tree {
+        proc_macro2::TokenTree::Ident(name) => vec![name.to_string()],
+        proc_macro2::TokenTree::Group(group) => identifiers(group.stream()),
+        _ => Vec::new(),
+    };
+    tokens.into_iter().flat_map(of).collect()
+}
+
+fn is_assignment(expr: &syn::Expr) -> bool {
+    use syn::BinOp as Op;
+    matches!(expr, syn::Expr::Binary(binary) if matches!(
+        binary.op,
+        Op::AddAssign(_) | Op::SubAssign(_) | Op::MulAssign(_) | Op::DivAssign(_) | Op::RemAssign(_)
+            | Op::BitAndAssign(_) | Op::BitOrAssign(_) | Op::BitXorAssign(_) | Op::ShlAssign(_) | Op::ShrAssign(_)
+    ))
+}
+
+fn has_let(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Let(_) => true,
+        syn::Expr::Binary(binary) => has_let(&binary.left) || has_let(&binary.right),
+        _ => false,
+    }
+}
+
+const INTEGERS: [&str; 12] = [
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
+];
+
+fn is_integer(ty: &syn::Type) -> bool {
+    matches!(ty, syn::Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
+}
+
+/// What a function may return instead: nothing where no value of its type is known.
+fn values(ty: &syn::Type, text: &str) -> Vec<String> {
+    let strings = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+    match ty {
+        syn::Type::Reference(_) | syn::Type::ImplTrait(_) | syn::Type::Never(_) => Vec::new(),
+        _ if text == "bool" => strings(&["true", "false"]),
+        _ if is_integer(ty) => strings(&["0", "1"]),
+        _ if text.starts_with("Option<") => strings(&["None"]),
+        _ if text.starts_with("Result<()") => strings(&["Ok(())"]),
+        _ if text.starts_with("Result<") => strings(&["Ok(Default::default())"]),
+        _ => strings(&["Default::default()"]),
+    }
+}

@@ -1,0 +1,274 @@
+//! `cargo xtask supply`: what the programs are made of, against `deny.toml`, without a network; and as an SBOM.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use verbatim_lab::workspace::{cargo, root, target_directory};
+
+/// What `deny.toml` has of what is checked here; the rest is cargo-deny's.
+#[derive(Debug, Deserialize)]
+struct Deny {
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+struct Licenses {
+    allow: BTreeSet<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bans {
+    deny: Vec<Named>,
+    skip: Vec<Named>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: Vec<String>,
+}
+
+/// A crate of others.
+#[derive(Clone, Debug, Deserialize)]
+struct Crate {
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+}
+
+/// Checks licences, bans, duplicates and sources; with `sbom` writes `verbatim.cdx.json` beside the packages and returns where.
+///
+/// # Errors
+///
+/// Lists everything that `deny.toml` does not allow, or says why cargo could not tell.
+pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
+    let deny = fs::read_to_string(root().join("deny.toml")).context("reading deny.toml")?;
+    let deny: Deny = toml::from_str(&deny).context("reading deny.toml")?;
+    let crates = crates()?;
+    let wrong = breaches(&deny, &crates);
+    if !wrong.is_empty() {
+        bail!("deny.toml does not allow:\n  {}", wrong.join("\n  "));
+    }
+    eprintln!("xtask: {} crates of others, all as deny.toml allows", crates.len());
+    if !sbom {
+        return Ok(None);
+    }
+    let lock = fs::read_to_string(root().join("Cargo.lock")).context("reading Cargo.lock")?;
+    let place = target_directory()?.join("debian");
+    fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
+    let path = place.join("verbatim.cdx.json");
+    let text = serde_json::to_string_pretty(&document(&crates, &checksums(&lock)?))?;
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(Some(path))
+}
+
+/// All that the workspace is made of, as the lock file has it.
+fn crates() -> anyhow::Result<Vec<Crate>> {
+    let output = cargo()
+        .args(["metadata", "--locked", "--format-version", "1"])
+        .output()
+        .context("starting cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("what cargo metadata printed")?;
+    let all: Vec<Crate> =
+        serde_json::from_value(metadata["packages"].clone()).context("the packages of cargo metadata")?;
+    Ok(all.into_iter().filter(|of| of.source.is_some()).collect())
+}
+
+fn breaches(deny: &Deny, crates: &[Crate]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for of in crates {
+        let who = format!("{} {}", of.name, of.version);
+        let license = of.license.as_deref().unwrap_or_default();
+        if !allowed(license, &deny.licenses.allow) {
+            wrong.push(format!("{who}: its licence is {license:?}"));
+        }
+        if deny.bans.deny.iter().any(|banned| banned.name == of.name) {
+            wrong.push(format!("{who}: it is banned"));
+        }
+        let source = of.source.as_deref().unwrap_or_default();
+        let registry = source.strip_prefix("registry+").unwrap_or(source);
+        if !deny.sources.allow_registry.iter().any(|known| known == registry) {
+            wrong.push(format!("{who}: it comes from {source}"));
+        }
+        versions.entry(&of.name).or_default().push(&of.version);
+    }
+    for (name, versions) in &versions {
+        let is_known = deny.bans.skip.iter().any(|skip| skip.name == *name);
+        match (versions.len(), is_known) {
+            (2.., false) => wrong.push(format!("{name}: there are versions {}", versions.join(", "))),
+            (1, true) => wrong.push(format!("{name}: one version is left; take it off `skip`")),
+            _ => {}
+        }
+    }
+    wrong
+}
+
+/// Whether one choice of an SPDX expression consists of what is allowed. `/` stands for OR in old manifests.
+fn allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
+    let text = expression.replace('/', " OR ");
+    // The lowest operator first, outside of parentheses.
+    for (operator, all) in [(" OR ", false), (" AND ", true)] {
+        let parts = split(&text, operator);
+        if parts.len() > 1 {
+            let mut of = parts.into_iter().map(|part| allowed(part, allow));
+            return if all { of.all(|one| one) } else { of.any(|one| one) };
+        }
+    }
+    let text = text.trim();
+    match text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
+        Some(inner) => allowed(inner, allow),
+        None => allow.contains(text),
+    }
+}
+
+/// Splits at an operator that stands in no parentheses.
+fn split<'t>(text: &'t str, operator: &str) -> Vec<&'t str> {
+    let (mut depth, mut from, mut parts) = (0_i32, 0, Vec::new());
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ if depth == 0 && at >= from && text[at..].starts_with(operator) => {
+                parts.push(&text[from..at]);
+                from = at + operator.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// The checksums of the lock file, by name and version.
+fn checksums(lock: &str) -> anyhow::Result<BTreeMap<(String, String), String>> {
+    let lock: toml::Table = toml::from_str(lock).context("Cargo.lock")?;
+    let packages = lock
+        .get("package")
+        .and_then(toml::Value::as_array)
+        .context("Cargo.lock has no packages")?;
+    let text = |of: &toml::Value, key: &str| of.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+    let found = packages
+        .iter()
+        .filter_map(|of| Some(((text(of, "name")?, text(of, "version")?), text(of, "checksum")?)));
+    Ok(found.collect())
+}
+
+/// CycloneDX 1.5. Without a date or a serial number: equal lock files have equal SBOMs.
+fn document(crates: &[Crate], checksums: &BTreeMap<(String, String), String>) -> Value {
+    let component = |of: &Crate| {
+        let checksum = checksums.get(&(of.name.clone(), of.version.clone()));
+        json!({
+            "type": "library",
+            "name": of.name,
+            "version": of.version,
+            "purl": format!("pkg:cargo/{}@{}", of.name, of.version),
+            "licenses": [{ "expression": of.license.as_deref().unwrap_or("NOASSERTION").replace('/', " OR ") }],
+            "hashes": checksum.map(|hash| json!([{ "alg": "SHA-256", "content": hash }])).unwrap_or(json!([])),
+        })
+    };
+    json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": { "component": { "type": "application", "name": "verbatim", "version": env!("CARGO_PKG_VERSION") } },
+        "components": crates.iter().map(component).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allow() -> BTreeSet<String> {
+        ["MIT", "Apache-2.0", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"]
+            .map(Into::into)
+            .into()
+    }
+
+    #[test]
+    fn one_choice_of_an_expression_must_be_allowed_as_a_whole() {
+        for good in [
+            "MIT",
+            "GPL-3.0 OR MIT",
+            "GPL-3.0/MIT",
+            "(MIT OR GPL-3.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR GPL-2.0",
+        ] {
+            assert!(allowed(good, &allow()), "{good}");
+        }
+        for bad in [
+            "",
+            "GPL-3.0",
+            "MIT AND GPL-3.0",
+            "(MIT OR Apache-2.0) AND GPL-3.0",
+            "MITX",
+        ] {
+            assert!(!allowed(bad, &allow()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_named() {
+        let deny: Deny = toml::from_str(
+            "[licenses]\nallow = [\"MIT\"]\n[bans]\ndeny = [{ name = \"bad\" }]\nskip = [{ name = \"gone\" }]\n\
+             [sources]\nallow-registry = [\"https://index\"]\n",
+        )
+        .unwrap();
+        let of = |name: &str, version: &str, license: &str, source: &str| Crate {
+            name: name.into(),
+            version: version.into(),
+            license: Some(license.into()),
+            source: Some(source.into()),
+        };
+        let index = "registry+https://index";
+        let crates = [
+            of("bad", "1", "MIT", index),
+            of("twice", "1", "MIT", index),
+            of("twice", "2", "MIT", index),
+            of("gone", "1", "MIT", index),
+            of("gpl", "1", "GPL-3.0", index),
+            of("git", "1", "MIT", "git+https://x"),
+        ];
+        let wrong = breaches(&deny, &crates).join("\n");
+        for words in [
+            "bad 1: it is banned",
+            "twice: there are versions 1, 2",
+            "gone: one version",
+            "gpl 1",
+            "git 1: it comes",
+        ] {
+            assert!(wrong.contains(words), "{words}: {wrong}");
+        }
+        assert_eq!(breaches(&deny, &crates[3..4]).len(), 1);
+    }
+
+    #[test]
+    fn an_sbom_has_the_lock_files_checksums() {
+        let sums = checksums("[[package]]\nname = \"a\"\nversion = \"1\"\nchecksum = \"ff\"\n").unwrap();
+        let of = Crate {
+            name: "a".into(),
+            version: "1".into(),
+            license: Some("MIT/Apache-2.0".into()),
+            source: None,
+        };
+        let component = &document(&[of], &sums)["components"][0];
+        assert_eq!(component["hashes"][0]["content"], "ff");
+        assert_eq!(component["licenses"][0]["expression"], "MIT OR Apache-2.0");
+    }
+}
