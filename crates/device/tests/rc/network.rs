@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use verbatim_device::rc::{Operation, QpState, WcStatus};
-use verbatim_wire::{AckTimeout, Medium, Mtu, Packet, Psn, RnrTimer};
+use verbatim_wire::{AckTimeout, Medium, Mtu, PKey, Packet, Psn, RnrTimer};
 
 use crate::adapters::{A, B, MEMORY, Pair, Setup, profile};
 
@@ -37,11 +37,12 @@ fn setup(rng: &mut ChaCha8Rng) -> Setup {
 }
 
 fn pair(seed: u64, setup: &Setup) -> Pair {
-    let mut pair = Pair::of(
-        [profile(A).vary(2 * seed), profile(B).vary(2 * seed + 1)],
-        [&[], &[]],
-        setup,
-    );
+    let (a, mut b) = (profile(A).vary(2 * seed), profile(B).vary(2 * seed + 1));
+    if [&a, &b].iter().all(|of| of.p_keys == [PKey(0x7FFF)]) {
+        // Two limited members of a partition do not hear each other.
+        b.p_keys = vec![PKey(0xFFFF)];
+    }
+    let mut pair = Pair::of([a, b], [&[], &[]], setup);
     pair.fill(A, 0x11);
     pair.fill(B, 0x22);
     let handle = pair.memory[B].handle;
