@@ -28,14 +28,10 @@ struct Lossy<F> {
     back: VecDeque<Mad>,
 }
 
-/// It needs a link of our own, since counters cannot be given back, and sends no packet.
-const MADS_ON_OUR_LINK: &str = "c16-port-counters";
-
 /// The tests that work with MADs alone, as this rig does.
 fn mad_tests() -> impl Iterator<Item = &'static Test> {
-    let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort];
-    let only_mads =
-        move |test: &&Test| test.id == MADS_ON_OUR_LINK || test.needs.iter().all(|need| offered.contains(need));
+    let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort, Need::Counters];
+    let only_mads = move |test: &&Test| test.needs.iter().all(|need| offered.contains(need));
     TESTS.iter().copied().filter(only_mads)
 }
 
@@ -135,7 +131,7 @@ fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_resto
 #[test]
 fn three_mads_in_a_row_that_are_lost_between_packets_say_nothing_of_device_or_tester() {
     // Without packets around it, three unanswered tries of one MAD are the proof of silence itself.
-    let by_packets = |test: &&&Test| test.needs.contains(&Need::Link) && test.id != MADS_ON_OUR_LINK;
+    let by_packets = |test: &&&Test| test.needs.contains(&Need::Link);
     for test in TESTS.iter().filter(by_packets) {
         // The first ones ask whether the device is sane.
         for first in 4..24 {

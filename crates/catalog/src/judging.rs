@@ -245,8 +245,8 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Outcome::NotApplicable,
             Some(Cause::Rig),
             format!(
-                "exchange #{number}: the port has no LID or no subnet manager and refuses the Set, as it may; let a subnet \
-                 manager bring it up, or write assign_lid = 5 into the rig file"
+                "exchange #{number}: the port has no LID or no subnet manager: it may refuse a Set, and MADs of QP1 do not \
+                 reach it; let a subnet manager bring it up, or write assign_lid = 5 into the rig file"
             ),
         ),
         Gap::Refused(number, Status::BUSY) => inconclusive(

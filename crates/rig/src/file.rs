@@ -18,6 +18,7 @@
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
 //! assign_lid = 5            # where no subnet manager gives the device a LID: the one that it gets for each test
+//! write_counters = true     # umad, model: counters of the device may be written, which nothing gives back to the last packet
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
@@ -132,6 +133,8 @@ pub struct RigConfig {
     pub subnet_timeout: Option<SubnetTimeout>,
     /// The LID to give the DUT for each test where it has none, or no SM.
     pub assign_lid: Option<Lid>,
+    /// Whether the DUT's counters may be written, which nothing gives back to the last packet. The virtual device's may be.
+    pub write_counters: bool,
     /// Environment that the process must have been started with.
     pub env: BTreeMap<String, String>,
     /// What it is known by beside its name.
@@ -185,6 +188,7 @@ impl RigConfig {
             window: DEFAULT_WINDOW,
             subnet_timeout: None,
             assign_lid: None,
+            write_counters: false,
             env: BTreeMap::new(),
             labels: Vec::new(),
             source: RigSource::default(),

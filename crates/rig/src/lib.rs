@@ -109,6 +109,9 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
     if !config.shared_subnet {
         offers.push(Need::OwnSubnet);
     }
+    if config.write_counters || matches!(config.kind, RigKind::Virtual(_)) {
+        offers.push(Need::Counters);
+    }
     let mut frames = None;
     if matches!(config.kind, RigKind::Virtual(_) | RigKind::Umad { .. }) {
         offers.push(Need::AnyLid);

@@ -124,6 +124,7 @@ impl VirtualRig {
                 Need::AnyLid,
                 Need::Link,
                 Need::OwnSubnet,
+                Need::Counters,
                 Need::SecondPort,
                 Need::Packets,
                 Need::Verbs,

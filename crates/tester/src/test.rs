@@ -21,6 +21,8 @@ pub enum Need {
     Link,
     /// A subnet without an SM of somebody else.
     OwnSubnet,
+    /// Counters of the DUT that may be written: they go on by themselves, and no journal gives them back.
+    Counters,
     /// A second port of the rig, cabled to a second port of the DUT.
     SecondPort,
     /// Frames of our own making, and an agent on the DUT's host.
@@ -37,7 +39,7 @@ impl Need {
     #[must_use]
     pub fn kinds(self) -> &'static [&'static str] {
         match self {
-            Self::Mad | Self::OwnSubnet => &["virtual", "model", "umad"],
+            Self::Mad | Self::OwnSubnet | Self::Counters => &["virtual", "model", "umad"],
             Self::AnyLid => &["virtual", "umad"],
             Self::Link | Self::SecondPort => &["virtual"],
             Self::Packets => &["virtual", "packet"],
@@ -53,6 +55,7 @@ impl Need {
             Self::AnyLid => "a port that sends MADs to any LID (kind virtual or umad)",
             Self::Link => "a native link on which the tester makes bytes and delimiters itself (kind virtual)",
             Self::OwnSubnet => "a subnet without an SM of somebody else",
+            Self::Counters => "counters of the DUT that may be written (write_counters = true in the rig file)",
             Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
             Self::Packets => "an Ethernet port that sends packets of our own making (kind virtual or packet)",
             Self::Verbs => "an adapter of the tester's own (kind virtual or verbs)",

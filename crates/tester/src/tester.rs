@@ -350,7 +350,7 @@ impl<'r> Tester<'r> {
     }
 
     /// Sets an attribute of the performance class: up to three tries. Counters go on by themselves and no journal gives them
-    /// back, so this is for a device that ends with its rig: tests that need [`Need::Link`](crate::Need::Link).
+    /// back, so this is for tests that need [`Need::Counters`](crate::Need::Counters).
     ///
     /// # Errors
     /// When the run must stop.

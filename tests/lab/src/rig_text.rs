@@ -52,7 +52,7 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
                 let number = if port == 1 { String::new() } else { port.to_string() };
                 format!(
                     "[[rig]]\nname = \"vib{number}\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = {port}\n\
-                     route = \"0,{port}{route}\"\n{}",
+                     route = \"0,{port}{route}\"\nwrite_counters = true\n{}",
                     if *is_shared { "shared_subnet = true\n" } else { "" }
                 )
             };
@@ -118,10 +118,10 @@ mod tests {
         let own = rigs(1, false);
         assert_eq!(
             own,
-            "config_version = 1\n\n[[rig]]\nname = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\n"
+            "config_version = 1\n\n[[rig]]\nname = \"vib\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 1\nroute = \"0,1\"\nwrite_counters = true\n"
         );
         assert_eq!(rigs(1, true), format!("{own}shared_subnet = true\n"));
-        let second = "\n[[rig]]\nname = \"vib2\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 2\nroute = \"0,2\"\n";
+        let second = "\n[[rig]]\nname = \"vib2\"\nkind = \"umad\"\ndevice = \"vib0\"\nport = 2\nroute = \"0,2\"\nwrite_counters = true\n";
         assert_eq!(rigs(2, false), own + second);
     }
 }

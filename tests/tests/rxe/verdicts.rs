@@ -72,7 +72,7 @@ fn a_reserved_opcode_that_takes_the_host_down_is_an_error_of_the_rig_and_no_verd
     );
     let reason = verdict["reason"].as_str().unwrap();
     match came_to {
-        ("ERROR", "RIG") => assert!(reason.contains("the connection broke"), "{reason}"),
+        ("ERROR", "RIG") => assert!(reason.contains("the connection is lost"), "{reason}"),
         ("FAIL", "DUT") => assert!(
             failed(verdict).iter().all(|check| check.contains("reserved opcode")),
             "{reason}"

@@ -8,20 +8,18 @@
 //! device may have them.
 //! False alarm: a device that drops reserved opcodes, as some software does, is told so.
 
-use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
-use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::Opcode;
 
 use super::c09_nak_invalid_request::{CODE, INVALID, data};
+use super::soft_roce;
 use crate::transport::rc;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::refusal::{self, ERRORS, Refusal};
 
 const OPEN: Label<Verbs> = Label::new("what the device is");
-
-/// VendorID of Linux rxe (the kernel's `rxe_param.h`), and of older ones: no vendor's.
-const SOFT_ROCE: [u32; 2] = [0xff_ffff, 0];
 
 static CASES: &[Refusal] = &[
     Refusal::new("reserved opcode 0x15", CODE, |c, psn| {
@@ -46,33 +44,21 @@ pub(super) static TEST: Test = Test {
         rxe, whose kernel panics over it, is left alone without `--set soft_roce=1`.",
     statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
-    parameters: &[Parameter {
-        name: "soft_roce",
-        about: "1: try it on Linux rxe too, whose kernel panics over it",
-        range: (0, 1),
-        simulated: 0,
-        default: 0,
-    }],
+    parameters: &[soft_roce::PARAMETER],
     procedure,
     judge,
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let opened = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))?;
-    let allowed = t.parameter("soft_roce") == 1;
-    if is_soft_roce(&opened) && !allowed {
+    if soft_roce::is_spared(t, &opened) {
         return Ok(());
     }
     refusal::procedure(t, CASES)
 }
 
-fn is_soft_roce(opened: &Reply) -> bool {
-    matches!(opened, Reply::Opened(facts) if SOFT_ROCE.contains(&facts.vendor_id))
-}
-
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let is_soft_roce = rc::reply(t.command(OPEN)?).is_some_and(is_soft_roce);
-    if is_soft_roce && t.parameter("soft_roce") != Some(1) {
+    if soft_roce::was_spared(t, rc::reply(t.command(OPEN)?)) {
         f.not_applicable = Some(
             "the device is Linux rxe by its VendorID (0xffffff or 0), whose kernel panics over a reserved opcode; where its host may go \
              down, `--set soft_roce=1` tries it"

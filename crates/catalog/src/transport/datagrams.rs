@@ -27,6 +27,8 @@ pub(super) struct Datagrams {
     pub(super) channel: Channel,
     /// Its number.
     pub(super) qpn: Qpn,
+    /// What the DUT's host said of the port.
+    pub(super) opened: Reply,
     /// The way to the peer.
     pub(super) peer: pb::AddressVector,
 }
@@ -36,7 +38,8 @@ pub(super) struct Datagrams {
 /// # Errors
 /// When the DUT's host refuses, and when the run must stop.
 pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn) -> Step<Datagrams> {
-    let Reply::Opened(facts) = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
+    let opened = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))?;
+    let Reply::Opened(facts) = &opened else {
         return Err(Stop::Tester("a host answered Open with something else".into()));
     };
     let create = Command::CreateQp(pb::CreateQp {
@@ -73,7 +76,8 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
     Ok(Datagrams {
         channel: Channel { qp: qp.qp, ..*channel },
         qpn: Qpn(qp.qpn),
-        peer: t.address_of_peer(&facts)?,
+        peer: t.address_of_peer(facts)?,
+        opened,
     })
 }
 

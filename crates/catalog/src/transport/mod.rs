@@ -44,6 +44,7 @@ mod c09_q_key;
 // Datagrams
 mod c09_datagrams;
 mod datagrams;
+mod soft_roce;
 
 // Refusals
 mod c09_nak_fatal;

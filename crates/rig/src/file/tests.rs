@@ -86,6 +86,7 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             window: 64,
             subnet_timeout: Some(SubnetTimeout(18)),
             assign_lid: None,
+            write_counters: false,
             labels: Vec::new(),
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             source: umad.source.clone(),
