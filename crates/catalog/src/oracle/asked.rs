@@ -1,4 +1,4 @@
-//! How often each rule spoke of something in a record.
+//! How often each rule judged something in a record.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,19 @@ use verbatim_record::{Entry, Trace};
 use super::record::connections;
 use super::verbs;
 
-/// How often each rule was asked in the record of a test, by the rule's name: those that were never asked are left out. `None`:
+/// How often each rule judged something in the record of a test, by the rule's name: those that never did are left out. `None`:
 /// the record refers to what it does not have.
 #[must_use]
 pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let trace = Trace::new(entries).ok()?;
     let mut asked = BTreeMap::new();
     for connection in connections(&trace) {
-        for (rule, count) in connection.counts().filter(|(_, count)| count.asked > 0) {
-            *asked.entry(rule.name).or_default() += count.asked;
+        for (rule, count) in connection.counts() {
+            // What another cause may have made was not judged.
+            let judged = count.asked - count.excused;
+            if judged > 0 {
+                *asked.entry(rule.name).or_default() += judged;
+            }
         }
     }
     for (rule, times) in verbs::rule(&trace).held {
