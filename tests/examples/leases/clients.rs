@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 use verbatim_lab::campaign::Dice;
 use verbatim_proto::v1::lease_service_client::LeaseServiceClient;
+use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::run_service_client::RunServiceClient;
 use verbatim_proto::v1::{
-    CreateLeaseRequest, CreateRunRequest, EndLeaseRequest, ListLeasesRequest, RenewLeaseRequest, RunSpec,
+    CreateLeaseRequest, CreateRunRequest, EndLeaseRequest, ListLeasesRequest, RenewLeaseRequest, RunSpec, RunState,
+    WatchRunRequest,
 };
 
 /// What the clients were told.
@@ -139,14 +142,47 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
         };
         match refused {
             Ok(()) => {}
-            // Such as a lease that has expired, or a rig of a host that is away just now.
-            Err(status) if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) => {
+            // Such as a lease that has expired, or a rig of a host that is away just now, or more than one client may have.
+            Err(status)
+                if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument)
+                    || status.code() == Code::ResourceExhausted && is_quota(&status) =>
+            {
                 told.refused += 1
             }
             Err(status) => told.strange.push(format!("{status:?}")),
         }
     }
     told
+}
+
+/// Whether it is the limit on what has not ended; a full disk is none.
+fn is_quota(status: &Status) -> bool {
+    status
+        .get_details_error_info()
+        .is_some_and(|info| info.reason == "TOO_MANY")
+}
+
+/// Of these runs, all of which have ended, those whose watchers are not told so.
+pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow::Result<Vec<String>> {
+    let client = RunServiceClient::new(channel(socket));
+    let mut silent = Vec::new();
+    for name in runs {
+        let watch = || {
+            let (mut client, name) = (client.clone(), name.clone());
+            async move { client.watch_run(WatchRunRequest { name, cursor: 0 }).await }
+        };
+        let mut events = patiently(watch).await?.into_inner();
+        let mut ended = false;
+        // It ends with the run.
+        while let Some(told) = events.message().await? {
+            let event = told.event.and_then(|event| event.event);
+            ended = matches!(event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended);
+        }
+        if !ended {
+            silent.push(name.clone());
+        }
+    }
+    Ok(silent)
 }
 
 /// Waits until nobody holds or waits for a rig.

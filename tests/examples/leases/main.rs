@@ -20,7 +20,6 @@ use house::{Cable, House};
 use tokio::task::JoinSet;
 use verbatim_daemon::store::{Filter, HistoryStore, LeaseStore, SqlStore};
 use verbatim_lab::campaign::{Dice, argument, number};
-use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, RunState};
 use verbatim_tests::reading;
 
@@ -82,12 +81,15 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
         count[befall(house, &mut dice).await?] += 1;
     }
     let told = clients.join_all().await;
-    all_ended(&house.hosts[0].socket()).await?;
+    let socket = house.hosts[0].socket();
+    all_ended(&socket).await?;
+    let runs: Vec<String> = told.iter().flat_map(|told| told.runs.values().cloned()).collect();
+    let silent = clients::silent(&socket, &runs).await?;
     for host in &mut house.hosts {
         host.stop()?;
     }
     let store = tokio::task::block_in_place(|| house.store())?;
-    let mut checked = tokio::task::spawn_blocking(move || check(&store, &told)).await??;
+    let mut checked = tokio::task::spawn_blocking(move || check(&store, &told, &silent)).await??;
     let now = devices(house)?;
     let altered = found.iter().zip(&now).filter(|(found, now)| found != now).count();
     checked.strange.truncate(10);
@@ -159,7 +161,7 @@ struct Checked {
     strange: Vec<String>,
 }
 
-fn check(store: &SqlStore, told: &[Told]) -> anyhow::Result<Checked> {
+fn check(store: &SqlStore, told: &[Told], silent: &[String]) -> anyhow::Result<Checked> {
     let leases = store.leases(true, usize::MAX)?;
     let runs = store.list(&Filter::default(), None, usize::MAX)?;
     let names: BTreeSet<String> = leases.iter().map(|lease| format!("leases/{}", lease.id)).collect();
@@ -173,13 +175,6 @@ fn check(store: &SqlStore, told: &[Told]) -> anyhow::Result<Checked> {
         + (runs.len() - run_names.len());
     let unfinished = leases.iter().filter(|lease| lease.state != LeaseState::Ended).count()
         + runs.iter().filter(|kept| kept.run.state != RunState::Ended).count();
-    // Whose watchers would wait for ever.
-    let mut silent = 0;
-    for kept in &runs {
-        let last = store.last_event(&kept.run.id)?.and_then(|event| event.event);
-        let ended = matches!(last, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended);
-        silent += usize::from(!ended);
-    }
     let rigs: BTreeSet<&str> = leases
         .iter()
         .map(|lease| lease.rig.as_str())
@@ -210,14 +205,15 @@ fn check(store: &SqlStore, told: &[Told]) -> anyhow::Result<Checked> {
     let of_leases = leases.iter().map(|lease| &lease.reason);
     let reasons = of_leases.chain(runs.iter().map(|kept| &kept.run.reason));
     let reported = reasons.filter(|reason| reason.contains("please report")).count();
-    let wrong = reported + lost + doubled + overlaps + repeated + unfinished + silent + strange.len();
+    let wrong = reported + lost + doubled + overlaps + repeated + unfinished + silent.len() + strange.len();
     let line = format!(
         "{refused} refused, {} strange; {} leases, {} runs, {} grants: {lost} lost, {doubled} doubled, {overlaps} overlapping, \
-         {repeated} tokens repeated, {unfinished} unfinished, {silent} without an end, {reported} ended by a defect; creation p50 {:.2} ms, p99 {:.2} ms",
+         {repeated} tokens repeated, {unfinished} unfinished, {} whose watchers hear no end, {reported} ended by a defect; creation p50 {:.2} ms, p99 {:.2} ms",
         strange.len(),
         leases.len(),
         runs.len(),
         tokens.len(),
+        silent.len(),
         at(50),
         at(99),
     );
