@@ -84,7 +84,7 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
 fn next_end(lab: &VibLab) -> anyhow::Result<(u8, String)> {
     let said = run(
         lab,
-        "read -r port </run/done; echo $port; cd /run/job.$port; cat said || cat error",
+        "read -r port </run/done; echo $port; cd /run/job.$port; if [ -s said ]; then cat said; else cat error; fi",
     )?
     .text();
     let (port, said) = said.split_once('\n').context("a job that ended did not say which")?;

@@ -13,7 +13,8 @@ use crate::{House, run};
 /// Tests that change the device for as long as they take: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
     "c14-016-set-protect-2",
-    "c14-024-vl-arbitration-ca",
+    // All its 65,532 values take minutes where the machine is busy, and where OpenSM is killed nothing ends the test.
+    "c14-024-vl-arbitration-ca --set illegal_parts=8000",
     "c14-024-port-info-rw",
 ];
 /// How long a restore may take, with all that is asked again.

@@ -1,8 +1,9 @@
 # The native set-up: vib0, an InfiniBand adapter of our own module, each port cabled to a device model outside.
 #
 # In the share: vib.ko, and `ports`, how many it has. Optional, each a script: opensm.cmd (a subnet manager, which shall
-# bring port 1 to Active), daemon.cmd (it shall make the socket /run/verbatim.sock) and command.cmd. The machine powers
-# off after command.cmd, with its exit status; without it, it stays up.
+# bring port 1 to Active), daemon.cmd (it shall make the socket /run/verbatim.sock) and command.cmd; and `again`, where
+# this is the machine after one that was killed. The machine powers off after command.cmd, with its exit status; without
+# it, it stays up.
 . /etc/lab.sh
 ports=$(cat /mnt/share/ports)
 insmod /mnt/share/vib.ko ports="$ports" || fail "the module vib was refused"
@@ -22,14 +23,20 @@ up() {
 }
 started $! "a port of vib0" up
 
+managed() { started $opensm OpenSM state ACTIVE 1; }
 if [ -e /mnt/share/opensm.cmd ]; then
     sh /mnt/share/opensm.cmd &
-    started $! OpenSM state ACTIVE 1
+    opensm=$!
+    # What was killed in mid-run left a device that may be locked: nobody but its daemon can open it.
+    [ -e /mnt/share/again ] || managed
 fi
 if [ -e /mnt/share/daemon.cmd ]; then
     sh /mnt/share/daemon.cmd &
     daemon=$!
     started $daemon "verbatimd" test -S /run/verbatim.sock
+fi
+if [ -e /mnt/share/opensm.cmd ]; then
+    managed
 fi
 ready
 served

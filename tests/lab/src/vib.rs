@@ -223,6 +223,7 @@ impl VibLab {
     /// When the machine does not come up.
     pub fn pull_the_plug(&mut self) -> anyhow::Result<()> {
         self.machine.kill();
+        self.share.write("again", "")?;
         self.machine = Machine::boot(&self.image, &boot_options(&self.share, &self.ends)?)?;
         Ok(())
     }
