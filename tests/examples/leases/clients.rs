@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -17,6 +18,9 @@ use verbatim_proto::v1::{
     CreateLeaseRequest, CreateRunRequest, EndLeaseRequest, ListLeasesRequest, RenewLeaseRequest, RunSpec, RunState,
     WatchRunRequest,
 };
+
+/// All events of a run that has ended are there already: who hears nothing for so long will not hear the end.
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the clients were told.
 #[derive(Default)]
@@ -173,8 +177,9 @@ pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow:
         };
         let mut events = patiently(watch).await?.into_inner();
         let mut ended = false;
-        // It ends with the run.
-        while let Some(told) = events.message().await? {
+        // It ends with the run; one that waits for ever is what is looked for.
+        while let Ok(told) = timeout(TOLD_WITHIN, events.message()).await {
+            let Some(told) = told? else { break };
             let event = told.event.and_then(|event| event.event);
             ended = matches!(event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended);
         }

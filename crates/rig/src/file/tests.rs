@@ -2,11 +2,12 @@ mod given;
 mod peers;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use verbatim_device::Defect;
 use verbatim_device::rc::RcDefect;
-use verbatim_tester::Route;
+use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use super::{BUILT_IN, DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, VirtualConfig};
@@ -304,6 +305,21 @@ fn a_lid_is_given_only_where_nobody_else_gives_one() {
     fails(&rig(&lid), (6, 14), &["keep one of them"]);
     let shared = format!("{assigned}shared_subnet = true\n");
     fails(&rig(&shared), (6, 14), &["it gives out the LIDs"]);
+}
+
+#[test]
+fn counters_are_written_only_where_the_file_says_so() {
+    let model = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\n";
+    let offers = |text: &str| crate::info(&parse(&rig(text)).unwrap().rigs.remove(0), Duration::ZERO).offers;
+    assert!(!offers(model).contains(&Need::Counters));
+    assert!(offers(&format!("{model}write_counters = true\n")).contains(&Need::Counters));
+    assert!(!offers(&format!("{model}write_counters = false\n")).contains(&Need::Counters));
+    // The virtual device ends with its run.
+    let its_own = "name = \"a\"\nkind = \"virtual\"\n";
+    assert!(offers(its_own).contains(&Need::Counters));
+    let needless = format!("{its_own}write_counters = true\n");
+    fails(&rig(&needless), (5, 18), &["\"umad\" or \"model\""]);
+    fails(&rig(&format!("{model}write_counters = 1\n")), (6, 18), &["boolean"]);
 }
 
 #[test]
