@@ -146,6 +146,27 @@ fn interrupted_while_it_waits_it_restores_the_device_at_once() {
     device.is_as_before(&before, "interrupted");
 }
 
+/// As timeout(1) does, which signals its child and then its whole process group.
+#[test]
+fn one_signal_that_comes_twice_at_once_still_restores_the_device() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let device = Device::start(MKey(0));
+        let before = device.port_info().unwrap();
+        let (running, _proxy) = waiting(&device, "c14-029-counter");
+        for _ in 0..20 {
+            running.signal(signal);
+        }
+        let output = running.end(LIMIT);
+        assert_eq!(
+            (output.code(), came_to(&output, 0)),
+            (3, ("ERROR".into(), "OPERATOR".into())),
+            "{output}"
+        );
+        assert!(!device.journal().exists());
+        device.is_as_before(&before, "interrupted");
+    }
+}
+
 #[test]
 fn a_model_that_is_killed_is_an_error_of_the_rig_within_the_deadline_and_its_successor_is_restored() {
     let mut device = Device::start(MKey(0));

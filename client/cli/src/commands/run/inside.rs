@@ -1,16 +1,19 @@
 //! A run inside this process.
 
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use verbatim_catalog::wrong_parameters;
 use verbatim_run::{self as run, Request, RunId};
 
 use crate::commands::rigs;
-use crate::commands::run::Arguments;
+use crate::commands::run::{Arguments, SAME_SIGNAL};
 use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
@@ -59,14 +62,29 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
 }
 
+/// The exit code of who was interrupted, as shells have it.
+const INTERRUPTED: i32 = 130;
+
 /// Set by the first Ctrl-C or SIGTERM; the second ends the process at once.
 fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&cancel))?;
-    }
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let asked = Arc::clone(&cancel);
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let mut first: Option<Instant> = None;
+            for _ in signals.forever() {
+                asked.store(true, Ordering::Relaxed);
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
+                    eprintln!(
+                        "verbatim: left at once; what the device had before is in its restore journal, and the next run on this \
+                         rig restores it"
+                    );
+                    process::exit(INTERRUPTED);
+                }
+            }
+        })
+        .context("cannot catch signals")?;
     Ok(cancel)
 }
