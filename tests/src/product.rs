@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -210,6 +211,24 @@ impl Running {
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal)
             .unwrap_or_else(|error| panic!("{signal:?}: {error}"));
+    }
+
+    /// Sends it a signal, and returns when it has been delivered: another of the same kind is then another.
+    pub fn signal_delivered(&self, signal: Signal) {
+        self.signal(signal);
+        let bit = 1_u64 << (signal as i32 - 1);
+        let pending = |status: &str| {
+            let of = |line: &str| u64::from_str_radix(line.split_whitespace().last()?, 16).ok();
+            status
+                .lines()
+                .filter(|line| line.starts_with("ShdPnd"))
+                .any(|line| of(line).is_some_and(|set| set & bit != 0))
+        };
+        while fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .is_ok_and(|status: String| pending(&status))
+        {
+            thread::yield_now();
+        }
     }
 
     /// Waits until it is gone, after a signal that it cannot refuse.
