@@ -19,9 +19,13 @@
 //! [keep]
 //! days = 90                 # files of runs that ended longer ago go, but for pinned ones
 //! gib = 50                  # and when all take more, the oldest
+//!
+//! [metrics]
+//! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; whoever reaches it may read it
 //! ```
 //!
-//! In front of the tables may stand `store = "postgres://…"`, the database that the daemons of several hosts share, and
+//! In front of the tables may stand `log = "info,verbatim_daemon::sched=debug"`, what is in the log, which is read again at SIGHUP
+//! as the rest is; `store = "postgres://…"`, the database that the daemons of several hosts share, and
 //! `host = "NAME"`, what this host is called among them; `[store_tls]` has the certificates for a server on another host.
 
 use std::net::SocketAddr;
@@ -32,9 +36,11 @@ use std::time::Duration;
 use nix::unistd::{Group, User, geteuid};
 use serde::Deserialize;
 use toml::Spanned;
+use tracing_subscriber::filter::Targets;
 use verbatim_tls::{ClientFiles, Gate, ServerFiles, TlsError};
 
 use crate::access::{Grant, Role, Table, Who};
+use crate::log::filter;
 use crate::store::Address;
 use crate::store::retention::Retention;
 
@@ -52,6 +58,10 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Who may do what.
     pub roles: Table,
+    /// What is in the log; none for what `RUST_LOG` says.
+    pub log: Option<Targets>,
+    /// Where to tell Prometheus what was counted.
+    pub metrics: Option<SocketAddr>,
     /// How long the files of runs are kept.
     pub keep: Retention,
     /// The database that several daemons share.
@@ -132,8 +142,16 @@ struct Raw {
     listen: Option<Spanned<RawListen>>,
     #[serde(default)]
     role: Vec<Spanned<RawRole>>,
+    log: Option<Spanned<String>>,
+    metrics: Option<RawMetrics>,
     #[serde(default)]
     keep: RawKeep,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMetrics {
+    address: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +223,8 @@ impl Config {
                 path: None,
                 listen: None,
                 roles: Table::usual(geteuid().as_raw()),
+                log: None,
+                metrics: None,
                 keep: Retention::default(),
                 store: None,
             }),
@@ -252,9 +272,14 @@ impl Config {
             } else {
                 Table::new(owner, grants)
             };
-            Ok((listen, roles, store(&raw, path)?))
+            let metrics = raw.metrics.as_ref().map(metrics).transpose()?;
+            let log = |log: &Spanned<String>| {
+                filter("log", log.get_ref()).map_err(|error| (log.span().start, format!("{error:#}")))
+            };
+            let log = raw.log.as_ref().map(log).transpose()?;
+            Ok((listen, roles, (metrics, log), store(&raw, path)?))
         };
-        let (listen, roles, store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
+        let (listen, roles, (metrics, log), store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
             path: path.into(),
             line: 1 + text[..at.min(text.len())].matches('\n').count(),
             what,
@@ -263,6 +288,8 @@ impl Config {
             path: Some(path.into()),
             listen,
             roles,
+            log,
+            metrics,
             keep: raw.keep.retention(),
             store,
         })
@@ -288,6 +315,17 @@ impl Config {
             .as_ref()
             .map_or(Ok(()), |listen| Gate::open(&listen.files).map(drop))
     }
+}
+
+/// Where Prometheus scrapes.
+fn metrics(raw: &RawMetrics) -> Result<SocketAddr, Wrong> {
+    let text = raw.address.get_ref();
+    text.parse().map_err(|_| {
+        let what = format!(
+            "metrics.address: expected an IP address and a port, such as 127.0.0.1:9464 (only this host) or 0.0.0.0:9464, seen {text:?}"
+        );
+        (raw.address.span().start, what)
+    })
 }
 
 /// The database that several daemons share.

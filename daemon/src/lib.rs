@@ -4,6 +4,8 @@ pub mod access;
 pub mod api;
 pub mod config;
 mod framing;
+mod log;
+pub mod metrics;
 pub mod sched;
 pub mod serve;
 pub mod store;

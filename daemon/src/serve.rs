@@ -3,10 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | `place` | what only one daemon may have: the state directory and the socket |
-//! | `log` | the log on stderr |
 //! | `notify`, `watchdog` | telling a service manager |
 //! | `connection` | connections by the socket and over a network |
 //! | `again` | reading the configuration again |
+//! | `scrape` | what Prometheus scrapes |
 //! | `seats` | how many connections one identity may have |
 //! | `services` | which service a call is for |
 //! | `meanwhile` | what is done until a database that several daemons share is there |
@@ -16,10 +16,10 @@
 
 mod again;
 mod connection;
-mod log;
 mod meanwhile;
 mod notify;
 mod place;
+mod scrape;
 mod seats;
 mod services;
 mod watchdog;
@@ -48,6 +48,7 @@ use verbatim_proto::v1::run_service_server::RunServiceServer;
 use crate::access::{Access, Audit};
 use crate::api::{Catalog, Leases, Rigs, Runs, Shared, meet};
 use crate::config::Config;
+use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
 use crate::store::retention::Retention;
 use crate::store::{LeaseStore, SqlStore, StoreError};
@@ -102,7 +103,7 @@ pub enum Served {
 /// When the daemon cannot begin: what is in the way, and what to do.
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
-    log::begin()?;
+    log::begin(options.config.log.as_ref())?;
     let activated = place::inherited()?;
     let state = match &options.state {
         Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
@@ -161,6 +162,10 @@ async fn run(
         None => None,
     };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+    let metrics = match config.metrics {
+        Some(address) => Some(scrape::listen(address).await?),
+        None => None,
+    };
     let rig_count = options.rigs.rigs.len();
     if config.store.is_some() {
         of_lab(&mut options.rigs);
@@ -200,7 +205,11 @@ async fn run(
         let seats = seats.clone();
         move |unix| unix.map(|unix| Connection::unix(unix, &seats))
     });
-    let refused = |line: String| tracing::warn!("{line}");
+    let counts = Arc::clone(&scheduler);
+    let refused = move |line: String| {
+        counts.metrics().handshake_refused();
+        tracing::warn!("{line}");
+    };
     let remote = tcp
         .zip(gate.clone())
         .map(|(tcp, gate)| verbatim_tls::incoming(tcp, gate, refused));
@@ -218,9 +227,14 @@ async fn run(
         }
         None => tokio::spawn(server.serve_with_incoming_shutdown(services, local, left)),
     };
+    let scraped = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
+    if let Some(metrics) = metrics {
+        tokio::spawn(scrape::serve(metrics, Arc::clone(&scheduler)));
+    }
     tracing::info!(
         socket = %socket.path().display(),
         address = address.map(tracing::field::display),
+        metrics = scraped.map(tracing::field::display),
         state = %state.path().display(),
         rigs = rig_count,
         ms = begun.elapsed().as_millis(),

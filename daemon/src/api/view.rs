@@ -36,28 +36,13 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
 /// A rig.
 pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pending: Option<&Unrestored>) -> Rig {
     let (view, holder) = lane.unwrap_or_default();
+    let (state, state_reason) = view.lane.state();
     let Lane {
-        phase,
-        holder: lease,
-        drained,
-        reach,
-        ..
+        phase, holder: lease, ..
     } = view.lane;
     let current_run = match &phase {
         Phase::Running(run) => format!("runs/{run}"),
         _ => String::new(),
-    };
-    let (state, state_reason) = match (phase, drained) {
-        (Phase::Quarantined(reason), _) => (RigState::Quarantined, reason),
-        (_, Some(why)) => (RigState::Draining, why),
-        (Phase::Idle | Phase::Looking, None) if lease.is_none() => match reach.away() {
-            None => (RigState::Idle, String::new()),
-            Some(why) => (
-                RigState::Unreachable,
-                format!("its device cannot be reached, and is looked at again by itself: {why}"),
-            ),
-        },
-        (Phase::Idle | Phase::Looking | Phase::Running(_) | Phase::Restoring, None) => (RigState::Busy, String::new()),
     };
     Rig {
         name: format!("rigs/{}", of.name),

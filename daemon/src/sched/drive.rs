@@ -118,6 +118,8 @@ impl Scheduler {
             reason = ending.reason,
             "run ended"
         );
+        let ran = run.started_ns.map(|begun| since(begun, run.ended_ns.unwrap_or(begun)));
+        self.metrics.run_ended(ending.outcome, ran);
         self.state().live.remove(live.id());
         self.ended.send_modify(|count| *count += 1);
     }
@@ -143,6 +145,9 @@ impl Scheduler {
         {
             Some(Ok(())) => {
                 tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, "run begins");
+                if let (None, Some(begun)) = (run.started_ns, live.run().started_ns) {
+                    self.metrics.run_begins(since(run.created_ns, begun));
+                }
                 self.execute(&run, &rig, &live).await
             }
             // Why is in the run's log.
@@ -233,6 +238,8 @@ impl Scheduler {
                 }
                 Event::TestEnded(ended) => {
                     let verdict = ended.verdict.as_ref();
+                    self.metrics
+                        .test_ended(verdict.map(Verdict::outcome).unwrap_or_default());
                     tracing::info!(
                         run = %run.id, rig = run.spec.rig,
                         test = verdict.map(|of| of.test.as_str()),
@@ -265,6 +272,9 @@ impl Scheduler {
     /// rig.
     fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
+        if matches!(end, WorkerEnd::Failed { .. }) {
+            self.metrics.worker_failed();
+        }
         let all = self.store.verdicts(live.id(), Detail::Heads);
         let verdicts = all.ok().filter(|all| all.len() > verdicts.len()).unwrap_or(verdicts);
         let ending = Ending::of(&end, &verdicts, stopped.as_deref(), unkept.as_deref());
@@ -395,8 +405,10 @@ impl Scheduler {
             .collect();
         if failure.is_empty() && left.is_empty() && after.is_none() {
             quarantine::forget(&self.journals, &rig.name);
+            self.metrics.restored(true);
             return RestoreDone::as_found(areas);
         }
+        self.metrics.restored(false);
         let why = match (failure.is_empty(), left.is_empty()) {
             (false, _) => failure.clone(),
             (true, false) => left.join("; "),
@@ -468,6 +480,11 @@ fn verdict_of(event: &Event) -> Option<Verdict> {
         restored: of.restored.clone(),
         ..Verdict::default()
     })
+}
+
+/// The time between two moments; none when the clock was set back between them.
+fn since(earlier_ns: u64, later_ns: u64) -> Duration {
+    Duration::from_nanos(later_ns.saturating_sub(earlier_ns))
 }
 
 fn failed(reason: String) -> WorkerEnd {

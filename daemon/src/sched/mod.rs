@@ -38,6 +38,7 @@ pub use plan::{Lane, LaneView, Phase, Refusal};
 pub use reload::{NotReloaded, Reloaded, of_lab};
 
 use crate::access::{End, Identity, May, Operate};
+use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
 use crate::store::{LeaseId, Store, StoreError, StoredLease, StoredRun, Wish};
 use drive::RestoreDone;
@@ -121,6 +122,7 @@ pub struct Scheduler {
     turn: Mutex<()>,
     /// Counts what was decided, for who watches rigs and leases.
     changed: watch::Sender<u64>,
+    metrics: Metrics,
 }
 
 #[derive(Debug)]
@@ -197,6 +199,7 @@ impl Scheduler {
             ended: watch::Sender::new(0),
             turn: Mutex::default(),
             changed: watch::Sender::new(0),
+            metrics: Metrics::default(),
         });
         scheduler.act(actions);
         tokio::spawn(Arc::clone(&scheduler).end_in_time());
@@ -278,6 +281,23 @@ impl Scheduler {
             (rig, (view, owner))
         };
         lanes.into_iter().map(with_owner).collect()
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// How all rigs stand, for who counts them.
+    #[must_use]
+    pub fn stands(&self) -> BTreeMap<String, RigStands> {
+        let lanes = self.state().plan.lanes(leases::now());
+        let stands = |(rig, view): (String, LaneView)| {
+            let (state, waiting) = (view.lane.state().0, view.queue.len());
+            (rig, RigStands { state, waiting })
+        };
+        lanes.into_iter().map(stands).collect()
     }
 
     /// The rig that a lease holds, under which its owner may run what they like.
@@ -366,6 +386,7 @@ impl Scheduler {
             None => self.state().plan.takes(std::slice::from_ref(&new.spec.rig))?,
         }
         let run = self.keep(&mut last, &new)?;
+        self.metrics.run_created();
         let live = Arc::new(Live::new(run.clone(), 0));
         live.tell(
             self.store.as_ref(),

@@ -18,6 +18,7 @@ use verbatim_tls::Gate;
 use super::notify;
 use crate::access::Access;
 use crate::config::Config;
+use crate::log;
 use crate::sched::Scheduler;
 use crate::store::retention::Retention;
 
@@ -68,13 +69,14 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
         Some(path) => Config::load(Some(path)).map_err(|error| error.to_string())?,
         None => before.clone(),
     };
-    let address = |config: &Config| config.listen.as_ref().map(|listen| listen.address);
+    let address = |config: &Config| (config.listen.as_ref().map(|listen| listen.address), config.metrics);
     if address(&read) != address(before) {
         return Err("the address to listen on changed, which takes a restart".into());
     }
     if let (Some(gate), Some(listen)) = (gate, &read.listen) {
         gate.reload(&listen.files).map_err(|error| error.to_string())?;
     }
+    log::change(read.log.as_ref()).map_err(|error| format!("{error:#}"))?;
     access.replace(read.roles.clone());
     Ok(read)
 }

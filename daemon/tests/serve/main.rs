@@ -6,6 +6,7 @@ mod hardware;
 mod harness;
 mod journals;
 mod leases;
+mod metrics;
 mod refusals;
 mod reload;
 mod runs;

@@ -9,7 +9,7 @@ use verbatim_proto::v1::{
     RestoreRigRequest, RigState,
 };
 
-use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, request, within};
+use crate::harness::{Bench, Clients, Daemon, LONG_TEST, WAITS_AT, request, within};
 
 const MODEL: &str = "[[rig]]\nname = \"model\"\nkind = \"model\"\nsocket = \"model\"\nsubnet_timeout = 8\n";
 
@@ -143,4 +143,30 @@ async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until
         tokio::task::yield_now().await;
     }
     assert_eq!(reload(&mut clients).await.unwrap().removed, names(&["model"]));
+}
+
+#[tokio::test]
+async fn what_is_in_the_log_changes_with_the_configuration() {
+    let bench = Bench::new();
+    let write = |level: &str| {
+        let text = format!("log = \"{level}\"\nconfig_version = 1\n");
+        fs::write(bench.path("c.toml"), text).unwrap();
+    };
+    write("info");
+    let mut daemon = Daemon::start(bench.command().arg("--config").arg(bench.path("c.toml")));
+    write("loud");
+    daemon.signal(Signal::HUP);
+    let said = daemon.says("stay as they were");
+    assert!(
+        said.contains("line 1: log=\"loud\": expected off, error, warn"),
+        "{said}"
+    );
+    let mut clients = bench.clients().await;
+    clients.rig("rigs/model").await;
+    assert!(!daemon.said.iter().any(|line| line.contains("DEBUG")));
+    write("debug");
+    daemon.signal(Signal::HUP);
+    daemon.says("were read again");
+    clients.rig("rigs/model").await;
+    daemon.says("DEBUG");
 }

@@ -26,6 +26,7 @@ mod way;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+use verbatim_proto::v1::RigState;
 use verbatim_run::RunId;
 
 pub use reach::Reach;
@@ -64,6 +65,27 @@ pub struct Lane {
     pub leaving: bool,
     /// Whether its device can be reached.
     pub reach: Reach,
+}
+
+impl Lane {
+    /// Its state in the words of the API, and the reason.
+    #[must_use]
+    pub fn state(&self) -> (RigState, String) {
+        match (&self.phase, &self.drained) {
+            (Phase::Quarantined(reason), _) => (RigState::Quarantined, reason.clone()),
+            (_, Some(why)) => (RigState::Draining, why.clone()),
+            (Phase::Idle | Phase::Looking, None) if self.holder.is_none() => match self.reach.away() {
+                None => (RigState::Idle, String::new()),
+                Some(why) => (
+                    RigState::Unreachable,
+                    format!("its device cannot be reached, and is looked at again by itself: {why}"),
+                ),
+            },
+            (Phase::Idle | Phase::Looking | Phase::Running(_) | Phase::Restoring, None) => {
+                (RigState::Busy, String::new())
+            }
+        }
+    }
 }
 
 /// One rig, and the runs that wait for it.

@@ -1,23 +1,28 @@
 //! The log: one line for each important event, on stderr.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What says what is in the log.
 const VARIABLE: &str = "RUST_LOG";
 
-/// Begins the log. `RUST_LOG` says what is in it; without it, everything from "info" on. The journal of the system has
-/// times of its own.
+/// Changes what is in the log of this process.
+static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
+
+/// Begins the log. `log` of the configuration says what is in it; without it `RUST_LOG`, and without that, everything from
+/// "info" on. The journal of the system has times of its own.
 ///
 /// # Errors
 /// When `RUST_LOG` is no such list.
-pub(super) fn begin() -> anyhow::Result<()> {
-    let filter = filter(&std::env::var(VARIABLE).unwrap_or_default())?;
+pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<()> {
+    let (filter, handle) = reload::Layer::new(wanted(configured)?);
     let log = layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
@@ -29,18 +34,48 @@ pub(super) fn begin() -> anyhow::Result<()> {
         log.boxed()
     };
     // Somebody else's log, such as that of a test, stays.
-    let _ = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
+    if tracing_subscriber::registry()
+        .with(log.with_filter(filter))
+        .try_init()
+        .is_ok()
+    {
+        // It fails only when the log is gone.
+        let change = move |filter| drop(handle.reload(filter));
+        let _first = CHANGE.set(Box::new(change));
+    }
     Ok(())
 }
 
-/// What `RUST_LOG` asks for.
-fn filter(text: &str) -> anyhow::Result<Targets> {
+/// What the configuration says now is in the log.
+///
+/// # Errors
+/// When it says nothing, and `RUST_LOG` is no such list.
+pub(crate) fn change(configured: Option<&Targets>) -> anyhow::Result<()> {
+    let filter = wanted(configured)?;
+    if let Some(change) = CHANGE.get() {
+        change(filter);
+    }
+    Ok(())
+}
+
+fn wanted(configured: Option<&Targets>) -> anyhow::Result<Targets> {
+    match configured {
+        Some(configured) => Ok(configured.clone()),
+        None => filter(VARIABLE, &std::env::var(VARIABLE).unwrap_or_default()),
+    }
+}
+
+/// What such a list asks for; it stands at that place.
+///
+/// # Errors
+/// What was expected, when it is none.
+pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
     if text.trim().is_empty() {
         return Ok(Targets::new().with_default(LevelFilter::INFO));
     }
     let expected = || {
         format!(
-            "{VARIABLE}={text:?}: expected off, error, warn, info, debug or trace, or a list such as \
+            "{place}={text:?}: expected off, error, warn, info, debug or trace, or a list such as \
              info,verbatim_daemon::sched=debug"
         )
     };
@@ -62,7 +97,7 @@ mod tests {
     #[test]
     fn without_a_word_the_log_begins_at_info() {
         for text in ["", " "] {
-            let filter = filter(text).unwrap();
+            let filter = filter("log", text).unwrap();
             assert!(filter.would_enable("verbatim_daemon", &Level::INFO));
             assert!(!filter.would_enable("verbatim_daemon", &Level::DEBUG));
         }
@@ -71,9 +106,9 @@ mod tests {
     #[test]
     fn a_level_is_for_all_and_a_module_can_have_its_own() {
         for text in ["off", "error", "WARN", "info", "debug", "trace"] {
-            assert_eq!(filter(text).unwrap().default_level(), text.parse().ok());
+            assert_eq!(filter("log", text).unwrap().default_level(), text.parse().ok());
         }
-        let filter = filter("warn,verbatim_daemon::sched=debug,h2=off").unwrap();
+        let filter = filter("log", "warn,verbatim_daemon::sched=debug,h2=off").unwrap();
         assert!(filter.would_enable("verbatim_daemon::sched::drive", &Level::DEBUG));
         assert!(!filter.would_enable("verbatim_daemon::api", &Level::INFO));
         assert!(!filter.would_enable("h2::codec", &Level::ERROR));
@@ -88,7 +123,7 @@ mod tests {
             "info, verbatim_daemon",
             "warn,h2",
         ] {
-            let error = format!("{:#}", filter(text).unwrap_err());
+            let error = format!("{:#}", filter("log", text).unwrap_err());
             assert!(
                 error.contains("expected off, error, warn") && error.contains(text),
                 "{error}"
