@@ -1,6 +1,9 @@
-//! The log: one line for each important event, on stderr.
+//! The log: one line for each important event, on stderr; in a unit of systemd's, in the journal.
+
+mod journal;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::Context as _;
@@ -10,6 +13,8 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use journal::Journal;
+
 /// What says what is in the log.
 const VARIABLE: &str = "RUST_LOG";
 
@@ -17,7 +22,7 @@ const VARIABLE: &str = "RUST_LOG";
 static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 
 /// Begins the log. `log` of the configuration says what is in it; without it `RUST_LOG`, and without that, everything from
-/// "info" on. The journal of the system has times of its own.
+/// "info" on.
 ///
 /// # Errors
 /// When `RUST_LOG` is no such list.
@@ -28,10 +33,13 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<()> {
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .log_internal_errors(false);
-    let log = if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().boxed()
-    } else {
-        log.boxed()
+    let log = match std::env::var_os("JOURNAL_STREAM") {
+        None => log.boxed(),
+        Some(_) => match Journal::at(Path::new(journal::SOCKET)) {
+            Ok(journal) => journal.boxed(),
+            // Then it reads what is on stderr, and has times of its own.
+            Err(_) => log.without_time().boxed(),
+        },
     };
     // Somebody else's log, such as that of a test, stays.
     if tracing_subscriber::registry()

@@ -217,6 +217,10 @@ fn the_worker_of_a_rig_has_what_the_rig_needs(lab: &ServiceLab) {
 }
 
 fn watched_and_reloaded(lab: &ServiceLab) {
+    let fields =
+        "journalctl --no-pager --output json --output-fields RUN,TEST,MESSAGE RIG=virtual TEST=c14-024-node-info";
+    let log = done(lab, fields);
+    assert!(log.contains("\"RUN\"") && log.contains("test ended run="), "{log}");
     let show = "systemctl show verbatimd.service --property WatchdogUSec,NRestarts,StatusText,ActiveState";
     let state = done(lab, show);
     assert!(
