@@ -22,6 +22,10 @@
 //!
 //! [metrics]
 //! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; whoever reaches it may read it
+//!
+//! [web]
+//! address = "127.0.0.1:8080" # a page that shows what a [[role]] with role = "viewer", who = ["web"] gives it
+//! names = ["lab.example"]    # browsers ask for it by these names, too
 //! ```
 //!
 //! In front of the tables may stand `log = "info,verbatim_daemon::sched=debug"`, what is in the log, which is read again at SIGHUP
@@ -62,6 +66,8 @@ pub struct Config {
     pub log: Option<Targets>,
     /// Where to tell Prometheus what was counted.
     pub metrics: Option<SocketAddr>,
+    /// Where the page is.
+    pub web: Option<PageAt>,
     /// How long the files of runs are kept.
     pub keep: Retention,
     /// The database that several daemons share.
@@ -90,6 +96,15 @@ impl SharedStore {
             None => Ok(self.address.clone()),
         }
     }
+}
+
+/// Where the page is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageAt {
+    /// The address.
+    pub address: SocketAddr,
+    /// Names of this host that browsers ask it by, besides its addresses.
+    pub names: Vec<String>,
 }
 
 /// Where to listen over a network, and the certificates for it.
@@ -144,6 +159,7 @@ struct Raw {
     role: Vec<Spanned<RawRole>>,
     log: Option<Spanned<String>>,
     metrics: Option<RawMetrics>,
+    web: Option<Spanned<RawWeb>>,
     #[serde(default)]
     keep: RawKeep,
 }
@@ -152,6 +168,14 @@ struct Raw {
 #[serde(deny_unknown_fields)]
 struct RawMetrics {
     address: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWeb {
+    address: Spanned<String>,
+    #[serde(default)]
+    names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -225,6 +249,7 @@ impl Config {
                 roles: Table::usual(geteuid().as_raw()),
                 log: None,
                 metrics: None,
+                web: None,
                 keep: Retention::default(),
                 store: None,
             }),
@@ -266,20 +291,23 @@ impl Config {
                         .into(),
                 ));
             }
+            let web = raw.web.as_ref().map(|of| web(of, &grants)).transpose()?;
             let owner = geteuid().as_raw();
-            let roles = if grants.is_empty() {
-                Table::usual(owner)
-            } else {
-                Table::new(owner, grants)
+            // Who sees the page takes nothing from who may connect to the socket.
+            let only_web = grants.iter().all(|grant| grant.who.iter().all(|who| *who == Who::Web));
+            let roles = match only_web {
+                true => Table::usual(owner).and(grants),
+                false => Table::new(owner, grants),
             };
-            let metrics = raw.metrics.as_ref().map(metrics).transpose()?;
+            let metrics = raw.metrics.as_ref();
+            let metrics = metrics.map(|of| plain(&of.address, "metrics", 9464)).transpose()?;
             let log = |log: &Spanned<String>| {
                 filter("log", log.get_ref()).map_err(|error| (log.span().start, format!("{error:#}")))
             };
             let log = raw.log.as_ref().map(log).transpose()?;
-            Ok((listen, roles, (metrics, log), store(&raw, path)?))
+            Ok((listen, roles, (metrics, web, log), store(&raw, path)?))
         };
-        let (listen, roles, (metrics, log), store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
+        let (listen, roles, (metrics, web, log), store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
             path: path.into(),
             line: 1 + text[..at.min(text.len())].matches('\n').count(),
             what,
@@ -290,6 +318,7 @@ impl Config {
             roles,
             log,
             metrics,
+            web,
             keep: raw.keep.retention(),
             store,
         })
@@ -317,14 +346,37 @@ impl Config {
     }
 }
 
-/// Where Prometheus scrapes.
-fn metrics(raw: &RawMetrics) -> Result<SocketAddr, Wrong> {
-    let text = raw.address.get_ref();
+/// An address for what only reads.
+fn plain(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr, Wrong> {
+    let text = address.get_ref();
     text.parse().map_err(|_| {
         let what = format!(
-            "metrics.address: expected an IP address and a port, such as 127.0.0.1:9464 (only this host) or 0.0.0.0:9464, seen {text:?}"
+            "{table}.address: expected an IP address and a port, such as 127.0.0.1:{port} (only this host) or 0.0.0.0:{port}, seen \
+             {text:?}"
         );
-        (raw.address.span().start, what)
+        (address.span().start, what)
+    })
+}
+
+/// Where the page is, and that somebody said what may be seen there.
+fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
+    let at = raw.span().start;
+    let mut of_web = grants.iter().filter(|grant| grant.who.contains(&Who::Web)).peekable();
+    if of_web.peek().is_none() {
+        let what = "[web]: no [[role]] has who = [\"web\"], so that the page would show nothing; whoever reaches it may see what such a \
+                    role with role = \"viewer\" gives it";
+        return Err((at, what.into()));
+    }
+    if let Some(grant) = of_web.find(|grant| grant.role != Role::Viewer) {
+        let what = format!(
+            "[[role]] with who = [\"web\"]: expected role = \"viewer\", seen {:?}: nobody signs in at the page, and it changes nothing",
+            grant.role.to_string()
+        );
+        return Err((at, what));
+    }
+    Ok(PageAt {
+        address: plain(&raw.get_ref().address, "web", 8080)?,
+        names: raw.get_ref().names.clone(),
     })
 }
 
@@ -427,11 +479,12 @@ fn grant(raw: &Spanned<RawRole>) -> Result<Grant, Wrong> {
     })
 }
 
-const WHO: &str = "\"cert:NAME\", \"cert:*\", \"user:NAME\", \"uid:NUMBER\", \"user:*\", \"group:NAME\"";
+const WHO: &str = "\"cert:NAME\", \"cert:*\", \"user:NAME\", \"uid:NUMBER\", \"user:*\", \"group:NAME\", \"web\"";
 
 fn who(text: &str) -> Result<Who, String> {
     let unknown = |kind: &str| format!("who: there is no {kind} {text:?} on this host; {WHO} name somebody");
     match text.split_once(':') {
+        None if text == "web" => Ok(Who::Web),
         Some(("cert", "*")) => Ok(Who::AnyCertificate),
         Some(("cert", name)) if !name.is_empty() => Ok(Who::Certificate(name.into())),
         Some(("user", "*")) => Ok(Who::AnyUser),

@@ -54,6 +54,12 @@ enum Command {
     /// Run tests on one rig for the daemon, which starts this by itself.
     #[command(hide = true)]
     Worker(WorkerArguments),
+    /// Print the report of a run's record as HTML for the daemon's page, which starts this by itself.
+    #[command(hide = true)]
+    ReportPage {
+        /// The record's directory
+        directory: PathBuf,
+    },
 }
 
 #[derive(clap::Args)]
@@ -130,6 +136,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(arguments) => return check_config(&arguments),
         Command::WorkerUnit(arguments) => return worker_unit(&arguments),
         Command::Worker(arguments) => worker::work(&arguments),
+        Command::ReportPage { directory } => verbatim_daemon::api::report::print(&directory),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

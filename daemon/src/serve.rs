@@ -6,7 +6,7 @@
 //! | `notify`, `watchdog` | telling a service manager |
 //! | `connection` | connections by the socket and over a network |
 //! | `again` | reading the configuration again |
-//! | `scrape` | what Prometheus scrapes |
+//! | `http`, `scrape`, `page` | plain HTTP for what only reads: what Prometheus scrapes, and the page |
 //! | `seats` | how many connections one identity may have |
 //! | `services` | which service a call is for |
 //! | `meanwhile` | what is done until a database that several daemons share is there |
@@ -16,8 +16,10 @@
 
 mod again;
 mod connection;
+mod http;
 mod meanwhile;
 mod notify;
+mod page;
 mod place;
 mod scrape;
 mod seats;
@@ -46,7 +48,7 @@ use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
 use crate::access::{Access, Audit};
-use crate::api::{Catalog, Leases, Rigs, Runs, Shared, meet};
+use crate::api::{Catalog, Leases, Rigs, Runs, Shared, Web, meet};
 use crate::config::Config;
 use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
@@ -163,7 +165,11 @@ async fn run(
     };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
     let metrics = match config.metrics {
-        Some(address) => Some(scrape::listen(address).await?),
+        Some(address) => Some(http::listen(address, "metrics").await?),
+        None => None,
+    };
+    let page = match &config.web {
+        Some(web) => Some((http::listen(web.address, "web").await?, web.names.clone())),
         None => None,
     };
     let rig_count = options.rigs.rigs.len();
@@ -188,6 +194,7 @@ async fn run(
     let (leave, left) = oneshot::channel::<()>();
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     tokio::spawn(meet(Arc::clone(&shared)));
+    let web = Arc::new(Web::new(&shared));
     let services = Services::default()
         .with(health_service)
         .with(reflection().build_v1().context("the descriptors of the services")?)
@@ -229,12 +236,23 @@ async fn run(
     };
     let scraped = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(metrics) = metrics {
-        tokio::spawn(scrape::serve(metrics, Arc::clone(&scheduler)));
+        let scheduler = Arc::clone(&scheduler);
+        tokio::spawn(http::serve(metrics, move |request, _| {
+            scrape::answer(request.uri().path().to_owned(), Arc::clone(&scheduler))
+        }));
+    }
+    let page_at = page.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    if let Some((listener, names)) = page {
+        let names: Arc<[String]> = names.into();
+        tokio::spawn(http::serve(listener, move |request, from| {
+            page::answer(request, from, Arc::clone(&web), Arc::clone(&names))
+        }));
     }
     tracing::info!(
         socket = %socket.path().display(),
         address = address.map(tracing::field::display),
         metrics = scraped.map(tracing::field::display),
+        web = page_at.map(tracing::field::display),
         state = %state.path().display(),
         rigs = rig_count,
         ms = begun.elapsed().as_millis(),

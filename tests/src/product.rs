@@ -236,11 +236,11 @@ impl Running {
         self.child.wait().expect("a child of this process");
     }
 
-    /// Waits until stderr holds these words.
+    /// Waits until stderr holds these words; what it holds then.
     ///
     /// # Panics
     /// When it does not within a minute.
-    pub fn says(&self, words: &str) {
+    pub fn says(&self, words: &str) -> String {
         let heard = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(words);
         let so_far = self.stderr.until(heard, Duration::from_secs(60));
         assert!(
@@ -248,6 +248,7 @@ impl Running {
             "it did not say {words:?} but: {}",
             String::from_utf8_lossy(&so_far)
         );
+        text(&so_far)
     }
 
     /// Waits until it ends by itself.

@@ -26,6 +26,7 @@ const PACKAGES: &[Package] = &[
     ("g++", "g++"),
     ("tshark", "tshark"),
     ("jq", "jq"),
+    ("chromium", "chromium"),
     ("python3-venv", "python3"),
     ("binutils", "readelf"),
     ("cpio", "cpio"),

@@ -22,6 +22,9 @@ use tonic::Request;
 pub use audit::{Act, Audit};
 pub use table::{Grant, Role, Table, Who, names};
 
+/// What the page's viewers are called.
+const WEB: &str = "web";
+
 /// Who somebody is, whatever connection they come by: the owner of runs.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Identity {
@@ -29,14 +32,17 @@ pub enum Identity {
     User(u32),
     /// The name in a certificate, which [`verbatim_tls::name_of`] takes out.
     Certificate(String),
+    /// Whoever looks at the daemon's page: it has no name, and may be a viewer alone.
+    Web,
 }
 
 impl fmt::Display for Identity {
-    /// `uid:1000` or `cert:NAME`, as in the daemon's configuration, its log and its store.
+    /// `uid:1000`, `cert:NAME` or `web`, as in the daemon's configuration, its log and its store.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(uid) => write!(f, "uid:{uid}"),
             Self::Certificate(name) => write!(f, "cert:{name}"),
+            Self::Web => f.write_str(WEB),
         }
     }
 }
@@ -47,6 +53,7 @@ impl FromStr for Identity {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("expected uid:NUMBER or cert:NAME, seen {text:?}");
         match text.split_once(':') {
+            None if text == WEB => Ok(Self::Web),
             Some(("uid", uid)) => uid.parse().map(Self::User).map_err(|_| wrong()),
             Some(("cert", name)) if !name.is_empty() => Ok(Self::Certificate(name.into())),
             _ => Err(wrong()),

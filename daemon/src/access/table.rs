@@ -52,6 +52,8 @@ pub enum Who {
     Certificate(String),
     /// Every certificate that the CA of the clients signed.
     AnyCertificate,
+    /// Whoever looks at the page.
+    Web,
 }
 
 impl Who {
@@ -60,7 +62,9 @@ impl Who {
             (Self::User(uid), Identity::User(who)) => uid == who,
             (Self::Group { gid, members }, Identity::User(who)) => caller.gid == Some(*gid) || members.contains(who),
             (Self::Certificate(name), Identity::Certificate(who)) => name == who,
-            (Self::AnyUser, Identity::User(_)) | (Self::AnyCertificate, Identity::Certificate(_)) => true,
+            (Self::Web, Identity::Web)
+            | (Self::AnyUser, Identity::User(_))
+            | (Self::AnyCertificate, Identity::Certificate(_)) => true,
             _ => false,
         }
     }
@@ -106,6 +110,13 @@ impl Table {
             rigs: Vec::new(),
         };
         Self::new(owner, vec![operators])
+    }
+
+    /// These roles, too.
+    #[must_use]
+    pub fn and(mut self, more: Vec<Grant>) -> Self {
+        self.grants.extend(more);
+        self
     }
 
     fn owns(&self, caller: &Caller) -> bool {

@@ -16,6 +16,7 @@ mod streams;
 mod validate;
 mod view;
 mod watch;
+mod web;
 
 pub use catalog::Catalog;
 pub(crate) use errors::store as store_failed;
@@ -25,6 +26,7 @@ pub use rigs::Rigs;
 pub use runs::Runs;
 pub use shared::Shared;
 pub use streams::Answer;
+pub use web::{Found, Web, report};
 
 /// How often what other hosts do is looked at.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);

@@ -69,7 +69,13 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
         Some(path) => Config::load(Some(path)).map_err(|error| error.to_string())?,
         None => before.clone(),
     };
-    let address = |config: &Config| (config.listen.as_ref().map(|listen| listen.address), config.metrics);
+    let address = |of: &Config| {
+        (
+            of.listen.as_ref().map(|listen| listen.address),
+            of.metrics,
+            of.web.clone(),
+        )
+    };
     if address(&read) != address(before) {
         return Err("the address to listen on changed, which takes a restart".into());
     }

@@ -12,3 +12,4 @@ mod reload;
 mod runs;
 mod scripted;
 mod watchers;
+mod web;

@@ -9,10 +9,16 @@ use verbatim_proto::v1::Outcome;
 use crate::harness::{Bench, Daemon, LIMIT, request};
 
 /// The answer to a request of HTTP/1.1, whole.
-fn ask(address: &str, first_line: &str) -> String {
+pub(crate) fn ask(address: &str, first_line: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    write!(stream, "{first_line} HTTP/1.1\r\nHost: bench\r\n\r\n").unwrap();
+    // A line that has more than the path has its own host.
+    let host = if first_line.contains("Host:") {
+        ""
+    } else {
+        " HTTP/1.1\r\nHost: localhost"
+    };
+    write!(stream, "{first_line}{host}\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -1,0 +1,247 @@
+//! What the page shows: rigs, who waits, runs, and reports; all of it asked of the services as any client asks, in the name of
+//! [`Identity::Web`], which is a viewer of what the configuration gives it and never more.
+
+pub mod report;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use prost_types::Timestamp;
+use serde_json::{Value, json};
+use tonic::{Request, Status};
+use verbatim_proto::v1::lease_service_server::LeaseService as _;
+use verbatim_proto::v1::rig_service_server::RigService as _;
+use verbatim_proto::v1::run_service_server::RunService as _;
+use verbatim_proto::v1::{
+    GetRunRequest, Lease, ListLeasesRequest, ListRigsRequest, ListRunsRequest, Rig, Run, RunState, Verdict,
+};
+
+use super::{Leases, Rigs, Runs, Shared, blocking, errors, names};
+use crate::access::{Caller, Identity};
+
+/// Runs, or leases, of one answer.
+const PAGE: i32 = 50;
+/// A record on the disk that a report is made of here: judging it again takes some twenty times that in memory.
+const LARGEST_RECORD: u64 = 64 << 20;
+
+/// The page and what it asks for.
+#[derive(Clone, Debug)]
+pub struct Web {
+    rigs: Rigs,
+    leases: Leases,
+    runs: Runs,
+    shared: Arc<Shared>,
+}
+
+/// What is there under a path.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Found {
+    /// HTML that has its script and style beside it.
+    Page(&'static str),
+    /// Its script.
+    Script(&'static str),
+    /// Its style.
+    Style(&'static str),
+    /// What it shows.
+    Json(Value),
+    /// A report of a run: HTML that needs nothing else.
+    Report(String),
+}
+
+impl Web {
+    /// Over the same services as all clients.
+    #[must_use]
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            rigs: Rigs::new(Arc::clone(shared)),
+            leases: Leases::new(Arc::clone(shared)),
+            runs: Runs::new(Arc::clone(shared)),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// What is there under this path; `from` asks.
+    ///
+    /// # Errors
+    /// As the services': what is not there, cannot be seen, or cannot be made now.
+    pub async fn get(&self, path: &str, query: Option<&str>, from: SocketAddr) -> Result<Found, Status> {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match parts[..] {
+            [""] => Ok(Found::Page(include_str!("web/page.html"))),
+            ["page.js"] => Ok(Found::Script(include_str!("web/page.js"))),
+            ["page.css"] => Ok(Found::Style(include_str!("web/page.css"))),
+            ["api", "rigs"] => {
+                let rigs = self
+                    .rigs
+                    .list_rigs(by_web(from, ListRigsRequest {}))
+                    .await?
+                    .into_inner();
+                Ok(Found::Json(
+                    json!({ "rigs": rigs.rigs.into_iter().map(rig).collect::<Vec<_>>() }),
+                ))
+            }
+            ["api", "leases"] => {
+                let request = ListLeasesRequest {
+                    ended: false,
+                    page_size: PAGE,
+                };
+                let leases = self.leases.list_leases(by_web(from, request)).await?.into_inner();
+                Ok(Found::Json(
+                    json!({ "leases": leases.leases.into_iter().map(lease).collect::<Vec<_>>() }),
+                ))
+            }
+            ["api", "runs"] => {
+                let request = ListRunsRequest {
+                    page_size: PAGE,
+                    page_token: query
+                        .and_then(|query| query.strip_prefix("after="))
+                        .unwrap_or_default()
+                        .into(),
+                    filter: String::new(),
+                };
+                let runs = self.runs.list_runs(by_web(from, request)).await?.into_inner();
+                Ok(Found::Json(json!({
+                    "runs": runs.runs.into_iter().map(run).collect::<Vec<_>>(),
+                    "after": runs.next_page_token,
+                })))
+            }
+            ["runs", id] => self.report(id, from).await,
+            _ => Err(errors::not_found(
+                "PAGE_UNKNOWN",
+                path,
+                "there is no such page; / has the rigs and the runs",
+            )),
+        }
+    }
+
+    async fn report(&self, id: &str, from: SocketAddr) -> Result<Found, Status> {
+        let name = format!("runs/{id}");
+        let asked = self
+            .runs
+            .get_run(by_web(from, GetRunRequest { name: name.clone() }))
+            .await?;
+        let run = asked.into_inner().run.unwrap_or_default();
+        if run.state() != RunState::Ended {
+            let what = format!("{name} has not ended; it has a report then");
+            return Err(Status::failed_precondition(what));
+        }
+        let scheduler = Arc::clone(&self.shared.scheduler);
+        let id = names::run("name", &name)?;
+        let stored = blocking(move || scheduler.store().get(&id))
+            .await?
+            .map_err(|error| errors::store(&error))?;
+        let directory = self.shared.record(&stored.run)?;
+        let Ok(_turn) = self.shared.captures.try_acquire() else {
+            return Err(Status::resource_exhausted(
+                "another report or capture is being made; try again",
+            ));
+        };
+        let (of, its_name) = (directory.clone(), name.clone());
+        blocking(move || is_small_enough(&of, &its_name)).await??;
+        let made = report::of(directory).await;
+        made.map(Found::Report)
+            .map_err(|why| Status::failed_precondition(format!("{name} has no report: {why}")))
+    }
+}
+
+/// A request in the name of who looks at the page.
+fn by_web<T>(from: SocketAddr, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.extensions_mut().insert(Caller {
+        who: Identity::Web,
+        gid: None,
+        from: from.to_string(),
+    });
+    request
+}
+
+/// Whether a record is there, and of a size that is judged here. Blocks on the disk.
+fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
+    let sizes =
+        fs::read_dir(directory).map(|files| files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())));
+    let size: u64 = match sizes {
+        Ok(sizes) => sizes.sum(),
+        Err(_) => {
+            let what = format!("{name} left no files, or they were removed: `verbatim runs show` has its verdicts");
+            return Err(errors::not_found("RECORD_GONE", name, &what));
+        }
+    };
+    let id = name.trim_start_matches("runs/");
+    match size > LARGEST_RECORD {
+        true => Err(Status::failed_precondition(format!(
+            "the record of {name} has {} MiB, too much to be judged here; `verbatim report {id} --html FILE` makes the same page",
+            size >> 20
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Seconds since 1970.
+fn seconds(time: Option<Timestamp>) -> Value {
+    time.map_or(Value::Null, |time| time.seconds.into())
+}
+
+fn word(name: &str, beginning: &str) -> String {
+    name.strip_prefix(beginning).unwrap_or(name).to_ascii_lowercase()
+}
+
+fn rig(of: Rig) -> Value {
+    json!({
+        "name": of.name.trim_start_matches("rigs/"),
+        "host": of.host,
+        "device": of.device,
+        "kind": of.kind,
+        "state": word(of.state().as_str_name(), "RIG_STATE_"),
+        "reason": of.state_reason,
+        "run": of.current_run.trim_start_matches("runs/"),
+        "holder": of.holder,
+        "waiting": of.queue.len(),
+        "pending": of.pending_restore,
+    })
+}
+
+fn lease(of: Lease) -> Value {
+    json!({
+        "name": of.name,
+        "owner": of.owner,
+        "state": word(of.state().as_str_name(), "LEASE_STATE_"),
+        "rig": if of.rig.is_empty() { of.candidates.join(", ") } else { of.rig.clone() },
+        "until": seconds(of.expire_time),
+        "place": of.waiting.as_ref().map(|waiting| waiting.place),
+        "because": of.waiting.map(|waiting| waiting.because),
+        "run": of.run.trim_start_matches("runs/"),
+    })
+}
+
+fn run(of: Run) -> Value {
+    let count = |outcome| {
+        of.verdicts
+            .iter()
+            .filter(|verdict: &&Verdict| verdict.outcome().to_string() == outcome)
+            .count()
+    };
+    let counts =
+        ["FAIL", "ERROR", "INCONCLUSIVE", "PASS", "NOT_APPLICABLE", "SKIPPED"].map(|outcome| (outcome, count(outcome)));
+    let counts: serde_json::Map<String, Value> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(outcome, count)| (outcome.to_owned(), count.into()))
+        .collect();
+    let ended = of.state() == RunState::Ended;
+    json!({
+        "id": of.name.trim_start_matches("runs/"),
+        "rig": of.spec.as_ref().map(|spec| spec.rig.as_str()),
+        "owner": of.owner,
+        "state": word(of.state().as_str_name(), "RUN_STATE_"),
+        "outcome": ended.then(|| of.outcome().to_string()),
+        "reason": of.reason,
+        "tests": of.tests.len(),
+        "counts": counts,
+        "created": seconds(of.create_time),
+        "started": seconds(of.start_time),
+        "ended": seconds(of.end_time),
+        "place": of.queue_place,
+    })
+}

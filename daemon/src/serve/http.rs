@@ -1,0 +1,80 @@
+//! Plain HTTP/1.1 for what only reads: what Prometheus scrapes, and the page. How many ask at a time, and for how long, is
+//! bounded; nothing that comes in has a body that is read.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Connections at a time: more wait.
+const AT_A_TIME: usize = 16;
+/// One connection, from its first byte to its last: it carries one request.
+const LASTS: Duration = Duration::from_secs(60);
+/// A listener that fails, for lack of descriptors, is asked again after so long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens there; `table` of the configuration says so.
+///
+/// # Errors
+/// When the address cannot be had.
+pub(super) async fn listen(address: SocketAddr, table: &str) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("cannot listen on {address}, the address in [{table}]"))
+}
+
+/// Answers requests with GET or HEAD, for ever.
+pub(super) async fn serve<A, F>(listener: TcpListener, answer: A)
+where
+    A: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<String>> + Send + 'static,
+{
+    let seats = Arc::new(Semaphore::new(AT_A_TIME));
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, from)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+                let answered = reads.then(|| answer(request, from));
+                async move {
+                    let response = match answered {
+                        Some(answered) => answered.await,
+                        None => refused(StatusCode::METHOD_NOT_ALLOWED, "only GET: nothing is changed here"),
+                    };
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(LASTS)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            // Who hangs up, is slow or speaks something else, is nobody that could be told.
+            let _ = timeout(LASTS, connection).await;
+            drop(seat);
+        });
+    }
+}
+
+/// A refusal, and what to do.
+pub(super) fn refused(status: StatusCode, text: &str) -> Response<String> {
+    let mut response = Response::new(format!("{text}\n"));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,109 @@
+//! The page, at the address in `[web]`: HTTP around [`Web`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use hyper::{Request, Response, StatusCode};
+use tonic::Code;
+
+use super::http::refused;
+use crate::api::{Found, Web};
+
+/// What the page may do: nothing that is not this daemon's.
+const OF_THE_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What a report may do: it has its style in it, and no script.
+const OF_A_REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'";
+
+/// Answers one request.
+pub(super) async fn answer(
+    request: Request<Incoming>,
+    from: SocketAddr,
+    web: Arc<Web>,
+    names: Arc<[String]>,
+) -> Response<String> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    if !host.is_some_and(|host| is_ours(host, &names)) {
+        // A name that somebody else made point here would let their page read this one.
+        let what = "this daemon is asked by its IP address, as localhost, or by a name that `names` in [web] lists";
+        return refused(StatusCode::MISDIRECTED_REQUEST, what);
+    }
+    let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(String::from));
+    drop(request);
+    match web.get(&path, query.as_deref(), from).await {
+        Ok(found) => made(found),
+        Err(status) => {
+            let code = match status.code() {
+                Code::NotFound => StatusCode::NOT_FOUND,
+                Code::InvalidArgument => StatusCode::BAD_REQUEST,
+                Code::PermissionDenied | Code::Unauthenticated => StatusCode::FORBIDDEN,
+                Code::FailedPrecondition => StatusCode::CONFLICT,
+                Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+                Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refused(code, status.message())
+        }
+    }
+}
+
+fn made(found: Found) -> Response<String> {
+    let (kind, policy, text) = match found {
+        Found::Page(text) => ("text/html; charset=utf-8", OF_THE_PAGE, text.to_owned()),
+        Found::Script(text) => ("text/javascript; charset=utf-8", OF_THE_PAGE, text.to_owned()),
+        Found::Style(text) => ("text/css; charset=utf-8", OF_THE_PAGE, text.to_owned()),
+        Found::Json(json) => ("application/json", OF_THE_PAGE, json.to_string()),
+        Found::Report(text) => ("text/html; charset=utf-8", OF_A_REPORT, text),
+    };
+    let mut response = Response::new(text);
+    let headers: [(HeaderName, &'static str); 6] = [
+        (CONTENT_TYPE, kind),
+        (CONTENT_SECURITY_POLICY, policy),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Whether a Host names this daemon: an address does, since no name had to be resolved for it.
+fn is_ours(host: &str, names: &[String]) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    };
+    let name = name.unwrap_or_default();
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || names.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_names_that_are_listed_are_answered() {
+        let names = ["lab.example".to_owned()];
+        for ours in [
+            "127.0.0.1:80",
+            "192.0.2.7",
+            "[::1]:8080",
+            "localhost:1",
+            "Lab.Example:8080",
+        ] {
+            assert!(is_ours(ours, &names), "{ours}");
+        }
+        for other in ["evil.example", "127.0.0.1.evil.example:80", "", "lab.example.evil"] {
+            assert!(!is_ours(other, &names), "{other}");
+        }
+    }
+}

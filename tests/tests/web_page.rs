@@ -1,0 +1,95 @@
+//! The daemon's page in a real browser: its script runs under its own policy, and what it shows is what there is.
+
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+use std::process::Command;
+
+use verbatim_tests::oracle::available;
+use verbatim_tests::product::{Place, Running, program, run};
+
+const RIGS: &str = "config_version = 1\n\n[[rig]]\nname = \"broken\"\nkind = \"virtual\"\ndefects = [\"get-answered-at-level-2\"]\n\n\
+                    [[rig]]\nname = \"gone\"\nkind = \"model\"\nsocket = \"nobody\"\n";
+const CONFIG: &str =
+    "config_version = 1\n[web]\naddress = \"127.0.0.1:0\"\n[[role]]\nrole = \"viewer\"\nwho = [\"web\"]\n";
+
+/// What the browser has made of a page when its script has had time: time in which nothing is awaited passes at once.
+fn seen(place: &Place, url: &str) -> String {
+    let browser = |more: &[&str]| {
+        let mut browser = Command::new("chromium");
+        browser
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
+            .arg(format!("--user-data-dir={}", place.path("browser").display()))
+            .arg("--virtual-time-budget=5000")
+            .args(more)
+            .arg(url);
+        let output = run(&mut browser);
+        assert_eq!(output.code(), 0, "{output}");
+        output.stdout
+    };
+    browser(&["--dump-dom"])
+}
+
+#[test]
+fn a_browser_shows_rigs_runs_and_the_report_of_one() {
+    if !available("chromium", "apt-get install chromium") {
+        return;
+    }
+    let place = Place::new();
+    let (rigs, config) = (place.write("rigs.toml", RIGS), place.write("c.toml", CONFIG));
+    let socket = place.path("socket");
+    let mut serve = place.command(program("verbatimd"));
+    serve
+        .arg("serve")
+        .args([
+            "--rig-file".as_ref(),
+            rigs.as_os_str(),
+            "--config".as_ref(),
+            config.as_os_str(),
+        ])
+        .args(["--socket".as_ref(), socket.as_os_str()]);
+    let daemon = Running::start(&mut serve);
+    let log = daemon.says(" ms=");
+    let address = log
+        .split("web=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap();
+    let page = format!("http://{address}/");
+    let before = seen(&place, &page);
+    assert!(before.contains("No runs yet") && before.contains(">live<"), "{before}");
+
+    let server = format!("--server unix:{}", socket.display());
+    let judged = run(&mut place.verbatim(&format!("{server} run --rig broken c14-016-get-protect-2 --json")));
+    assert_eq!(judged.code(), 1, "{judged}");
+    let after = seen(&place, &page);
+    for shown in [
+        ">broken<",
+        ">unreachable<",
+        "no device model answers",
+        ">FAIL<",
+        "1 FAIL",
+    ] {
+        assert!(after.contains(shown), "{shown}: {after}");
+    }
+    let id = after
+        .split("href=\"runs/")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .unwrap();
+    let report = seen(&place, &format!("{page}runs/{id}"));
+    assert!(
+        report.contains("c14-016-get-protect-2") && report.contains("C14-16"),
+        "{report}"
+    );
+}
