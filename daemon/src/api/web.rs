@@ -24,7 +24,7 @@ use crate::access::{Caller, Identity};
 /// Runs, or leases, of one answer.
 const PAGE: i32 = 50;
 /// A record on the disk that a report is made of here: judging it again takes some twenty times that in memory.
-const LARGEST_RECORD: u64 = 64 << 20;
+const LARGEST_RECORD: u64 = 32 << 20;
 
 /// The page and what it asks for.
 #[derive(Clone, Debug)]

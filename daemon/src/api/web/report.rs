@@ -13,8 +13,8 @@ use verbatim_report::Reported;
 
 /// The daemon's command that makes one: `verbatimd report-page DIR`.
 pub const COMMAND: &str = "report-page";
-/// What a report may take.
-const MEMORY: u64 = 2 << 30;
+/// What a report may take: less than the unit of the daemon may, whose share it is.
+const MEMORY: u64 = 1 << 30;
 /// A report that is not there by then is not waited for.
 const WITHIN: Duration = Duration::from_secs(50);
 
