@@ -1,8 +1,9 @@
 //! Connections that have shown a certificate which a [`Gate`] lets in.
 //!
 //! A connection costs its peer a certificate before it costs us more than a descriptor: handshakes wait for nobody, end
-//! in time, and when there are too many the one that has taken longest gives way. A connection ends when its
-//! certificate is revoked or expires.
+//! in time, and when there are too many the one that has taken longest gives way, of those that have said nothing yet or of
+//! the others: a flood of silent ones takes no place from who speaks. A connection ends when its certificate is revoked or
+//! expires.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -32,8 +34,10 @@ use crate::gate::{Gate, Shown};
 
 /// How long a client may take to let itself in.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes at a time. Beyond, the oldest gives way: who is silent keeps nobody out.
+/// Handshakes at a time in which the client has begun to speak. Beyond, the oldest gives way.
 const HANDSHAKES: usize = 64;
+/// Connections that have said nothing yet. Beyond, the oldest gives way: who is silent keeps nobody out.
+const SILENT: usize = 256;
 /// How long to wait when the system has no descriptor for another connection.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// The clock may be set: how long a certificate's time is taken for granted.
@@ -87,16 +91,17 @@ pub fn incoming(
 
 async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc::Sender<io::Result<Connection>>) {
     let mut under_way: JoinSet<Option<Connection>> = JoinSet::new();
-    let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
+    let mut handshakes = Handshakes::default();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
-                    oldest.retain(|handshake| !handshake.is_finished());
-                    if oldest.len() >= HANDSHAKES && let Some(handshake) = oldest.pop_front() {
-                        handshake.abort();
-                    }
-                    oldest.push_back(under_way.spawn(let_in(stream, address, Arc::clone(&gate), Arc::clone(&tell))));
+                    handshakes.make_room();
+                    let spoke = Arc::<AtomicBool>::default();
+                    let handshake = let_in((stream, address), Arc::clone(&spoke), Arc::clone(&gate), Arc::clone(&tell));
+                    handshakes.0.push_back((under_way.spawn(handshake), spoke));
+                    // Who has spoken is heard before more come.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
                     tell(format!("a connection could not be accepted: {error}"));
@@ -113,8 +118,33 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
     }
 }
 
+/// The handshakes under way, the oldest first, and whether their clients have spoken.
+#[derive(Default)]
+struct Handshakes(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl Handshakes {
+    /// Has the oldest give way, where there are too many of its kind.
+    fn make_room(&mut self) {
+        self.0.retain(|(handshake, _)| !handshake.is_finished());
+        for (speaking, at_most) in [(false, SILENT), (true, HANDSHAKES)] {
+            let is_of_kind = |(_, spoke): &(AbortHandle, Arc<AtomicBool>)| spoke.load(Ordering::Relaxed) == speaking;
+            if self.0.iter().filter(|handshake| is_of_kind(handshake)).count() >= at_most
+                && let Some(oldest) = self.0.iter().position(is_of_kind)
+                && let Some((handshake, _)) = self.0.remove(oldest)
+            {
+                handshake.abort();
+            }
+        }
+    }
+}
+
 /// The handshake.
-async fn let_in(stream: TcpStream, address: SocketAddr, gate: Arc<Gate>, tell: Tell) -> Option<Connection> {
+async fn let_in(
+    (stream, address): (TcpStream, SocketAddr),
+    spoke: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+    tell: Tell,
+) -> Option<Connection> {
     // An answer must not wait for more to be sent with it.
     let _ = stream.set_nodelay(true);
     let shown = Shown::default();
@@ -130,7 +160,12 @@ async fn let_in(stream: TcpStream, address: SocketAddr, gate: Arc<Gate>, tell: T
             return None;
         }
     };
-    let stream = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    let handshake = async {
+        stream.peek(&mut [0]).await?;
+        spoke.store(true, Ordering::Relaxed);
+        acceptor.accept(stream).await
+    };
+    let stream = match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             refused(why(&error));

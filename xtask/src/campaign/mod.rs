@@ -62,6 +62,11 @@ pub(crate) struct Campaign {
 /// All campaigns.
 pub(crate) const CAMPAIGNS: &[Campaign] = &[
     Campaign {
+        name: "abuse",
+        summary: "attacks on a daemon by its doors, each for --seconds (10): it neither crashes nor hangs, lets nobody in, gives back what it took; --requests N, --only, --seed",
+        run: abuse,
+    },
+    Campaign {
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
         run: fuzz::run,
@@ -97,6 +102,18 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: walk,
     },
 ];
+
+/// Attacks on a daemon with all its doors open, while somebody who means no harm asks for the rigs.
+fn abuse(options: &Options) -> anyhow::Result<()> {
+    let (seconds, binaries) = (options.seconds_or(10).to_string(), build_binaries()?);
+    let arguments: [&OsStr; 4] = [
+        "--times".as_ref(),
+        seconds.as_ref(),
+        "--binaries".as_ref(),
+        binaries.as_os_str(),
+    ];
+    example("abuse", arguments, options)
+}
 
 /// Kills of daemon, worker or both at random instants, while tests change a device: after the next start the device must
 /// be as it was found.

@@ -299,10 +299,17 @@ async fn who_is_silent_keeps_nobody_out() {
     let (directory, _issuer) = lab();
     let server = Server::start(directory.path(), true).await;
     let mut silent = Vec::new();
-    for _ in 0..200 {
+    // It has begun to speak, and takes its time.
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(&[0x16]).await.unwrap();
+    for _ in 0..300 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     server.connect(directory.path(), "bob", "localhost").await.unwrap();
+    // Of the silent ones the oldest gave way.
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
+    let seen = slow.try_read(&mut [0]).unwrap_err();
+    assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! The campaign `abuse`: one attack after the other on a daemon with all its doors open, while a friend asks for the rigs. The
+//! daemon neither crashes nor hangs, lets nobody in, takes no more than its share of the machine, and gives it back.
+//!
+//! `cargo xtask campaign abuse [--seconds N] [--requests N] [--seed S]`. The last line counts; the exit code is the verdict.
+
+mod bytes;
+mod calls;
+mod friend;
+mod house;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use friend::Friend;
+use house::{House, settled, takes};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::time::Instant;
+use verbatim_lab::campaign::{argument, number};
+
+/// Resident memory that no attack may make the daemon take.
+const MEMORY_MIB: u64 = 200;
+/// What an attack took is given back by then: silent connections are asked for a sign of life after a minute, and left after
+/// another.
+const SETTLES_WITHIN: Duration = Duration::from_secs(150);
+/// The friend waits longer than when all is calm, since attackers take the processor's time, too; but nobody is to feel it.
+const SLOWER: u32 = 40;
+const P99: Duration = Duration::from_millis(500);
+const ATTACKS: [&str; 12] = [
+    "certificates",
+    "not_theirs",
+    "forged",
+    "noise",
+    "frames",
+    "endless_headers",
+    "messages",
+    "large",
+    "slow_readers",
+    "slow_writers",
+    "pages",
+    "connections",
+];
+
+/// What came of an attack.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Came {
+    /// What was sent.
+    pub(crate) requests: u64,
+    /// What of it got what it must not.
+    pub(crate) let_in: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match campaign().await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("abuse campaign: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn campaign() -> anyhow::Result<bool> {
+    let seconds = Duration::from_secs(number("--times")?);
+    let binaries = PathBuf::from(argument("--binaries").context("--binaries DIR")?);
+    let seed = argument("--seed").map_or(Ok(1), |seed| seed.parse())?;
+    let requests: u64 = argument("--requests").map_or(Ok(u64::MAX), |requests| requests.parse())?;
+    let only = argument("--only");
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+
+    let mut house = Arc::new(House::open(&binaries)?);
+    let calm = Friend::begin(Arc::clone(&house)).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let calm = calm.end().await?.percentile(99);
+    println!("calm: ListRigs p99 {calm:?}");
+    let bound = P99.max(calm * SLOWER);
+    let (mut total, mut hung, mut leaked, mut slow, mut memory) = (Came::default(), 0, 0, 0, 0);
+    let (mut worst, mut attacks) = (Duration::ZERO, 0);
+    for attack in ATTACKS
+        .into_iter()
+        .filter(|attack| only.as_deref().is_none_or(|only| only == *attack))
+    {
+        let before = takes(house.pid())?;
+        let friend = Friend::begin(Arc::clone(&house)).await?;
+        let until = Instant::now() + seconds;
+        let came = match attack {
+            "certificates" => calls::certificates(&house).await?,
+            "not_theirs" => calls::not_theirs(&house).await?,
+            "forged" => calls::forged(&house).await?,
+            "noise" => bytes::noise(&house, seed, until).await,
+            "frames" => bytes::frames(&house, seed, until).await,
+            "endless_headers" => bytes::endless_headers(&house, seed, until).await,
+            // With a number of requests it takes the time that they take.
+            "messages" if requests < u64::MAX => {
+                calls::messages(&house, seed, requests, until + Duration::from_secs(7200)).await?
+            }
+            "messages" => calls::messages(&house, seed, requests, until).await?,
+            "large" => calls::large(&house, until).await?,
+            "slow_readers" => calls::slow_readers(&house, until).await?,
+            "slow_writers" => bytes::slow_writers(&house, until).await,
+            "pages" => bytes::pages(&house, seed, until).await,
+            _ => bytes::connections(&house, calls::connections_at_most().min(10_000), until).await,
+        };
+        let mut heard = friend.end().await?;
+        let after = settled(house.pid(), before, SETTLES_WITHIN).await?;
+        let p99 = heard.percentile(99);
+        println!(
+            "{attack}: {} sent, {} let in; ListRigs p99 {p99:?}, {} unanswered{}; at most {} MiB, {} descriptors, {} threads; \
+             afterwards {} MiB, {} descriptors, {} threads",
+            came.requests,
+            came.let_in,
+            heard.unanswered,
+            heard.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
+            heard.most.mib,
+            heard.most.descriptors,
+            heard.most.threads,
+            after.mib,
+            after.descriptors,
+            after.threads,
+        );
+        attacks += 1;
+        total.requests += came.requests;
+        total.let_in += came.let_in;
+        hung += heard.unanswered;
+        leaked += usize::from(after.descriptors > before.descriptors + 8 || after.threads > before.threads + 8);
+        slow += usize::from(p99 > bound);
+        worst = worst.max(p99);
+        memory = memory.max(heard.most.mib);
+    }
+    let whole = Arc::get_mut(&mut house).context("somebody still uses the daemon")?;
+    let crashed = whole.panics() + usize::from(!whole.is_alive());
+    let sound = crashed + hung + leaked + slow == 0 && total.let_in == 0 && memory <= MEMORY_MIB;
+    if !sound {
+        println!("what is left of it: {}", whole.keep().display());
+    }
+    println!(
+        "abuse: {attacks} attacks (seed {seed}), {} requests, {crashed} crashed, {hung} hung, {leaked} leaked, {slow} too slow, {} let \
+         in; ListRigs p99 {worst:?} (calm {calm:?}), memory at most {memory} MiB",
+        total.requests, total.let_in
+    );
+    Ok(sound)
+}
