@@ -40,6 +40,8 @@ enum Command {
     Runs(commands::runs::Arguments),
     /// Judge the record of a run anew, offline
     Judge(commands::judge::Arguments),
+    /// Check that a record is whole and unaltered, and that its verdicts follow from it
+    Verify(commands::verify::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
     /// Export the record of a run
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
         Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
+        Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments, place),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),

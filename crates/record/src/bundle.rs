@@ -332,6 +332,7 @@ impl BundleWriter {
 #[derive(Debug)]
 pub struct Bundle {
     directory: PathBuf,
+    sha256: String,
     files: Vec<(String, Vec<u8>)>,
 }
 
@@ -355,8 +356,9 @@ impl Bundle {
                 "it has no manifest.json: the run did not end, or this is another directory".into(),
             ));
         }
+        let manifest = Manifest::open(&path)?;
         let mut files = Vec::new();
-        for listed in Manifest::open(&path)?.files {
+        for listed in manifest.files {
             let path = directory.join(&listed.name);
             let wrong = |found: String| BundleError::File {
                 path: path.clone(),
@@ -383,8 +385,32 @@ impl Bundle {
         }
         Ok(Self {
             directory: directory.into(),
+            sha256: manifest.sha256,
             files,
         })
+    }
+
+    /// SHA-256 of the manifest, in hexadecimal: it stands for every byte of the bundle.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The bytes of each file.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.files.iter().map(|(_, bytes)| bytes.len() as u64)
+    }
+
+    /// What is in the directory and the manifest does not list, in order of name.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn added(&self) -> Result<Vec<String>, BundleError> {
+        let is_listed = |name: &String| name == MANIFEST || self.files.iter().any(|(listed, _)| listed == name);
+        let mut added = names(&self.directory)?;
+        added.retain(|name| !is_listed(name));
+        added.sort();
+        Ok(added)
     }
 
     /// The text of a file, if the bundle has it.

@@ -41,6 +41,41 @@ pub fn read_bundle(directory: &Path) -> Result<Kept, RunError> {
     Ok(Kept { report, drift, records })
 }
 
+/// A bundle whose bytes are those that the run sealed.
+#[derive(Debug)]
+pub struct Verified {
+    /// How many files the manifest lists.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// SHA-256 of the manifest, in hexadecimal: it stands for every byte.
+    pub sha256: String,
+    /// Names in the directory that the manifest does not list.
+    pub added: Vec<String>,
+    /// The run with the verdicts of now.
+    pub report: Report,
+    /// In what they differ from those of the run.
+    pub drift: Vec<String>,
+}
+
+/// Checks a bundle, and judges it anew.
+///
+/// # Errors
+/// As [`judge_bundle`].
+pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
+    let bundle = Bundle::open(directory)?;
+    let added = bundle.added()?;
+    let (report, drift) = judged(&bundle, directory, bundle.records()?)?;
+    Ok(Verified {
+        files: bundle.sizes().count(),
+        bytes: bundle.sizes().sum(),
+        sha256: bundle.sha256().into(),
+        added,
+        report,
+        drift,
+    })
+}
+
 fn judged(bundle: &Bundle, directory: &Path, records: Vec<Vec<Entry>>) -> Result<(Report, Vec<String>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;

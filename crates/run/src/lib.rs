@@ -7,7 +7,7 @@
 //! | [`execute()`] | the run |
 //! | [`resume`] | the rest of a run whose process died |
 //! | [`recover_only`] | the restore of what an earlier run left |
-//! | [`judge_bundle`], [`read_bundle`], [`export_pcapng`] | the bundle of an earlier run |
+//! | [`judge_bundle`], [`verify_bundle`], [`read_bundle`], [`export_pcapng`] | the bundle of an earlier run |
 //! | [`command()`] | the command line that makes a run again |
 //! | [`mod@qualify`] | tests x (sound models + defects) |
 //! | [`mod@coverage`] | statements x (rules + tests) |
@@ -33,7 +33,7 @@ pub use execute::{
     REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, is_left_changed, recover_only, resume, worst,
 };
 pub use id::{RunId, now_ns};
-pub use kept::{Kept, export_pcapng, judge_bundle, read_bundle};
+pub use kept::{Kept, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
 pub use verbatim_record_proto::v1::run_event::Event;
 pub use verbatim_record_proto::v1::{RunInfo, RunSpec};

@@ -49,7 +49,7 @@ fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: 
                 .arg(directory)
                 .arg("--pcapng")
                 .arg(directory.with_extension("pcapng")),
-            _ => verbatim.arg("judge").arg(directory).arg("--json"),
+            command => verbatim.arg(command).arg(directory).arg("--json"),
         };
         let output = run(&mut verbatim);
         let at = directory.join(file);
@@ -110,7 +110,7 @@ fn places(length: usize, random: &mut Random) -> Vec<usize> {
 
 #[test]
 fn a_flipped_bit_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
-    everywhere(&["judge"], |length, random| {
+    everywhere(&["judge", "verify"], |length, random| {
         let at = places(length, random).into_iter();
         at.map(|at| {
             let bit = 1_u8 << (random.bits() % 8);
@@ -130,7 +130,7 @@ fn a_flipped_bit_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
 
 #[test]
 fn a_tail_cut_off_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
-    everywhere(&["judge"], |length, random| {
+    everywhere(&["judge", "verify"], |length, random| {
         let kept = places(length, random).into_iter().step_by(3).chain([length - 1]);
         kept.map(|kept| {
             let cut = move |content: &[u8]| content[..kept].to_vec();
@@ -145,7 +145,7 @@ fn a_tail_cut_off_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
 
 #[test]
 fn nothing_is_exported_from_a_damaged_record_and_bytes_behind_the_end_are_damage_too() {
-    everywhere(&["judge", "export"], |length, _| {
+    everywhere(&["judge", "verify", "export"], |length, _| {
         let flip = move |content: &[u8]| {
             let mut content = content.to_vec();
             content[length / 2] ^= 1;
@@ -205,4 +205,46 @@ fn what_is_no_record_of_a_run_is_told_apart() {
         );
         assert_eq!(output.stderr.matches(words).count(), 1, "said once: {output}");
     }
+}
+
+#[test]
+fn a_record_is_verified_as_what_the_run_left_and_no_other() {
+    let place = Place::new();
+    sound(&place);
+    let verify = |more: &str| run(&mut place.verbatim(&format!("verify sound {more}")));
+    let whole = verify("--json");
+    assert_eq!(whole.code(), 0, "{whole}");
+    let document = whole.json();
+    assert_eq!(document["differs"].as_array().map(Vec::len), Some(0), "{whole}");
+    let hash = document["manifest_sha256"].as_str().unwrap().to_owned();
+    assert_eq!(verify(&format!("--sha256 {}", hash.to_uppercase())).code(), 0);
+    let other = verify(&format!("--sha256 {}", "0".repeat(64)));
+    assert_eq!(other.code(), 3, "{other}");
+    assert!(other.stderr.contains(&hash), "{other}");
+    assert_eq!(verify("--sha256 12").code(), 2);
+    fs::write(place.path("sound/note.txt"), "me too").unwrap();
+    let added = verify("");
+    assert_eq!(added.code(), 3, "{added}");
+    assert!(added.stderr.contains("note.txt"), "{added}");
+}
+
+#[test]
+fn verdicts_that_do_not_follow_from_the_records_are_found_out() {
+    let place = Place::new();
+    sound(&place);
+    // Somebody who makes the manifest anew.
+    let verdicts = fs::read_to_string(place.path("sound/verdicts.json")).unwrap();
+    fs::write(
+        place.path("sound/verdicts.json"),
+        verdicts.replacen("\"PASS\"", "\"FAIL\"", 1),
+    )
+    .unwrap();
+    fs::remove_file(place.path("sound/manifest.json")).unwrap();
+    verbatim_record::BundleWriter::resume(&place.path("sound"), 99)
+        .unwrap()
+        .seal()
+        .unwrap();
+    let forged = run(&mut place.verbatim("verify sound"));
+    assert_eq!(forged.code(), 1, "{forged}");
+    assert!(forged.stdout.contains("was FAIL, is PASS"), "{forged}");
 }

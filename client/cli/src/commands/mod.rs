@@ -13,3 +13,4 @@ pub(crate) mod rigs;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod tests;
+pub(crate) mod verify;

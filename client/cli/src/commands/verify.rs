@@ -1,0 +1,92 @@
+//! `verbatim verify DIR`: whether a bundle is what the run left, and whether its verdicts follow from its records.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use verbatim_run as run;
+
+use crate::{exit, print};
+
+/// Exit code when the records are judged otherwise than the run did.
+const DIFFERS: u8 = 1;
+
+/// Check that a record is whole and unaltered, and judge it again.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 every byte is as it was sealed, and the records give the same verdicts; 1 they give others, \
+    each of which is listed; 2 usage; 3 a byte is altered, a file is missing or added, or the record cannot be read."
+)]
+pub(crate) struct Arguments {
+    /// The directory that `verbatim run --record` left, or somebody sent
+    directory: PathBuf,
+    /// The manifest's hash, as who made the record told it by another way: a manifest that somebody made anew is found out
+    #[arg(long, value_name = "HEX")]
+    sha256: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let verified = run::verify_bundle(&arguments.directory)?;
+    let directory = arguments.directory.display();
+    if let Some(expected) = &arguments.sha256 {
+        let is_hash = expected.len() == 64 && expected.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hash {
+            let what = format!(
+                "--sha256: expected 64 hexadecimal digits, as the last line of manifest.json has, seen {expected:?}"
+            );
+            return Err(exit::Usage(what).into());
+        }
+        if !expected.eq_ignore_ascii_case(&verified.sha256) {
+            anyhow::bail!(
+                "{directory} is not the record that was meant: expected a manifest of SHA-256 {expected}, found {}",
+                verified.sha256
+            );
+        }
+    }
+    if !verified.added.is_empty() {
+        anyhow::bail!(
+            "{directory} has what the run did not leave: {}; expected no file that the manifest does not list. Move it away, and \
+             verify again",
+            verified.added.join(", ")
+        );
+    }
+    let same = verified.drift.is_empty();
+    if arguments.json {
+        let verdicts: Vec<_> = verified
+            .report
+            .verdicts
+            .iter()
+            .map(|verdict| json!({ "test": verdict.test, "outcome": verdict.outcome().to_string() }))
+            .collect();
+        print::json(&json!({
+            "directory": arguments.directory,
+            "files": verified.files,
+            "bytes": verified.bytes,
+            "manifest_sha256": verified.sha256,
+            "verdicts": verdicts,
+            "differs": verified.drift,
+        }))?;
+    } else {
+        let mut text = format!(
+            "whole    {} files, {} bytes, as the run sealed them\nmanifest SHA-256 {}\n",
+            verified.files, verified.bytes, verified.sha256
+        );
+        let count = verified.report.verdicts.len();
+        if same {
+            text += &format!("verdicts {count} judged again: the same\n");
+        } else {
+            text += &format!("verdicts {count} judged again, by another catalogue than the run had:\n");
+            text.extend(
+                verified
+                    .drift
+                    .iter()
+                    .map(|difference| format!("         {difference}\n")),
+            );
+        }
+        print::text(&text)?;
+    }
+    Ok(ExitCode::from(if same { 0 } else { DIFFERS }))
+}
