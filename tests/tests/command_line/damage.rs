@@ -74,7 +74,7 @@ fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: 
     );
 }
 
-/// Does all the damage to each file, one after the other, each time from the sound file.
+/// Does all the damage to each file, one after the other, each time from the sound file; the commands take turns.
 fn everywhere(
     commands: &[&str],
     damages: impl Fn(usize, &mut Random) -> Vec<(String, Box<dyn Fn(&[u8]) -> Vec<u8>>)> + Sync,
@@ -88,9 +88,10 @@ fn everywhere(
             scope.spawn(move || {
                 while let Some((name, content)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let path = directory.join(name);
-                    for (damage, apply) in damages(content.len(), &mut Random(content.len() as u64)) {
+                    let all = damages(content.len(), &mut Random(content.len() as u64));
+                    for ((damage, apply), command) in all.into_iter().zip(commands.iter().cycle()) {
                         fs::write(&path, apply(content)).unwrap();
-                        refused(place, &directory, name, &damage, commands);
+                        refused(place, &directory, name, &damage, &[*command]);
                     }
                     fs::write(&path, content).unwrap();
                 }
