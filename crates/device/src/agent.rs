@@ -137,8 +137,8 @@ impl Agent<'_> {
         let (profile, faults, now) = (self.profile, self.faults, self.now);
         let port = self.port();
         let outcome = port.lock.check(now, request, &profile.choices, faults);
-        if outcome.violation && profile.has_traps() && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info)
-        {
+        let sends = profile.has_traps() || faults.has(Defect::TrapWithoutCapability);
+        if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
             port.traps.raise(now, &notice, profile.trap_repeats);

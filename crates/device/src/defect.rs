@@ -61,6 +61,8 @@ defects! {
         ResponseDrSlidLost "response-dr-slid-lost" "DrSLID is 0 in responses on a directed route."
         ResponseReservedEchoed "response-reserved-echoed" "Responses repeat the reserved bits of the request."
         ResponsePathLost "response-path-lost" "InitialPath is empty in responses on a directed route."
+        ResponseToSetTwice "response-to-set-twice" "A Set is answered twice."
+        ReturnPathNotWritten "return-path-not-written" "A port on a directed route does not write its number into the return path."
         ResponseModifierOfGuidInfoLost "response-modifier-of-guid-info-lost" "The AttributeModifier is 0 in responses to Gets of GUIDInfo."
     }
     "C14-15" {
@@ -171,6 +173,7 @@ defects! {
         ViolationsNotCleared "violations-not-cleared" "A Set that writes 0 does not zero the violation counters."
         NoChangeValueStored "no-change-value-stored" "A Set that carries the no-change value 0 in LinkWidthEnabled stores it."
         PortInfoLocalPortNumWrong "port-info-local-port-num-wrong" "PortInfo:LocalPortNum is one too high."
+        OtherPortShowsItsOwnNumber "other-port-shows-its-own-number" "PortInfo of another port shows that port's number as LocalPortNum, not that of the receiving port."
         LinkWidthActiveNotSupported "link-width-active-not-supported" "PortInfo:LinkWidthActive is a width that the port does not support."
         LinkWidthActiveAllSupported "link-width-active-all-supported" "PortInfo:LinkWidthActive is all widths that the port supports, not the one in use."
         LinkSpeedActiveNotSupported "link-speed-active-not-supported" "PortInfo:LinkSpeedActive is 20 Gb/s a lane, which no port supports."
@@ -236,6 +239,12 @@ defects! {
         TrapDrSlidLost "trap-dr-slid-lost" "The trap of a bad M_Key names DRSLID 0."
         TrapReturnPathWrong "trap-return-path-wrong" "The trap of a bad M_Key shows another return path than the SMP's."
         TrapReservedNotZero "trap-reserved-not-zero" "A reserved byte of the trap of a bad M_Key is not 0."
+        TrapCarriesKey "trap-carries-key" "A trap carries the port's M_Key in its header."
+        TrapModifierSet "trap-modifier-set" "The AttributeModifier of a trap is not 0."
+        TrapStatusSet "trap-status-set" "The status of a trap is not 0."
+        TrapHeaderReservedSet "trap-header-reserved-set" "A reserved byte of the header of a trap is not 0."
+        TrapPathCut "trap-path-cut" "The trap of a bad M_Key says that its return path is cut off, though all of it is there."
+        TrapWithoutCapability "trap-without-capability" "A trap is sent, though IsTrapSupported is not set."
         TrapNotRepressed "trap-not-repressed" "A trap is repeated though a TrapRepress named it."
         TrapRepeatedAsAnother "trap-repeated-as-another" "Each repetition of a trap has a TransactionID of its own."
         TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
@@ -266,6 +275,14 @@ defects! {
         PortSelectBeyondAccepted "port-select-beyond-accepted" "PortCounters of a port that does not exist are answered as those of port 1."
         CounterSelectLow8Bits "counter-select-low-8-bits" "Of CounterSelect only the low 8 bits are decoded."
         PerformanceClassVersion2 "performance-class-version-2" "ClassPortInfo of the performance class says class version 2."
+        PerformanceResponseVersion2 "performance-response-version-2" "Responses of the performance class have class version 2."
+        PerformanceResponseReservedSet "performance-response-reserved-set" "A reserved byte of the MAD header is not 0 in responses of the performance class."
+        PerformanceResponseDataReservedSet "performance-response-data-reserved-set" "A reserved byte in front of the attribute is not 0 in responses of the performance class."
+        SymbolErrorCounter8Bits "symbol-error-counter-8-bits" "SymbolErrorCounter has 8 bits."
+        PortRcvErrors4Bits "port-rcv-errors-4-bits" "PortRcvErrors has 4 bits."
+        Vl15Dropped8Bits "vl15-dropped-8-bits" "VL15Dropped has 8 bits."
+        PortSelect0Accepted "port-select-0-accepted" "PortCounters of port 0, which an adapter does not have, are answered as those of port 1."
+        PortSelect255Accepted "port-select-255-accepted" "PortCounters of all ports are answered, though ClassPortInfo has no AllPortSelect."
         PerformanceVersionIgnored "performance-version-ignored" "A class version of the performance class that does not exist is answered with success."
     }
 }
@@ -296,6 +313,8 @@ impl Defect {
             Self::LedInfoShownToAll | Self::WrongKeySetOfLedInfoObeyed | Self::LedInfoReservedNotZero => {
                 profile.has_led()
             }
+            Self::OtherPortShowsItsOwnNumber => profile.num_ports > 1,
+            Self::TrapWithoutCapability => !profile.has_traps(),
             defect if defect.statement() == "14.2.5.1 traps" => profile.has_traps(),
             Self::OperationalVlsNotKept => profile.vl_cap.data_vls() > Some(1),
             Self::GuidInfoNotStored => profile.guid_cap > 1,

@@ -11,7 +11,7 @@ use crate::defect::{Defect, Faults};
 use crate::node::Node;
 use crate::port::Port;
 use crate::profile::{Profile, below};
-use crate::{agent, performance, port_info, smi};
+use crate::{agent, performance, port_info, smi, traps};
 
 /// Answers that the device holds at a time; what comes beyond is dropped, as VL 15 may be.
 const MAX_PENDING: usize = 4096;
@@ -115,6 +115,10 @@ impl Device {
             bytes: *answer.bytes(),
         };
         self.pending.insert((due, self.serial), transmit);
+        if self.faults.has(Defect::ResponseToSetTwice) && mad.method() == Method::SET {
+            self.serial += 1;
+            self.pending.insert((due, self.serial), transmit);
+        }
         self.release(now);
     }
 
@@ -193,6 +197,7 @@ impl Device {
         }
         for port in &mut self.ports {
             if let Some(trap) = port.traps.take_due(now, &port.info, &self.faults) {
+                let trap = traps::spoiled(trap, port.lock.key, &self.faults);
                 self.ready.push_back(Transmit {
                     port: port.number,
                     slid: port.info.lid(),

@@ -75,7 +75,16 @@ pub(crate) fn serve(
     *counters = counters
         .with_port_xmit_pkts(counters.port_xmit_pkts().saturating_add(1))
         .with_port_xmit_data(counters.port_xmit_data().saturating_add(PACKET_DWORDS));
-    let answer = request.with_method(Method::GET_RESP).with_status(status);
+    let mut answer = request.with_method(Method::GET_RESP).with_status(status);
+    if faults.has(Defect::PerformanceResponseVersion2) {
+        answer.bytes_mut()[2] = 2;
+    }
+    if faults.has(Defect::PerformanceResponseReservedSet) {
+        answer.bytes_mut()[19] = 1;
+    }
+    if faults.has(Defect::PerformanceResponseDataReservedSet) {
+        answer.bytes_mut()[40] = 1;
+    }
     Some(match data {
         Some(data) => answer.with_data(&data),
         None => answer,
@@ -106,6 +115,8 @@ fn class_port_info(faults: &Faults) -> [u8; 192] {
 fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortCounters = request.attribute();
     let select = match usize::from(wanted.port_select()) {
+        0 if faults.has(Defect::PortSelect0Accepted) => 1,
+        0xFF if faults.has(Defect::PortSelect255Accepted) => 1,
         beyond if beyond > ports.len() && faults.has(Defect::PortSelectBeyondAccepted) => 1,
         _ => wanted.port_select(),
     };
@@ -122,9 +133,23 @@ fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status,
         if wanted.counter_select_2().0 & 1 != 0 {
             names.push("PortXmitWait");
         }
-        port.counters = port.counters.with_fields_of(&wanted, &names);
+        port.counters = narrowed(port.counters.with_fields_of(&wanted, &names), faults);
     }
     (Status::OK, Some(shown(&port.counters, &wanted)))
+}
+
+/// The counters as a defective device keeps them.
+fn narrowed(counters: PortCounters, faults: &Faults) -> PortCounters {
+    if faults.has(Defect::SymbolErrorCounter8Bits) {
+        return counters.with_symbol_error_counter(counters.symbol_error_counter() & 0xFF);
+    }
+    if faults.has(Defect::PortRcvErrors4Bits) {
+        return counters.with_port_rcv_errors(counters.port_rcv_errors() & 0xF);
+    }
+    if faults.has(Defect::Vl15Dropped8Bits) {
+        return counters.with_vl15_dropped(counters.vl15_dropped() & 0xFF);
+    }
+    counters
 }
 
 /// The same with PortRcvErrorDetails.

@@ -81,7 +81,11 @@ impl Agent<'_> {
 
     fn show(&self, target: usize, key_shown: bool) -> PortInfo {
         let port = &self.ports[target];
-        let local = self.ports[self.at].number;
+        let local = if self.faults.has(Defect::OtherPortShowsItsOwnNumber) {
+            port.number
+        } else {
+            self.ports[self.at].number
+        };
         let info = port
             .info
             .with_m_key(if key_shown { port.lock.key } else { MKey(0) })

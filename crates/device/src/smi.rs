@@ -75,6 +75,9 @@ pub(crate) fn spoiled(answer: &Mad, faults: &Faults) -> Mad {
     if faults.has(Defect::ResponsePathLost) {
         mad.bytes_mut()[128..192].fill(0);
     }
+    if faults.has(Defect::ReturnPathNotWritten) {
+        mad.bytes_mut()[192..].fill(0);
+    }
     mad
 }
 

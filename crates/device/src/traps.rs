@@ -97,6 +97,23 @@ pub(crate) fn can_send(info: &PortInfo) -> bool {
     info.master_sm_lid() != Lid(0) && info.lid() != Lid(0) && info.port_physical_state() == PhysState::LINK_UP
 }
 
+/// The trap as a defective device spoils its header.
+pub(crate) fn spoiled(mut trap: Mad, own: MKey, faults: &Faults) -> Mad {
+    if faults.has(Defect::TrapCarriesKey) {
+        trap.bytes_mut()[24..32].copy_from_slice(&own.0.to_be_bytes());
+    }
+    if faults.has(Defect::TrapModifierSet) {
+        trap.bytes_mut()[23] = 1;
+    }
+    if faults.has(Defect::TrapStatusSet) {
+        trap.bytes_mut()[5] = 4;
+    }
+    if faults.has(Defect::TrapHeaderReservedSet) {
+        trap.bytes_mut()[19] = 1;
+    }
+    trap
+}
+
 /// The notice as a defective device sends it.
 pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
     let says = BadMKey::from_bytes(notice.details());
@@ -119,6 +136,8 @@ pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
         told(says.with_m_key(own))
     } else if faults.has(Defect::TrapHopsLost) {
         told(says.with_directed(false).with_hop_count(0))
+    } else if faults.has(Defect::TrapPathCut) {
+        told(says.with_path_truncated(true))
     } else if faults.has(Defect::TrapSourceWrong) {
         told(says.with_lid(Lid(notice.issuer_lid().0 ^ 1)))
     } else if faults.has(Defect::TrapDrSlidLost) {

@@ -252,6 +252,17 @@ fn every_defect_shows_where_it_says_so() {
         CounterSelectLow8Bits,
         PerformanceClassVersion2,
         PerformanceVersionIgnored,
+        PerformanceResponseVersion2,
+        PerformanceResponseReservedSet,
+        PerformanceResponseDataReservedSet,
+        SymbolErrorCounter8Bits,
+        PortRcvErrors4Bits,
+        Vl15Dropped8Bits,
+        PortSelect0Accepted,
+        PortSelect255Accepted,
+        // The bench takes the first answer, and without a LID no port sends a trap.
+        ResponseToSetTwice,
+        TrapWithoutCapability,
     ];
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         let sound = talk(&profile, &[]);

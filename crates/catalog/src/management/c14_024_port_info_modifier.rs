@@ -142,7 +142,17 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
         );
         return Ok(());
     }
-    f.status("C14-24", get, &[Status::OK]);
+    if f.status("C14-24", get, &[Status::OK]) {
+        let own: NodeInfo = t.answer(NODE)?;
+        let shown: PortInfo = t.answered(get)?;
+        f.claim(
+            "C14-24",
+            "LocalPortNum in PortInfo of another port: by which port the Get came",
+        )
+        .by(get)
+        .saw(shown.local_port_num())
+        .is(own.local_port_num());
+    }
     if !t.has(SET_OTHER) {
         f.observe(
             format!("port {number} was not Set: its PortInfo or its M_Key is not shown"),

@@ -3,7 +3,7 @@
 //! A port with IsTrapSupported, a LID and an SM's is locked at level 2. A wrong-key Get of PortInfo by the port's own
 //! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
 //! soon as it comes. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
-//! M_Key and hops; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
+//! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
 //! comes after its TrapRepress. Reading: how often a trap is sent is left open. A port that says that it
 //! sends traps and sends none, of four violations, is failed where it is known that they would come here: on hardware they go to
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
@@ -211,7 +211,35 @@ fn content(t: &Trace, f: &mut Findings<'_>, (node, port): (&NodeInfo, &PortInfo)
     let reserved = [("Reserved0"), ("Reserved56"), ("Reserved176")];
     let is_zero = reserved.iter().all(|name| says.is_zero_in(name));
     // The field, what it says, what it must say.
-    let words: [[String; 3]; 19] = [
+    let header_zero = mad.header().is_zero_in("Reserved144");
+    let words: [[String; 3]; 24] = [
+        // Who reads a trap does not have the port's key.
+        ["M_Key".into(), mad.m_key().to_string(), MKey(0).to_string()],
+        [
+            "AttributeModifier".into(),
+            format!("{:#x}", mad.modifier()),
+            "0x0".into(),
+        ],
+        [
+            "Status".into(),
+            mad.status().to_string(),
+            verbatim_wire::Status::OK.to_string(),
+        ],
+        [
+            "reserved bytes of the MAD header are 0".into(),
+            header_zero.to_string(),
+            "true".into(),
+        ],
+        [
+            "path truncated".into(),
+            says.path_truncated().to_string(),
+            // Whether a path of just so many bytes as there is room for is cut is not looked at.
+            if hops < 29 {
+                "false".into()
+            } else {
+                says.path_truncated().to_string()
+            },
+        ],
         ["BaseVersion".into(), header.base_version().to_string(), "1".into()],
         [
             "MgmtClass".into(),

@@ -1,12 +1,12 @@
 //! `c16-port-counters`: the performance agent writes the counters that CounterSelect names, and no others.
 //!
-//! Each counter of PortCounters and PortRcvErrorDetails is Set alone, then none, then all to what they were found at. What the
-//! agent does not have is refused: a port beyond NumPorts, methods of other classes, other class versions. Reading: data and
-//! packets are counted on while this goes on, so what they show is a range; silence to an unknown method or version is an
-//! observation. Only where counters may be written: they cannot be given back to the last packet, and a run that is cut off
-//! leaves what it Set. On a real port the link's errors and other people's packets are counted meanwhile: more than expected
-//! fails nobody there, less does. False alarm: who else resets counters, such as a performance manager; who lets them be
-//! written says that there is none.
+//! Each counter of PortCounters and PortRcvErrorDetails is Set alone, then none, then all to their ends, then all to what they
+//! were found at. What the agent does not have is refused: port 0, a port beyond NumPorts, all ports together where
+//! ClassPortInfo has no AllPortSelect, methods of other classes, other class versions. Reading: data and packets are counted on
+//! while this goes on, so what they show is a range; silence to an unknown method or version is an observation. Only where
+//! counters may be written: they cannot be given back to the last packet, and a run that is cut off leaves what it Set. On a
+//! real port the link's errors and other people's packets are counted meanwhile: more than expected fails nobody there, less
+//! does. False alarm: who else resets counters, such as a performance manager; who lets them be written says that there is none.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -22,6 +22,8 @@ const PORT: Label<PortInfo> = Label::new("the port");
 const NODE: Label<NodeInfo> = Label::new("the node");
 const CLASS: Label<ClassPortInfo> = Label::new("ClassPortInfo");
 const BEYOND: Label<PortCounters> = Label::new("counters of a port that does not exist");
+const OF_0: Label<PortCounters> = Label::new("counters of port 0");
+const OF_ALL: Label<PortCounters> = Label::new("counters of all ports together");
 const METHODS: [(Label<PortCounters>, Method); 3] = [
     (Label::new("GetTable"), Method::GET_TABLE),
     (Label::new("GetMulti"), Method::GET_MULTI),
@@ -84,13 +86,15 @@ const OF_THE_LINK: [&str; 7] = [
     "PortXmitWait",
     "PortLocalPhysicalErrors",
 ];
+/// ClassPortInfo:CapabilityMask of the performance class: PortSelect 0xFF stands for all ports.
+const ALL_PORT_SELECT: u16 = 1 << 8;
 /// How far they may go between a Set and the read after it, tries and all.
 const MOST: u64 = 20_000;
 
 pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
     reading: "Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
@@ -122,6 +126,18 @@ fn others<A: Layout>(mut of: A, names: &[&str], round: usize) -> A {
     of
 }
 
+/// Every counter at its end.
+fn full<A: Layout>(of: A, names: &[&str]) -> A {
+    names
+        .iter()
+        .fold(of, |of, name| with(&of, name, end(A::field(name).width)))
+}
+
+/// The most that a counter of so many bits holds.
+fn end(width: usize) -> u64 {
+    u64::MAX >> (64 - width)
+}
+
 fn procedure(t: &mut Tester<'_>) -> Step {
     // A GMP goes to a LID.
     if t.get(PORT, t.rig_key())?.lid() == Lid(0) {
@@ -133,6 +149,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if let Some(beyond) = node.num_ports().checked_add(1).filter(|port| *port != 0xFF) {
         t.ask_with(BEYOND, &of(beyond))?;
     }
+    t.ask_with(OF_0, &of(0))?;
+    t.ask_with(OF_ALL, &of(0xFF))?;
     for (label, method) in METHODS {
         t.send_once(label, method, 0, t.rig_key())?;
     }
@@ -154,6 +172,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         set(t, others(PortCounters::default(), &NAMES, bit), 1 << bit)?;
     }
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
+    set(t, full(PortCounters::default(), &NAMES), 0x1_FFFF)?;
     set(t, found.value, 0x1_FFFF)?;
 
     let asked = PortRcvErrorDetails::default().with_port_select(node.local_port_num());
@@ -172,6 +191,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, bit), 1 << bit)?;
     }
     set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, 5), 0)?;
+    set(t, full(PortRcvErrorDetails::default(), &IN_DETAIL), 0x3F)?;
     set(t, found.value, 0x3F)
 }
 
@@ -185,6 +205,18 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.legal(STATEMENT, t.exchange(CLASS)?, &class, &versions);
     if t.has(BEYOND) {
         f.status(STATEMENT, t.exchange(BEYOND)?, &[Status::INVALID_FIELD]);
+    }
+    for label in [OF_0, OF_ALL].into_iter().filter(|label| t.has(*label)) {
+        let all = label.name == OF_ALL.name;
+        if all && class.capability_mask().0 & ALL_PORT_SELECT != 0 {
+            t.not_judged(label);
+        } else {
+            f.status(STATEMENT, t.exchange(label)?, &[Status::INVALID_FIELD]);
+        }
+    }
+    let answered = t.each(CLASS).chain(t.each(BEYOND)).chain(t.each(COUNTERS.get));
+    for exchange in answered.chain(t.each(COUNTERS.set)) {
+        header(f, exchange);
     }
     let unknown = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
     for (label, _) in METHODS {
@@ -203,6 +235,31 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())
+}
+
+/// Judges the header of a response: class, version and what is reserved. Which request it is of was looked at when it came.
+fn header(f: &mut Findings<'_>, exchange: &Exchange) {
+    let Some(answer) = exchange.answer() else { return };
+    let seen = answer.mad.header();
+    let mut wrong = Vec::new();
+    if seen.base_version() != 1 || seen.class_version() != 1 {
+        wrong.push(format!("versions {} and {}", seen.base_version(), seen.class_version()));
+    }
+    if !seen.is_zero_in("Reserved144") {
+        wrong.push("reserved bytes of the MAD header".into());
+    }
+    if answer.mad.bytes()[24..64].iter().any(|byte| *byte != 0) {
+        wrong.push("reserved bytes in front of the attribute".into());
+    }
+    let is_right = wrong.is_empty();
+    f.claim(STATEMENT, "header of a response")
+        .by(exchange)
+        .saw(if is_right {
+            "as it must be".into()
+        } else {
+            wrong.join(", ")
+        })
+        .must("versions 1, and 0 in what is reserved", is_right);
 }
 
 /// Judges each Set by the reads around it.
@@ -241,7 +298,7 @@ fn written<A: Attribute>(
             let is_written = select(&image) >> bit & 1 == 1;
             let least = if is_written { bits(&image) } else { bits(&was) };
             // At its end a counter stays.
-            let end = u64::MAX >> (64 - A::field(name).width);
+            let end = end(A::field(name).width);
             let moves = MOVING.contains(name) || !t.begin.simulated && OF_THE_LINK.contains(name);
             let most = if moves {
                 least.saturating_add(MOST).min(end)

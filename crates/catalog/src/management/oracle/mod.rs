@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use verbatim_record::{Evidence, Exchange, Findings, Match, Passed, Time, Trace};
 use verbatim_tester::{Need, Test};
 use verbatim_wire::trap::{self, BadMKey};
+use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{DrSmp, Layout, MKey, Mad, Method, Notice};
 
 pub(crate) use port::Broken;
@@ -126,14 +127,20 @@ pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
             Event::Answered(exchange, mad) => port.answered(exchange, mad),
         }
     }
+    let facts = port.facts();
     let Port {
         mut broken, mut asked, ..
     } = port;
     for exchange in ours().filter(|exchange| is_of_version_1(&exchange.request)) {
         header(exchange, &mut broken, &mut asked);
+        once(exchange, &mut broken, &mut asked);
+        if let Some(facts) = &facts {
+            return_path(exchange, facts.node.local_port_num(), &mut broken, &mut asked);
+        }
     }
     legal::judge(ours(), &mut broken, &mut asked);
-    traps(trace, &mut broken, &mut asked);
+    let sends_traps = facts.map(|facts| facts.port.capability_mask().has(CapabilityMask::TRAP));
+    traps(trace, sends_traps, &mut broken, &mut asked);
     Judged { broken, asked }
 }
 
@@ -179,6 +186,48 @@ fn header(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'
     }
 }
 
+/// No link and no switch makes two packets of one, and a request is sent once under its TransactionID.
+fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let is_answer = |how| matches!(how, Match::Answer | Match::Late);
+    if !exchange.arrivals.iter().any(|arrived| is_answer(arrived.how)) {
+        return;
+    }
+    *asked.entry(rules::ONCE.name).or_default() += 1;
+    let more = exchange.arrivals.iter().filter(|arrived| arrived.how == Match::Again);
+    let more = more.count();
+    if more > 0 {
+        broken.push(Broken {
+            rule: &rules::ONCE,
+            about: format!("responses to {}", exchange.request),
+            expected: "1".into(),
+            seen: (more + 1).to_string(),
+            exchanges: vec![exchange.number],
+            excusable: false,
+        });
+    }
+}
+
+/// The last step of the return path is the adapter's own port; the others are of switches on the way.
+fn return_path(exchange: &Exchange, own: u8, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let hops = DrSmp::from_bytes(exchange.request.bytes()).hop_count();
+    if !exchange.request.is_directed() || !(1..64).contains(&hops) {
+        return;
+    }
+    let Some(answer) = exchange.answer() else { return };
+    *asked.entry(rules::RETURN_PATH.name).or_default() += 1;
+    let seen = DrSmp::from_bytes(answer.mad.bytes()).return_path(hops.into());
+    if seen != own {
+        broken.push(Broken {
+            rule: &rules::RETURN_PATH,
+            about: format!("ReturnPath[{hops}] of the response to {}", exchange.request),
+            expected: format!("{own}, the port that the request came in by"),
+            seen: seen.to_string(),
+            exchanges: vec![exchange.number],
+            excusable: false,
+        });
+    }
+}
+
 /// What a trap 256 tells of an SMP, but for its M_Key: method, AttributeID, AttributeModifier, and of one on a directed route
 /// hop count and DrSLID.
 type Told = (u8, u16, u32, Option<(u8, u16)>);
@@ -192,7 +241,9 @@ fn told_of(request: &Mad) -> Told {
 }
 
 /// A trap 256 that names a key of ours tells of an SMP that carried it.
-fn traps(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+///
+/// A port that says that it sends none, sends none.
+fn traps(trace: &Trace, sends_traps: Option<bool>, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     // Looked up by key: a test may send 65,000 SMPs that each bring a trap.
     let mut carried: BTreeMap<u64, (BTreeSet<Told>, &Exchange)> = BTreeMap::new();
     for exchange in trace.exchanges.iter().filter(|of| of.request.is_smp()) {
@@ -211,6 +262,17 @@ fn traps(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static 
         let named = carried.get(&says.m_key().0).filter(|_| says.m_key() != MKey(0));
         let Some((told, nearest)) = named else { continue };
         *asked.entry(rules::TRAP.name).or_default() += 1;
+        if sends_traps == Some(false) {
+            broken.push(Broken {
+                rule: &rules::TRAP,
+                about: "trap 256 of a port whose IsTrapSupported is not set".into(),
+                expected: "no trap".into(),
+                seen: format!("{says}").replace('\n', ";"),
+                exchanges: vec![nearest.number],
+                excusable: trace.begin.shared_subnet,
+            });
+            continue;
+        }
         let route = says.directed().then(|| (says.hop_count(), says.dr_slid().0));
         let says_of = (says.method().0, says.attribute().0, says.modifier().0, route);
         if !told.contains(&says_of) {

@@ -42,6 +42,10 @@ rules! {
     COUNTED = ("violations", "C14-29", "M_KeyViolations grows by one with each violation, and with nothing else");
     /// Headers.
     HEADER = ("header", "13.4.2 MAD header", "a response repeats the request's class, attribute, modifier and route");
+    /// Responses.
+    ONCE = ("once", "13.4.2 MAD header", "a request is answered once");
+    /// Directed routes.
+    RETURN_PATH = ("return-path", "13.4.2 MAD header", "at the end of a directed route the port writes its number into the return path");
     /// Traps.
     TRAP = ("trap", "14.2.5.1 traps", "a trap 256 tells of an SMP that came, as it came");
 }
