@@ -4,7 +4,7 @@ use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -13,7 +13,7 @@ use verbatim_catalog::wrong_parameters;
 use verbatim_run::{self as run, Request, RunId};
 
 use crate::commands::rigs;
-use crate::commands::run::{Arguments, SAME_SIGNAL};
+use crate::commands::run::Arguments;
 use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
@@ -62,6 +62,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
 }
 
+/// What comes so soon after a signal is the same one: timeout(1) signals its child, and then its process group. At a daemon the
+/// second one may leave at once: who restores the device is another process.
+const SAME: Duration = Duration::from_millis(500);
 /// The exit code of who was interrupted, as shells have it.
 const INTERRUPTED: i32 = 130;
 
@@ -76,7 +79,7 @@ fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
             let mut first: Option<Instant> = None;
             for _ in signals.forever() {
                 asked.store(true, Ordering::Relaxed);
-                if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME {
                     eprintln!(
                         "verbatim: left at once; what the device had before is in its restore journal, and the next run on this \
                          rig restores it"

@@ -5,7 +5,6 @@ mod remote;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::RunSpec;
@@ -15,9 +14,6 @@ use crate::exit::Usage;
 use crate::server::Place;
 
 pub(crate) use remote::{Followed, follow, show_end};
-
-/// What comes so soon after a signal is the same one: timeout(1) signals its child, and then its process group.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Run tests and judge them.
 #[derive(clap::Args)]

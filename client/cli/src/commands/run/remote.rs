@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,7 +11,7 @@ use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, pati
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
 
-use crate::commands::run::{Arguments, SAME_SIGNAL};
+use crate::commands::run::Arguments;
 use crate::commands::runs::artifacts;
 use crate::print::progress::Progress;
 use crate::{exit, print, server};
@@ -223,8 +222,6 @@ fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
 pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
-    /// When the last came that counted.
-    last: Option<Instant>,
 }
 
 impl Stop {
@@ -233,22 +230,14 @@ impl Stop {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            last: None,
         })
     }
 
-    /// Waits for the next of them that is not the [same](SAME_SIGNAL) as the one before.
+    /// Waits for the next of them.
     async fn asked(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-            }
-            let now = Instant::now();
-            if self.last.is_none_or(|last| now.duration_since(last) > SAME_SIGNAL) {
-                self.last = Some(now);
-                return;
-            }
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }
