@@ -7,7 +7,7 @@ use verbatim_catalog::TESTS;
 use verbatim_device::{Defect, Profile};
 use verbatim_record::{Cause, Entry, Outcome, Time, Verdict};
 use verbatim_sim::VirtualRig;
-use verbatim_tester::{MemoryJournal, Stop};
+use verbatim_tester::{MemoryJournal, RigInfo, Stop};
 use verbatim_tests::judged::{Judged, judged, judged_with, test};
 use verbatim_wire::MKey;
 
@@ -96,17 +96,39 @@ fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing(
     }
 }
 
+/// Every response comes twice, up to so many.
+fn answering_twice(times: u32) -> VirtualRig {
+    let mut left = times;
+    VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(move |mad| {
+        let mut both = vec![(Duration::ZERO, *mad), (Duration::from_micros(3), *mad)];
+        both.truncate(if left == 0 { 1 } else { 2 });
+        left = left.saturating_sub(1);
+        both
+    }))
+}
+
 #[test]
-fn a_second_answer_is_observed_and_changes_no_outcome() {
-    let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(|mad| {
-        vec![(Duration::ZERO, *mad), (Duration::from_micros(3), *mad)]
-    }));
-    let verdict = verdict("c14-024-node-info", rig);
-    assert_eq!(verdict.outcome(), Outcome::Pass, "{verdict:#?}");
-    assert!(
-        verdict.observations.iter().any(|o| o.text.contains("further answers")),
-        "{verdict:#?}"
-    );
+fn a_second_answer_fails_where_the_link_makes_none_of_its_own() {
+    let verdict = verdict("c14-024-node-info", answering_twice(1));
+    assert!(verdict.fails("13.4.2 MAD header"), "{verdict:#?}");
+}
+
+#[test]
+fn on_hardware_a_frame_may_come_twice_but_not_every_time() {
+    let hardware = RigInfo {
+        simulated: false,
+        ..VirtualRig::info(MKey(0))
+    };
+    for (times, outcome) in [(2, Outcome::Pass), (u32::MAX, Outcome::Fail)] {
+        let test = test("c14-024-node-info");
+        let Judged { verdict, .. } = judged(&mut answering_twice(times), &hardware, test, 1, &[]);
+        assert_eq!(verdict.outcome(), outcome, "{verdict:#?}");
+        let told = verdict
+            .observations
+            .iter()
+            .any(|of| of.text.contains("further answers"));
+        assert!(told, "{verdict:#?}");
+    }
 }
 
 #[test]
