@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use verbatim_hw::umad::Library;
@@ -164,7 +165,7 @@ fn whole(config: &RigConfig) -> Vec<Found> {
                 config.name
             ),
         ),
-        _ => match verbatim_rig::open(config, Default::default()) {
+        _ => match opened(config) {
             Ok(open) => {
                 let mut found = who_else(&config.name, &open.fingerprint);
                 found.push(good(&what, format!("opens; {}", open.fingerprint)));
@@ -174,6 +175,25 @@ fn whole(config: &RigConfig) -> Vec<Found> {
         },
     };
     vec![whole]
+}
+
+/// How long another program is waited for that has the port's traps and is no subnet manager: a daemon of ours looks after its
+/// rigs, and has a port for as long as that takes.
+const PASSING: Duration = Duration::from_secs(10);
+
+/// Opens a rig; anew while somebody who may be passing has its traps.
+fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::RigError> {
+    let since = Instant::now();
+    loop {
+        let open = verbatim_rig::open(config, Default::default())?;
+        let told = &open.fingerprint;
+        let stays = told["receives_traps"].as_bool() != Some(false) || told["subnet_manager"].as_str() != Some("none");
+        if stays || since.elapsed() > PASSING {
+            return Ok(open);
+        }
+        drop(open);
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Who else has a hand in the port's subnet, by what opening it showed.
