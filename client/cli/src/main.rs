@@ -28,6 +28,8 @@ struct Arguments {
 enum Command {
     /// List the tests, with the statements that they judge
     Tests(commands::tests::Arguments),
+    /// List the compliance statements that tests judge, or say what some of them demand
+    Statements(commands::statements::Arguments),
     /// List the rigs, or restore what an earlier run left changed on one
     Rigs(commands::rigs::Arguments),
     /// Hold a rig, so that nobody else uses it
@@ -44,6 +46,8 @@ enum Command {
     Verify(commands::verify::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
+    /// Show what a finding rests on: the statement, and each packet field by field beside what was expected
+    Explain(commands::explain::Arguments),
     /// Export the record of a run
     Export(commands::export::Arguments),
     /// Judge the packets of a capture: what a port that conforms accepts, what it discards, and why
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
     let place = || server::Place::find(&arguments.server);
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
+        Command::Statements(arguments) => place().and_then(|place| commands::statements::run(&arguments, &place)),
         Command::Rigs(arguments) => place().and_then(|place| commands::rigs::run(&arguments, &place)),
         Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments, place),
+        Command::Explain(arguments) => commands::explain::run(&arguments, place),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Qualify(arguments) => commands::qualify::run(&arguments),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
 use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
-use verbatim_wire::Delimiter;
-use verbatim_wire::packet::{Medium, Packet};
+use verbatim_wire::packet::Packet;
 
+use crate::fields::{detail, medium};
 use crate::told::at;
 
 /// Rungs shown around each that is evidence.
@@ -63,17 +63,7 @@ pub(crate) enum Shown {
 
 /// The rungs of a test; of a long one those around the evidence, and its end.
 pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
-    let evidence = Evidence::of(verdict);
-    let mut labels = vec![String::new()];
-    let mut rungs = Vec::new();
-    for entry in record {
-        if let Entry::Label { name, .. } = entry {
-            labels.push(name.clone());
-        }
-        if let Some(bare) = bare(entry, &labels) {
-            rungs.push((entry, bare, evidence.has(entry)));
-        }
-    }
+    let rungs = all(record, &Evidence::of(verdict));
     let judged = rungs
         .iter()
         .enumerate()
@@ -106,6 +96,45 @@ pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
         }
     }
     out
+}
+
+/// Everything that is a rung: which way and what, and whether it is evidence.
+fn all<'r>(record: &'r [Entry], evidence: &Evidence) -> Vec<(&'r Entry, (Way, String), bool)> {
+    let mut labels = vec![String::new()];
+    let mut rungs = Vec::new();
+    for entry in record {
+        if let Entry::Label { name, .. } = entry {
+            labels.push(name.clone());
+        }
+        if let Some(bare) = bare(entry, &labels) {
+            rungs.push((entry, bare, evidence.has(entry)));
+        }
+    }
+    rungs
+}
+
+/// The rungs of these exchanges and frames, without their detail.
+pub(crate) fn of<'r>(record: &'r [Entry], exchanges: &[u32], frames: &[u32]) -> Vec<(&'r Entry, Rung)> {
+    let evidence = Evidence {
+        exchanges: exchanges.iter().copied().collect(),
+        frames: frames.iter().copied().collect(),
+    };
+    all(record, &evidence)
+        .into_iter()
+        .filter(|(_, _, is_evidence)| *is_evidence)
+        .map(|(entry, (way, what), is_evidence)| {
+            let at = at(entry).map_or_else(String::new, |span| span.latest.to_string());
+            let detail = String::new();
+            let rung = Rung {
+                at,
+                way,
+                what,
+                detail,
+                is_evidence,
+            };
+            (entry, rung)
+        })
+        .collect()
 }
 
 /// The numbers of what the findings rest on.
@@ -172,7 +201,7 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
             (Way::Here, format!("#{exchange}: given back by the host, error {errno}"))
         }
         Entry::Frame(frame) => {
-            let what = Packet::parse(medium(frame.delimiter), &frame.bytes).map_or_else(
+            let what = Packet::parse(medium(frame), &frame.bytes).map_or_else(
                 |error| format!("{} bytes: {error}", frame.bytes.len()),
                 |packet| packet.to_string(),
             );
@@ -200,30 +229,4 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
             return None;
         }
     })
-}
-
-/// Fields and bytes, for who wants to see them.
-fn detail(entry: &Entry) -> String {
-    match entry {
-        Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
-        Entry::Arrived(arrived) => format!("{:?}\n\n{}", arrived.mad, hex(arrived.mad.bytes())),
-        Entry::Frame(frame) => hex(&frame.bytes),
-        _ => String::new(),
-    }
-}
-
-fn medium(delimiter: Option<Delimiter>) -> Medium {
-    match delimiter {
-        Some(_) => Medium::InfiniBand,
-        None => Medium::Ethernet,
-    }
-}
-
-/// Sixteen bytes a line, each line with its offset.
-fn hex(bytes: &[u8]) -> String {
-    let line = |(number, line): (usize, &[u8])| {
-        let bytes: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{:04x}  {}\n", number * 16, bytes.join(" "))
-    };
-    bytes.chunks(16).enumerate().map(line).collect()
 }

@@ -1,8 +1,11 @@
-//! A run as people and machines want to read it: [`html`], [`markdown`], [`junit`], [`tap`].
+//! A run as people and machines want to read it: [`html`], [`markdown`], [`junit`], [`tap`]; and
+//! a finding with its packets: [`explain`].
 //!
 //! Each is a function of the same thing, a [`Reported`]: what was run, the verdicts, and the records that they rest on. What
 //! a form has no word for is said in one that errs on the safe side: no machine takes INCONCLUSIVE for a pass.
 
+mod explain;
+mod fields;
 mod html;
 mod junit;
 mod ladder;
@@ -10,6 +13,7 @@ mod markdown;
 mod tap;
 mod told;
 
+pub use explain::explain;
 pub use html::html;
 pub use junit::junit;
 pub use markdown::markdown;

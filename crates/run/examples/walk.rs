@@ -58,6 +58,7 @@ fn walk(config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request
             patterns: vec![WALK.into()],
             parameters: [("steps".to_string(), steps)].into(),
             seed,
+            exit_first: false,
         },
         rig,
         record: None,

@@ -184,7 +184,7 @@ fn rest(
             && let Some(bundle) = &mut bundle
         {
             let verdict = judge(bundle.recorded(test.id)?)?;
-            over = over.or_else(|| ends_the_run(&verdict));
+            over = over.or_else(|| ends_the_run(&verdict, spec.exit_first));
             verdicts.push(verdict);
             continue;
         }
@@ -218,7 +218,7 @@ fn rest(
         let how = (instead, request);
         let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), how, report)?;
         if over.is_none() {
-            over = ends_the_run(&verdict);
+            over = ends_the_run(&verdict, spec.exit_first);
         }
         if place == first
             && !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped)
@@ -422,7 +422,7 @@ fn shorten(
             let mut entries = Vec::new();
             perform(open, &mut entries, journal, &part);
             match judge(entries) {
-                Ok(verdict) if ends_the_run(&verdict).is_some() => return Try::Stop,
+                Ok(verdict) if ends_the_run(&verdict, false).is_some() => return Try::Stop,
                 Ok(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
                 Ok(_) => {}
                 Err(_) => return Try::Stop,
@@ -437,8 +437,14 @@ fn shorten(
     Ok(())
 }
 
-/// Whether the run cannot go on after this verdict, and why.
-fn ends_the_run(verdict: &Verdict) -> Option<String> {
+/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why.
+fn ends_the_run(verdict: &Verdict, exit_first: bool) -> Option<String> {
+    if exit_first && matches!(verdict.outcome(), Outcome::Fail | Outcome::Error) {
+        let (outcome, test) = (verdict.outcome(), &verdict.test);
+        return Some(format!(
+            "the run ended at the first failure, as asked: {outcome} of {test}"
+        ));
+    }
     let ends = match (verdict.outcome(), verdict.cause()) {
         (Outcome::Error, Cause::Rig | Cause::Operator) => true,
         (Outcome::Inconclusive, Cause::Rig) => verdict.findings.is_empty() && verdict.passed.is_empty(),

@@ -233,6 +233,7 @@ impl Extent {
                 patterns: tests.iter().map(|test| test.id.into()).collect(),
                 parameters: parameters.collect(),
                 seed,
+                exit_first: false,
             },
             rig,
             record: None,

@@ -120,6 +120,7 @@ impl Place {
                 patterns: tests.iter().map(ToString::to_string).collect(),
                 parameters: [("wait_s".into(), 600)].into(),
                 seed: 7,
+                exit_first: false,
             },
             record: self.path("record"),
             lease: None,

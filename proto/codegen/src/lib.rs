@@ -120,6 +120,11 @@ fn as_json(config: &mut Config) {
     ] {
         config.field_attribute(of(field), format!("#[serde(with = \"crate::json::{with}\")]"));
     }
+    // Runs that were kept before there was this field have it not.
+    config.field_attribute(
+        ".verbatim.v1.RunSpec.exit_first",
+        "#[serde(default, skip_serializing_if = \"core::ops::Not::not\")]",
+    );
     let when_any = "#[serde(default, skip_serializing_if = \"Vec::is_empty\")]";
     config.field_attribute(of("Check.frames"), when_any);
 }

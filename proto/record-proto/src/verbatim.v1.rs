@@ -232,6 +232,10 @@ pub struct RunSpec {
     /// Seed of all random choices.
     #[prost(uint64, tag = "4")]
     pub seed: u64,
+    /// Whether the first FAIL or ERROR ends the run: what comes after it is SKIPPED.
+    #[prost(bool, tag = "5")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub exit_first: bool,
 }
 /// What is known of a run when its tests were run: the head of its report.
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod capture;
+mod choose;
 mod damage;
 mod machine;
 mod pipes;

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .collect();
         print::text(&format!(
             "{lines}{}\n{}\n",
-            print::explanation(&report),
+            print::explanation(&report, false),
             print::summary_with(&report, &format!("; record in {}", arguments.directory.display()))
         ))?;
     }

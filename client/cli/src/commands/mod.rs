@@ -2,6 +2,7 @@
 
 pub(crate) mod coverage;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod judge;
@@ -12,5 +13,6 @@ pub(crate) mod report;
 pub(crate) mod rigs;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod statements;
 pub(crate) mod tests;
 pub(crate) mod verify;

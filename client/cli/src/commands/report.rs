@@ -121,14 +121,14 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Where the bundle is.
-enum Source {
+pub(crate) enum Source {
     Here(PathBuf),
     Fetched(TempDir),
 }
 
 impl Source {
     /// A directory of that name, else a run of the daemon.
-    fn find(run: &str, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<Self> {
+    pub(crate) fn find(run: &str, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<Self> {
         let directory = Path::new(run);
         if directory.is_dir() {
             return Ok(Self::Here(directory.into()));
@@ -153,7 +153,7 @@ impl Source {
         })
     }
 
-    fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         match self {
             Self::Here(directory) => directory,
             Self::Fetched(directory) => directory.path(),

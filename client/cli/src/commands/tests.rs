@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
 }
 
 /// A test of this program's own catalogue, as a daemon would send it.
-fn ours(test: &'static Test) -> v1::Test {
+pub(crate) fn ours(test: &'static Test) -> v1::Test {
     let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
     v1::Test {
         id: test.id.into(),

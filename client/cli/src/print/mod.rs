@@ -84,17 +84,53 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 3).chain("...".chars()).collect()
 }
 
-/// What ended other than well, explained: statement, expected, seen, the packets.
-pub(crate) fn explanation(report: &Report) -> String {
+/// Whether a verdict is one that is explained at the end of a run.
+pub(crate) fn is_explained(verdict: &Verdict) -> bool {
+    matches!(
+        verdict.outcome(),
+        Outcome::Fail | Outcome::Error | Outcome::Inconclusive
+    )
+}
+
+/// What was checked and held, a line each; the same more than once is said once.
+pub(crate) fn checked(verdict: &Verdict) -> String {
+    let mut lines: Vec<(String, usize)> = Vec::new();
+    for check in &verdict.passed {
+        let line = format!("{} {}: {}", check.statement, check.about, check.seen);
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => lines.push((line, 1)),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(line, count)| match count {
+            1 => format!("    {line}\n"),
+            _ => format!("    {line} ({count} times)\n"),
+        })
+        .collect()
+}
+
+/// A word for so many.
+pub(crate) const fn plural(count: u64, one: &'static str, more: &'static str) -> &'static str {
+    if count == 1 { one } else { more }
+}
+
+/// What a run inside this process came to, explained and summed up.
+pub(crate) fn run_ends(report: &Report, quiet: bool) -> String {
+    format!("{}\n{}\n", explanation(report, quiet), summary(report))
+}
+
+/// What ended other than well, explained: statement, expected, seen, the packets; and the observations, unless `quiet`.
+pub(crate) fn explanation(report: &Report, quiet: bool) -> String {
     let mut out = String::new();
     for verdict in &report.verdicts {
-        let explains = matches!(
-            verdict.outcome(),
-            Outcome::Fail | Outcome::Error | Outcome::Inconclusive
-        );
-        if explains {
+        if is_explained(verdict) {
             out.push_str(&one(verdict));
         }
+    }
+    if quiet {
+        return out;
     }
     let observations: Vec<String> = report
         .verdicts
@@ -159,7 +195,7 @@ fn finding(check: &Check) -> String {
 }
 
 /// What a run at a daemon came to: the same explanation and summary as of a run inside this process.
-pub(crate) fn end(ended: &document::Ended, place: &str) -> String {
+pub(crate) fn end(ended: &document::Ended, place: &str, quiet: bool) -> String {
     let whole = if ended.reason.is_empty() {
         String::new()
     } else {
@@ -172,7 +208,7 @@ pub(crate) fn end(ended: &document::Ended, place: &str) -> String {
     };
     format!(
         "{}{whole}\n{}\n",
-        explanation(&ended.report),
+        explanation(&ended.report, quiet),
         summary_with(&ended.report, place)
     )
 }
@@ -219,9 +255,10 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     } else {
         parts.join(", ")
     };
+    let tests = report.verdicts.len();
     format!(
-        "{} tests on {}, seed {}: {counts}{place}",
-        report.verdicts.len(),
+        "{tests} {} on {}, seed {}: {counts}{place}",
+        plural(tests as u64, "test", "tests"),
         report.run.rig,
         report.run.seed,
     )

@@ -1,7 +1,7 @@
 //! A run while it goes on: a progress bar on a terminal, and a line per test as it ends.
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use verbatim_client::v1::{RunState, Verdict};
@@ -10,17 +10,33 @@ use verbatim_run::Event;
 
 use crate::print;
 
+/// Which lines go to stdout as tests end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lines {
+    /// None.
+    None,
+    /// Those of tests that came to FAIL, ERROR or INCONCLUSIVE.
+    NotPassed,
+    /// One per test.
+    All,
+    /// With how long each took, and what was checked.
+    Long,
+}
+
 /// A progress bar on a terminal, and a line per test as it ends.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     test: String,
-    quiet: bool,
+    lines: Lines,
+    since: Instant,
+    begun: Instant,
+    took: Vec<(Duration, String)>,
 }
 
 impl Progress {
-    /// Quiet: without lines on stdout.
-    pub(crate) fn new(quiet: bool) -> Self {
+    /// A run that begins now.
+    pub(crate) fn new(lines: Lines) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
             bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -32,7 +48,10 @@ impl Progress {
         Self {
             bar,
             test: String::new(),
-            quiet,
+            lines,
+            since: Instant::now(),
+            begun: Instant::now(),
+            took: Vec::new(),
         }
     }
 
@@ -64,6 +83,7 @@ impl Progress {
 
     fn begun(&mut self, test: &str, place: u64, all: u64) {
         self.test = test.into();
+        self.begun = Instant::now();
         self.bar.set_length(all);
         self.bar.set_position(place);
         self.bar.set_message(self.test.clone());
@@ -73,13 +93,40 @@ impl Progress {
         self.bar.set_message(format!("{}: {label}", self.test));
     }
 
-    fn ended(&self, verdict: &Verdict) {
-        if !self.quiet {
-            let line = print::line(verdict);
-            // A closed pipe shows at the end of the run: the device is restored before anything else.
-            self.bar
-                .suspend(|| print::text(&format!("{line}\n")).unwrap_or_default());
+    fn ended(&mut self, verdict: &Verdict) {
+        let took = self.begun.elapsed();
+        self.took.push((took, verdict.test.clone()));
+        let line = match self.lines {
+            Lines::None => return,
+            Lines::NotPassed if !print::is_explained(verdict) => return,
+            Lines::NotPassed | Lines::All => format!("{}\n", print::line(verdict)),
+            Lines::Long => format!(
+                "{}  {}\n{}",
+                print::line(verdict),
+                seconds(took),
+                print::checked(verdict)
+            ),
+        };
+        // A closed pipe shows at the end of the run: the device is restored before anything else.
+        self.bar.suspend(|| print::text(&line).unwrap_or_default());
+    }
+
+    /// How long it took, and which tests took longest; nothing when neither is wanted.
+    pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> String {
+        let mut out = String::new();
+        if let Some(longest) = longest {
+            let mut took = self.took.clone();
+            took.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+            took.truncate(longest);
+            out.push_str("\nLongest:\n");
+            for (took, test) in took {
+                out.push_str(&format!("  {:>9}  {test}\n", seconds(took)));
+            }
         }
+        if longest.is_some() || verbose {
+            out.push_str(&format!("took {}\n", seconds(self.since.elapsed())));
+        }
+        out
     }
 
     fn restored(&self, restored: &[Restored]) {
@@ -99,4 +146,9 @@ impl Progress {
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Time on the tester's clock, also where the rig's is simulated.
+fn seconds(took: Duration) -> String {
+    format!("{:.2} s", took.as_secs_f64())
 }

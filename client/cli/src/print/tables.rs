@@ -228,6 +228,11 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool) -> String {
         out.push_str(&format!("{:<34} {}{aliases}\n", test.id, test.statements.join(" ")));
         if long {
             out.push_str(&format!("    {}\n    Reading: {}\n", test.about, test.reading));
+            for id in &test.statements {
+                if let Some(known) = verbatim_catalog::statement(id) {
+                    out.push_str(&format!("    {}: {}\n", known.id, known.about));
+                }
+            }
             for parameter in &test.parameters {
                 out.push_str(&format!(
                     "    --set {}={}..{}: {} (default {}, {} in simulated time)\n",

@@ -9,7 +9,7 @@ fn without_a_socket_a_run_is_carried_out_inside_the_process() {
     let place = Place::new();
     let run = place.verbatim("run C13_013");
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stdout.contains("1 tests on virtual, seed 0: 1 passed\n"), "{run:?}");
+    assert!(run.stdout.contains("1 test on virtual, seed 0: 1 passed\n"), "{run:?}");
     assert!(!place.path("state").exists());
 }
 

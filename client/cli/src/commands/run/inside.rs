@@ -1,6 +1,7 @@
 //! A run inside this process.
 
-use std::process::{self, ExitCode};
+use std::path::Path;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,16 +11,32 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbatim_catalog::wrong_parameters;
+use verbatim_client::v1::RunSpec;
 use verbatim_run::{self as run, Request, RunId};
 
-use crate::commands::rigs;
-use crate::commands::run::Arguments;
+use super::{Arguments, Document, Done, choice, last};
+use crate::commands::{rigs, tests};
 use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let spec = arguments.spec()?;
+/// What to run, of the tests that are named.
+pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
+    let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
+    if arguments.chooses() {
+        let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
+        let listed: Vec<_> = tests.iter().copied().map(tests::ours).collect();
+        spec.patterns = choice::ids(&listed, arguments.expression.as_ref(), failed.as_deref())?;
+    }
+    Ok(spec)
+}
+
+pub(super) fn run(
+    arguments: &Arguments,
+    spec: RunSpec,
+    record: Option<&Path>,
+    cancel: &Arc<AtomicBool>,
+) -> anyhow::Result<Done> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
     if let Some(wrong) = wrong_parameters(&tests, &spec.parameters).first() {
         return Err(Usage(format!("--set {}={}: {wrong}", wrong.name, wrong.value)).into());
@@ -32,34 +49,33 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .map_err(|error| Usage(format!("--rig-key {error}")))?;
     // A rig may need variables that count only when the process starts: then this starts it again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
-    let record = arguments
-        .record
-        .as_ref()
-        .map(std::path::absolute)
-        .transpose()
-        .context("--record")?;
     let request = Request {
         id: RunId::of_now(),
         rig: config,
         spec,
-        record,
-        cancel: cancel()?,
+        record: record.map(Path::to_path_buf),
+        cancel: Arc::clone(cancel),
         shrinks: true,
         lease: Arc::default(),
     };
-    let mut progress = Progress::new(arguments.json);
+    let mut progress = Progress::new(arguments.lines());
     let report = run::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
-    if arguments.json {
-        print::json(&report)?;
+    last::keep(&arguments.rig, &report.verdicts);
+    let (code, verdicts) = (exit::of_verdicts(&report.verdicts), report.verdicts.clone());
+    let json = if arguments.json {
+        Some(Document::Report(Box::new(report)))
     } else {
-        print::text(&format!(
-            "{}\n{}\n",
-            print::explanation(&report),
-            print::summary(&report)
-        ))?;
-    }
-    Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
+        print::text(&print::run_ends(&report, arguments.quiet))?;
+        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+        None
+    };
+    Ok(Done {
+        code,
+        verdicts,
+        json,
+        interrupted: cancel.load(Ordering::Relaxed),
+    })
 }
 
 /// What comes so soon after a signal is the same one: timeout(1) signals its child, and then its process group. At a daemon the
@@ -69,7 +85,7 @@ const SAME: Duration = Duration::from_millis(500);
 const INTERRUPTED: i32 = 130;
 
 /// Set by the first Ctrl-C or SIGTERM; the second ends the process at once.
-fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
     let asked = Arc::clone(&cancel);

@@ -1,17 +1,24 @@
 //! `verbatim run`: runs tests on a rig and judges them.
 
+mod choice;
 mod inside;
+mod last;
 mod remote;
+mod repeated;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::Value;
 use verbatim_catalog::{expected_of, select};
-use verbatim_client::v1::RunSpec;
+use verbatim_client::v1::{RunSpec, Verdict};
+use verbatim_run::Report;
 
 use crate::commands::leases::Priority;
 use crate::exit::Usage;
+use crate::print::progress::Lines;
 use crate::server::Place;
+use choice::Expression;
 
 pub(crate) use remote::{Followed, follow, show_end};
 
@@ -20,6 +27,19 @@ pub(crate) use remote::{Followed, follow, show_end};
 pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, or globs; all of them when none is given
     patterns: Vec<String>,
+    /// Of these only what matches: words of ids, public names and statements, with `and`, `or`, `not` and parentheses, as in
+    /// `-k 'lease and not walk'`
+    #[arg(short = 'k', value_name = "EXPR", value_parser = expression)]
+    expression: Option<Expression>,
+    /// Of these only what did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
+    #[arg(long)]
+    failed: bool,
+    /// End the run at the first FAIL or ERROR
+    #[arg(short = 'x', long)]
+    exitfirst: bool,
+    /// Run it so many times, each time with the next seed; with --record each has a directory 1, 2, ... in DIR
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: Option<u32>,
     /// The rig
     #[arg(long, default_value = "virtual")]
     rig: String,
@@ -53,6 +73,42 @@ pub(crate) struct Arguments {
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
+    /// Print only what did not pass, and the sum
+    #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
+    quiet: bool,
+    /// Print what was checked and how long each test took, too
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
+    /// At the end say how long it took, and which N tests took longest
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    durations: Option<usize>,
+}
+
+/// What a run came to.
+struct Done {
+    /// The exit code.
+    code: u8,
+    /// Its tests' verdicts.
+    verdicts: Vec<Verdict>,
+    /// The document of `--json`; none where something else was printed instead.
+    json: Option<Document>,
+    /// Whether somebody wanted it to end: then it is not repeated.
+    interrupted: bool,
+}
+
+/// What `--json` prints of a run.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Document {
+    /// Of a run in this process: its report, in the order of its fields.
+    Report(Box<Report>),
+    /// Of a run at a daemon, which may know more than its report.
+    Value(Value),
+}
+
+/// `-k`.
+fn expression(text: &str) -> Result<Expression, String> {
+    text.parse()
 }
 
 impl Arguments {
@@ -78,18 +134,47 @@ impl Arguments {
             patterns: self.patterns.clone(),
             parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
             seed: self.seed,
+            exit_first: self.exitfirst,
         })
+    }
+
+    /// Whether only some of the tests that the patterns name are wanted.
+    const fn chooses(&self) -> bool {
+        self.expression.is_some() || self.failed
+    }
+
+    /// What is printed of a run while it goes on.
+    fn lines(&self) -> Lines {
+        match self {
+            _ if self.json => Lines::None,
+            _ if self.quiet => Lines::NotPassed,
+            _ if self.verbose => Lines::Long,
+            _ => Lines::All,
+        }
     }
 }
 
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    match place {
-        Place::Server(address) => remote::run(arguments, address),
-        Place::Inside(_) if arguments.detach || arguments.lease.is_some() => {
+    if let Place::Inside(_) = place {
+        if arguments.detach || arguments.lease.is_some() {
             place.server(if arguments.detach { "--detach" } else { "--lease" })?;
-            Ok(ExitCode::SUCCESS)
         }
-        Place::Inside(_) => inside::run(arguments),
+    }
+    let spec = arguments.spec()?;
+    match place {
+        Place::Server(address) => {
+            let spec = remote::chosen(arguments, spec, address)?;
+            repeated::run(arguments, spec, &mut |spec, record| {
+                remote::run(arguments, spec, record, address)
+            })
+        }
+        Place::Inside(_) => {
+            let spec = inside::chosen(arguments, spec)?;
+            let cancel = inside::cancel()?;
+            repeated::run(arguments, spec, &mut |spec, record| {
+                inside::run(arguments, spec, record, &cancel)
+            })
+        }
     }
 }
 

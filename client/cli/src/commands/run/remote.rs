@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use verbatim_client::v1::RunState;
@@ -11,20 +12,60 @@ use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, pati
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
 
-use crate::commands::run::Arguments;
+use super::{Arguments, Document, Done, choice, last};
 use crate::commands::runs::artifacts;
+use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print, server};
 
 /// Exit code of a process that left because of a signal.
 const LEFT: u8 = 130;
 
-pub(super) fn run(arguments: &Arguments, address: &Address) -> anyhow::Result<ExitCode> {
+/// What to run, of the tests that the daemon has by these names.
+pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
+    if !arguments.chooses() {
+        return Ok(spec);
+    }
+    let (failed, patterns, rig) = (arguments.failed, spec.patterns.clone(), spec.rig.clone());
+    let (tests, failed) = server::at(address, |client| async move {
+        let tests = client.list_tests(&patterns).await?.tests;
+        let failed = if failed {
+            Some(not_passed(&client, &rig).await?)
+        } else {
+            None
+        };
+        Ok((tests, failed))
+    })?;
+    spec.patterns = choice::ids(&tests, arguments.expression.as_ref(), failed.as_deref())?;
+    Ok(spec)
+}
+
+/// What did not pass in the last run of a rig.
+async fn not_passed(client: &Client, rig: &str) -> anyhow::Result<Vec<String>> {
+    if rig.is_empty() {
+        return Err(Usage("--failed takes --rig RIG: the last run of that rig is meant".into()).into());
+    }
+    let runs = client
+        .list_runs(&format!("rig={rig} AND state=ENDED"), 1, "")
+        .await?
+        .runs;
+    let Some(run) = runs.first() else {
+        return Err(Usage(format!("--failed: no run of {rig} is kept; run without --failed first")).into());
+    };
+    let run = client.get_run(&run.name.parse()?).await?;
+    Ok(last::not_passed(&run.verdicts))
+}
+
+pub(super) fn run(
+    arguments: &Arguments,
+    spec: v1::RunSpec,
+    record: Option<&Path>,
+    address: &Address,
+) -> anyhow::Result<Done> {
     server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
-    let spec = arguments.spec()?;
     // Before the run: afterwards there would be nowhere to put its record.
-    let record = arguments.record.as_deref().map(new_directory).transpose()?;
+    let record = record.map(new_directory).transpose()?;
     let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
     let request = v1::CreateRunRequest {
         request_id: fresh_id(),
@@ -39,10 +80,17 @@ async fn carried_out(
     client: Client,
     request: v1::CreateRunRequest,
     record: Option<PathBuf>,
-    &Arguments { detach, json, wait, .. }: &Arguments,
-) -> anyhow::Result<ExitCode> {
+    arguments: &Arguments,
+) -> anyhow::Result<Done> {
+    let &Arguments { detach, json, wait, .. } = arguments;
+    let left = || Done {
+        code: LEFT,
+        verdicts: Vec::new(),
+        json: None,
+        interrupted: true,
+    };
     let mut stop = Stop::listen()?;
-    let progress = Progress::new(json);
+    let progress = Progress::new(arguments.lines());
     let (run, stopped) = tokio::select! {
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
@@ -50,38 +98,57 @@ async fn carried_out(
             // The request may have arrived: sent again, it gives the same run, which can then be cancelled.
             tokio::select! {
                 run = client.create_run_under(request.clone()) => (run?, true),
-                () = stop.asked() => return Ok(ExitCode::from(LEFT)),
+                () = stop.asked() => return Ok(left()),
             }
         }
     };
     let name: RunName = run.name.parse()?;
     if detach && !stopped {
         progress.finish();
-        if json {
-            print::json(&print::document::run(&run))?;
-        } else {
+        let document = json.then(|| print::document::run(&run));
+        if document.is_none() {
             print::text(&format!("{name}\n"))?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Done {
+            code: 0,
+            verdicts: Vec::new(),
+            json: document.map(Document::Value),
+            interrupted: false,
+        });
     }
     if run.state() == RunState::Queued {
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
-    let followed = follow(&client, &name, 0, progress, stop.as_mut(), stopped, |_| Ok(())).await?;
-    let Followed::Ended(run) = followed else {
-        return Ok(ExitCode::from(LEFT));
+    let mut progress = progress;
+    let followed = follow(&client, &name, 0, &mut progress, stop.as_mut(), stopped, |_| Ok(())).await?;
+    let Followed::Ended { run, interrupted } = followed else {
+        return Ok(left());
     };
     if let Some(directory) = &record {
         artifacts::download_all(&client, &name, directory).await?;
     }
-    show_end(&run, record.as_deref(), json)
+    let (code, document) = end_of(&run, record.as_deref(), json, arguments.quiet)?;
+    if document.is_none() {
+        print::text(&progress.took(arguments.durations, arguments.verbose))?;
+    }
+    Ok(Done {
+        code,
+        verdicts: run.verdicts,
+        json: document.map(Document::Value),
+        interrupted,
+    })
 }
 
 /// How following a run ended.
 pub(crate) enum Followed {
     /// With the run.
-    Ended(Box<v1::Run>),
+    Ended {
+        /// The run.
+        run: Box<v1::Run>,
+        /// Whether a signal had it cancelled.
+        interrupted: bool,
+    },
     /// Before it: somebody had enough.
     Left,
 }
@@ -91,7 +158,7 @@ pub(crate) async fn follow(
     client: &Client,
     name: &RunName,
     cursor: u64,
-    mut progress: Progress,
+    progress: &mut Progress,
     mut stop: Option<&mut Stop>,
     stopped: bool,
     mut each: impl FnMut(&v1::RunEvent) -> anyhow::Result<()>,
@@ -103,7 +170,8 @@ pub(crate) async fn follow(
             tell(&format!("{error}; trying again for a minute"));
         }
     });
-    let mut cancelling = stopped.then(|| cancel(client, name, &progress));
+    let mut cancelling = stopped.then(|| cancel(client, name, progress));
+    let mut interrupted = stopped;
     loop {
         let asked = async {
             match &mut stop {
@@ -114,7 +182,10 @@ pub(crate) async fn follow(
         tokio::select! {
             biased;
             () = asked => match &mut cancelling {
-                None => cancelling = Some(cancel(client, name, &progress)),
+                None => {
+                    interrupted = true;
+                    cancelling = Some(cancel(client, name, progress));
+                }
                 Some(cancelling) => {
                     progress.finish();
                     // One that could not be asked for is over too, and confirms nothing.
@@ -134,7 +205,8 @@ pub(crate) async fn follow(
         }
     }
     progress.finish();
-    Ok(Followed::Ended(Box::new(patiently(|| client.get_run(name)).await?)))
+    let run = Box::new(patiently(|| client.get_run(name)).await?);
+    Ok(Followed::Ended { run, interrupted })
 }
 
 /// Asks the daemon to cancel, beside the watching.
@@ -165,24 +237,27 @@ fn leave(name: &RunName, confirmed: bool) {
 }
 
 /// Prints what a run came to, as a run inside this process does, and returns its exit code.
-pub(crate) fn show_end(run: &v1::Run, record: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn show_end(run: &v1::Run) -> anyhow::Result<ExitCode> {
+    let (code, _) = end_of(run, None, false, false)?;
+    Ok(ExitCode::from(code))
+}
+
+/// The exit code of a run, and the document of `--json`; what it came to is printed where none is wanted.
+fn end_of(run: &v1::Run, record: Option<&Path>, json: bool, quiet: bool) -> anyhow::Result<(u8, Option<Value>)> {
     let mut ended = print::document::ended(run);
+    let code = exit::of_run(print::document::outcome(run.outcome()), &ended.report.verdicts);
     if json {
-        if let (Some(record), Some(of_run)) = (record, ended.json.get_mut("run").and_then(|run| run.as_object_mut())) {
+        if let (Some(record), Some(of_run)) = (record, ended.json.get_mut("run").and_then(Value::as_object_mut)) {
             of_run.insert("record".into(), serde_json::json!(record));
         }
-        print::json(&ended.json)?;
-    } else {
-        let place = record.map_or_else(
-            || format!("; {}", run.name),
-            |path| format!("; {}, record in {}", run.name, path.display()),
-        );
-        print::text(&print::end(&ended, &place))?;
+        return Ok((code, Some(ended.json)));
     }
-    Ok(ExitCode::from(exit::of_run(
-        print::document::outcome(run.outcome()),
-        &ended.report.verdicts,
-    )))
+    let place = record.map_or_else(
+        || format!("; {}", run.name),
+        |path| format!("; {}, record in {}", run.name, path.display()),
+    );
+    print::text(&print::end(&ended, &place, quiet))?;
+    Ok((code, None))
 }
 
 /// Says why the run waits, if it does; with `wait` each time that changes. A courtesy: when the daemon cannot say it, the

@@ -12,7 +12,7 @@ use verbatim_client::{Client, RunName};
 use verbatim_run::RunError;
 
 use crate::commands::run::{Followed, follow, show_end};
-use crate::print::progress::Progress;
+use crate::print::progress::{Lines, Progress};
 use crate::server::{self, Place, run_named};
 use crate::{exit, print};
 
@@ -179,7 +179,7 @@ async fn show(client: &Client, arguments: &Show) -> anyhow::Result<ExitCode> {
         .map(|verdict| print::line(verdict) + "\n")
         .collect();
     let end = if run.state() == RunState::Ended {
-        print::end(&ended, "")
+        print::end(&ended, "", false)
     } else {
         String::new()
     };
@@ -197,15 +197,15 @@ async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<Ex
             Ok(())
         }
     };
-    let progress = Progress::new(json);
-    let followed = follow(client, &name, arguments.cursor, progress, None, false, each).await?;
+    let mut progress = Progress::new(if json { Lines::None } else { Lines::All });
+    let followed = follow(client, &name, arguments.cursor, &mut progress, None, false, each).await?;
     match followed {
-        Followed::Ended(run) if json => {
+        Followed::Ended { run, .. } if json => {
             let ended = print::document::ended(&run);
             let outcome = print::document::outcome(run.outcome());
             Ok(ExitCode::from(exit::of_run(outcome, &ended.report.verdicts)))
         }
-        Followed::Ended(run) => show_end(&run, None, false),
+        Followed::Ended { run, .. } => show_end(&run),
         Followed::Left => Ok(ExitCode::SUCCESS),
     }
 }

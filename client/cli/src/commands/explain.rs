@@ -1,0 +1,101 @@
+//! `verbatim explain`: a finding beside the packets that it rests on.
+
+use std::process::ExitCode;
+
+use verbatim_report::Reported;
+
+use crate::commands::report::Source;
+use crate::exit::Usage;
+use crate::print;
+use crate::server::Place;
+
+/// Show what a finding rests on: the statement, and each packet field by field beside what was expected.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Findings are checks that failed or could not be decided; they are numbered from 1 within a test. The \
+    verdicts are judged anew from the record. Exit codes: 0 something is explained, or there is no finding at all; 2 no finding \
+    is called so; 3 the record cannot be read or judged."
+)]
+pub(crate) struct Arguments {
+    /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
+    run: String,
+    /// Which findings: TEST, TEST#NUMBER or a statement; all when it is not given
+    finding: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
+    let bundle = Source::find(&arguments.run, place)?;
+    let kept = verbatim_run::read_bundle(bundle.directory())?;
+    let reported = Reported {
+        run: &kept.report.run,
+        verdicts: &kept.report.verdicts,
+        records: &kept.records,
+    };
+    let wanted = arguments.finding.as_deref().map(Wanted::of).transpose()?;
+    let text = match &wanted {
+        None => verbatim_report::explain(&reported, None, None, None),
+        Some(Wanted::Statement(id)) => verbatim_report::explain(&reported, None, Some(id), None),
+        Some(Wanted::Test(test, number)) => verbatim_report::explain(&reported, Some(test), None, *number),
+    };
+    if !text.is_empty() {
+        print::text(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all: Vec<String> = kept
+        .report
+        .verdicts
+        .iter()
+        .flat_map(|verdict| (1..=verdict.findings.len()).map(|number| format!("{}#{number}", verdict.test)))
+        .collect();
+    match wanted {
+        Some(_) if !all.is_empty() => Err(Usage(format!(
+            "no finding of this run is {:?}; it has {}",
+            arguments.finding.as_deref().unwrap_or_default(),
+            shortened(&all)
+        ))
+        .into()),
+        _ => {
+            print::text("no finding: nothing failed, and nothing was left undecided\n")?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The first few, and how many more.
+fn shortened(all: &[String]) -> String {
+    const FEW: usize = 8;
+    let few = all.get(..FEW).unwrap_or(all).join(", ");
+    match all.len().saturating_sub(FEW) {
+        0 => few,
+        more => format!("{few} and {more} more"),
+    }
+}
+
+/// Which findings.
+enum Wanted {
+    Test(String, Option<usize>),
+    Statement(String),
+}
+
+impl Wanted {
+    fn of(text: &str) -> anyhow::Result<Self> {
+        let (name, number) = match text.split_once('#') {
+            Some((name, number)) if !name.starts_with("v1") => (name, Some(number)),
+            _ => (text, None),
+        };
+        let number = number
+            .map(|number| {
+                let parsed = number.parse().ok().filter(|number| *number > 0);
+                parsed.ok_or_else(|| {
+                    Usage(format!(
+                        "{text:?}: after # the finding's number was expected, from 1 on"
+                    ))
+                })
+            })
+            .transpose()?;
+        Ok(match verbatim_catalog::canonical(name) {
+            Some(statement) if number.is_none() => Self::Statement(statement),
+            _ => Self::Test(name.to_owned(), number),
+        })
+    }
+}

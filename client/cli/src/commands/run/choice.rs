@@ -1,0 +1,186 @@
+//! Which tests of those named are run: by an expression, and those that did not pass last time.
+
+use verbatim_client::v1;
+
+use crate::exit::Usage;
+
+/// An expression over a test's words: `lease and not (walk or protect)`. A word matches where it stands in the test's id, in
+/// a public name or in a statement, in any case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Expression {
+    Word(String),
+    Not(Box<Expression>),
+    And(Box<Expression>, Box<Expression>),
+    Or(Box<Expression>, Box<Expression>),
+}
+
+impl std::str::FromStr for Expression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let spaced = text.replace('(', " ( ").replace(')', " ) ");
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        let mut rest = words.as_slice();
+        let expression = either(&mut rest, DEEPEST)?;
+        match rest.first() {
+            None => Ok(expression),
+            Some(word) => Err(format!("expected \"and\", \"or\" or the end, seen {word:?}")),
+        }
+    }
+}
+
+/// How deep parentheses and "not" may be nested: it comes from a command line, and what reads it calls itself.
+const DEEPEST: usize = 64;
+
+fn either(rest: &mut &[&str], depth: usize) -> Result<Expression, String> {
+    let mut left = both(rest, depth)?;
+    while took(rest, "or") {
+        left = Expression::Or(Box::new(left), Box::new(both(rest, depth)?));
+    }
+    Ok(left)
+}
+
+fn both(rest: &mut &[&str], depth: usize) -> Result<Expression, String> {
+    let mut left = one(rest, depth)?;
+    while took(rest, "and") {
+        left = Expression::And(Box::new(left), Box::new(one(rest, depth)?));
+    }
+    Ok(left)
+}
+
+fn one(rest: &mut &[&str], depth: usize) -> Result<Expression, String> {
+    let deeper = depth
+        .checked_sub(1)
+        .ok_or_else(|| format!("nested more than {DEEPEST} deep"))?;
+    if took(rest, "not") {
+        return Ok(Expression::Not(Box::new(one(rest, deeper)?)));
+    }
+    if took(rest, "(") {
+        let inner = either(rest, deeper)?;
+        return if took(rest, ")") {
+            Ok(inner)
+        } else {
+            Err("a parenthesis is not closed".into())
+        };
+    }
+    match rest.split_first() {
+        Some((word, after)) if !["and", "or", ")"].contains(word) => {
+            *rest = after;
+            Ok(Expression::Word(word.to_ascii_lowercase()))
+        }
+        Some((word, _)) => Err(format!("expected a word, \"not\" or a parenthesis, seen {word:?}")),
+        None => Err("expected a word, \"not\" or a parenthesis, seen the end".into()),
+    }
+}
+
+fn took(rest: &mut &[&str], word: &str) -> bool {
+    let Some((_, after)) = rest.split_first().filter(|(first, _)| **first == word) else {
+        return false;
+    };
+    *rest = after;
+    true
+}
+
+impl Expression {
+    /// Whether a test is meant.
+    pub(crate) fn matches(&self, test: &v1::Test) -> bool {
+        match self {
+            Self::Word(word) => std::iter::once(&test.id)
+                .chain(&test.aliases)
+                .chain(&test.statements)
+                .any(|name| name.to_ascii_lowercase().contains(word)),
+            Self::Not(inner) => !inner.matches(test),
+            Self::And(left, right) => left.matches(test) && right.matches(test),
+            Self::Or(left, right) => left.matches(test) || right.matches(test),
+        }
+    }
+}
+
+/// The ids of those of `tests` that are meant by the expression, if there is one, and are in `failed`, if it is given.
+pub(crate) fn ids(
+    tests: &[v1::Test],
+    expression: Option<&Expression>,
+    failed: Option<&[String]>,
+) -> Result<Vec<String>, Usage> {
+    let wanted = |test: &&v1::Test| {
+        expression.is_none_or(|expression| expression.matches(test))
+            && failed.is_none_or(|failed| failed.contains(&test.id))
+    };
+    let ids: Vec<String> = tests.iter().filter(wanted).map(|test| test.id.clone()).collect();
+    if ids.is_empty() {
+        let what = match (expression, failed) {
+            (_, Some([])) => "every test of the last run passed or did not apply: nothing to run again",
+            (Some(_), _) => "no test matches the expression of -k; `verbatim tests` lists them all",
+            (None, _) => "no test of the last run that did not pass is among these",
+        };
+        return Err(Usage(what.into()));
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(id: &str, statement: &str) -> v1::Test {
+        v1::Test {
+            id: id.into(),
+            statements: vec![statement.into()],
+            ..v1::Test::default()
+        }
+    }
+
+    #[test]
+    fn words_match_ids_and_statements_in_any_case_and_not_binds_before_and_before_or() {
+        let tests = [
+            test("c14-017-lease-zero", "C14-17"),
+            test("c14-walk", "C14-16"),
+            test("c09-walk", "C9-60"),
+        ];
+        let chosen = |text: &str| {
+            ids(&tests, Some(&text.parse().unwrap()), None)
+                .unwrap_or_default()
+                .join(" ")
+        };
+        assert_eq!(chosen("LEASE"), "c14-017-lease-zero");
+        assert_eq!(chosen("c14-16"), "c14-walk");
+        assert_eq!(chosen("not walk"), "c14-017-lease-zero");
+        assert_eq!(chosen("lease or walk and not c14"), "c14-017-lease-zero c09-walk");
+        assert_eq!(chosen("(lease or walk) and not c14"), "c09-walk");
+        assert_eq!(chosen("nothing"), "");
+    }
+
+    #[test]
+    fn what_is_no_expression_says_what_was_expected() {
+        for (text, words) in [
+            ("", "seen the end"),
+            ("a b", "seen \"b\""),
+            ("a and", "seen the end"),
+            ("or a", "seen \"or\""),
+            ("(a", "not closed"),
+            ("a)", "seen \")\""),
+        ] {
+            let error = text.parse::<Expression>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        assert!(
+            "(".repeat(100_000)
+                .parse::<Expression>()
+                .unwrap_err()
+                .contains("64 deep")
+        );
+        assert!("not ".repeat(100_000).parse::<Expression>().is_err());
+    }
+
+    #[test]
+    fn of_the_last_run_those_are_run_again_that_did_not_pass() {
+        let tests = [test("a", "C1-1"), test("b", "C1-2")];
+        assert_eq!(ids(&tests, None, Some(&["b".into()])).unwrap(), ["b"]);
+        assert!(
+            ids(&tests, None, Some(&[]))
+                .unwrap_err()
+                .0
+                .contains("nothing to run again")
+        );
+    }
+}

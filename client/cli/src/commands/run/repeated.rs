@@ -1,0 +1,114 @@
+//! A run, or the same run with one seed after the other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde_json::json;
+use verbatim_client::v1::{Outcome, RunSpec, Verdict};
+
+use super::{Arguments, Document, Done};
+use crate::print;
+
+/// One run: what, and where its record is kept.
+type Once<'a> = dyn FnMut(RunSpec, Option<&Path>) -> anyhow::Result<Done> + 'a;
+
+/// Runs it once, or as often as `--repeat` says. The exit code is the gravest one's.
+pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> anyhow::Result<ExitCode> {
+    let record = arguments.record.as_ref().map(std::path::absolute).transpose();
+    let record = record.context("--record")?;
+    let Some(times) = arguments.repeat else {
+        let done = once(spec, record.as_deref())?;
+        if let Some(json) = &done.json {
+            print::json(json)?;
+        }
+        return Ok(ExitCode::from(done.code));
+    };
+    if let Some(record) = &record {
+        std::fs::create_dir_all(record).with_context(|| format!("--record {}", record.display()))?;
+    }
+    let mut counts = Counts::default();
+    let mut documents: Vec<Document> = Vec::new();
+    let mut code = 0;
+    for time in 1..=times {
+        let spec = RunSpec {
+            seed: spec.seed.wrapping_add(u64::from(time - 1)),
+            ..spec.clone()
+        };
+        let place: Option<PathBuf> = record.as_ref().map(|record| record.join(time.to_string()));
+        let done = once(spec, place.as_deref())?;
+        code = gravest(code, done.code);
+        counts.add(&done.verdicts);
+        documents.extend(done.json);
+        if done.interrupted || (arguments.exitfirst && [1, 3].contains(&done.code)) {
+            break;
+        }
+    }
+    if arguments.json {
+        print::json(&json!({ "schema": "verbatim.repeated.v1", "runs": documents }))?;
+    } else if !arguments.detach {
+        print::text(&counts.table(times))?;
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// An ERROR outranks a FAIL, that an INCONCLUSIVE, that a PASS, as in one run.
+fn gravest(one: u8, other: u8) -> u8 {
+    let rank = |code: u8| [0, 4, 1, 3].iter().position(|known| *known == code).unwrap_or(4);
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// How often each test came to what.
+#[derive(Default)]
+struct Counts(BTreeMap<String, BTreeMap<Outcome, u32>>);
+
+impl Counts {
+    fn add(&mut self, verdicts: &[Verdict]) {
+        for verdict in verdicts {
+            let of_test = self.0.entry(verdict.test.clone()).or_default();
+            *of_test.entry(verdict.outcome()).or_default() += 1;
+        }
+    }
+
+    /// The tests that came to more than one thing, or to anything but a PASS; of the others how many there are.
+    fn table(&self, times: u32) -> String {
+        let passed = |counts: &BTreeMap<Outcome, u32>| counts.keys().all(|outcome| *outcome == Outcome::Pass);
+        let mut out = String::from("\n");
+        for (test, counts) in self.0.iter().filter(|(_, counts)| !passed(counts)) {
+            let words: Vec<String> = counts
+                .iter()
+                .rev()
+                .map(|(outcome, count)| format!("{count} {outcome}"))
+                .collect();
+            out.push_str(&format!("{test:<34} {}\n", words.join(", ")));
+        }
+        let always = self.0.values().filter(|counts| passed(counts)).count();
+        let runs = self
+            .0
+            .values()
+            .map(|counts| counts.values().sum::<u32>())
+            .max()
+            .unwrap_or(0);
+        out.push_str(&format!(
+            "{runs} of {times} {}: {always} of {} {} passed in each\n",
+            print::plural(u64::from(times), "run", "runs"),
+            self.0.len(),
+            print::plural(self.0.len() as u64, "test", "tests"),
+        ));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_of_several_runs_is_the_gravest() {
+        assert_eq!([0, 4, 0].into_iter().fold(0, gravest), 4);
+        assert_eq!([4, 1, 0].into_iter().fold(0, gravest), 1);
+        assert_eq!([1, 3, 4].into_iter().fold(0, gravest), 3);
+        assert_eq!([3, 130, 1].into_iter().fold(0, gravest), 130);
+    }
+}

@@ -1,0 +1,141 @@
+//! `verbatim statements`: the compliance statements, in our own words.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use verbatim_client::v1;
+
+use crate::exit::Usage;
+use crate::print;
+use crate::server::{self, Place};
+
+/// List the compliance statements that tests judge, or say what some of them demand.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id or title; all when none is given
+    statements: Vec<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    let (statements, tests) = match place {
+        Place::Server(address) => server::at(address, |client| async move {
+            Ok((client.list_statements().await?, client.list_tests(&[]).await?.tests))
+        })?,
+        Place::Inside(_) => (
+            verbatim_catalog::statements().iter().map(ours).collect(),
+            verbatim_catalog::TESTS
+                .iter()
+                .copied()
+                .map(super::tests::ours)
+                .collect(),
+        ),
+    };
+    for wanted in &arguments.statements {
+        if !statements.iter().any(|statement| is_meant(wanted, statement)) {
+            let near = nearest(wanted, &statements);
+            return Err(Usage(format!(
+                "no statement matches {wanted:?}{near}; `verbatim statements` lists them all"
+            ))
+            .into());
+        }
+    }
+    let meant = |statement: &&v1::Statement| {
+        arguments.statements.is_empty() || arguments.statements.iter().any(|wanted| is_meant(wanted, statement))
+    };
+    let chosen: Vec<(&v1::Statement, Vec<&str>)> = statements
+        .iter()
+        .filter(meant)
+        .map(|statement| (statement, judged_by(statement, &tests)))
+        .collect();
+    if arguments.json {
+        let documents: Vec<Value> = chosen
+            .iter()
+            .map(|(statement, tests)| document(statement, tests))
+            .collect();
+        print::json(&json!({ "statements": documents }))?;
+    } else {
+        let long = !arguments.statements.is_empty();
+        let text: String = chosen
+            .iter()
+            .map(|(statement, tests)| {
+                if long {
+                    whole(statement, tests)
+                } else {
+                    line(statement, tests)
+                }
+            })
+            .collect();
+        print::text(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ours(statement: &verbatim_catalog::Statement) -> v1::Statement {
+    v1::Statement {
+        id: statement.id.clone(),
+        title: statement.title.clone(),
+        about: statement.about.clone(),
+        source: statement.source.clone(),
+    }
+}
+
+/// Whether a statement is meant: by its id in any form, else by a word of its id or title.
+fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
+    if let Some(id) = verbatim_catalog::canonical(wanted) {
+        return id == statement.id;
+    }
+    let wanted = wanted.to_ascii_lowercase();
+    [&statement.id, &statement.title]
+        .into_iter()
+        .any(|words| words.to_ascii_lowercase().contains(&wanted))
+}
+
+/// The id that is nearest to what was typed, where one is near.
+fn nearest(wanted: &str, statements: &[v1::Statement]) -> String {
+    let wanted = wanted.to_ascii_lowercase();
+    let near = statements
+        .iter()
+        .map(|statement| {
+            (
+                strsim::levenshtein(&wanted, &statement.id.to_ascii_lowercase()),
+                &statement.id,
+            )
+        })
+        .min();
+    near.filter(|(far, id)| *far <= 2.max(id.len() / 3))
+        .map_or_else(String::new, |(_, id)| format!(" (did you mean {id}?)"))
+}
+
+fn judged_by<'a>(statement: &v1::Statement, tests: &'a [v1::Test]) -> Vec<&'a str> {
+    let judges = |test: &&v1::Test| test.statements.contains(&statement.id);
+    tests.iter().filter(judges).map(|test| test.id.as_str()).collect()
+}
+
+fn line(statement: &v1::Statement, tests: &[&str]) -> String {
+    let count = format!("{} {}", tests.len(), print::plural(tests.len() as u64, "test", "tests"));
+    format!("{:<34} {count:>9}  {}\n", statement.id, statement.title)
+}
+
+fn whole(statement: &v1::Statement, tests: &[&str]) -> String {
+    format!(
+        "{}  {}\n  {}\n  Source: {}\n  Judged by: {}\n",
+        statement.id,
+        statement.title,
+        statement.about,
+        statement.source,
+        tests.join(" ")
+    )
+}
+
+fn document(statement: &v1::Statement, tests: &[&str]) -> Value {
+    json!({
+        "id": statement.id,
+        "title": statement.title,
+        "about": statement.about,
+        "source": statement.source,
+        "tests": tests,
+    })
+}

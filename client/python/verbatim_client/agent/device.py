@@ -1,0 +1,384 @@
+"""What a device is to an agent: a class to subclass, and the values that it is given and gives."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Optional, Sequence
+
+if TYPE_CHECKING:
+    from .server import Session
+
+
+def now_ns() -> int:
+    """The agent's clock: CLOCK_MONOTONIC, in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class Refused(Exception):
+    """Raised by a method of a device when a command cannot be done. The tester reads the text; the session goes on.
+
+    ``errno`` is the error number of the device's driver, if there is one. 5, 6 and 19 (EIO, ENXIO, ENODEV) mean to the
+    tester that the device itself may be gone.
+    """
+
+    def __init__(self, text: str, errno: int = 0) -> None:
+        super().__init__(text)
+        self.text = text
+        self.errno = errno
+
+
+class Service(enum.IntEnum):
+    """A transport service."""
+
+    RC = 1
+    UD = 2
+
+
+class QpState(enum.IntEnum):
+    """A state of a queue pair."""
+
+    RESET = 1
+    INIT = 2
+    RTR = 3
+    RTS = 4
+    SQD = 5
+    SQE = 6
+    ERR = 7
+
+
+class Operation(enum.IntEnum):
+    """What a send request does."""
+
+    SEND = 1
+    SEND_IMM = 2
+    SEND_INVALIDATE = 3
+    WRITE = 4
+    WRITE_IMM = 5
+    READ = 6
+    COMPARE_SWAP = 7
+    FETCH_ADD = 8
+
+
+class Status(enum.IntEnum):
+    """Status of a completion (enum ibv_wc_status)."""
+
+    SUCCESS = 0
+    LOC_LEN_ERR = 1
+    LOC_QP_OP_ERR = 2
+    LOC_PROT_ERR = 4
+    WR_FLUSH_ERR = 5
+    BAD_RESP_ERR = 7
+    LOC_ACCESS_ERR = 8
+    REM_INV_REQ_ERR = 9
+    REM_ACCESS_ERR = 10
+    REM_OP_ERR = 11
+    RETRY_EXC_ERR = 12
+    RNR_RETRY_EXC_ERR = 13
+    FATAL_ERR = 19
+    GENERAL_ERR = 21
+
+
+class Opcode(enum.IntEnum):
+    """What completed (enum ibv_wc_opcode)."""
+
+    SEND = 0
+    RDMA_WRITE = 1
+    RDMA_READ = 2
+    COMP_SWAP = 3
+    FETCH_ADD = 4
+    RECV = 128
+    RECV_RDMA_WITH_IMM = 129
+
+    @classmethod
+    def of(cls, operation: Operation) -> "Opcode":
+        """What the completion of a send request says."""
+        return {
+            Operation.WRITE: cls.RDMA_WRITE,
+            Operation.WRITE_IMM: cls.RDMA_WRITE,
+            Operation.READ: cls.RDMA_READ,
+            Operation.COMPARE_SWAP: cls.COMP_SWAP,
+            Operation.FETCH_ADD: cls.FETCH_ADD,
+        }.get(operation, cls.SEND)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What may be done with memory, or on a queue pair."""
+
+    local_write: bool = False
+    remote_write: bool = False
+    remote_read: bool = False
+    remote_atomic: bool = False
+
+
+@dataclass(frozen=True)
+class Gid:
+    """An entry of the GID table."""
+
+    index: int
+    gid: bytes
+    kind: str = "RoCE v2"
+
+    def __post_init__(self) -> None:
+        if len(self.gid) != 16:
+            raise ValueError(f"a GID has 16 bytes, not {len(self.gid)}")
+        if self.kind not in ("IB", "RoCE v1", "RoCE v2"):
+            raise ValueError(f'the kind of a GID is "IB", "RoCE v1" or "RoCE v2", not {self.kind!r}')
+
+    @classmethod
+    def of_ip(cls, index: int, ip: str) -> "Gid":
+        """The RoCE v2 GID of an IP address."""
+        address = ipaddress.ip_address(ip)
+        if address.version == 4:
+            return cls(index, bytes(10) + b"\xff\xff" + address.packed)
+        return cls(index, address.packed)
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What a device is, for ``Open``. ``active_mtu`` is a code: 1 = 256 to 5 = 4096 bytes."""
+
+    gids: Sequence[Gid]
+    port: int = 1
+    firmware: str = ""
+    node_guid: int = 0
+    vendor_id: int = 0
+    vendor_part_id: int = 0
+    hw_ver: int = 0
+    port_state: int = 4
+    active_mtu: int = 3
+    lid: int = 0
+    ethernet: bool = True
+    max_qp_rd_atom: int = 16
+    max_qp_init_rd_atom: int = 16
+    atomics: bool = False
+    max_qp: int = 64
+    driver: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.active_mtu <= 5:
+            raise ValueError(f"active_mtu is a code, 1 = 256 to 5 = 4096 bytes, not {self.active_mtu}")
+        if self.ethernet and not self.gids:
+            raise ValueError("a device on Ethernet has at least one GID: Gid.of_ip(0, \"10.0.0.1\")")
+
+
+@dataclass
+class Memory:
+    """Registered memory. A device may subclass it; as it is, the bytes are the agent's own, in ``data``."""
+
+    length: int
+    access: Access
+    address: int
+    l_key: int
+    r_key: int
+    data: bytearray = field(default_factory=bytearray, repr=False)
+    #: Its handle in the session; the library sets it.
+    handle: int = field(default=0, compare=False)
+
+
+@dataclass
+class QueuePair:
+    """A queue pair. A device subclasses it for what it keeps itself."""
+
+    qpn: int
+    #: Its handle in the session; the library sets it.
+    handle: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of registered memory: inside it, and not empty."""
+
+    memory: Memory
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class AddressVector:
+    """The way to another port. ``dgid`` is None when packets carry no GRH."""
+
+    dgid: Optional[bytes] = None
+    sgid_index: int = 0
+    hop_limit: int = 0
+    traffic_class: int = 0
+    flow_label: int = 0
+    dlid: int = 0
+    sl: int = 0
+
+
+@dataclass(frozen=True)
+class QpAttributes:
+    """Attributes of a queue pair; None is one that the tester did not name, and stays as it is."""
+
+    pkey_index: Optional[int] = None
+    port: Optional[int] = None
+    access: Optional[Access] = None
+    path_mtu: Optional[int] = None
+    dest_qpn: Optional[int] = None
+    rq_psn: Optional[int] = None
+    sq_psn: Optional[int] = None
+    max_dest_rd_atomic: Optional[int] = None
+    max_rd_atomic: Optional[int] = None
+    min_rnr_timer: Optional[int] = None
+    timeout: Optional[int] = None
+    retry_cnt: Optional[int] = None
+    rnr_retry: Optional[int] = None
+    qkey: Optional[int] = None
+    address: Optional[AddressVector] = None
+
+    def named(self) -> dict[str, object]:
+        """Those that the tester named, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class QpStatus:
+    """What a queue pair says of itself."""
+
+    state: QpState
+    sq_psn: int
+    rq_psn: int
+
+
+@dataclass(frozen=True)
+class SendRequest:
+    """A request for the send queue. ``local`` is None when the message has no bytes."""
+
+    wr_id: int
+    operation: Operation
+    local: Optional[Slice] = None
+    signaled: bool = False
+    solicited: bool = False
+    fence: bool = False
+    remote_address: int = 0
+    r_key: int = 0
+    compare: int = 0
+    swap_add: int = 0
+    imm: int = 0
+    #: UD: where to.
+    address: Optional[AddressVector] = None
+    remote_qpn: int = 0
+    remote_qkey: int = 0
+
+
+@dataclass(frozen=True)
+class ReceiveRequest:
+    """A request for the receive queue. ``local`` is None when it has no room at all."""
+
+    wr_id: int
+    local: Optional[Slice] = None
+
+
+class Device:
+    """A device, for the agent. Subclass it, and write what your device can do.
+
+    The library calls the methods one at a time, in the order of the tester's commands, from a thread of its own. None of
+    them may take long: while one runs no command is done, and a tester takes an agent that is silent for ten seconds as
+    gone. A method that cannot do what it is asked raises :class:`Refused`; any other exception is taken as a fault of the
+    agent and ends the session, so that it never counts against the device.
+
+    :meth:`complete` and :meth:`report` may be called from any thread, also from within the methods.
+    """
+
+    #: What the rig file's ``dut_device`` is compared with.
+    name = "device"
+    #: Seconds between two calls of :meth:`poll`; None for a device that calls :meth:`complete` by itself.
+    poll_interval: Optional[float] = None
+
+    _session: Optional["Session"] = None
+    _next_address = 0x1_0000_0000
+    _next_key = 0x100
+
+    # What a device is.
+
+    def open(self) -> DeviceInfo:
+        """What the device is. Called when a session asks for it, perhaps several times in one."""
+        raise NotImplementedError(f"{type(self).__name__}.open() is not written: return a DeviceInfo")
+
+    def close(self) -> None:
+        """A session has ended, and all that it made is destroyed."""
+
+    # Memory. As it stands: bytes of the agent's own, which the device reaches as ``memory.data``.
+
+    def register_memory(self, length: int, access: Access) -> Memory:
+        """Gives registered memory, all zeros, with an address, an l_key and an r_key that no other has."""
+        address, key = self._next_address, self._next_key
+        self._next_address += (length + 0x1FFF) // 0x1000 * 0x1000
+        self._next_key += 0x101
+        return Memory(length, access, address, key, key, bytearray(length))
+
+    def deregister_memory(self, memory: Memory) -> None:
+        """The memory's keys mean nothing from here on."""
+
+    def read_memory(self, memory: Memory, offset: int, length: int) -> bytes:
+        """Bytes of registered memory, as the device has written them until now."""
+        return bytes(memory.data[offset : offset + length])
+
+    def write_memory(self, memory: Memory, offset: int, data: bytes) -> None:
+        """Writes registered memory; the device sees it from here on."""
+        memory.data[offset : offset + len(data)] = data
+
+    # Queue pairs.
+
+    def create_qp(self, service: Service, send_depth: int, receive_depth: int) -> QueuePair:
+        """A queue pair in RESET, with a completion queue of its own."""
+        raise Refused(f"{self.name} has no queue pairs: its agent does not write create_qp")
+
+    def modify_qp(self, qp: QueuePair, state: QpState, attributes: QpAttributes) -> None:
+        """Goes to a state, with the attributes that are named, and none added. Changes nothing when it refuses.
+
+        ERR: what is posted is flushed, the send queue first, each with ``Status.WR_FLUSH_ERR``. RESET: what is posted is
+        forgotten, without a completion.
+        """
+        raise Refused(f"{self.name} modifies no queue pair: its agent does not write modify_qp")
+
+    def query_qp(self, qp: QueuePair) -> QpStatus:
+        """The state of a queue pair, as the device has it now."""
+        raise Refused(f"{self.name} tells nothing of a queue pair: its agent does not write query_qp")
+
+    def destroy_qp(self, qp: QueuePair) -> None:
+        """Destroys a queue pair. Nothing is flushed."""
+
+    def post_send(self, qp: QueuePair, request: SendRequest) -> None:
+        """Takes a send request. Success completes only if it is ``signaled``; an error always does."""
+        raise Refused(f"{self.name} takes no send requests: its agent does not write post_send")
+
+    def post_receive(self, qp: QueuePair, request: ReceiveRequest) -> None:
+        """Takes a receive request."""
+        raise Refused(f"{self.name} takes no receive requests: its agent does not write post_receive")
+
+    def poll(self) -> None:
+        """Looks for completions and reports of a device that does not push them, and calls :meth:`complete` and
+        :meth:`report` for each. Called before and after each command, and every ``poll_interval`` seconds."""
+
+    # What the device tells, from any thread.
+
+    def complete(
+        self,
+        qp: QueuePair,
+        wr_id: int,
+        status: int = Status.SUCCESS,
+        opcode: int = Opcode.SEND,
+        byte_len: int = 0,
+        imm: Optional[int] = None,
+        vendor_error: int = 0,
+        earliest_ns: Optional[int] = None,
+    ) -> None:
+        """A request completed. To be called when it does; one that is found later names the instant, on
+        :func:`now_ns`, at which it had certainly not completed (in :meth:`poll` that is the poll before)."""
+        if self._session is not None:
+            self._session.completed(qp, wr_id, int(status), int(opcode), byte_len, imm, vendor_error, earliest_ns)
+
+    def report(self, name: str, qp: Optional[QueuePair] = None) -> None:
+        """An asynchronous event, by its name of libibverbs, such as "IBV_EVENT_QP_ACCESS_ERR"."""
+        if self._session is not None:
+            self._session.reported(name, qp)
+
+    def gone(self, why: str) -> None:
+        """The device is of no use any more: the session ends, and the tester reads why. Never a FAIL of the device."""
+        if self._session is not None:
+            self._session.device_gone(why)

@@ -1,0 +1,80 @@
+//! A packet field by field, and its bytes.
+
+use std::fmt::Display;
+
+use verbatim_record::{Entry, Frame};
+use verbatim_wire::packet::{Medium, Packet};
+
+/// Fields and bytes of what crossed the wire; empty for what did not.
+pub(crate) fn detail(entry: &Entry) -> String {
+    match entry {
+        Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
+        Entry::Arrived(arrived) => format!("{:?}\n\n{}", arrived.mad, hex(arrived.mad.bytes())),
+        Entry::Frame(frame) => format!("{}\n{}", frame_fields(frame), hex(&frame.bytes)),
+        _ => String::new(),
+    }
+}
+
+/// What carried a frame: who taps InfiniBand has its delimiter.
+pub(crate) const fn medium(frame: &Frame) -> Medium {
+    match frame.delimiter {
+        Some(_) => Medium::InfiniBand,
+        None => Medium::Ethernet,
+    }
+}
+
+/// Each header that is there, in the order of the packet.
+fn frame_fields(frame: &Frame) -> String {
+    let packet = match Packet::parse(medium(frame), &frame.bytes) {
+        Ok(packet) => packet,
+        Err(error) => return format!("{error}\n"),
+    };
+    let mut out = String::new();
+    add(&mut out, packet.ethernet());
+    add(&mut out, packet.vlan());
+    add(&mut out, packet.lrh());
+    add(&mut out, packet.ipv4());
+    add(&mut out, packet.ipv6());
+    add(&mut out, packet.grh());
+    add(&mut out, packet.udp());
+    add(&mut out, Some(packet.bth()));
+    add(&mut out, packet.rdeth());
+    add(&mut out, packet.deth());
+    add(&mut out, packet.xrceth());
+    add(&mut out, packet.feth());
+    add(&mut out, packet.reth());
+    add(&mut out, packet.atomic());
+    add(&mut out, packet.aeth());
+    add(&mut out, packet.atomic_ack());
+    add(&mut out, packet.imm());
+    add(&mut out, packet.ieth());
+    out.push_str(&format!("payload: {} bytes\n", packet.payload().len()));
+    if let Some(icrc) = packet.icrc() {
+        let is = if packet.icrc_is_right() { "right" } else { "wrong" };
+        out.push_str(&format!("ICRC: {}, which is {is}\n", octets(&icrc)));
+    }
+    if let (Some(vcrc), Some(is_right)) = (packet.vcrc(), packet.vcrc_is_right()) {
+        let is = if is_right { "right" } else { "wrong" };
+        out.push_str(&format!("VCRC: {}, which is {is}\n", octets(&vcrc)));
+    }
+    out
+}
+
+fn add(out: &mut String, header: Option<impl Display>) {
+    if let Some(header) = header {
+        out.push_str(&format!("{header}\n"));
+    }
+}
+
+fn octets(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Sixteen bytes a line, each line with its offset.
+fn hex(bytes: &[u8]) -> String {
+    let line = |(number, line): (usize, &[u8])| {
+        let bytes: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{:04x}  {}\n", number * 16, bytes.join(" "))
+    };
+    bytes.chunks(16).enumerate().map(line).collect()
+}
