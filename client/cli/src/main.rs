@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
         Command::Coverage(arguments) => commands::coverage::run(&arguments),
         Command::Pki(arguments) => commands::pki::run(&arguments),
-        Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments, place),
     };
     match done {
         Ok(code) => code,

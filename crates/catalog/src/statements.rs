@@ -42,14 +42,26 @@ pub fn statement(id: &str) -> Option<&'static Statement> {
     statements().iter().find(|statement| statement.id == id)
 }
 
+/// An id as it can be typed: `13.4.2-mad-header` for `13.4.2 MAD header`.
+fn spaced(id: &str) -> String {
+    id.to_ascii_lowercase().replace(['-', '_'], " ")
+}
+
 /// The canonical form of a statement's id: `v1c14-016.1.1#03` is `C14-16`; an id that begins with a section is taken in
-/// any case. `None` when it is no such id.
+/// any case, with hyphens for its blanks, and by its section alone where that has one statement. `None` when it is no such id.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
     if id.starts_with(|first: char| first.is_ascii_digit()) {
-        let known = statements()
-            .iter()
-            .find(|statement| statement.id.eq_ignore_ascii_case(id));
+        let wanted = spaced(id);
+        let is_it = |statement: &&Statement| spaced(&statement.id) == wanted;
+        let known = statements().iter().find(is_it).or_else(|| {
+            let section = format!("{wanted} ");
+            let mut of_section = statements()
+                .iter()
+                .filter(|statement| spaced(&statement.id).starts_with(&section));
+            // Two statements of one section are told apart by their words alone.
+            of_section.next().filter(|_| of_section.next().is_none())
+        });
         return known.map(|statement| statement.id.clone());
     }
     let lower = id.to_ascii_lowercase().replace('_', "-");
@@ -79,6 +91,10 @@ mod tests {
         ] {
             assert_eq!(canonical(id).as_deref(), Some("C14-16"), "{id}");
         }
+        for id in ["13.4.2 MAD header", "13.4.2-mad-header", "13.4.2_MAD_header", "13.4.2"] {
+            assert_eq!(canonical(id).as_deref(), Some("13.4.2 MAD header"), "{id}");
+        }
+        assert_eq!(canonical("7.4"), None, "that section has several");
         for id in ["c14-016-get", "", "14-16", "c14", "C-1", "c14-99999999999"] {
             assert_eq!(canonical(id), None, "{id}");
         }

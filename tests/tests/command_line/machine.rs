@@ -103,7 +103,7 @@ fn a_device_that_is_not_there_is_unavailable_and_doctor_says_so_too() {
     assert_eq!(doctor.code(), 3, "{doctor}");
     assert!(doctor.stdout.contains("missing rig bench"), "{doctor}");
     let survey = run(&mut place.verbatim("doctor --rig-file rigs.toml"));
-    assert_eq!(survey.code(), 0, "a survey is no failure: {survey}");
+    assert_eq!(survey.code(), 3, "a rig of the file is needed: {survey}");
     assert!(
         survey.stdout.contains("missing rig bench") && survey.stdout.contains("rig virtual"),
         "{survey}"

@@ -6,15 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use verbatim_client::v1;
 use verbatim_hw::umad::Library;
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 
 use crate::commands::rigs;
+use crate::server::{self, Place};
 use crate::{exit, print};
 
 /// Tell what this machine offers and what it lacks.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 everything that is needed is there: the state directory, each rig of the rig file, the \
+    daemon where there is one; 2 usage; 3 something is missing."
+)]
 pub(crate) struct Arguments {
     /// Look only at this rig, and fail if it cannot be used
     #[arg(long)]
@@ -34,7 +40,7 @@ struct Found {
     words: String,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
     let file = rigs::load(arguments.rig_file.as_ref())?;
     let mut found = Vec::new();
     let mut wanted: Vec<RigConfig> = file.rigs.clone();
@@ -48,10 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             None => good("rig file", "none: only the built-in rig `virtual`".into()),
         });
         found.push(libibumad());
+        // A daemon's rigs are the daemon's: `--rig` looks from here.
+        found.extend(daemon(place));
     }
     found.push(state_directory());
     found.extend(wanted.iter().flat_map(a_rig));
-    let usable = found.iter().all(|found| found.usable);
+    // A rig that needs the library says so itself.
+    let usable = found.iter().all(|found| found.usable || found.what == LIBRARY);
     if arguments.json {
         print::json(&serde_json::json!({ "found": found }))?;
     } else {
@@ -68,12 +77,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .collect();
         print::text(&lines)?;
     }
-    // Without --rig this is a survey: what no rig needs may be missing.
-    Ok(ExitCode::from(if usable || arguments.rig.is_none() {
-        0
-    } else {
-        exit::ERROR
-    }))
+    Ok(ExitCode::from(if usable { 0 } else { exit::ERROR }))
+}
+
+/// What may be missing where no rig needs it.
+const LIBRARY: &str = "libibumad";
+
+/// The daemon that commands would go to, and its rigs that take no runs; nothing where there is none.
+fn daemon(place: impl FnOnce() -> anyhow::Result<Place>) -> Vec<Found> {
+    let address = match place() {
+        Ok(Place::Server(address)) => address,
+        Ok(Place::Inside(_)) => return Vec::new(),
+        Err(error) => return vec![bad("daemon", print::in_words(&error))],
+    };
+    let rigs = match server::at(&address, |client| async move { Ok(client.list_rigs().await?) }) {
+        Ok(rigs) => rigs,
+        Err(error) => return vec![bad("daemon", print::in_words(&error))],
+    };
+    let count = rigs.len() as u64;
+    let words = format!("{address} answers; {count} {}", print::plural(count, "rig", "rigs"));
+    let mut found = vec![good("daemon", words)];
+    let out_of_use = |rig: &&v1::Rig| rig.state() == v1::RigState::Quarantined;
+    found.extend(
+        rigs.iter()
+            .filter(out_of_use)
+            .map(|rig| bad(&format!("daemon: {}", rig.name), rig.state_reason.clone())),
+    );
+    found
 }
 
 fn good(what: &str, words: String) -> Found {
@@ -95,13 +125,11 @@ fn bad(what: &str, words: String) -> Found {
 fn libibumad() -> Found {
     let library = match Library::open() {
         Ok(library) => library,
-        Err(error) => return bad("libibumad", error.to_string()),
+        Err(error) => return bad(LIBRARY, error.to_string()),
     };
     match library.devices(Duration::from_secs(3)) {
-        Err(error) => bad("libibumad", error.to_string()),
-        Ok(devices) if devices.is_empty() => {
-            good("libibumad", "loads; no InfiniBand or RoCE device on this host".into())
-        }
+        Err(error) => bad(LIBRARY, error.to_string()),
+        Ok(devices) if devices.is_empty() => good(LIBRARY, "loads; no InfiniBand or RoCE device on this host".into()),
         Ok(devices) => {
             let ports: Vec<String> = devices
                 .iter()
@@ -112,7 +140,7 @@ fn libibumad() -> Found {
                         .map(move |port| format!("{} port {} (firmware {})", device.name, port.number, device.firmware))
                 })
                 .collect();
-            good("libibumad", format!("loads; {}", ports.join(", ")))
+            good(LIBRARY, format!("loads; {}", ports.join(", ")))
         }
     }
 }

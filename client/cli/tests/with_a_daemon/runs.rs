@@ -191,3 +191,38 @@ fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
         assert!(wrong.stderr.contains(words), "{command}: {wrong:?}");
     }
 }
+
+#[test]
+fn a_daemon_chooses_ends_at_the_first_failure_and_runs_again_what_did_not_pass() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let first = place.verbatim("run --rig broken C14_016_Get -k get-protect -x");
+    assert_eq!(first.code, Some(1), "{first:?}");
+    assert!(
+        first.stdout.contains("at the first failure, as asked: FAIL of "),
+        "{first:?}"
+    );
+    let all = place.verbatim("run --rig broken C14_016_Get C13_013");
+    let failed: Vec<&str> = all.stdout.lines().filter(|line| line.starts_with("FAIL  ")).collect();
+    assert!(!failed.is_empty() && all.stdout.contains("PASS  "), "{all:?}");
+    let again = place.verbatim("run --rig broken --failed -q");
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let lines: Vec<&str> = again.stdout.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(lines, failed, "{again:?}");
+    let explained = place.verbatim("explain latest");
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    assert!(explained.stdout.contains("  expected: no answer\n"), "{explained:?}");
+    let never = place.verbatim("run --rig virtual --failed");
+    assert_eq!(never.code, Some(2), "{never:?}");
+}
+
+#[test]
+fn doctor_asks_the_daemon_that_commands_would_go_to() {
+    let place = Place::new();
+    let none = place.verbatim("doctor --server /nowhere/verbatim.sock");
+    assert_eq!(none.code, Some(3), "{none:?}");
+    assert!(none.stdout.contains("missing daemon "), "{none:?}");
+    let _daemon = place.daemon();
+    let there = place.verbatim("doctor");
+    assert!(there.stdout.contains("ok      daemon "), "{there:?}");
+}

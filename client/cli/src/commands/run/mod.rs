@@ -155,10 +155,8 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    if let Place::Inside(_) = place {
-        if arguments.detach || arguments.lease.is_some() {
-            place.server(if arguments.detach { "--detach" } else { "--lease" })?;
-        }
+    if arguments.detach || arguments.lease.is_some() {
+        place.server(if arguments.detach { "--detach" } else { "--lease" })?;
     }
     let spec = arguments.spec()?;
     match place {

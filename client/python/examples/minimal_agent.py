@@ -1,0 +1,58 @@
+#!/usr/bin/python3
+"""The least that an agent is. Each `core_...` stands for what your simulator or your register interface does."""
+
+import itertools
+import sys
+
+from verbatim_client.agent import Device, DeviceInfo, Gid, Opcode, QpState, QpStatus, QueuePair, Refused, Service, Status, serve
+
+
+class Pair(QueuePair):
+    """What the core keeps of a queue pair; here, in its place."""
+
+    def __init__(self, qpn):
+        super().__init__(qpn)
+        self.state, self.sq_psn, self.rq_psn = QpState.RESET, 0, 0
+        self.sends, self.receives = [], []
+
+
+class MyCore(Device):
+    name = "my-core"
+    numbers = itertools.count(0x11)
+
+    def open(self):
+        return DeviceInfo(gids=[Gid.of_ip(0, "10.0.0.1")], active_mtu=3, firmware="rtl-2024.1")
+
+    def create_qp(self, service, send_depth, receive_depth):
+        if service != Service.RC:
+            raise Refused("this core has reliable connections alone")
+        return Pair(next(self.numbers))  # core_create_qp(...)
+
+    def modify_qp(self, qp, state, attributes):
+        qp.state = state  # core_write_context(qp.qpn, state, attributes.named())
+        if attributes.sq_psn is not None:
+            qp.sq_psn = attributes.sq_psn
+        if attributes.rq_psn is not None:
+            qp.rq_psn = attributes.rq_psn
+        if state == QpState.ERR:
+            for request in qp.sends:
+                self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.of(request.operation))
+            for request in qp.receives:
+                self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.RECV)
+        if state in (QpState.ERR, QpState.RESET):
+            qp.sends, qp.receives = [], []
+
+    def query_qp(self, qp):
+        return QpStatus(qp.state, qp.sq_psn, qp.rq_psn)  # core_read_context(qp.qpn)
+
+    def post_send(self, qp, request):
+        if qp.state != QpState.RTS:
+            raise Refused(f"a send request needs a queue pair in RTS, and this one is in {qp.state.name}")
+        qp.sends.append(request)  # core_ring_doorbell(qp.qpn, request); later, from any thread: self.complete(...)
+
+    def post_receive(self, qp, request):
+        qp.receives.append(request)  # core_post_receive(qp.qpn, request)
+
+
+if __name__ == "__main__":
+    serve(MyCore(), sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7000")

@@ -1,0 +1,488 @@
+"""The agent's library: its session command by command, and a whole device behind it that the product tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import grpc
+import pytest
+
+from verbatim_client._proto.verbatim.agent.v1 import agent_pb2, agent_pb2_grpc, verbs_pb2
+from verbatim_client.agent import (
+    Device,
+    DeviceInfo,
+    Gid,
+    Limits,
+    ListenError,
+    Opcode,
+    QpState,
+    QpStatus,
+    QueuePair,
+    Server,
+    Status,
+    Tls,
+    now_ns,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+PYTHON = ROOT / "client" / "python"
+EXAMPLES = PYTHON / "examples"
+PATIENCE = 20.0
+
+
+def binary(name: str) -> Path:
+    path = Path(os.environ.get("VERBATIM_BIN") or ROOT / "target" / "debug") / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there: `cargo build -p verbatim`, or say VERBATIM_BIN=DIR")
+    return path
+
+
+class Fake(Device):
+    """Completes what is posted at once, or when it is told to."""
+
+    name = "fake0"
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.at_once = True
+        self.closed = threading.Event()
+        self.pair: Optional[QueuePair] = None
+
+    def open(self) -> DeviceInfo:
+        return DeviceInfo(gids=[Gid.of_ip(0, "10.0.0.1")], firmware="7")
+
+    def close(self) -> None:
+        self.calls.append("close")
+        self.closed.set()
+
+    def deregister_memory(self, memory: Any) -> None:
+        self.calls.append("deregister")
+
+    def create_qp(self, service: Any, send_depth: int, receive_depth: int) -> QueuePair:
+        self.pair = QueuePair(0x11)
+        return self.pair
+
+    def modify_qp(self, qp: QueuePair, state: Any, attributes: Any) -> None:
+        self.calls.append(f"{state.name} {sorted(attributes.named())}")
+
+    def query_qp(self, qp: QueuePair) -> QpStatus:
+        return QpStatus(QpState.RTS, 1, 2)
+
+    def destroy_qp(self, qp: QueuePair) -> None:
+        self.calls.append("destroy")
+
+    def post_send(self, qp: QueuePair, request: Any) -> None:
+        if request.imm == 0xBAD:
+            raise ZeroDivisionError("of the agent")
+        if self.at_once:
+            self.complete(qp, request.wr_id)
+        if request.local is not None:
+            self.calls.append(f"post {request.local.offset}..{request.local.offset + request.local.length}")
+
+    def post_receive(self, qp: QueuePair, request: Any) -> None:
+        pass
+
+
+class Client:
+    """A session."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.requests: "queue.Queue[Optional[agent_pb2.SessionRequest]]" = queue.Queue()
+        self.stub = agent_pb2_grpc.AgentServiceStub(channel)
+        self.call = self.stub.Session(iter(self.requests.get, None), timeout=PATIENCE)
+        self.number = 0
+
+    def send(self, **kind: Any) -> int:
+        self.number += 1
+        self.requests.put(agent_pb2.SessionRequest(number=self.number, command=verbs_pb2.Command(**kind)))
+        return self.number
+
+    def ask(self, **kind: Any) -> tuple[list[verbs_pb2.Event], verbs_pb2.Reply]:
+        """Events that came before the answer, and the answer."""
+        number, events = self.send(**kind), []
+        before = now_ns()
+        for response in self.call:
+            assert response.at.earliest_ns <= response.at.latest_ns <= now_ns()
+            if response.WhichOneof("kind") == "answer":
+                assert response.answer.number == number and response.at.latest_ns >= before - PATIENCE * 1e9
+                return events, response.answer.reply
+            events.append(response.event)
+        raise AssertionError("the stream ended")
+
+    def refused(self, **kind: Any) -> str:
+        reply = self.ask(**kind)[1]
+        assert reply.WhichOneof("kind") == "refused", reply
+        assert reply.refused.errno == 0
+        return reply.refused.text
+
+    def make(self) -> tuple[int, int]:
+        """Handles of memory and of a queue pair."""
+        memory = self.ask(register_memory=verbs_pb2.RegisterMemory(length=100))[1].memory
+        qp = self.ask(create_qp=verbs_pb2.CreateQp(service=1, send_depth=4, receive_depth=4))[1].qp
+        return memory.memory, qp.qp
+
+    def leave(self) -> None:
+        """Ends the commands, and reads to the stream's end."""
+        self.requests.put(None)
+        for _ in self.call:
+            pass
+
+
+@pytest.fixture
+def fake() -> Fake:
+    return Fake()
+
+
+@pytest.fixture
+def channel(fake: Fake, tmp_path: Path) -> Iterator[grpc.Channel]:
+    with Server(fake, f"unix:{tmp_path}/a.sock") as server:
+        assert (tmp_path / "a.sock").stat().st_mode & 0o777 == 0o660
+        with grpc.insecure_channel(server.address, options=[("grpc.default_authority", "localhost")]) as channel:
+            yield channel
+    assert not (tmp_path / "a.sock").exists()
+
+
+def test_the_headers_come_before_the_first_command(channel: grpc.Channel) -> None:
+    client = Client(channel)
+    # Blocks until they are there; nothing was sent.
+    client.call.initial_metadata()
+    told = client.stub.GetAgent(agent_pb2.GetAgentRequest())
+    assert (list(told.devices), told.sessions, told.max_sessions) == (["fake0"], 1, 1)
+    client.leave()
+
+
+def test_open_tells_what_the_device_is(channel: grpc.Channel) -> None:
+    client = Client(channel)
+    opened = client.ask(open=verbs_pb2.Open())[1].opened
+    assert (opened.device, opened.firmware, opened.port, opened.port_state) == ("fake0", "7", 1, 4)
+    assert opened.gids[0].gid == bytes(10) + b"\xff\xff\x0a\0\0\x01" and opened.gids[0].kind == "RoCE v2"
+    client.leave()
+
+
+def test_completions_come_before_the_answer_of_the_command_that_made_them(channel: grpc.Channel) -> None:
+    client = Client(channel)
+    memory, qp = client.make()
+    local = verbs_pb2.Slice(memory=memory, offset=10, length=20)
+    events, reply = client.ask(post_send=verbs_pb2.PostSend(qp=qp, wr_id=1 << 63, operation=1, local=local))
+    assert [(event.completion.qp, event.completion.wr_id) for event in events] == [(qp, 1 << 63)]
+    assert reply.WhichOneof("kind") == "done"
+    client.leave()
+
+
+def test_any_thread_may_complete_and_report(channel: grpc.Channel, fake: Fake) -> None:
+    client = Client(channel)
+    fake.at_once = False
+    _, qp = client.make()
+    client.ask(post_send=verbs_pb2.PostSend(qp=qp, wr_id=5, operation=1))
+
+    def work() -> None:
+        assert fake.pair is not None
+        fake.report("IBV_EVENT_COMM_EST", fake.pair)
+        fake.complete(fake.pair, 5, Status.RNR_RETRY_EXC_ERR, Opcode.SEND, imm=0, earliest_ns=1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    first, second = next(client.call), next(client.call)
+    thread.join()
+    assert (first.event.async_event.name, first.event.async_event.qp) == ("IBV_EVENT_COMM_EST", qp)
+    completion = second.event.completion
+    assert (completion.status, completion.HasField("imm"), second.at.earliest_ns) == (13, True, 1)
+    client.leave()
+
+
+def test_a_sign_of_life_is_given_without_a_word_to_the_device(channel: grpc.Channel, fake: Fake) -> None:
+    client = Client(channel)
+    assert client.refused(query_qp=verbs_pb2.QueryQp(qp=0)) == "this session has no queue pair 0; it has none"
+    assert fake.calls == []
+    client.leave()
+
+
+def test_wrong_commands_are_refused_in_words_and_the_session_goes_on(channel: grpc.Channel) -> None:
+    client = Client(channel)
+    memory, qp = client.make()
+    pb = verbs_pb2
+
+    def modify(**attributes: Any) -> str:
+        return client.refused(modify_qp=pb.ModifyQp(qp=qp, state=2, attributes=pb.QpAttributes(**attributes)))
+
+    assert modify(rnr_retry=8) == "rnr_retry is 8; expected 0..=7"
+    assert modify(path_mtu=0) == "path_mtu is 0; expected 1..=5"
+    assert modify(sq_psn=1 << 24) == "sq_psn is 16777216; expected 0..=16777215"
+    assert modify(address=pb.AddressVector(dgid=b"x")) == "dgid has 1 bytes; expected 16, or none"
+    assert "no dgid" in modify(address=pb.AddressVector(hop_limit=1))
+    assert "no state" in client.refused(modify_qp=pb.ModifyQp(qp=qp, state=8))
+    assert "no operation" in client.refused(post_send=pb.PostSend(qp=qp))
+    assert "no service" in client.refused(create_qp=pb.CreateQp(send_depth=1, receive_depth=1))
+    assert "send_depth is 0" in client.refused(create_qp=pb.CreateQp(service=1, receive_depth=1))
+    assert "0 bytes" in client.refused(register_memory=pb.RegisterMemory())
+    assert "more than is left" in client.refused(register_memory=pb.RegisterMemory(length=1 << 31))
+    beyond = pb.Slice(memory=memory, offset=90, length=11)
+    assert "bytes 90..101 are not inside memory" in client.refused(post_receive=pb.PostReceive(qp=qp, local=beyond))
+    assert "give from" in client.refused(read_memory=pb.ReadMemory())
+    assert "no memory 77" in client.refused(deregister_memory=pb.DeregisterMemory(memory=77))
+    assert "has an address" in client.refused(post_send=pb.PostSend(qp=qp, operation=1, address=pb.AddressVector()))
+    assert "of a kind that this agent does not know" in client.refused()
+    client.ask(write_memory=pb.WriteMemory(memory=memory, offset=98, bytes=b"ab"))
+    read = pb.ReadMemory(**{"from": pb.Slice(memory=memory, offset=97, length=3)})
+    assert client.ask(read_memory=read)[1].bytes.bytes == b"\0ab"
+    client.leave()
+
+
+def test_memory_that_a_request_may_still_use_stays(channel: grpc.Channel, fake: Fake) -> None:
+    client = Client(channel)
+    fake.at_once = False
+    memory, qp = client.make()
+    local = verbs_pb2.Slice(memory=memory, length=8)
+    client.ask(post_send=verbs_pb2.PostSend(qp=qp, wr_id=1, operation=1, local=local))
+    deregister = verbs_pb2.DeregisterMemory(memory=memory)
+    assert "have not completed" in client.refused(deregister_memory=deregister)
+    client.ask(destroy_qp=verbs_pb2.DestroyQp(qp=qp))
+    assert client.ask(deregister_memory=deregister)[1].WhichOneof("kind") == "done"
+    client.leave()
+
+
+@pytest.mark.parametrize("end", ["leaves", "is lost"])
+def test_at_the_end_all_is_destroyed_and_the_seat_is_free(channel: grpc.Channel, fake: Fake, end: str) -> None:
+    client = Client(channel)
+    client.make()
+    if end == "leaves":
+        client.leave()
+    else:
+        client.call.cancel()
+    assert fake.closed.wait(PATIENCE)
+    assert fake.calls == ["destroy", "deregister", "close"]
+    deadline = time.monotonic() + PATIENCE
+    while client.stub.GetAgent(agent_pb2.GetAgentRequest()).sessions:
+        assert time.monotonic() < deadline
+    again = Client(channel)
+    assert again.ask(open=verbs_pb2.Open())[1].opened.device == "fake0"
+    again.leave()
+
+
+def test_a_second_session_is_told_why_not(channel: grpc.Channel) -> None:
+    first, second = Client(channel), None
+    first.ask(open=verbs_pb2.Open())
+    second = Client(channel)
+    assert "one at a time" in second.refused(open=verbs_pb2.Open())
+    with pytest.raises(grpc.RpcError) as error:
+        next(second.call)
+    assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    first.leave()
+
+
+def test_a_fault_of_the_agent_ends_the_session_and_is_no_answer_of_the_device(channel: grpc.Channel) -> None:
+    client = Client(channel)
+    _, qp = client.make()
+    client.send(post_send=verbs_pb2.PostSend(qp=qp, operation=1, imm=0xBAD))
+    with pytest.raises(grpc.RpcError) as error:
+        next(client.call)
+    assert error.value.details() == (
+        "the agent is at fault, not the device: Fake.post_send raised ZeroDivisionError: of the agent"
+    )
+
+
+def test_a_device_that_is_gone_ends_the_session_with_the_reason(channel: grpc.Channel, fake: Fake) -> None:
+    client = Client(channel)
+    client.make()
+    fake.report("IBV_EVENT_DEVICE_FATAL")
+    assert next(client.call).event.async_event.name == "IBV_EVENT_DEVICE_FATAL"
+    with pytest.raises(grpc.RpcError) as error:
+        next(client.call)
+    assert "the device fake0 is gone" in error.value.details()
+
+
+def test_a_device_that_is_polled_tells_since_when_it_may_have_happened(tmp_path: Path) -> None:
+    class Polled(Fake):
+        poll_interval = 0.001
+        due: list[int] = []
+        polls = 0
+
+        def post_send(self, qp: QueuePair, request: Any) -> None:
+            self.due.append(request.wr_id)
+
+        def poll(self) -> None:
+            self.polls += 1
+            while self.polls > 5 and self.due:
+                assert self.pair is not None
+                self.complete(self.pair, self.due.pop())
+
+    with Server(Polled(), f"unix:{tmp_path}/a.sock") as server, grpc.insecure_channel(
+        server.address, options=[("grpc.default_authority", "localhost")]
+    ) as channel:
+        client = Client(channel)
+        _, qp = client.make()
+        client.send(post_send=verbs_pb2.PostSend(qp=qp, wr_id=9, operation=1))
+        responses = [next(client.call), next(client.call)]
+        event = next(response for response in responses if response.WhichOneof("kind") == "event")
+        assert event.event.completion.wr_id == 9 and event.at.earliest_ns < event.at.latest_ns
+        client.leave()
+
+
+@pytest.mark.parametrize(
+    ("listen", "text"),
+    [
+        ("unix:", "no path after unix:"),
+        ("localhost:7000", "a name is not looked up"),
+        ("127.0.0.1", "expected unix:PATH or IP:PORT"),
+        ("127.0.0.1:65536", "expected unix:PATH or IP:PORT"),
+        ("::1:70", "expected unix:PATH or IP:PORT"),
+        ("10.0.0.1:7000", "can be reached from other hosts"),
+        ("unix:/none/of/this", "expected a directory that exists"),
+        ("unix:/etc/hosts", "is no socket"),
+        ("unix:/tmp/" + "x" * 110, "at most 107 bytes"),
+    ],
+)
+def test_a_place_to_listen_that_cannot_be_is_refused_in_words(fake: Fake, listen: str, text: str) -> None:
+    with pytest.raises(ListenError, match=text):
+        Server(fake, listen)
+
+
+def test_a_dead_socket_is_replaced_and_one_that_lives_is_not(fake: Fake, tmp_path: Path) -> None:
+    listen = f"unix:{tmp_path}/a.sock"
+    with Server(fake, listen), pytest.raises(ListenError, match="somebody listens"):
+        Server(Fake(), listen)
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(listen[5:])
+    with Server(fake, listen):
+        pass
+
+
+def test_what_a_device_gives_is_checked() -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        Gid(0, b"short")
+    with pytest.raises(ValueError, match="active_mtu is a code"):
+        DeviceInfo(gids=[Gid.of_ip(0, "fe80::1")], active_mtu=1024)
+    with pytest.raises(ValueError, match="at least one GID"):
+        DeviceInfo(gids=[])
+    with pytest.raises(TypeError, match="Device"):
+        Server(object())  # type: ignore[arg-type]
+    assert Limits().queue_depth == 4096
+
+
+def test_over_tls_only_who_has_a_certificate_is_let_in(fake: Fake, tmp_path: Path) -> None:
+    pki = tmp_path / "pki"
+    subprocess.run([binary("verbatim"), "pki", "init", pki, "--agent", "127.0.0.1"], check=True, stdout=subprocess.PIPE)
+    tls = Tls(*(str(pki / name) for name in ("server.pem", "server-key.pem", "ca.pem")))
+    with pytest.raises(ListenError, match="a unix socket, which has no TLS"):
+        Server(fake, f"unix:{tmp_path}/a.sock", tls)
+    with pytest.raises(ListenError, match="cannot be read"):
+        Server(fake, "127.0.0.1:0", Tls("none.pem", "none.pem", "none.pem"))
+    with Server(fake, "127.0.0.1:0", tls) as server:
+        ca, key, chain = ((pki / name).read_bytes() for name in ("ca.pem", "client-key.pem", "client.pem"))
+        for credentials, let_in in (
+            (grpc.ssl_channel_credentials(ca, key, chain), True),
+            (grpc.ssl_channel_credentials(ca), False),
+        ):
+            with grpc.secure_channel(server.address, credentials) as channel:
+                stub = agent_pb2_grpc.AgentServiceStub(channel)
+                if let_in:
+                    assert stub.GetAgent(agent_pb2.GetAgentRequest(), timeout=PATIENCE).devices == ["fake0"]
+                else:
+                    with pytest.raises(grpc.RpcError):
+                        stub.GetAgent(agent_pb2.GetAgentRequest(), timeout=PATIENCE)
+
+
+def test_the_minimal_example_has_a_queue_pair_that_is_flushed(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("minimal_agent", EXAMPLES / "minimal_agent.py")
+    assert spec is not None and spec.loader is not None
+    minimal = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(minimal)
+    assert len((EXAMPLES / "minimal_agent.py").read_text().splitlines()) <= 60
+    with Server(minimal.MyCore(), f"unix:{tmp_path}/a.sock") as server, grpc.insecure_channel(
+        server.address, options=[("grpc.default_authority", "localhost")]
+    ) as channel:
+        client = Client(channel)
+        _, qp = client.make()
+        assert "in RESET" in client.refused(post_send=verbs_pb2.PostSend(qp=qp, operation=1))
+        client.ask(post_receive=verbs_pb2.PostReceive(qp=qp, wr_id=1))
+        events, _ = client.ask(modify_qp=verbs_pb2.ModifyQp(qp=qp, state=7))
+        assert [(event.completion.wr_id, event.completion.status) for event in events] == [(1, 5)]
+        assert client.ask(query_qp=verbs_pb2.QueryQp(qp=qp))[1].status.state == 7
+        client.leave()
+
+
+# The product against the example.
+
+
+def verdicts(tmp_path: Path, deviations: list[str], tests: list[str]) -> dict[str, str]:
+    """Outcomes of tests against examples/soft_roce.py."""
+    verbatim = binary("verbatim")
+    agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
+    rigs = tmp_path / "rigs.toml"
+    rigs.write_text(
+        'config_version = 1\n\n[[rig]]\nname = "soft"\nkind = "packet"\n'
+        'socket = { local = "tester.sock", remote = "device.sock" }\n'
+        f'mac = "02:00:00:00:00:02"\nip = "10.0.0.2"\nagent = "unix:{agent}"\n'
+    )
+    command = [sys.executable, EXAMPLES / "soft_roce.py", "--listen", f"unix:{agent}", "--socket", device, "--peer", tester]
+    for deviation in deviations:
+        command += ["--deviation", deviation]
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "HOME": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert "listening on" in said, said + process.stderr.read()
+            # What it says later must not fill the pipe.
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            run = subprocess.run(
+                [verbatim, "run", "--server", "none", "--rig-file", rigs, "--rig", "soft", "--json", *tests],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=300,
+            )
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+    try:
+        document = json.loads(run.stdout)
+    except ValueError:
+        raise AssertionError(run.stdout + run.stderr) from None
+    return {verdict["test"]: verdict["outcome"] for verdict in document["verdicts"]}
+
+
+SOUND = [
+    "c09-060-send-responder",
+    "c09-060-write-responder",
+    "c09-060-read-responder",
+    "c09-060-compare-swap-responder",
+    "c09-060-send",
+    "c09-060-read",
+    "c09-duplicates",
+    "c09-icrc",
+    "c09-nak-fatal",
+    "c09-psn-sequence",
+    "c09-130-rnr-interval",
+]
+
+
+def test_the_sound_device_passes(tmp_path: Path) -> None:
+    assert verdicts(tmp_path, [], SOUND) == {test: "PASS" for test in SOUND}
+
+
+@pytest.mark.parametrize(
+    ("deviation", "test"),
+    [
+        ("nak-wrong-psn", "c09-psn-sequence"),
+        ("msn-stands-still", "c09-060-send-responder"),
+        ("no-rnr-timer", "c09-130-rnr-interval"),
+        ("duplicate-delivered", "c09-duplicates"),
+        ("icrc-ignored", "c09-icrc"),
+        ("flush-forgotten", "c09-nak-fatal"),
+    ],
+)
+def test_each_deviation_fails_and_is_no_error(tmp_path: Path, deviation: str, test: str) -> None:
+    assert verdicts(tmp_path, [deviation], [test]) == {test: "FAIL"}
