@@ -40,6 +40,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// List, show, follow and stop the runs of a daemon, and read what they left
     Runs(commands::runs::Arguments),
+    /// Tell what verdicts and measured values of a rig came to over its runs, by firmware version of the device
+    Trend(commands::trend::Arguments),
     /// Judge the record of a run anew, offline
     Judge(commands::judge::Arguments),
     /// Check that a record is whole and unaltered, and that its verdicts follow from it
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
         Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
         Command::Runs(arguments) => place().and_then(|place| commands::runs::run(arguments, &place)),
+        Command::Trend(arguments) => place().and_then(|place| commands::trend::run(&arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments, place),

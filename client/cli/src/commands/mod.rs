@@ -15,4 +15,5 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod statements;
 pub(crate) mod tests;
+pub(crate) mod trend;
 pub(crate) mod verify;

@@ -226,3 +226,23 @@ fn doctor_asks_the_daemon_that_commands_would_go_to() {
     let there = place.verbatim("doctor");
     assert!(there.stdout.contains("ok      daemon "), "{there:?}");
 }
+
+#[test]
+fn a_trend_tells_what_a_rig_came_to_and_whether_it_got_worse() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let none = place.verbatim("trend broken");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    for _ in 0..2 {
+        place.verbatim("run --rig broken c14-016-get-protect-2 c14-024-node-info");
+    }
+    let trend = place.verbatim("trend broken --values");
+    assert_eq!(trend.code, Some(0), "{trend:?}");
+    assert!(
+        trend.stdout.contains("-: 2 FAIL\n") && trend.stdout.contains("-: 2 PASS\n"),
+        "{trend:?}"
+    );
+    let json = place.verbatim("trend broken C14-16 --json").json();
+    assert_eq!(json["tests"][0]["runs"][1]["outcome"], "FAIL", "{json}");
+    assert_eq!(json["tests"].as_array().unwrap().len(), 1, "{json}");
+}

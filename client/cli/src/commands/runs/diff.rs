@@ -122,7 +122,7 @@ fn in_words(of: &v1::Verdict) -> String {
 }
 
 /// What was seen, by what was looked at; the same looked at several times has a number.
-fn values(of: Option<&v1::Verdict>) -> BTreeMap<String, String> {
+pub(crate) fn values(of: Option<&v1::Verdict>) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     let checks = of.into_iter().flat_map(|of| of.passed.iter().chain(&of.findings));
     for check in checks {

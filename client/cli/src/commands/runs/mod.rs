@@ -3,6 +3,8 @@
 pub(crate) mod artifacts;
 mod diff;
 
+pub(crate) use diff::values;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

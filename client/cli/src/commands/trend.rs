@@ -1,0 +1,243 @@
+//! `verbatim trend`: what verdicts and measured values of a rig's device came to, run after run, firmware after firmware.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use verbatim_client::{Client, v1};
+
+use crate::commands::runs::values;
+use crate::exit::Usage;
+use crate::print;
+use crate::server::{self, Place};
+
+/// Tell what verdicts and measured values of a rig came to over its runs, by firmware version of the device.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 no test came to worse in the last run than in the one before it; 1 one did; 2 usage, or no \
+    run is kept; 3 the daemon cannot be asked."
+)]
+pub(crate) struct Arguments {
+    /// The rig
+    rig: String,
+    /// Only these tests: ids, public names, statements or globs
+    tests: Vec<String>,
+    /// So many runs, the latest ones
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    last: u16,
+    /// Print what was measured too, where it changed
+    #[arg(long)]
+    values: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A test in a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Point {
+    run: String,
+    version: String,
+    outcome: v1::Outcome,
+    values: BTreeMap<String, String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+    let address = place.server("the runs that a daemon keeps")?;
+    let runs = server::at(address, |client| kept(client, arguments))?;
+    if runs.is_empty() {
+        let rig = &arguments.rig;
+        return Err(Usage(format!(
+            "no run of {rig:?} that has ended is kept; `verbatim rigs` lists the rigs"
+        ))
+        .into());
+    }
+    let tests = trend(&runs);
+    if arguments.json {
+        print::json(&document(&arguments.rig, &tests))?;
+    } else {
+        let text: String = tests
+            .iter()
+            .map(|(test, points)| line(test, points) + &changed(points, arguments.values))
+            .collect();
+        print::text(&text)?;
+    }
+    let worse = tests.values().any(|points| got_worse(points));
+    Ok(ExitCode::from(u8::from(worse)))
+}
+
+/// The runs, the oldest first, with the verdicts of the tests that are wanted.
+async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::Run>> {
+    let wanted: Vec<String> = match arguments.tests.as_slice() {
+        [] => Vec::new(),
+        patterns => client
+            .list_tests(patterns)
+            .await?
+            .tests
+            .into_iter()
+            .map(|test| test.id)
+            .collect(),
+    };
+    let filter = format!("rig={} AND state=ENDED", arguments.rig);
+    let listed = client.list_runs(&filter, i32::from(arguments.last), "").await?.runs;
+    let mut runs = Vec::new();
+    for listed in listed.iter().rev() {
+        // A list has no values that were measured.
+        let mut run = client.get_run(&listed.name.parse()?).await?;
+        run.verdicts
+            .retain(|verdict| wanted.is_empty() || wanted.contains(&verdict.test));
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
+    let mut tests: BTreeMap<String, Vec<Point>> = BTreeMap::new();
+    for run in runs {
+        let version = version(run);
+        for verdict in &run.verdicts {
+            tests.entry(verdict.test.clone()).or_default().push(Point {
+                run: run.name.clone(),
+                version: version.clone(),
+                outcome: verdict.outcome(),
+                values: values(Some(verdict)),
+            });
+        }
+    }
+    tests
+}
+
+/// What the device says of its version: its host's word for the firmware, else NodeInfo's Revision; "-" where it says nothing.
+fn version(run: &v1::Run) -> String {
+    let fingerprint = run.info.as_ref().map_or("", |info| &info.fingerprint);
+    let fingerprint: Value = serde_json::from_str(fingerprint).unwrap_or_default();
+    let places = [
+        "/device/firmware",
+        "/tester/dut_host/device/firmware",
+        "/device/node_info/Revision",
+    ];
+    let word = |place: &&str| {
+        let value = fingerprint.pointer(place)?;
+        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (!word.is_empty() && word != "null").then_some(word)
+    };
+    places.iter().find_map(word).unwrap_or_else(|| "-".into())
+}
+
+/// `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`: what follows one another and is the same is counted.
+fn line(test: &str, points: &[Point]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for of_version in points.chunk_by(|one, other| one.version == other.version) {
+        let outcomes: Vec<String> = of_version
+            .chunk_by(|one, other| one.outcome == other.outcome)
+            .map(|same| format!("{} {}", same.len(), same[0].outcome))
+            .collect();
+        parts.push(format!("{}: {}", of_version[0].version, outcomes.join(", ")));
+    }
+    format!("{test:<34} {}\n", parts.join(" | "))
+}
+
+/// The values that were not the same in all runs, one after the other.
+fn changed(points: &[Point], wanted: bool) -> String {
+    if !wanted {
+        return String::new();
+    }
+    let mut names: Vec<&String> = points.iter().flat_map(|point| point.values.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut out = String::new();
+    for name in names {
+        let seen: Vec<&str> = points
+            .iter()
+            .filter_map(|point| point.values.get(name).map(String::as_str))
+            .collect();
+        let steps: Vec<&str> = seen.chunk_by(|one, other| one == other).map(|same| same[0]).collect();
+        if steps.len() > 1 {
+            out.push_str(&format!("    {name}: {}\n", steps.join(" -> ")));
+        }
+    }
+    out
+}
+
+/// Whether a test came to worse in its last run than in the one before it.
+fn got_worse(points: &[Point]) -> bool {
+    matches!(points, [.., before, last] if last.outcome > before.outcome && last.outcome > v1::Outcome::Pass)
+}
+
+fn document(rig: &str, tests: &BTreeMap<String, Vec<Point>>) -> Value {
+    let point = |point: &Point| {
+        json!({
+            "run": point.run,
+            "version": point.version,
+            "outcome": point.outcome.to_string(),
+            "values": point.values,
+        })
+    };
+    let tests: Vec<Value> = tests
+        .iter()
+        .map(|(test, points)| json!({ "test": test, "runs": points.iter().map(point).collect::<Vec<_>>() }))
+        .collect();
+    json!({ "rig": rig, "tests": tests })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use v1::Outcome::{Fail, NotApplicable, Pass};
+
+    fn points(of: &[(&str, v1::Outcome, &str)]) -> Vec<Point> {
+        of.iter()
+            .map(|(version, outcome, seen)| Point {
+                run: "runs/x".into(),
+                version: (*version).into(),
+                outcome: *outcome,
+                values: [("C9-130 RNR interval".to_owned(), (*seen).to_owned())].into(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn outcomes_are_counted_by_version_and_values_are_told_where_they_change() {
+        let points = points(&[
+            ("1.0", Pass, "1 ms"),
+            ("1.0", Pass, "1 ms"),
+            ("1.1", Fail, "3 ms"),
+            ("1.1", Pass, "1 ms"),
+        ]);
+        assert_eq!(
+            line("t", &points).trim_end(),
+            format!("{:<34} 1.0: 2 PASS | 1.1: 1 FAIL, 1 PASS", "t")
+        );
+        assert_eq!(
+            changed(&points, true),
+            "    C9-130 RNR interval: 1 ms -> 3 ms -> 1 ms\n"
+        );
+        assert_eq!(changed(&points, false), "");
+        assert_eq!(changed(&points[..2], true), "");
+    }
+
+    #[test]
+    fn worse_is_what_no_longer_passes() {
+        assert!(got_worse(&points(&[("1", Pass, ""), ("2", Fail, "")])));
+        assert!(!got_worse(&points(&[("1", Fail, ""), ("2", Pass, "")])));
+        assert!(!got_worse(&points(&[("1", NotApplicable, ""), ("2", Pass, "")])));
+        assert!(!got_worse(&points(&[("1", Fail, "")])));
+    }
+
+    #[test]
+    fn the_version_is_the_devices_not_the_testers() {
+        let run = |fingerprint: &str| v1::Run {
+            info: Some(v1::RunInfo {
+                fingerprint: fingerprint.into(),
+                ..v1::RunInfo::default()
+            }),
+            ..v1::Run::default()
+        };
+        assert_eq!(
+            version(&run(r#"{"device":{"firmware":"16.35"},"tester":{"firmware":"1"}}"#)),
+            "16.35"
+        );
+        assert_eq!(version(&run(r#"{"device":{"node_info":{"Revision":"0x0"}}}"#)), "0x0");
+        assert_eq!(version(&run("no JSON")), "-");
+    }
+}
