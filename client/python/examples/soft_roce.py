@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""A RoCE v2 device in Python, behind an agent: reliable connections over unix datagram sockets, a frame a datagram.
+"""A RoCE v2 device in Python, behind an agent; its link is two unix datagram sockets, a frame a datagram.
 
     soft_roce.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
 It shows how a device of your own is put under test, and that the tests see what is wrong with one: ``--deviation NAME``
-breaks one rule. It has RC on IPv4 with SEND, WRITE, READ and atomics; no UD, no SEND with Invalidate, no congestion
+breaks one rule. It has RC on IPv4 with SEND, WRITE, READ and atomics, and UD; no SEND with Invalidate, no congestion
 control, no window.
 """
 
@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from dataclasses import dataclass, field
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from verbatim_client.agent import (
     Access,
@@ -52,16 +52,17 @@ DEVIATIONS = {
     "flush-forgotten": "a queue pair in the error state completes nothing that was posted",
 }
 
-# Opcodes of a reliable connection (table 38).
+# Opcodes of a reliable connection (9.2).
 SENDS = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05}
 WRITES = {0x06, 0x07, 0x08, 0x09, 0x0A, 0x0B}
 BEGINS = {0x00, 0x04, 0x05, 0x06, 0x0A, 0x0B}
 ENDS = {0x02, 0x03, 0x04, 0x05, 0x08, 0x09, 0x0A, 0x0B}
-WITH_IMM = {0x03, 0x05, 0x09, 0x0B}
+WITH_IMM = {0x03, 0x05, 0x09, 0x0B, 0x65}
 READ, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = 0x0C, 0x0D, 0x0E, 0x0F, 0x10
 ACK, ATOMIC_ACK, COMPARE_SWAP, FETCH_ADD = 0x11, 0x12, 0x13, 0x14
+DATAGRAM, DATAGRAM_IMM = 0x64, 0x65
 
-# Syndromes of an AETH (table 42): NAK codes, and the ACK without a credit count.
+# Syndromes of an AETH (9.7.5): NAK codes, and the ACK without a credit count.
 ACK_SYNDROME, RNR_NAK, NAK = 0x1F, 0x20, 0x60
 SEQUENCE, INVALID, ACCESS, OPERATIONAL = 0, 1, 2, 3
 
@@ -69,8 +70,8 @@ PSNS = 1 << 24
 HALF = PSNS // 2
 #: How much later than asked a request is sent again: never earlier, and late enough that a tester at the end of a slow path
 #: can tell. Kernels are late by a tick or two as well.
-LATE = 0.02
-#: RNR NAK timer codes in units of 10 us (table 45).
+LATE = 0.05
+#: RNR NAK timer codes in units of 10 us (9.7.5.2.8).
 RNR_10US = [65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072]
 RNR_10US += [4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152]
 
@@ -96,7 +97,7 @@ def checksum(header: bytes) -> int:
 
 @dataclass
 class Packet:
-    """A packet of a reliable connection, without its headers below."""
+    """A packet, without its headers below."""
 
     opcode: int
     psn: int
@@ -107,6 +108,7 @@ class Packet:
     headers: bytes = b""
     payload: bytes = b""
     source: str = ""
+    ip: bytes = b""
 
     def reth(self) -> tuple[int, int, int]:
         return struct.unpack(">QII", self.headers[:16])
@@ -123,7 +125,8 @@ def header_bytes(opcode: int) -> int:
     reth = 16 if opcode in (0x06, 0x0A, 0x0B, READ) else 0
     aeth = 4 if opcode in (READ_FIRST, READ_LAST, READ_ONLY, ACK, ATOMIC_ACK) else 0
     atomic = 28 if opcode in (COMPARE_SWAP, FETCH_ADD) else 8 if opcode == ATOMIC_ACK else 0
-    return reth + aeth + atomic + (4 if opcode in WITH_IMM or opcode in (0x16, 0x17) else 0)
+    deth = 8 if opcode in (DATAGRAM, DATAGRAM_IMM) else 0
+    return reth + aeth + atomic + deth + (4 if opcode in WITH_IMM or opcode in (0x16, 0x17) else 0)
 
 
 class Nak(Exception):
@@ -177,14 +180,26 @@ STEPS: dict[tuple[QpState, QpState], tuple[set[str], set[str]]] = {
     (QpState.SQD, QpState.RTS): (set(), LATER),
     (QpState.SQD, QpState.SQD): (set(), SQD),
 }
+DATAGRAM_STEPS: dict[tuple[QpState, QpState], tuple[set[str], set[str]]] = {
+    (QpState.RESET, QpState.INIT): ({"pkey_index", "port", "qkey"}, set()),
+    (QpState.INIT, QpState.INIT): (set(), {"pkey_index", "port", "qkey"}),
+    (QpState.INIT, QpState.RTR): (set(), {"pkey_index", "qkey"}),
+    (QpState.RTR, QpState.RTS): ({"sq_psn"}, {"qkey"}),
+    (QpState.RTS, QpState.RTS): (set(), {"qkey"}),
+    (QpState.RTS, QpState.SQD): (set(), set()),
+    (QpState.SQD, QpState.RTS): (set(), {"qkey"}),
+    (QpState.SQD, QpState.SQD): (set(), {"pkey_index", "qkey"}),
+    (QpState.SQE, QpState.RTS): (set(), {"qkey"}),
+}
 
 
 class Pair(QueuePair):
     """A queue pair: requester and responder."""
 
-    def __init__(self, device: "SoftRoce", qpn: int, send_depth: int, receive_depth: int) -> None:
+    def __init__(self, device: "SoftRoce", qpn: int, service: Service, send_depth: int, receive_depth: int) -> None:
         super().__init__(qpn)
         self.device = device
+        self.service = service
         self.depths = (send_depth, receive_depth)
         self.reset()
 
@@ -229,8 +244,8 @@ class Pair(QueuePair):
         if to in (QpState.RESET, QpState.ERR):
             needed: set[str] = set()
             taken: set[str] = set()
-        elif (self.state, to) in STEPS:
-            needed, taken = STEPS[self.state, to]
+        elif (self.state, to) in (steps := STEPS if self.service == Service.RC else DATAGRAM_STEPS):
+            needed, taken = steps[self.state, to]
         else:
             raise Refused(f"there is no step from {self.state.name} to {to.name}", 22)
         if needed - named.keys():
@@ -263,7 +278,12 @@ class Pair(QueuePair):
     def receive_packet(self, packet: Packet) -> None:
         if self.state in (QpState.RESET, QpState.INIT, QpState.ERR):
             return
-        if packet.p_key & 0x7FFF != 0x7FFF or packet.source != self.device.ip_of(self.address):
+        if packet.p_key & 0x7FFF != 0x7FFF or (packet.opcode >> 5 == 3) != (self.service == Service.UD):
+            return
+        if self.service == Service.UD:
+            self.receive_datagram(packet)
+            return
+        if packet.source != self.device.ip_of(self.address):
             return
         if packet.opcode in (READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY, ACK, ATOMIC_ACK):
             if self.state in (QpState.RTS, QpState.SQD) and len(packet.headers) == header_bytes(packet.opcode):
@@ -277,22 +297,69 @@ class Pair(QueuePair):
 
     def flush(self) -> None:
         """The error state: the send queue first, each in order."""
-        sends, self.sends = self.sends, []
+        self.flush_sends()
         receives, self.receives = self.receives, []
-        self.timer = self.rnr_until = None
         if self.message is not None and self.message.receive is not None:
             receives.insert(0, self.message.receive)
         self.message = None
-        if self.has("flush-forgotten"):
-            return
-        for wqe in sends:
-            self.complete(wqe.request, Status.WR_FLUSH_ERR)
         for receive in receives:
-            self.device.complete(self, receive.wr_id, Status.WR_FLUSH_ERR, Opcode.RECV)
+            if not self.has("flush-forgotten"):
+                self.device.complete(self, receive.wr_id, Status.WR_FLUSH_ERR, Opcode.RECV)
+
+    def flush_sends(self) -> None:
+        sends, self.sends = self.sends, []
+        self.timer = self.rnr_until = None
+        for wqe in sends:
+            if not self.has("flush-forgotten"):
+                self.complete(wqe.request, Status.WR_FLUSH_ERR)
 
     def complete(self, request: SendRequest, status: Status = Status.SUCCESS, byte_len: int = 0) -> None:
         if request.signaled or status != Status.SUCCESS:
             self.device.complete(self, request.wr_id, status, Opcode.of(request.operation), byte_len)
+
+    # Datagrams (9.8.3): what is sent is done, what does not fit is lost.
+
+    def receive_datagram(self, packet: Packet) -> None:
+        if packet.opcode not in (DATAGRAM, DATAGRAM_IMM) or len(packet.headers) != header_bytes(packet.opcode):
+            return
+        if struct.unpack(">I", packet.headers[:4])[0] != self.attribute("qkey") or not self.receives:
+            return
+        receive = self.receives.pop(0)
+        # The IPv4 header stands in the second half of 40 bytes before the payload.
+        data = bytes(20) + packet.ip + packet.payload
+        place, status = receive.local, Status.SUCCESS
+        if place is None or place.length < len(data):
+            status = Status.LOC_LEN_ERR
+        elif not self.device.writable(place):
+            status = Status.LOC_PROT_ERR
+        if status != Status.SUCCESS or place is None:
+            self.device.complete(self, receive.wr_id, status, Opcode.RECV)
+            return
+        place.memory.data[place.offset : place.offset + len(data)] = data
+        self.device.complete(self, receive.wr_id, opcode=Opcode.RECV, byte_len=len(data), imm=packet.imm())
+
+    def send_datagrams(self) -> None:
+        while self.sends and self.state == QpState.RTS:
+            request = self.sends.pop(0).request
+            address, place, payload = request.address, request.local, b""
+            if address is None or (place is not None and self.device.keys.get(place.memory.r_key) is not place.memory):
+                self.complete(request, Status.LOC_PROT_ERR)
+                self.state = QpState.SQE
+                self.flush_sends()
+                return
+            if place is not None:
+                payload = bytes(place.memory.data[place.offset : place.offset + place.length])
+            # A Q_Key with the high bit set stands for the queue pair's own.
+            own = request.remote_qkey >> 31
+            headers = struct.pack(">II", self.attribute("qkey") if own else request.remote_qkey, self.qpn)
+            opcode = DATAGRAM
+            if request.operation == Operation.SEND_IMM:
+                opcode, headers = DATAGRAM_IMM, headers + struct.pack(">I", request.imm)
+            packet = Packet(opcode, self.next_psn, request.remote_qpn, headers=headers, payload=payload)
+            packet.solicited = request.solicited
+            self.device.transmit(self.qpn, address, packet)
+            self.next_psn = self.cursor = (self.next_psn + 1) % PSNS
+            self.complete(request)
 
     # The responder (9.7.4, 9.7.5).
 
@@ -529,7 +596,9 @@ class Pair(QueuePair):
 
     def pump(self) -> None:
         """Sends what may be sent now."""
-        while self.state in (QpState.RTS, QpState.SQD) and self.rnr_until is None:
+        if self.service == Service.UD:
+            self.send_datagrams()
+        while self.service == Service.RC and self.state in (QpState.RTS, QpState.SQD) and self.rnr_until is None:
             if self.cursor == self.next_psn and not self.begin():
                 break
             if self.cursor == self.next_psn:
@@ -789,8 +858,14 @@ class SoftRoce(Device):
         self.ip, self.mac = ipaddress.IPv4Address(ip).packed, bytes.fromhex(mac.replace(":", ""))
         self.peer = peer
         self.info = DeviceInfo(
-            gids=[Gid.of_ip(0, ip)], firmware="1", vendor_id=0x00_02C9, node_guid=0x0200_00FF_FE00_0001, active_mtu=5, atomics=True
+            gids=[Gid.of_ip(0, ip)],
+            firmware="1",
+            vendor_id=0x00_02C9,
+            node_guid=0x0200_00FF_FE00_0001,
+            active_mtu=5,
+            atomics=True,
         )
+        self.told: list[Callable[[], None]] = []
         self.keys: dict[int, Memory] = {}
         self.pairs: dict[int, Pair] = {}
         self.next_qpn = 0x11
@@ -803,6 +878,19 @@ class SoftRoce(Device):
         self.sender.settimeout(0.1)
         for work in (self.take_in, self.work):
             threading.Thread(target=work, daemon=True).start()
+
+    # What it tells: kept until the packets of the same step have left.
+
+    def complete(self, *of: Any, **named: Any) -> None:
+        self.told.append(lambda: Device.complete(self, *of, **named))
+
+    def report(self, *of: Any) -> None:
+        self.told.append(lambda: Device.report(self, *of))
+
+    def tell(self) -> None:
+        told, self.told = self.told, []
+        for tell in told:
+            tell()
 
     # Verbs.
 
@@ -828,11 +916,9 @@ class SoftRoce(Device):
             super().write_memory(memory, offset, data)
 
     def create_qp(self, service: Service, send_depth: int, receive_depth: int) -> QueuePair:
-        if service != Service.RC:
-            raise Refused("this device has reliable connections alone", 95)
         with self.lock:
             self.next_qpn += 1
-            pair = self.pairs[self.next_qpn] = Pair(self, self.next_qpn, send_depth, receive_depth)
+            pair = self.pairs[self.next_qpn] = Pair(self, self.next_qpn, service, send_depth, receive_depth)
             return pair
 
     def destroy_qp(self, qp: QueuePair) -> None:
@@ -842,6 +928,7 @@ class SoftRoce(Device):
     def modify_qp(self, qp: QueuePair, state: QpState, attributes: QpAttributes) -> None:
         with self.lock:
             self.pairs[qp.qpn].modify(state, attributes)
+            self.tell()
         self.wake()
 
     def query_qp(self, qp: QueuePair) -> QpStatus:
@@ -861,11 +948,19 @@ class SoftRoce(Device):
             if request.operation in (Operation.COMPARE_SWAP, Operation.FETCH_ADD):
                 if request.local is None or request.local.length < 8:
                     raise Refused("an atomic needs 8 bytes of local memory", 22)
+            if pair.service == Service.UD:
+                if request.operation not in (Operation.SEND, Operation.SEND_IMM):
+                    raise Refused("a datagram queue pair has SENDs alone", 22)
+                if request.local is not None and request.local.length > 128 << self.info.active_mtu:
+                    raise Refused("a datagram is not longer than the MTU", 22)
+                if request.address is None or (request.address.dgid or b"")[:12] != bytes(10) + b"\xff\xff":
+                    raise Refused("expected an address with the GID of an IPv4 address", 22)
             pair.sends.append(Wqe(request))
-            if pair.state == QpState.ERR:
-                pair.flush()
+            if pair.state in (QpState.ERR, QpState.SQE):
+                pair.flush_sends()
             else:
                 pair.pump()
+            self.tell()
         self.wake()
 
     def post_receive(self, qp: QueuePair, request: ReceiveRequest) -> None:
@@ -878,6 +973,7 @@ class SoftRoce(Device):
             pair.receives.append(request)
             if pair.state == QpState.ERR:
                 pair.flush()
+            self.tell()
 
     def writable(self, place: Slice) -> bool:
         return self.keys.get(place.memory.r_key) is place.memory and place.memory.access.local_write
@@ -912,6 +1008,7 @@ class SoftRoce(Device):
                 now = time.monotonic()
                 for pair in list(self.pairs.values()):
                     pair.tick(now)
+                self.tell()
 
     def send_frame(self, frame: bytes) -> None:
         try:
@@ -947,7 +1044,7 @@ class SoftRoce(Device):
         opcode, flags, p_key, qpn, psn = struct.unpack(">BBHII", ip[28:40])
         pad = flags >> 4 & 3
         end = length - 4 - pad
-        if flags & 0x0F or opcode >> 5 or end < 40:
+        if flags & 0x0F or opcode >> 5 not in (0, 3) or end < 40:
             return None
         size = header_bytes(opcode)
         ack = bool(psn >> 31)
@@ -961,6 +1058,7 @@ class SoftRoce(Device):
             ip[40 : min(40 + size, end)],
             ip[40 + size : end],
             str(ipaddress.IPv4Address(ip[12:16])),
+            ip[:20],
         )
 
     def transmit(self, qpn: int, address: AddressVector, packet: Packet) -> None:
@@ -971,9 +1069,8 @@ class SoftRoce(Device):
         rest = bth + packet.headers + packet.payload + bytes(pad)
         to = (address.dgid or b"")[12:]
         udp = struct.pack(">HHHH", 0xC000 | qpn & 0x3FFF, 4791, 8 + len(rest) + 4, 0)
-        ip = struct.pack(
-            ">BBHHHBBH4s4s", 0x45, address.traffic_class, 20 + len(udp) + len(rest) + 4, 0, 0x4000, address.hop_limit, 17, 0, self.ip, to
-        )
+        length, tos, hops = 20 + len(udp) + len(rest) + 4, address.traffic_class, address.hop_limit
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, tos, length, 0, 0x4000, hops, 17, 0, self.ip, to)
         ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
         whole = ip + udp + rest
         mac = self.neighbours.get(to)

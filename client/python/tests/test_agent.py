@@ -413,6 +413,23 @@ def test_the_minimal_example_has_a_queue_pair_that_is_flushed(tmp_path: Path) ->
         client.leave()
 
 
+def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "minimal_agent.py", f"unix:{tmp_path}/a.sock"]
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"agent: listening on unix:{tmp_path}/a.sock, device my-core\n"
+        for _ in range(100):
+            process.terminate()
+        try:
+            code = process.wait(PATIENCE)
+        finally:
+            process.kill()
+        # Those that come once all is over find the system's own way.
+        assert code in (0, -15)
+        assert not (tmp_path / "a.sock").exists()
+
+
 # The product against the example.
 
 
@@ -486,3 +503,8 @@ def test_the_sound_device_passes(tmp_path: Path) -> None:
 )
 def test_each_deviation_fails_and_is_no_error(tmp_path: Path, deviation: str, test: str) -> None:
     assert verdicts(tmp_path, [deviation], [test]) == {test: "FAIL"}
+
+
+def test_the_page_shows_the_minimal_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "bring-your-own-agent.md").read_text()
+    assert f"```python\n{(EXAMPLES / 'minimal_agent.py').read_text()}```\n" in page

@@ -527,6 +527,12 @@ def _log(line: str) -> None:
         pass  # Who reads it may be gone.
 
 
+def _peer(context: grpc.ServicerContext) -> str:
+    """Who is at the other end, for the log."""
+    peer = context.peer() or ""
+    return peer.partition(":")[2] if peer.startswith("ipv") else "somebody on this host"
+
+
 class _Service(agent_pb2_grpc.AgentServiceServicer):
     def __init__(self, device: Device, limits: Limits) -> None:
         self.device = device
@@ -557,7 +563,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
             return
         session = Session(self.device, self.limits, self.host)
         self.session = self.device._session = session
-        _log(f"{context.peer() or 'somebody'}: a session begins")
+        _log(f"{_peer(context)}: a session begins")
         reader = threading.Thread(target=self._read, args=(session, requests), name="commands", daemon=True)
         reader.start()
         if self.device.poll_interval is not None:
@@ -580,7 +586,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
             session.destroy()
             self.device._session = self.session = None
             self.seat.release()
-            _log(f"a session ended, and what it made is destroyed{': ' + session.why[1] if session.why else ''}")
+            _log(f"{_peer(context)}: a session ended, and what it made is destroyed{': ' + session.why[1] if session.why else ''}")
         if session.why is not None:
             context.abort(*session.why)
 
@@ -749,9 +755,23 @@ def serve(
     device: Device, listen: str = "127.0.0.1:7000", tls: Optional[Tls] = None, limits: Limits = Limits()
 ) -> None:
     """Serves until SIGTERM or SIGINT, then ends the session in order. To be called from the main thread."""
-    told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    with Server(device, listen, tls, limits) as server:
-        _log(f"listening on {server.address}, device {device.name}")
-        told.wait()
+    # A pipe, not an event: a handler that runs within another one's call must not wait for its lock.
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+
+    def handler(*_: object) -> None:
+        try:
+            os.write(tell, b"!")
+        except BlockingIOError:
+            pass  # It was told often enough.
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with Server(device, listen, tls, limits) as server:
+            _log(f"listening on {server.address}, device {device.name}")
+            os.read(told, 1)
+    finally:
+        for number, handled in before.items():
+            signal.signal(number, handled)
+        os.close(told)
+        os.close(tell)
