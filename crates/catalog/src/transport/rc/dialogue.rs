@@ -194,7 +194,8 @@ fn one<'t>(
 }
 
 /// Puts each of the DUT's packets before those with a later PSN that came in before it, where their spans do not say which
-/// was first. One whose PSN is among those already is a retry, and stays where it is.
+/// was first. One whose PSN is among those already is a retry, and stays where it is; so does one that was sent more often
+/// than what has the later PSN: what was sent once came before the second time of all that was sent before it.
 fn untangle(packets: &mut [Seen<'_>]) {
     for at in 1..packets.len() {
         let seen = packets[at];
@@ -212,9 +213,16 @@ fn untangle(packets: &mut [Seen<'_>]) {
         if !seen.frame.received || is_there {
             continue;
         }
-        let is_later = |other: &Seen<'_>| of_kind(other) && other.psn().since(seen.psn()) < HALF;
-        if let Some(first) = packets[open..at].iter().position(is_later) {
-            let first = open + first;
+        let times = |psn: Psn, until: usize| {
+            let sent = packets[..until].iter();
+            sent.filter(|other| of_kind(other) && other.psn() == psn).count()
+        };
+        let round = times(seen.psn(), at) + 1;
+        let is_later = |place: &usize| {
+            let other = &packets[*place];
+            of_kind(other) && other.psn().since(seen.psn()) < HALF && times(other.psn(), place + 1) >= round
+        };
+        if let Some(first) = (open..at).find(is_later) {
             packets[first..=at].rotate_right(1);
             packets[first].place = packets[first + 1].place;
         }
