@@ -855,6 +855,7 @@ class SoftRoce(Device):
 
     def __init__(self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset()) -> None:
         self.deviations = deviations
+        self.has_ud = True
         self.ip, self.mac = ipaddress.IPv4Address(ip).packed, bytes.fromhex(mac.replace(":", ""))
         self.peer = peer
         self.info = DeviceInfo(
@@ -916,6 +917,8 @@ class SoftRoce(Device):
             super().write_memory(memory, offset, data)
 
     def create_qp(self, service: Service, send_depth: int, receive_depth: int) -> QueuePair:
+        if service == Service.UD and not self.has_ud:
+            raise Refused("this device has reliable connections alone")
         with self.lock:
             self.next_qpn += 1
             pair = self.pairs[self.next_qpn] = Pair(self, self.next_qpn, service, send_depth, receive_depth)
@@ -1091,8 +1094,10 @@ def main() -> None:
     parser.add_argument("--mac", default="02:00:00:00:00:01")
     listed = "; ".join(f"{name}: {what}" for name, what in DEVIATIONS.items())
     parser.add_argument("--deviation", action="append", default=[], choices=DEVIATIONS, metavar="NAME", help=listed)
+    parser.add_argument("--no-ud", action="store_true", help="reliable connections alone, as many a core has them")
     given = parser.parse_args()
     device = SoftRoce(given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation))
+    device.has_ud = not given.no_ud
     serve(device, given.listen)
 
 

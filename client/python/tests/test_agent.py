@@ -433,7 +433,7 @@ def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
 # The product against the example.
 
 
-def verdicts(tmp_path: Path, deviations: list[str], tests: list[str]) -> dict[str, str]:
+def verdicts(tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None) -> dict[str, str]:
     """Outcomes of tests against examples/soft_roce.py."""
     verbatim = binary("verbatim")
     agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
@@ -446,6 +446,7 @@ def verdicts(tmp_path: Path, deviations: list[str], tests: list[str]) -> dict[st
     command = [sys.executable, EXAMPLES / "soft_roce.py", "--listen", f"unix:{agent}", "--socket", device, "--peer", tester]
     for deviation in deviations:
         command += ["--deviation", deviation]
+    command += more or []
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "HOME": str(tmp_path)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -486,8 +487,21 @@ SOUND = [
 ]
 
 
+#: On a busy machine the round trip may be longer than what the device is late, and then a bound is not proved.
+TIMED = {"c09-130-rnr-interval"}
+
+
 def test_the_sound_device_passes(tmp_path: Path) -> None:
-    assert verdicts(tmp_path, [], SOUND) == {test: "PASS" for test in SOUND}
+    came = verdicts(tmp_path, [], SOUND)
+    assert sorted(came) == sorted(SOUND)
+    for test, outcome in came.items():
+        assert outcome == "PASS" or (test in TIMED and outcome == "INCONCLUSIVE"), came
+
+
+def test_a_device_without_datagrams_is_not_judged_by_them_and_the_run_goes_on(tmp_path: Path) -> None:
+    tests = ["c09-datagrams", "c09-psn-sequence", "c09-q-key"]
+    came = verdicts(tmp_path, [], tests, ["--no-ud"])
+    assert came == {"c09-datagrams": "NOT_APPLICABLE", "c09-psn-sequence": "PASS", "c09-q-key": "NOT_APPLICABLE"}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ pub enum Stop {
     NoAnswer(String),
     /// An exchange that the procedure needs was refused: label and status.
     Refused(String),
+    /// The device has not what the test is about: what it said.
+    NotOffered(String),
     /// The tester itself cannot go on: why.
     Tester(String),
 }
@@ -33,6 +35,7 @@ impl Stop {
             Self::Disturbed(text) => (StopReason::Disturbed, text.as_str()),
             Self::NoAnswer(text) => (StopReason::NoAnswer, text.as_str()),
             Self::Refused(text) => (StopReason::Refused, text.as_str()),
+            Self::NotOffered(text) => (StopReason::NotOffered, text.as_str()),
             Self::Tester(text) => (StopReason::Tester, text.as_str()),
         };
         Stopped {

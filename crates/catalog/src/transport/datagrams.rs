@@ -47,8 +47,10 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
         send_depth: 16,
         receive_depth: 16,
     });
-    let Reply::Qp(qp) = t.verbs_must(labels::CREATE, Side::Dut, create)? else {
-        return Err(Stop::Tester("a host answered CreateQp with something else".into()));
+    let qp = match t.verbs(labels::CREATE, Side::Dut, create)? {
+        Reply::Qp(qp) => qp,
+        Reply::Refused(refused) => return Err(no_datagrams(&refused)),
+        _ => return Err(Stop::Tester("a host answered CreateQp with something else".into())),
     };
     let init = pb::QpAttributes {
         pkey_index: Some(0),
@@ -79,6 +81,24 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
         peer: t.address_of_peer(facts)?,
         opened,
     })
+}
+
+/// The system's words for what it does not have: ENOSYS and EOPNOTSUPP; an agent that refuses by itself has no number.
+const NOT_THERE: [i32; 3] = [0, 38, 95];
+
+/// A device without datagrams is no device that fails at them: a core may have reliable connections alone.
+fn no_datagrams(refused: &pb::Refused) -> Stop {
+    if NOT_THERE.contains(&refused.errno) {
+        return Stop::NotOffered(format!(
+            "the host of the DUT's device makes no datagram queue pairs: {}",
+            refused.text
+        ));
+    }
+    Stop::Refused(format!(
+        "\"{}\" was refused by the host of the DUT's device: {}",
+        labels::CREATE.name,
+        refused.text
+    ))
 }
 
 /// A datagram to it.

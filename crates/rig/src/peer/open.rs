@@ -198,9 +198,12 @@ fn agent(config: &RigConfig, of: &AgentConfig) -> Result<(Box<dyn VerbsLink>, Va
 /// What a host's device is.
 fn opened(config: &RigConfig, rig: &mut PeerRig, side: Side) -> Result<pb::Opened, RigError> {
     fingerprint::ask_host(rig, side).map_err(|stop| match stop {
-        Stop::RigGone(why) | Stop::Disturbed(why) | Stop::Tester(why) | Stop::Refused(why) | Stop::NoAnswer(why) => {
-            lost(config, why)
-        }
+        Stop::RigGone(why)
+        | Stop::Disturbed(why)
+        | Stop::Tester(why)
+        | Stop::Refused(why)
+        | Stop::NotOffered(why)
+        | Stop::NoAnswer(why) => lost(config, why),
         Stop::Cancelled | Stop::LeaseEnded => lost(config, "the run was cancelled while the rig was opened"),
     })
 }
