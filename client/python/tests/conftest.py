@@ -1,9 +1,12 @@
-"""A real daemon on a socket of its own, with a sound rig and one that is broken."""
+"""A real daemon on a socket of its own, with a sound rig, one that is broken and one that is always busy."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +26,17 @@ kind = "virtual"
 name = "broken"
 kind = "virtual"
 defects = ["m-key-ignored-on-get"]
+
+# Nothing can be judged of it.
+[[rig]]
+name = "busy"
+kind = "virtual"
+busy = 16
+
+# For tests that hold it, so that they are in nobody's way.
+[[rig]]
+name = "held"
+kind = "virtual"
 """
 
 
@@ -35,38 +49,63 @@ def binary(name: str) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a daemon."""
-    place = tmp_path_factory.mktemp("d")
+@contextlib.contextmanager
+def serving(place: Path, *options: str) -> Iterator[str]:
+    """A daemon whose files are all in `place`, until the end of the block; its address on the local socket."""
     (place / "rigs.toml").write_text(RIGS)
-    log = (place / "log").open("w+")
     process = subprocess.Popen(
         [
             binary("verbatimd"),
             "serve",
-            "--socket",
-            place / "s.sock",
-            "--state",
-            place / "state",
-            "--rig-file",
-            place / "rigs.toml",
+            f"--socket={place}/s.sock",
+            f"--state={place}/state",
+            f"--rig-file={place}/rigs.toml",
+            *options,
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert process.stdout is not None
-    for line in process.stdout:
-        log.write(line)
-        if "serving" in line:
-            break
-    else:
-        log.seek(0)
-        pytest.exit(f"verbatimd did not begin to serve: {log.read()}", 3)
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        # To the end: a daemon whose log nobody reads stands still when the pipe is full.
+        assert process.stdout is not None
+        with (place / "log").open("a") as log:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                lines.put(line)
+        lines.put("")
+
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
+        while line := lines.get():
+            if "serving" in line:
+                break
+        else:
+            pytest.exit(f"verbatimd did not begin to serve: {(place / 'log').read_text()}", 3)
         yield f"unix:{place}/s.sock"
     finally:
         process.terminate()
-        assert process.wait(timeout=60) == 0
-        log.close()
+        try:
+            assert process.wait(timeout=60) == 0, (place / "log").read_text()
+        finally:
+            process.kill()
+            reader.join()
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a daemon."""
+    with serving(tmp_path_factory.mktemp("d")) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def nobodys_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The tests are the same whatever the developer's own environment says."""
+    for name in ("SERVER", "CA", "CERT", "KEY", "SERVER_NAME", "CLIENT_CONFIG"):
+        monkeypatch.delenv(f"VERBATIM_{name}", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-configuration"))

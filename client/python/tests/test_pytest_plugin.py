@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
+from xml.etree import ElementTree
+
 import pytest
 
-from .conftest import ROOT
+from verbatim_client import Client
+
+from .conftest import ROOT, binary
+
+OnRig = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture(autouse=True)
@@ -13,46 +22,122 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pytest_on(pytester: pytest.Pytester, daemon: str):
-    def run(*options: str) -> pytest.RunResult:
+def pytest_on(pytester: pytest.Pytester, daemon: str) -> OnRig:
+    def run(rig: str, *options: str) -> pytest.RunResult:
         return pytester.runpytest_subprocess(
-            "-p", "verbatim_client.pytest_plugin", f"--verbatim-server={daemon}", "-rA", *options
+            "-p", "verbatim_client.pytest_plugin", f"--verbatim-server={daemon}", f"--verbatim-rig={rig}", "-rA", *options
         )
 
     return run
 
 
-def test_each_conformance_test_is_an_item_with_its_verdict(pytest_on) -> None:
-    done = pytest_on(
-        "--verbatim-rig=broken", "--verbatim-tests=c14-024-node-info", "--verbatim-tests=c14-016-get-protect-2"
-    )
+def newest(daemon: str, rig: str) -> list[str]:
+    with Client(daemon) as client:
+        return [run.name for run in client.runs(f"rig={rig}")]
+
+
+def test_each_conformance_test_is_an_item_of_one_run(pytest_on: OnRig, daemon: str) -> None:
+    before = newest(daemon, "broken")
+    done = pytest_on("broken", "--verbatim-tests=c14-024-node-info", "--verbatim-tests=c14-016-get-protect-2")
     done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["*FAIL c14-016-get-protect-2, cause DUT", "*expected  no answer", "*evidence  *SubnGet*"])
+    done.stdout.fnmatch_lines(
+        [
+            "*FAIL c14-016-get-protect-2, cause DUT",
+            "  C14-16: answer",
+            "*expected  no answer",
+            "*seen      SubnGetResp*",
+            "*evidence  *SubnGet*",
+            "*verbatim run*",
+            "runs/*",
+        ]
+    )
+    assert done.ret == 1 and len(newest(daemon, "broken")) == len(before) + 1
+
+
+def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on: OnRig) -> None:
+    done = pytest_on("sound", "--verbatim-tests=c16-port-counters", "--verbatim-seed=1")
+    done.assert_outcomes(skipped=1)
+    done.stdout.fnmatch_lines(["SKIPPED*NOT_APPLICABLE: *"])
+
+
+def test_what_is_not_known_is_an_error_and_what_came_after_is_skipped(pytest_on: OnRig) -> None:
+    done = pytest_on("busy", "--verbatim-tests=c14-003-*", "--verbatim-tests=c14-016-get-protect-*")
+    outcomes = done.parseoutcomes()
+    assert outcomes["errors"] == 1 and outcomes["skipped"] >= 1 and set(outcomes) <= {"errors", "skipped"}, outcomes
+    done.stdout.fnmatch_lines(["INCONCLUSIVE c14-003-*, cause RIG", "*busy*"])
     assert done.ret == 1
 
 
-def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on) -> None:
-    done = pytest_on("--verbatim-rig=sound", "--verbatim-tests=c16-*", "--verbatim-tests=c14-024-node-info")
-    outcomes = done.parseoutcomes()
-    assert outcomes.get("failed", 0) == 0 and outcomes["passed"] >= 1
+def test_k_and_deselect_choose_what_the_run_takes(pytest_on: OnRig, daemon: str) -> None:
+    before = len(newest(daemon, "sound"))
+    done = pytest_on("sound", "-k", "lease-zero or node-info", "--deselect=verbatim[sound]::c14-017-lease-zero")
+    assert done.parseoutcomes()["passed"] == 2
+    done.stdout.fnmatch_lines(["collected * items / * deselected / 2 selected"])
+    with Client(daemon) as client:
+        runs = list(client.runs("rig=sound"))
+    assert list(runs[0].message.tests) == ["c14-024-node-info", "c14-024-node-info-ports"] and len(runs) == before + 1
 
 
-def test_k_chooses_and_the_bundle_is_downloaded(pytest_on, pytester: pytest.Pytester) -> None:
-    done = pytest_on("--verbatim-rig=sound", "-k", "lease-zero", "--verbatim-artifacts=kept")
-    done.assert_outcomes(passed=1)
-    bundles = list((pytester.path / "kept").iterdir())
-    assert len(bundles) == 1 and (bundles[0] / "manifest.json").exists()
+def test_the_bundle_is_downloaded_and_named(pytest_on: OnRig, pytester: pytest.Pytester) -> None:
+    done = pytest_on(
+        "broken",
+        "--verbatim-tests=c14-016-get-protect-2",
+        "--verbatim-tests=c14-024-node-info",
+        "--verbatim-artifacts=kept",
+        "--junit-xml=report.xml",
+    )
+    bundle = next((pytester.path / "kept").iterdir())
+    done.stdout.fnmatch_lines(["*verbatim bundle*", str(bundle), f"bundle {bundle}"])
+    assert subprocess.run([binary("verbatim"), "verify", bundle], capture_output=True).returncode == 0
+    cases = ElementTree.parse(pytester.path / "report.xml").getroot().findall(".//testcase")
+    told = [{it.get("name"): it.get("value") for it in case.findall(".//property")} for case in cases]
+    assert [it["verbatim_outcome"] for it in told] == ["FAIL", "PASS"]
+    assert all(it["verbatim_bundle"] == str(bundle) for it in told)
 
 
-def test_wrong_options_are_told_before_anything_runs(pytest_on) -> None:
-    for options, words in [
-        (["--verbatim-rig=nowhere"], "*no rig 'nowhere'; the daemon has *"),
-        (["--verbatim-rig=sound", "--verbatim-tests=zzz"], "*zzz*"),
-        (["--verbatim-rig=sound", "--verbatim-set=x"], "*NAME=NUMBER was expected*"),
-    ]:
-        done = pytest_on(*options)
-        assert done.ret == 4, done
-        done.stderr.fnmatch_lines([words])
+def test_the_run_is_over_when_pytest_stops_early(pytest_on: OnRig, pytester: pytest.Pytester, daemon: str) -> None:
+    done = pytest_on("broken", "-x", "--verbatim-tests=c14-016-*", "--verbatim-artifacts=kept")
+    assert done.ret == 1 and done.parseoutcomes()["failed"] == 1
+    with Client(daemon) as client:
+        assert next(client.runs("rig=broken")).state == "ENDED"
+    bundle = next((pytester.path / "kept").iterdir())
+    assert json.loads((bundle / "verdicts.json").read_bytes())
+
+
+def test_the_items_stand_beside_those_of_files_and_markers_choose(pytest_on: OnRig, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    done = pytest_on("sound", "--verbatim-tests=c14-024-node-info")
+    done.assert_outcomes(passed=2)
+    pytest_on("sound", "--verbatim-tests=c14-024-node-info", "-m", "not verbatim").assert_outcomes(passed=1, deselected=1)
+    done = pytest_on("sound", "--verbatim-tests=c14-024-node-info", "--collect-only", "-q")
+    done.stdout.fnmatch_lines(["verbatim[[]sound]::c14-024-node-info"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["nowhere"], "*no rig 'nowhere'; the daemon has *sound*"),
+        (["sound", "--verbatim-tests=zzz"], "*zzz*"),
+        (["sound", "--verbatim-set=x"], "*NAME=NUMBER was expected*"),
+        (["sound", "--verbatim-server=unix:/none/s.sock"], "*/none/s.sock*verbatimd serve*"),
+        (["sound", "--verbatim-server=lab:1"], "*takes certificates*"),
+    ],
+)
+def test_wrong_options_are_told_before_anything_runs(pytest_on: OnRig, options: list[str], words: str) -> None:
+    done = pytest_on(*options)
+    assert done.ret == 4, done
+    done.stderr.fnmatch_lines([words])
+
+
+def test_a_rig_out_of_use_is_told_and_not_waited_for(pytest_on: OnRig, daemon: str) -> None:
+    verbatim = [binary("verbatim"), "--server", daemon, "rigs"]
+    subprocess.run([*verbatim, "drain", "held", "--why", "new cable"], check=True, capture_output=True)
+    try:
+        done = pytest_on("held", "--verbatim-tests=c14-024-node-info")
+        assert done.ret == 4
+        done.stderr.fnmatch_lines(["*rig held is DRAINING: *new cable*"])
+    finally:
+        subprocess.run([*verbatim, "undrain", "held"], check=True, capture_output=True)
 
 
 def test_without_a_rig_the_plug_in_does_nothing(pytester: pytest.Pytester) -> None:

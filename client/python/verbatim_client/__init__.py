@@ -9,8 +9,23 @@
 `verbatim_client.pytest_plugin` makes each conformance test an item of pytest.
 """
 
-from .client import Client, Run
+from .client import Client
 from .errors import VerbatimError
-from .model import Cause, Check, Ended, Outcome, Rig, Test, Verdict
+from .lease import Lease
+from .model import Cause, Check, Ended, Outcome, Rig, Statement, Test, Verdict
+from .run import Run
 
-__all__ = ["Cause", "Check", "Client", "Ended", "Outcome", "Rig", "Run", "Test", "Verdict", "VerbatimError"]
+__all__ = [
+    "Cause",
+    "Check",
+    "Client",
+    "Ended",
+    "Lease",
+    "Outcome",
+    "Rig",
+    "Run",
+    "Statement",
+    "Test",
+    "Verdict",
+    "VerbatimError",
+]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,11 @@ from .errors import VerbatimError
 
 #: A verdict with all its checks can be long.
 _LARGEST = 64 << 20
+_KEYS = ("server", "ca", "cert", "key", "server_name")
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
+
+#: A file that is named by path.
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -24,47 +31,89 @@ class Address:
 
 
 def find(
-    server: str | None,
-    ca: str | os.PathLike[str] | None,
-    cert: str | os.PathLike[str] | None,
-    key: str | os.PathLike[str] | None,
-    server_name: str | None,
+    server: str | None, ca: PathLike | None, cert: PathLike | None, key: PathLike | None, server_name: str | None
 ) -> Address:
-    """What is given, else VERBATIM_SERVER, VERBATIM_CA, VERBATIM_CERT, VERBATIM_KEY, else the local socket.
+    """What is given, else VERBATIM_SERVER and its like, else the client's configuration, else the local socket.
 
     Raises VerbatimError INVALID_ARGUMENT for an address that is none, and for missing certificates.
     """
-    server = server or os.environ.get("VERBATIM_SERVER") or _local()
-    options: list[tuple[str, object]] = [("grpc.max_receive_message_length", _LARGEST)]
-    if server.startswith("https://"):
-        files = [
-            (what, given or os.environ.get(variable))
-            for what, given, variable in (
-                ("ca", ca, "VERBATIM_CA"),
-                ("cert", cert, "VERBATIM_CERT"),
-                ("key", key, "VERBATIM_KEY"),
-            )
-        ]
-        missing = [what for what, path in files if not path]
-        if missing:
-            raise VerbatimError("INVALID_ARGUMENT", f"{server} takes certificates; {', '.join(missing)} not given")
-        try:
-            pems = [Path(str(path)).read_bytes() for _, path in files]
-        except OSError as error:
-            raise VerbatimError("INVALID_ARGUMENT", f"certificates for {server}: {error}") from error
-        server_name = server_name or os.environ.get("VERBATIM_SERVER_NAME")
-        if server_name:
-            options.append(("grpc.ssl_target_name_override", server_name))
-        credentials = grpc.ssl_channel_credentials(pems[0], private_key=pems[2], certificate_chain=pems[1])
-        return Address(server.removeprefix("https://").rstrip("/"), credentials, tuple(options))
-    path = server.removeprefix("unix:")
-    if not path.startswith("/"):
+    options: list[tuple[str, object]] = [
+        ("grpc.max_receive_message_length", _LARGEST),
+        # gRPC refuses calls between its own tries to connect; ours follow each other faster than its usual 1 s to 120 s.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 1000),
+        ("grpc.max_reconnect_backoff_ms", 5000),
+    ]
+    given = {"server": server, "ca": ca, "cert": cert, "key": key, "server_name": server_name}
+    told = {name: str(value) if value else os.environ.get(f"VERBATIM_{name.upper()}") for name, value in given.items()}
+    # The configuration is for who said nothing, or said which server but not with which certificates.
+    if not told["server"] or not _is_local(told["server"]):
+        kept = _configuration()
+        told = {name: value or kept.get(name) for name, value in told.items()}
+    address = told["server"] or _local()
+    if _is_local(address):
+        # Without this gRPC sends the socket's path as :authority, which HTTP/2 does not allow; today's daemon takes it,
+        # those before it ended the call with RST_STREAM.
+        options.append(("grpc.default_authority", "localhost"))
+        return Address(f"unix:{address.removeprefix('unix:')}", None, tuple(options))
+    host = address.removeprefix("https://").rstrip("/")
+    if not _HOST_AND_PORT.fullmatch(host):
         raise VerbatimError(
-            "INVALID_ARGUMENT", f"{server!r}: expected unix:/PATH, /PATH or https://HOST:PORT"
+            "INVALID_ARGUMENT",
+            f"{address!r} is no address of a daemon: expected unix:/PATH, /PATH, https://HOST:PORT or HOST:PORT",
         )
-    # gRPC would name the socket's path as authority, which is no host.
-    options.append(("grpc.default_authority", "localhost"))
-    return Address(f"unix:{path}", None, tuple(options))
+    credentials = _credentials(address, told)
+    # A way that is cut without a word is noticed by this alone, when a run has nothing to tell for hours.
+    options += [
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+    if told["server_name"]:
+        options.append(("grpc.ssl_target_name_override", told["server_name"]))
+    return Address(host, credentials, tuple(options))
+
+
+def _is_local(address: str) -> bool:
+    return address.removeprefix("unix:").startswith("/")
+
+
+def _credentials(address: str, told: dict[str, str | None]) -> grpc.ChannelCredentials:
+    files = {name: told[name] for name in ("ca", "cert", "key")}
+    missing = [name for name, path in files.items() if not path]
+    if missing:
+        raise VerbatimError(
+            "INVALID_ARGUMENT",
+            f"{address} takes certificates; {', '.join(missing)} not given (`verbatim pki issue DIR NAME` makes them)",
+        )
+    pems = {}
+    for name, path in files.items():
+        try:
+            pems[name] = Path(str(path)).read_bytes()
+        except OSError as error:
+            raise VerbatimError("INVALID_ARGUMENT", f"{name} for {address}: {path}: {error.strerror}") from error
+    return grpc.ssl_channel_credentials(pems["ca"], private_key=pems["key"], certificate_chain=pems["cert"])
+
+
+def _configuration() -> dict[str, str]:
+    """The client's configuration, as `verbatim` reads it. Files in it are named from where it is."""
+    named = os.environ.get("VERBATIM_CLIENT_CONFIG")
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = Path(named) if named else Path(base, "verbatim", "client.toml")
+    try:
+        read = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        if not named:
+            return {}
+        raise VerbatimError("INVALID_ARGUMENT", f"the client's configuration {path} is not there") from None
+    except (OSError, ValueError) as error:
+        raise VerbatimError("INVALID_ARGUMENT", f"the client's configuration {path}: {error}") from error
+    for name, value in read.items():
+        if name not in _KEYS or not isinstance(value, str):
+            raise VerbatimError(
+                "INVALID_ARGUMENT", f"{path}: {name} = {value!r}: expected some of {', '.join(_KEYS)}, each a string"
+            )
+    return {name: str(path.parent / value) if name in ("ca", "cert", "key") else value for name, value in read.items()}
 
 
 def _local() -> str:

@@ -100,6 +100,21 @@ class Rig:
         """Its state in a word, such as "IDLE"."""
         return rig_pb2.RigState.Name(self.message.state).removeprefix("RIG_STATE_")
 
+    @property
+    def reason(self) -> str:
+        """Why nobody gets it, and what to do; empty when somebody can."""
+        return self.message.state_reason
+
+    @property
+    def kind(self) -> str:
+        """Such as "virtual" or "umad"."""
+        return self.message.kind
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What can be asked for in a lease."""
+        return tuple(self.message.labels)
+
     @classmethod
     def of(cls, it: rig_pb2.Rig) -> Rig:
         return cls(it.name.removeprefix("rigs/"), it)
@@ -119,6 +134,20 @@ class Test:
     @classmethod
     def of(cls, it: catalog_pb2.Test) -> Test:
         return cls(it.id, it.about, tuple(it.statements), tuple(it.aliases))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A compliance statement of the architecture, in our own words."""
+
+    id: str
+    title: str
+    about: str
+    source: str
+
+    @classmethod
+    def of(cls, it: catalog_pb2.Statement) -> Statement:
+        return cls(it.id, it.title, it.about, it.source)
 
 
 @dataclass(frozen=True)

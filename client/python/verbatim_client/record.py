@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from google.protobuf.message import DecodeError
 
 from ._proto.verbatim.record.v1 import record_pb2
 
 _MAGIC = b"VBTMREC1"
 #: No entry is longer: a length beyond it is damage, not a reason to read on.
-_LARGEST = 64 << 20
+_LARGEST = (16 << 20) + (1 << 12)
 
 
 class RecordError(ValueError):
@@ -26,13 +29,18 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that left or came in."""
+    """A frame that left or came in. Times are the rig's, in nanoseconds since it was opened."""
 
     number: int
     label: str
+    port: int
     received: bool
     earliest_ns: int
     latest_ns: int
+    #: How the time was taken: HARDWARE, KERNEL, OWN_CLOCK; empty in simulated time.
+    source: str
+    #: What ended a native InfiniBand packet: EGP, EBP, OTHER; empty of an Ethernet frame.
+    delimiter: str
     data: bytes
 
 
@@ -43,10 +51,38 @@ class Mad:
     exchange: int
     label: str
     received: bool
+    #: What an arrival is to the request: ANSWER, WRONG, AGAIN, LATE, STRAY, TRAP; empty of what left.
     how: str
     earliest_ns: int
     latest_ns: int
     data: bytes
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and all that followed from it. One that is tried again is another exchange, with the next `attempt`."""
+
+    number: int
+    label: str
+    #: TEST: the test's procedure; RUNNER: sanity check, restore, liveness.
+    role: str
+    #: 0 for the first try.
+    attempt: int
+    port: int
+    sent_earliest_ns: int
+    sent_latest_ns: int
+    request: bytes
+    #: What came in with its transaction id, in order.
+    arrivals: tuple[Mad, ...]
+    #: When its deadline was found to have passed without an answer.
+    silent_at_ns: int | None
+    #: The host's error number, when it gave the MAD back unanswered.
+    returned_errno: int | None
+
+    @property
+    def answer(self) -> bytes | None:
+        """The response that came in time, else None. `arrivals` has what came late, again or wrong."""
+        return next((mad.data for mad in self.arrivals if mad.how == "ANSWER"), None)
 
 
 @dataclass(frozen=True)
@@ -67,7 +103,7 @@ class Record:
         """As `load`, of bytes; `name` is for messages."""
         if data[:8] != _MAGIC:
             raise RecordError(f"{name}: expected the bytes {_MAGIC!r}, seen {data[:8]!r}: no record of Verbatim")
-        entries = []
+        entries: list[record_pb2.Entry] = []
         at = len(_MAGIC)
         while at < len(data):
             if len(data) - at < 8:
@@ -79,54 +115,118 @@ class Record:
             if zlib.crc32(body) != crc:
                 raise RecordError(f"{name}: damaged at byte {at}: CRC-32 {zlib.crc32(body):#010x}, expected {crc:#010x}")
             try:
-                entries.append(record_pb2.Entry.FromString(body))
-            except Exception as error:
+                entry = record_pb2.Entry.FromString(body)
+            except DecodeError as error:
                 raise RecordError(f"{name}: the entry at byte {at} is no entry: {error}") from error
+            if (entry.WhichOneof("kind") == "begin") != (not entries):
+                raise RecordError(f"{name}: damaged at byte {at}: a record has one Begin, in the first place")
+            entries.append(entry)
             at += 8 + length
-        if not entries or entries[0].WhichOneof("kind") != "begin":
-            raise RecordError(f"{name}: the first entry does not say what was asked for")
-        if entries[-1].WhichOneof("kind") != "end":
-            raise RecordError(f"{name}: cut off: the last entry is not its end")
+            if entry.WhichOneof("kind") == "end":
+                break
+        if not entries or entries[-1].WhichOneof("kind") != "end":
+            raise RecordError(f"{name}: cut off at byte {at}: the last entry is not its end")
+        if at != len(data):
+            raise RecordError(f"{name}: damaged at byte {at}: bytes behind the end")
+        if entries[-1].end.entries != len(entries) - 1:
+            raise RecordError(
+                f"{name}: damaged: {len(entries) - 1} entries, but its end counts {entries[-1].end.entries}"
+            )
         return cls(entries[0].begin.test, entries[0].begin.seed, tuple(entries))
 
     def frames(self) -> list[Frame]:
         """The frames, in order."""
         labels = self._labels()
-        frames = (entry.frame for entry in self.entries if entry.WhichOneof("kind") == "frame")
         return [
-            Frame(it.number, labels.get(it.label, ""), it.received, *_span(it.at), it.bytes) for it in frames
+            Frame(
+                it.number,
+                _name(labels, it.label),
+                it.port,
+                it.received,
+                *_span(it.at),
+                _word(record_pb2.TimeSource, it.at.source, "TIME_SOURCE_"),
+                _word(record_pb2.Delimiter, it.delimiter, "DELIMITER_"),
+                it.bytes,
+            )
+            for it in self._of("frame")
         ]
 
     def mads(self) -> list[Mad]:
-        """The MADs, in order; `how` is what an arrival is to the request: ANSWER, LATE, TRAP and so on."""
-        labels, of_exchange, mads = self._labels(), {}, []
+        """The MADs, in order."""
+        labels, of_exchange, mads = self._labels(), dict[int, str](), []
         for entry in self.entries:
             kind = entry.WhichOneof("kind")
             if kind == "sent":
                 it = entry.sent
-                of_exchange[it.exchange] = labels.get(it.label, "")
+                of_exchange[it.exchange] = _name(labels, it.label)
                 mads.append(Mad(it.exchange, of_exchange[it.exchange], False, "", *_span(it.at), _unpacked(it.mad)))
             elif kind == "arrived":
                 it = entry.arrived
-                how = record_pb2.Match.Name(it.match).removeprefix("MATCH_")
-                label = of_exchange.get(it.exchange, "")
+                how, label = _word(record_pb2.Match, it.match, "MATCH_"), of_exchange.get(it.exchange, "")
                 mads.append(Mad(it.exchange, label, True, how, *_span(it.at), _unpacked(it.mad)))
         return mads
 
-    def to_pandas(self) -> Any:
-        """All frames and MADs as a DataFrame, in the order of time. Raises ImportError where pandas is not installed."""
+    def exchanges(self) -> list[Exchange]:
+        """The exchanges of MADs, in order of their numbers: those that the evidence of a check names (`#21`)."""
+        labels = self._labels()
+        arrivals: dict[int, list[Mad]] = {}
+        for mad in self.mads():
+            if mad.received:
+                arrivals.setdefault(mad.exchange, []).append(mad)
+        silent = {it.exchange: _span(it.at)[1] for it in self._of("silence")}
+        returned = {it.exchange: it.errno for it in self._of("returned")}
+        return [
+            Exchange(
+                it.exchange,
+                _name(labels, it.label),
+                _word(record_pb2.Role, labels[it.label].role, "ROLE_") if it.label in labels else "",
+                it.attempt,
+                it.port,
+                *_span(it.at),
+                _unpacked(it.mad),
+                tuple(arrivals.get(it.exchange, ())),
+                silent.get(it.exchange),
+                returned.get(it.exchange),
+            )
+            for it in self._of("sent")
+        ]
+
+    def to_pandas(self, what: str = "all") -> Any:
+        """A DataFrame of the "frames", "mads" or "exchanges"; "all": frames and MADs, in the order of time.
+
+        Raises ImportError where pandas is not installed.
+        """
+        make = {"frames": self.frames, "mads": self.mads, "exchanges": self.exchanges}
+        if what != "all" and what not in make:
+            raise ValueError(f"{what!r}: expected one of all, {', '.join(make)}")
         try:
             import pandas
         except ImportError as error:
             raise ImportError("to_pandas() needs pandas: `pip install 'verbatim-client[pandas]'`") from error
-        rows = [{"kind": "frame", **asdict(frame)} for frame in self.frames()]
-        rows += [{"kind": "mad", **asdict(mad)} for mad in self.mads()]
-        return pandas.DataFrame(sorted(rows, key=lambda row: row["latest_ns"]))
+        if what != "all":
+            # Not asdict: that would make the arrivals of an exchange into dicts, which lose their class.
+            rows = [{field.name: getattr(it, field.name) for field in fields(it)} for it in make[what]()]
+            kind = {"frames": Frame, "mads": Mad, "exchanges": Exchange}[what]
+            return pandas.DataFrame(rows, columns=[field.name for field in fields(kind)])
+        both = [{"kind": "frame", **asdict(frame)} for frame in self.frames()]
+        both += [{"kind": "mad", **asdict(mad)} for mad in self.mads()]
+        return pandas.DataFrame(sorted(both, key=lambda row: row["latest_ns"]))
 
-    def _labels(self) -> dict[int, str]:
-        return {
-            entry.label.number: entry.label.name for entry in self.entries if entry.WhichOneof("kind") == "label"
-        }
+    def _of(self, kind: str) -> Iterator[Any]:
+        return (getattr(entry, kind) for entry in self.entries if entry.WhichOneof("kind") == kind)
+
+    def _labels(self) -> dict[int, record_pb2.LabelDefinition]:
+        return {label.number: label for label in self._of("label")}
+
+
+def _name(labels: dict[int, record_pb2.LabelDefinition], number: int) -> str:
+    return labels[number].name if number in labels else ""
+
+
+def _word(enum: Any, value: int, prefix: str) -> str:
+    """The name of an enum's value without its prefix: empty for UNSPECIFIED, its number for one of a later version."""
+    known = enum.DESCRIPTOR.values_by_number.get(value) if value else None
+    return known.name.removeprefix(prefix) if known else str(value or "")
 
 
 def _span(span: record_pb2.Span) -> tuple[int, int]:

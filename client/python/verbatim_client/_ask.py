@@ -1,0 +1,121 @@
+"""What is sent to a daemon: the requests that both clients make, so that both mean the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ._proto.verbatim.v1 import event_pb2, lease_pb2, run_pb2
+from .address import PathLike
+from .errors import VerbatimError
+
+_PRIORITIES = ("low", "normal", "high")
+
+
+def patterns(given: str | Sequence[str]) -> list[str]:
+    """Patterns of tests. One that stands alone is one, not its letters."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def create_run(
+    rig: str,
+    tests: str | Sequence[str],
+    seed: int,
+    parameters: Mapping[str, int] | None,
+    exit_first: bool,
+    lease: str,
+    priority: str,
+) -> run_pb2.CreateRunRequest:
+    """A request with an id of its own: sent again, it makes no second run."""
+    if not rig and not lease:
+        raise VerbatimError("INVALID_ARGUMENT", "a run needs a rig, or a lease that has one")
+    for name, value in {"seed": seed, **(parameters or {})}.items():
+        if not isinstance(value, int) or not 0 <= value < 1 << 64:
+            raise VerbatimError("INVALID_ARGUMENT", f"{name} is {value!r}: expected a whole number, 0 to 2^64 - 1")
+    spec = event_pb2.RunSpec(
+        rig=rig.removeprefix("rigs/"),
+        patterns=patterns(tests),
+        parameters=parameters or {},
+        seed=seed,
+        exit_first=exit_first,
+    )
+    return run_pb2.CreateRunRequest(
+        request_id=str(uuid.uuid4()), spec=spec, lease=lease, priority=_priority(priority)
+    )
+
+
+def create_lease(rig: str, labels: str | Sequence[str], lasts_s: int, priority: str) -> lease_pb2.CreateLeaseRequest:
+    """A request with an id of its own: sent again, it makes no second lease."""
+    return lease_pb2.CreateLeaseRequest(
+        request_id=str(uuid.uuid4()),
+        rig=rig,
+        labels=patterns(labels),
+        lasts_s=seconds(lasts_s),
+        priority=_priority(priority),
+    )
+
+
+def seconds(lasts_s: int) -> int:
+    """How long a lease is to last."""
+    if not isinstance(lasts_s, int) or lasts_s <= 0:
+        raise VerbatimError("INVALID_ARGUMENT", f"lasts_s is {lasts_s!r}: expected seconds, a whole number from 1 on")
+    return lasts_s
+
+
+def _priority(word: str) -> int:
+    if word not in _PRIORITIES:
+        raise VerbatimError("INVALID_ARGUMENT", f"priority is {word!r}: expected {', '.join(_PRIORITIES)}")
+    return lease_pb2.Priority.Value(f"PRIORITY_{word.upper()}")
+
+
+def named(collection: str, given: object) -> str:
+    """The resource name of a run or lease that is given as an object, as `runs/ID` or as `ID`."""
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if not isinstance(name, str) or not name:
+        raise VerbatimError("INVALID_ARGUMENT", f"{given!r} names none of {collection}")
+    return name if name.startswith(f"{collection}/") else f"{collection}/{name}"
+
+
+def record_of(test: str, artifacts: Iterable[str], run: str) -> str:
+    """The name of a test's record among a run's files, such as `001-c09-walk.rec`."""
+    records = [name for name in artifacts if name.endswith(".rec")]
+    for name in records:
+        if name.partition("-")[2] == f"{test}.rec":
+            return name
+    raise VerbatimError("NOT_FOUND", f"{run} has no record of {test!r}; it has {', '.join(sorted(records)) or 'none'}")
+
+
+def empty(directory: PathLike) -> Path:
+    """The directory, made if need be. Raises FileExistsError when something is in it."""
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise FileExistsError(f"{place} is not empty; a bundle is never written over")
+    return place
+
+
+def in_order(artifacts: Iterable[str], run: str) -> list[str]:
+    """The files in the order to download them: the manifest last, so that what is cut off is taken for no whole bundle."""
+    names = sorted(artifacts, key=lambda name: (name == "manifest.json", name))
+    for name in names:
+        if Path(name).name != name or name in (".", ".."):
+            raise VerbatimError("DATA_LOSS", f"{run}: the daemon names a file {name!r}, which is no plain name")
+    return names
+
+
+def check_bundle(place: Path, run: str) -> None:
+    """Raises VerbatimError DATA_LOSS where a file is not the one that the manifest lists. A run cut off has no manifest."""
+    manifest = place / "manifest.json"
+    if not manifest.exists():
+        return
+    for file in json.loads(manifest.read_bytes())["files"]:
+        path = place / file["name"]
+        if not path.exists():
+            raise VerbatimError("DATA_LOSS", f"{run}: the manifest lists {path.name}, which did not come")
+        with path.open("rb") as content:
+            seen = hashlib.file_digest(content, "sha256").hexdigest()
+        if seen != file["sha256"]:
+            raise VerbatimError("DATA_LOSS", f"{path}: expected SHA-256 {file['sha256']}, seen {seen}")

@@ -1,0 +1,119 @@
+"""The one run behind all items of a pytest session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ._proto.verbatim.v1 import event_pb2
+from .client import Client
+from .errors import VerbatimError
+from .model import Verdict
+from .run import Run
+
+#: States of a rig in which nobody gets it: a session that waited for it would hang without a word.
+_OUT_OF_USE = ("QUARANTINED", "DRAINING", "UNREACHABLE")
+
+
+def parameter(given: str) -> tuple[str, int]:
+    """NAME=VALUE of an option."""
+    name, equals, value = given.partition("=")
+    try:
+        if name and equals:
+            return name, int(value, 0)
+    except ValueError:
+        pass
+    raise ValueError(f"--verbatim-set {given}: NAME=NUMBER was expected")
+
+
+class Session:
+    """A run that begins with the first verdict that is asked for, and takes the tests that were chosen until then."""
+
+    def __init__(
+        self,
+        rig: str,
+        server: str | None,
+        patterns: Sequence[str],
+        seed: int,
+        parameters: Mapping[str, int],
+        artifacts: str | None,
+    ) -> None:
+        self.rig, self.patterns, self.seed, self.parameters = rig, patterns, seed, parameters
+        self.client = Client(server)
+        #: Ids of the tests to run.
+        self.tests: list[str] = []
+        #: The run, once it began.
+        self.run: Run | None = None
+        #: What went wrong beside the verdicts: a run without an end, a bundle that did not come.
+        self.trouble = ""
+        self._artifacts = artifacts
+        self._events: Iterator[event_pb2.RunEvent] = iter(())
+        self._verdicts: dict[str, Verdict] = {}
+        self._broken: VerbatimError | None = None
+
+    @property
+    def bundle(self) -> Path | None:
+        """Where the run's bundle is, or will be when the session ends; None when none is wanted, or there is no run."""
+        if self._artifacts is None or self.run is None:
+            return None
+        return Path(self._artifacts, self.run.name.removeprefix("runs/")).absolute()
+
+    def look(self) -> None:
+        """Finds the tests that match. Raises VerbatimError or ValueError where rig or patterns are wrong."""
+        self.tests = [test.id for test in self.client.tests(self.patterns)]
+        rigs = {rig.name: rig for rig in self.client.rigs()}
+        rig = rigs.get(self.rig)
+        if rig is None:
+            raise ValueError(f"no rig {self.rig!r}; the daemon has {', '.join(rigs) or 'none'}")
+        if rig.state in _OUT_OF_USE:
+            raise ValueError(f"rig {self.rig} is {rig.state}: {rig.reason}")
+
+    def verdict(self, test: str) -> Verdict:
+        """Waits for a test's verdict. Raises VerbatimError where there is none, for this and all that follow."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            if self.run is None:
+                self.run = self.client.run(self.rig, self.tests, seed=self.seed, parameters=self.parameters)
+                self._events = self.run.events()
+            while test not in self._verdicts:
+                event = next(self._events, None)
+                if event is None:
+                    return self._left(test)
+                if event.HasField("test_ended"):
+                    verdict = Verdict.of(event.test_ended.verdict)
+                    self._verdicts[verdict.test] = verdict
+        except VerbatimError as error:
+            self._broken = error
+            raise
+        return self._verdicts[test]
+
+    def _left(self, test: str) -> Verdict:
+        """The verdict of a test that no event told of: a run that was stopped may have it all the same."""
+        assert self.run is not None
+        for verdict in self.run.refresh().verdicts:
+            self._verdicts.setdefault(verdict.test, verdict)
+        if test not in self._verdicts:
+            why = f"{self.run.outcome.name} {self.run.reason}".rstrip()
+            raise VerbatimError("ABORTED", f"{self.run.name} ended without a verdict of {test}: {why}")
+        return self._verdicts[test]
+
+    def finish(self) -> None:
+        """Waits for the run, whose device is restored then, and fetches its bundle.
+
+        A run that has tests whose verdicts nobody waited for (`-x`, Ctrl-C) is cancelled, so that the rig is free.
+        """
+        if self.run is None:
+            return
+        try:
+            if set(self.tests) - set(self._verdicts) and not self._is_over():
+                self.run.cancel()
+            self.run.wait(timeout_s=self.client.patience_s)
+            if self.bundle is not None:
+                self.run.download(self.bundle)
+        except (VerbatimError, OSError) as error:  # TimeoutError is an OSError.
+            self.trouble = f"{self.run.name}: {error}"
+
+    def _is_over(self) -> bool:
+        assert self.run is not None
+        return self.run.refresh().state == "ENDED"

@@ -1,0 +1,165 @@
+"""The daemon, for asyncio: `verbatim_client.client` word for word, but that calls are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from .. import _ask, address, errors
+from .._proto.verbatim.v1 import (
+    catalog_pb2,
+    catalog_pb2_grpc,
+    lease_pb2,
+    lease_pb2_grpc,
+    rig_pb2,
+    rig_pb2_grpc,
+    run_pb2,
+    run_pb2_grpc,
+)
+from ..address import PathLike
+from ..client import PATIENCE_S, TIMEOUT_S
+from ..model import Rig, Statement, Test
+from .lease import Lease
+from .run import Run
+
+T = TypeVar("T")
+
+
+class Client:
+    """A daemon, as `verbatim_client.Client` has it. Close it, or use it in `async with`."""
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        ca: PathLike | None = None,
+        cert: PathLike | None = None,
+        key: PathLike | None = None,
+        server_name: str | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        found = address.find(server, ca, cert, key, server_name)
+        self.target = found.target
+        self.patience_s = patience_s
+        self._reached = False
+        if found.credentials is None:
+            self._channel = grpc.aio.insecure_channel(found.target, options=list(found.options))
+        else:
+            self._channel = grpc.aio.secure_channel(found.target, found.credentials, options=list(found.options))
+        self._runs = run_pb2_grpc.RunServiceStub(self._channel)
+        self._rigs = rig_pb2_grpc.RigServiceStub(self._channel)
+        self._leases = lease_pb2_grpc.LeaseServiceStub(self._channel)
+        self._catalog = catalog_pb2_grpc.CatalogServiceStub(self._channel)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection. Runs go on at the daemon."""
+        await self._channel.close()
+
+    async def rigs(self) -> list[Rig]:
+        """All rigs, in the order of the rig file."""
+        return [Rig.of(rig) for rig in (await self._call(self._rigs.ListRigs, rig_pb2.ListRigsRequest())).rigs]
+
+    async def tests(self, patterns: str | Sequence[str] = ()) -> list[Test]:
+        """The catalogue's tests that match: ids, public names, statements or globs; all when none is given."""
+        request = catalog_pb2.ListTestsRequest(patterns=_ask.patterns(patterns))
+        return [Test.of(test) for test in (await self._call(self._catalog.ListTests, request)).tests]
+
+    async def statements(self) -> list[Statement]:
+        """The compliance statements that tests judge."""
+        answer = await self._call(self._catalog.ListStatements, catalog_pb2.ListStatementsRequest())
+        return [Statement.of(statement) for statement in answer.statements]
+
+    async def run(
+        self,
+        rig: str = "",
+        tests: str | Sequence[str] = (),
+        *,
+        seed: int = 0,
+        parameters: Mapping[str, int] | None = None,
+        exit_first: bool = False,
+        lease: Lease | str = "",
+        priority: str = "normal",
+    ) -> Run:
+        """Creates a run of the tests that match, which waits for its rig and then runs.
+
+        With `lease` (what `reserve` gave) it runs under that lease, on the lease's rig. `priority` is "low", "normal" or
+        "high". What is sent again after an error is the same run.
+        """
+        under = _ask.named("leases", lease) if lease else ""
+        request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority)
+        return Run(self, (await self._patiently(lambda: self._call(self._runs.CreateRun, request))).run)
+
+    async def get_run(self, name: str) -> Run:
+        """A run by its name, `runs/ID` or `ID`."""
+        request = run_pb2.GetRunRequest(name=_ask.named("runs", name))
+        return Run(self, (await self._call(self._runs.GetRun, request)).run)
+
+    async def runs(self, filter: str = "", page_size: int = 100) -> AsyncIterator[Run]:
+        """The runs that are kept, the newest first: `rig=NAME AND outcome=FAIL`. Pages are fetched as they are needed.
+
+        Their verdicts are without observations; `refresh` brings those.
+        """
+        token = ""
+        while True:
+            request = run_pb2.ListRunsRequest(page_size=page_size, page_token=token, filter=filter)
+            page = await self._call(self._runs.ListRuns, request)
+            for run in page.runs:
+                yield Run(self, run)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def reserve(
+        self, rig: str = "", *, labels: str | Sequence[str] = (), lasts_s: int = 3600, priority: str = "normal"
+    ) -> Lease:
+        """Asks for a rig, by name or by labels. It may be PENDING: `async with` and `Lease.wait` wait for it."""
+        request = _ask.create_lease(rig, labels, lasts_s, priority)
+        return Lease(self, (await self._patiently(lambda: self._call(self._leases.CreateLease, request))).lease)
+
+    async def leases(self, ended: bool = False) -> list[Lease]:
+        """The newest thousand leases that are held or waited for; with `ended` those that are over, too."""
+        request = lease_pb2.ListLeasesRequest(ended=ended, page_size=1000)
+        return [Lease(self, lease) for lease in (await self._call(self._leases.ListLeases, request)).leases]
+
+    async def renew(self, lease: Lease | str, lasts_s: int) -> Lease:
+        """Has a lease last so long from now on."""
+        request = lease_pb2.RenewLeaseRequest(name=_ask.named("leases", lease), lasts_s=_ask.seconds(lasts_s))
+        return Lease(self, (await self._call(self._leases.RenewLease, request)).lease)
+
+    async def end(self, lease: Lease | str) -> Lease:
+        """Gives a lease back; a run under way stops at its next safe point."""
+        request = lease_pb2.EndLeaseRequest(name=_ask.named("leases", lease))
+        return Lease(self, (await self._patiently(lambda: self._call(self._leases.EndLease, request))).lease)
+
+    async def _call(self, call: Callable[..., Any], request: Any) -> Any:
+        try:
+            answer = await call(request, timeout=TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise errors.of(error, self.target) from error
+        self._reached = True
+        return answer
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Again, while what is wrong may pass. For calls that may be made twice."""
+        backoff = errors.Backoff(self.patience_s)
+        while True:
+            try:
+                return await call()
+            except errors.VerbatimError as error:
+                if not self._reached:  # A wrong address does not get better by waiting.
+                    raise
+                wait_s = backoff.after(error)
+            await asyncio.sleep(wait_s)

@@ -1,0 +1,125 @@
+"""A lease at a daemon, for programs that block: a rig that is held."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import grpc
+
+from . import errors
+from ._proto.verbatim.v1 import lease_pb2
+from .errors import VerbatimError
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class LeaseFacts:
+    """What is known of a lease, as it last came from the daemon."""
+
+    def __init__(self, message: lease_pb2.Lease) -> None:
+        #: The daemon's message, as it last came.
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.state} {self.rig or ', '.join(self.message.candidates)}>"
+
+    @property
+    def name(self) -> str:
+        """`leases/ID`."""
+        return self.message.name
+
+    @property
+    def state(self) -> str:
+        """PENDING, ACTIVE or ENDED."""
+        return lease_pb2.LeaseState.Name(self.message.state).removeprefix("LEASE_STATE_")
+
+    @property
+    def rig(self) -> str:
+        """The rig that it holds or held; empty before."""
+        return self.message.rig
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        return self.message.owner
+
+    @property
+    def lasts_s(self) -> int:
+        """Seconds that it lasts from its grant on."""
+        return self.message.lasts_s
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, or why it waits."""
+        return self.message.reason or "; ".join(self.message.waiting.because)
+
+    def _begun(self) -> bool:
+        """Whether it holds its rig. Raises VerbatimError FAILED_PRECONDITION when it ended before."""
+        if self.message.state == lease_pb2.LEASE_STATE_ENDED:
+            raise VerbatimError("FAILED_PRECONDITION", f"{self.name} ended: {self.reason}")
+        return self.message.state == lease_pb2.LEASE_STATE_ACTIVE
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(f"{self.name} does not hold a rig yet: {self.reason}")
+
+    def _broke(self, target: str) -> VerbatimError:
+        return VerbatimError("UNAVAILABLE", f"{target}: the stream of {self.name} ended while it waits")
+
+
+class Lease(LeaseFacts):
+    """A lease. `with client.reserve(RIG) as lease:` waits for the rig, and gives it back at the block's end."""
+
+    def __init__(self, client: Client, message: lease_pb2.Lease) -> None:
+        super().__init__(message)
+        self._client = client
+
+    def __enter__(self) -> Lease:
+        try:
+            return self.wait()
+        except BaseException:
+            self.end()  # Nobody would: the block is not entered.
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def wait(self, timeout_s: float | None = None) -> Lease:
+        """Waits until it holds its rig.
+
+        Raises TimeoutError when that takes longer, and VerbatimError FAILED_PRECONDITION when it ended instead.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        backoff = errors.Backoff(self._client.patience_s)
+        while not self._begun():
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            call = self._client._leases.WatchLease(lease_pb2.WatchLeaseRequest(name=self.name), timeout=left_s)
+            try:
+                for answer in call:
+                    self.message = answer.lease
+                    backoff.reset()
+                    if self._begun():
+                        return self
+                wait_s = backoff.after(self._broke(self._client.target))
+            except grpc.RpcError as error:
+                if until is not None and time.monotonic() >= until:
+                    raise self._late() from error
+                wait_s = backoff.after(errors.of(error, self._client.target))
+            finally:
+                call.cancel()
+            time.sleep(wait_s)
+        return self
+
+    def renew(self, lasts_s: int) -> Lease:
+        """Has it last so long from now on."""
+        self.message = self._client.renew(self, lasts_s).message
+        return self
+
+    def end(self) -> Lease:
+        """Gives the rig back; a run under way stops at its next safe point."""
+        self.message = self._client.end(self).message
+        return self

@@ -1,0 +1,184 @@
+"""A run at a daemon, for programs that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import grpc
+
+from . import _ask, errors
+from ._proto.verbatim.v1 import event_pb2, run_pb2
+from .address import PathLike
+from .errors import VerbatimError
+from .model import Cause, Ended, Outcome, Verdict, cause, outcome
+from .record import Record
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class RunFacts:
+    """What is known of a run, as it last came from the daemon; `refresh` and `wait` bring it up to date."""
+
+    def __init__(self, message: run_pb2.Run) -> None:
+        #: The daemon's message, as it last came.
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.state} {self.outcome.name}>"
+
+    @property
+    def name(self) -> str:
+        """`runs/ID`."""
+        return self.message.name
+
+    @property
+    def rig(self) -> str:
+        """The rig's name."""
+        return self.message.spec.rig
+
+    @property
+    def state(self) -> str:
+        """QUEUED, RUNNING or ENDED."""
+        return event_pb2.RunState.Name(self.message.state).removeprefix("RUN_STATE_")
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of its tests; UNSPECIFIED while there is none."""
+        return outcome(self.message.outcome)
+
+    @property
+    def cause(self) -> Cause:
+        """What that outcome is due to."""
+        return cause(self.message.cause)
+
+    @property
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        return self.message.reason
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts so far, in order."""
+        return tuple(Verdict.of(verdict) for verdict in self.message.verdicts)
+
+    def _is_over(self) -> bool:
+        return self.message.state == event_pb2.RUN_STATE_ENDED
+
+    def _take(self, event: event_pb2.RunEvent) -> None:
+        # Verdicts are not taken from events: those that a watcher sees twice would be there twice.
+        if event.HasField("state_changed") and not self._is_over():
+            changed = event.state_changed
+            self.message.state, self.message.outcome = changed.state, changed.outcome
+            self.message.cause, self.message.reason = changed.cause, changed.reason
+
+    def _broke(self, target: str) -> VerbatimError:
+        return VerbatimError("UNAVAILABLE", f"{target}: the stream of events ended before {self.name} did")
+
+
+class Run(RunFacts):
+    """A run. In `with`, it is cancelled at the block's end if it goes on then."""
+
+    def __init__(self, client: Client, message: run_pb2.Run) -> None:
+        super().__init__(message)
+        self._client = client
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_over() and not self.refresh()._is_over():
+            self.cancel()
+
+    def refresh(self) -> Run:
+        """Asks the daemon where the run stands."""
+        request = run_pb2.GetRunRequest(name=self.name)
+        self.message = self._client._patiently(lambda: self._client._call(self._client._runs.GetRun, request)).run
+        return self
+
+    def events(self, cursor: int = 0) -> Iterator[event_pb2.RunEvent]:
+        """What happens in the run, from its beginning (or behind `cursor`) to its end.
+
+        A connection that breaks is taken up again where it broke, for as long as the client's `patience_s`.
+        """
+        return self._watch(cursor, None)
+
+    def _watch(self, cursor: int, until: float | None) -> Iterator[event_pb2.RunEvent]:
+        backoff = errors.Backoff(self._client.patience_s)
+        while True:
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            call = self._client._runs.WatchRun(run_pb2.WatchRunRequest(name=self.name, cursor=cursor), timeout=left_s)
+            try:
+                for answer in call:
+                    cursor = answer.event.cursor
+                    backoff.reset()
+                    self._take(answer.event)
+                    yield answer.event
+                # A daemon that is stopped may end its streams in good order, too.
+                if self._is_over() or self.refresh()._is_over():
+                    return
+                wait_s = backoff.after(self._broke(self._client.target))
+            except grpc.RpcError as error:
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError(f"{self.name} has not ended: {self.state}") from error
+                wait_s = backoff.after(errors.of(error, self._client.target))
+            finally:
+                call.cancel()  # Who leaves the loop early leaves no stream behind at the daemon.
+            time.sleep(wait_s)
+
+    def wait(self, timeout_s: float | None = None) -> Ended:
+        """Waits for the run's end. Raises TimeoutError when it takes longer; the run goes on then."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        for _ in self._watch(0, until):
+            pass
+        return Ended.of(self.refresh().message)
+
+    def cancel(self) -> None:
+        """Has the daemon stop the run; the device is restored first. `wait` tells when that is done."""
+        request = run_pb2.CancelRunRequest(name=self.name)
+        self.message = self._client._call(self._client._runs.CancelRun, request).run
+
+    def artifacts(self) -> list[str]:
+        """The names of the files of the run's bundle."""
+        request = run_pb2.ListArtifactsRequest(name=self.name)
+        answer = self._client._patiently(lambda: self._client._call(self._client._runs.ListArtifacts, request))
+        return [artifact.name for artifact in answer.artifacts]
+
+    def read(self, artifact: str) -> bytes:
+        """A file of the run's bundle; `run.pcapng` is made when it is read."""
+        return self._client._patiently(lambda: b"".join(self._chunks(artifact)))
+
+    def record(self, test: str) -> Record:
+        """The record of one of its tests, by the test's id."""
+        name = _ask.record_of(test, self.artifacts(), self.name)
+        return Record.parse(self.read(name), f"{self.name}/{name}")
+
+    def download(self, directory: PathLike) -> Path:
+        """Writes the run's bundle into a directory that is new or empty, and checks it against its manifest.
+
+        `verbatim judge` and `verbatim verify` take it. Raises FileExistsError where something is in the directory.
+        """
+        place = _ask.empty(directory)
+        for name in _ask.in_order(self.artifacts(), self.name):
+            self._client._patiently(lambda: self._save(name, place / name))
+        _ask.check_bundle(place, self.name)
+        return place
+
+    def _save(self, artifact: str, path: Path) -> None:
+        with path.open("wb") as file:
+            for chunk in self._chunks(artifact):
+                file.write(chunk)
+
+    def _chunks(self, artifact: str) -> Iterator[bytes]:
+        request = run_pb2.ReadArtifactRequest(name=self.name, artifact=artifact)
+        try:
+            for part in self._client._runs.ReadArtifact(request):
+                yield part.data
+        except grpc.RpcError as error:
+            raise errors.of(error, self._client.target) from error
