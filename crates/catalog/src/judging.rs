@@ -286,7 +286,8 @@ fn asked_again(trace: &Trace, number: u32) -> bool {
     trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
 
-/// A device that could not be restored makes any outcome an error: the rig is not what it was.
+/// A device that could not be restored makes any outcome but a FAIL an error: the rig is not what it was. What a device broke
+/// stays broken, and is often why it is not restored.
 fn with_restore(trace: &Trace, came: Came) -> Came {
     let left: Vec<String> = trace
         .restored
@@ -303,6 +304,9 @@ fn with_restore(trace: &Trace, came: Came) -> Came {
         .collect();
     if left.is_empty() {
         return came;
+    }
+    if came.0 == Outcome::Fail {
+        return (came.0, came.1, format!("{}; and {}", came.2, left.join("; ")));
     }
     let before = if came.2.is_empty() {
         String::new()

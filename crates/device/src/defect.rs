@@ -124,6 +124,7 @@ defects! {
         LeaseNotStoppedByRightKey "lease-not-stopped-by-right-key" "A right-key SMP does not stop the running lease timer."
         LeaseNotStoppedByRightKeyGet "lease-not-stopped-by-right-key-get" "A right-key Get does not stop the running lease timer; a Set does."
         LeaseNotStoppedByRightKeySet "lease-not-stopped-by-right-key-set" "A right-key Set does not stop the running lease timer; a Get does."
+        LeaseNotStoppedByTrapRepress "lease-not-stopped-by-trap-repress" "A right-key TrapRepress does not stop the running lease timer; Get and Set do."
         LeaseNotReloaded "lease-not-reloaded" "A right-key SMP stops the lease timer, but the next violation resumes it where it stood."
     }
     "C14-20" {
@@ -162,6 +163,10 @@ defects! {
         LinkDownDefaultNotKept "link-down-default-not-kept" "PortInfo:LinkDownDefaultState stays what it was when it is set."
         LinkSpeedExtEnabledNotKept "link-speed-ext-enabled-not-kept" "PortInfo:LinkSpeedExtEnabled stays what it was when it is set."
         LmcNotKept "lmc-not-kept" "PortInfo:LMC stays what it was when it is set."
+        InitTypeNotKept "init-type-not-kept" "A Set does not change InitType, though the port says that it has it."
+        TrapSuppressionNotKept "trap-suppression-not-kept" "A Set does not change McastPkeyTrapSuppressionEnabled, though the port says that it has it."
+        AllWidthsKeptAsCode "all-widths-kept-as-code" "The code that stands for all widths is shown as it was Set, not as the widths that are supported."
+        AllSpeedsKeptAsCode "all-speeds-kept-as-code" "The code that stands for all speeds is shown as it was Set, not as the speeds that are supported."
         LidNotKept "lid-not-kept" "PortInfo:LID stays what it was when it is set."
         MasterSmLidNotKept "master-sm-lid-not-kept" "PortInfo:MasterSMLID stays what it was when it is set."
         GuidSetClearsPKeys "guid-set-clears-p-keys" "A Set of GUIDInfo zeroes the P_KeyTable but for its first entry."

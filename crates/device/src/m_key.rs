@@ -201,7 +201,8 @@ impl Lock {
         self.counted = false;
         let keeps_running = faults.has(Defect::LeaseNotStoppedByRightKey)
             || (faults.has(Defect::LeaseNotStoppedByRightKeySet) && mad.method() == Method::SET)
-            || (faults.has(Defect::LeaseNotStoppedByRightKeyGet) && mad.method() == Method::GET);
+            || (faults.has(Defect::LeaseNotStoppedByRightKeyGet) && mad.method() == Method::GET)
+            || (faults.has(Defect::LeaseNotStoppedByTrapRepress) && mad.method() == Method::TRAP_REPRESS);
         if !keeps_running && let Some(at) = self.expires_at.take() {
             self.left = Some(at.saturating_sub(now));
         }

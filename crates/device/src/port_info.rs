@@ -163,6 +163,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     plain_fields(&mut change, wanted, profile);
     read_only_fields(&mut change, wanted);
     fields_not_kept(&mut change, &port.info);
+    codes_kept(&mut change, wanted);
 
     let refused = unassigned && profile.choices.unassigned == Unassigned::Refused;
     if refused || change.illegal && profile.choices.illegal_set_applies_nothing {
@@ -374,12 +375,24 @@ fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
         (Defect::LinkDownDefaultNotKept, "LinkDownDefaultState"),
         (Defect::LinkSpeedExtEnabledNotKept, "LinkSpeedExtEnabled"),
         (Defect::LmcNotKept, "LMC"),
+        (Defect::InitTypeNotKept, "InitType"),
+        (Defect::TrapSuppressionNotKept, "McastPkeyTrapSuppressionEnabled"),
         (Defect::LidNotKept, "LID"),
         (Defect::MasterSmLidNotKept, "MasterSMLID"),
     ] {
         if change.faults.has(defect) {
             change.info = change.info.with_fields_of(before, &[name]);
         }
+    }
+}
+
+/// Codes that stand for all that is supported, as a defective device keeps them.
+fn codes_kept(change: &mut Change<'_>, wanted: &PortInfo) {
+    if wanted.link_width_enabled() == LinkWidths(0xFF) && change.faults.has(Defect::AllWidthsKeptAsCode) {
+        change.info = change.info.with_link_width_enabled(LinkWidths(0xFF));
+    }
+    if wanted.link_speed_enabled() == LinkSpeeds(0xF) && change.faults.has(Defect::AllSpeedsKeptAsCode) {
+        change.info = change.info.with_link_speed_enabled(LinkSpeeds(0xF));
     }
 }
 

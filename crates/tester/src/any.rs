@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use verbatim_record::Label;
 use verbatim_wire::trap::m_key_of;
-use verbatim_wire::{AnyAttribute, AttributeId, MKey, Mad, Method, Notice};
+use verbatim_wire::{AnyAttribute, AttributeId, Layout, Lid, MKey, Mad, Method, Notice};
 
 use crate::guard::{Guarded, Quiet, Settable};
 use crate::rig::Arrival;
@@ -31,6 +31,23 @@ impl Tester<'_> {
         key: MKey,
     ) -> Step<Option<Mad>> {
         self.ask_up_to(1, label, what, key)
+    }
+
+    /// The same by a LID-routed SMP, to whoever has that LID.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_any_by_lid(
+        &mut self,
+        lid: Lid,
+        label: Label<AnyAttribute>,
+        what: (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        self.to = Some(lid);
+        let answer = self.ask_any_once(label, what, key);
+        self.to = None;
+        answer
     }
 
     fn ask_up_to(
@@ -123,6 +140,19 @@ impl Tester<'_> {
         let mad = mad.with_m_key(key).with_data(trap.data());
         let mad = mad.with_transaction_id(trap.transaction_id());
         self.launch_as(label.name, 0, &mad).map(|_| ())
+    }
+
+    /// Sends a TrapRepress, which nothing answers, so often that one of them arrives, and waits until each silence is proven.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn repress_often(&mut self, label: Label<Notice>, key: MKey, notice: &Notice) -> Step {
+        let mad = self.mad_of(Method::TRAP_REPRESS, AttributeId::NOTICE, 0);
+        let mad = mad.with_m_key(key).with_data(notice.bytes());
+        for _ in 0..TRIES {
+            self.launch(label.name, 0, &mad)?;
+        }
+        self.wait_out(Duration::ZERO)
     }
 
     /// Waits until the silence of all that was sent is proven, and for that long at least.

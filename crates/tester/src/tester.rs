@@ -145,6 +145,12 @@ impl<'r> Tester<'r> {
         matches!(self.info.route, Route::Lid(_))
     }
 
+    /// Whether time is simulated, and nothing but the device and the tester is there.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.info.simulated
+    }
+
     /// The M_Key that is in force, as far as is known.
     #[must_use]
     pub fn key(&self) -> MKey {

@@ -64,10 +64,10 @@ const fn test(
     Test {
         id,
         aliases: &[],
-        revision: 2,
+        revision: 3,
         about,
         reading: "Attributes that the right key is refused are not judged, but for SMInfo at levels 2 and 3. What must be dropped \
-            is sent three times.",
+            is sent three times, with a key that is off in all bits, in one of the high half, and in one of the low.",
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
         needs,
         parameters: &[],
@@ -107,7 +107,8 @@ pub(super) static PROTECT_3: Test = test(
 );
 
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
-    let (ours, [other, ..]) = keys::keys(t);
+    let (ours, [other, high, low, _]) = keys::keys(t);
+    let wrong = [other, high, low];
     let silences = 2 * TIMES * (shadow::ALL.len() + 2);
     let lease = t.longer_than(silences);
     keys::lock(t, ours, level, lease, 100)?;
@@ -129,14 +130,14 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         }
     } else {
         for (attribute, modifier) in &there {
-            t.provoke(WRONG, &[(*attribute, *modifier, other); TIMES])?;
+            t.provoke(WRONG, &wrong.map(|key| (*attribute, *modifier, key)))?;
             t.get(COUNTED, ours)?;
         }
-        t.provoke(SM_INFO, &[(AttributeId::SM_INFO, 0, other); TIMES])?;
+        t.provoke(SM_INFO, &wrong.map(|key| (AttributeId::SM_INFO, 0, key)))?;
         t.get(COUNTED, ours)?;
     }
     let has = |attribute| there.iter().any(|(of, _)| *of == attribute);
-    let keys = (ours, other);
+    let keys = (ours, wrong);
     set(t, &DESCRIPTION, keys, 0, |found| {
         found.with_octet(0, if found.octet(0) == b'V' { b'v' } else { b'V' })
     })?;
@@ -179,13 +180,13 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
 fn set<A: Settable>(
     t: &mut Tester<'_>,
     Sets(found, set): &Sets<A>,
-    (ours, other): (MKey, MKey),
+    (ours, wrong): (MKey, [MKey; TIMES]),
     modifier: u32,
     change: impl FnOnce(A) -> A,
 ) -> Step {
     let guard = t.guard_parts(*found, ours, &[modifier])?;
     let value = guard.quiet_at(modifier).change(change);
-    t.provoke_by_set(*set, &guard, modifier, value, &[other; TIMES])?;
+    t.provoke_by_set(*set, &guard, modifier, value, &wrong)?;
     t.get(COUNTED, ours)?;
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! `c14-017-lease-reset` (C14_017_03), `c14-017-lease-reset-by-set`: a right-key SMP stops a running lease timer.
+//! `c14-017-lease-reset` (C14_017_03), `c14-017-lease-reset-by-set`, `c14-017-lease-reset-by-trap-repress`: a right-key
+//! SMP stops a running lease timer.
 //!
-//! A correct port that had a failed check, then a right-key Get, or a Set of what is in force, about half a period later, is still protected when the
+//! A correct port that had a failed check, then a right-key Get, a Set of what is in force, or a TrapRepress, about half a period later, is still protected when the
 //! period has passed since the failed check. False alarm: an SM of somebody else: such rigs do not offer what this
 //! test needs.
 
@@ -8,7 +9,7 @@ use core::time::Duration;
 
 use verbatim_record::{Findings, Gap, Label, Passed, TRIES, Trace, duration_words};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
-use verbatim_wire::{AnyAttribute, AttributeId, NodeInfo, PortInfo};
+use verbatim_wire::{AnyAttribute, AttributeId, NodeInfo, Notice, PortInfo};
 
 use super::c14_017_lease::{Halves, PROBE, elapsed, seen_by_the_device, timing};
 use crate::management::keys::{self, BEFORE};
@@ -17,6 +18,16 @@ const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_THRICE: Label<AnyAttribute> = Label::new("wrong key, three times, starts the timer");
 const RESET: Label<NodeInfo> = Label::new("right key, stops the timer");
 const RESET_BY_SET: Label<PortInfo> = Label::new("right key, a Set stops the timer");
+
+const RESET_BY_REPRESS: Label<Notice> = Label::new("right key, a TrapRepress stops the timer");
+
+/// What stops the timer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Get,
+    Set,
+    TrapRepress,
+}
 
 const fn test(
     id: &'static str,
@@ -43,24 +54,32 @@ pub(super) static TEST: Test = test(
     "c14-017-lease-reset",
     &["C14_017_03"],
     "A right-key Get stops a running lease timer: the port stays protected past the lease period.",
-    |t| procedure(t, false),
-    |t, f| judge(t, f, false),
+    |t| procedure(t, By::Get),
+    |t, f| judge(t, f, By::Get),
 );
 
 pub(super) static BY_SET: Test = test(
     "c14-017-lease-reset-by-set",
     &[],
     "A right-key Set stops a running lease timer: the port stays protected past the lease period.",
-    |t| procedure(t, true),
-    |t, f| judge(t, f, true),
+    |t| procedure(t, By::Set),
+    |t, f| judge(t, f, By::Set),
 );
 
-fn procedure(t: &mut Tester<'_>, by_set: bool) -> Step {
+pub(super) static BY_TRAP_REPRESS: Test = test(
+    "c14-017-lease-reset-by-trap-repress",
+    &[],
+    "A right-key TrapRepress stops a running lease timer: the port stays protected past the lease period.",
+    |t| procedure(t, By::TrapRepress),
+    |t, f| judge(t, f, By::TrapRepress),
+);
+
+fn procedure(t: &mut Tester<'_>, by: By) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let Halves { lease, half, slack } = Halves::of(t);
     let port = keys::lock(t, ours, 2, lease, 1)?;
     let mut began = t.now();
-    if by_set {
+    if by == By::Set {
         // The Set writes the counter that would tell of a lost one: three are not lost.
         t.provoke(WRONG_THRICE, &[(AttributeId::NODE_INFO, 0, other); TRIES as usize])?;
         began = t.now();
@@ -68,22 +87,23 @@ fn procedure(t: &mut Tester<'_>, by_set: bool) -> Step {
         t.get_once(WRONG, other)?;
         t.wait_until(began.after(Duration::from_secs(half)))?;
     }
-    if by_set {
-        t.set(RESET_BY_SET, &port, keys::protected(&port, ours, 2, lease))?;
-    } else {
-        t.get(RESET, ours)?;
+    match by {
+        By::Get => drop(t.get(RESET, ours)?),
+        By::Set => drop(t.set(RESET_BY_SET, &port, keys::protected(&port, ours, 2, lease))?),
+        // Nothing answers it: of three, one arrives.
+        By::TrapRepress => t.repress_often(RESET_BY_REPRESS, ours, &keys::bad_m_key_notice())?,
     }
     t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1 + slack)))?;
     t.get(PROBE, ours)?;
     Ok(())
 }
 
-fn judge(t: &Trace, f: &mut Findings<'_>, by_set: bool) -> Result<(), Gap> {
+fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
     if !keys::locked(t, f)? {
         return Ok(());
     }
     let before: PortInfo = t.answer(BEFORE)?;
-    let wrong: Vec<_> = if by_set {
+    let wrong: Vec<_> = if by == By::Set {
         t.each(WRONG_THRICE).collect()
     } else {
         vec![t.exchange(WRONG)?]
@@ -91,23 +111,29 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by_set: bool) -> Result<(), Gap> {
     let (Some(first), Some(violation)) = (wrong.first().copied(), wrong.last().copied()) else {
         return Err(Gap::Missing(WRONG_THRICE.name));
     };
-    for wrong in wrong.iter().filter(|of| !by_set || !of.is_busy()) {
+    for wrong in wrong.iter().filter(|of| by != By::Set || !of.is_busy()) {
         keys::require_dropped(t, WRONG, wrong)?;
     }
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
-    let reset = if by_set {
-        t.exchange(RESET_BY_SET)?
-    } else {
-        t.exchange(RESET)?
+    let reset = match by {
+        By::Get => t.exchange(RESET)?,
+        By::Set => t.exchange(RESET_BY_SET)?,
+        By::TrapRepress => t
+            .each(RESET_BY_REPRESS)
+            .last()
+            .ok_or(Gap::Missing(RESET_BY_REPRESS.name))?,
     };
     // That it was answered shows that it arrived; a port without LID may refuse the Set.
-    if reset.answer().is_none() || reset.is_busy() {
+    if by != By::TrapRepress && (reset.answer().is_none() || reset.is_busy()) {
         t.answered::<NodeInfo>(reset)?;
     }
-    let (_, reset_at) = elapsed(t, first, reset)?;
+    let (_, reset_at) = match by {
+        By::TrapRepress => (Duration::ZERO, reset.sent.latest.since(first.sent.earliest)),
+        _ => elapsed(t, first, reset)?,
+    };
     t.require(RESET, "a right key before the lease expired", reset_at < lease)?;
     let probe = t.exchange(PROBE)?;
-    if !by_set {
+    if by != By::Set {
         seen_by_the_device(t, 1)?;
     }
     let seen: PortInfo = t.answer(PROBE)?;

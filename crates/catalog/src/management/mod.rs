@@ -45,6 +45,7 @@ mod c14_024_node_type;
 // Attributes: of the port
 mod c14_024_guid_info;
 mod c14_024_p_key_table;
+mod c14_024_port_info_codes;
 mod c14_024_port_info_ext_speeds;
 mod c14_024_port_info_illegal;
 mod c14_024_port_info_legal;
@@ -102,6 +103,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_017_lease_reload::TEST,
     &c14_017_lease_reset::TEST,
     &c14_017_lease_reset::BY_SET,
+    &c14_017_lease_reset::BY_TRAP_REPRESS,
     &c14_017_lease_zero::TEST,
     &c14_024_guid_info::TEST,
     &c14_024_node_description::TEST,
@@ -109,6 +111,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_024_node_info_ports::TEST,
     &c14_024_node_type::TEST,
     &c14_024_p_key_table::TEST,
+    &c14_024_port_info_codes::TEST,
     &c14_024_port_info_ext_speeds::TEST,
     &c14_024_port_info_illegal::TEST,
     &c14_024_port_info_legal::TEST,

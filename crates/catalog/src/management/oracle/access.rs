@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub(super) node: NodeInfo,
     /// Data VLs that are operational, where that is certain.
     pub(super) vls: Option<u8>,
+    /// Whether nothing but the tester and the port is there.
+    pub(super) simulated: bool,
 }
 
 /// What is addressed: an attribute, and the AttributeModifier without what does not matter.
@@ -213,12 +215,20 @@ impl Facts {
         let illegal = (Becomes::Stays, Legal::No);
         let subset = |supported: u8| asked & !u64::from(supported) == 0;
         let optional = |capability| if self.has(capability) { plain } else { either };
-        if moves(AttributeId::PORT_INFO, name) {
+        if moves(self.simulated, AttributeId::PORT_INFO, name) {
             // What a port does with its link, and when, is not this oracle's.
-            let link = matches!(name, "PortState" | "PortPhysicalState") && asked != 0;
-            return (Becomes::Anything, if link { Legal::Open } else { Legal::Yes });
+            let legal = match name {
+                "PortState" if asked == 2 || asked > 4 => Legal::No,
+                "PortPhysicalState" if asked > 3 => Legal::No,
+                "PortState" | "PortPhysicalState" if asked != 0 => Legal::Open,
+                _ => Legal::Yes,
+            };
+            return (Becomes::Anything, legal);
         }
         match name {
+            // What another value does is not laid down.
+            "P_KeyViolations" | "Q_KeyViolations" if asked != 0 => (Becomes::Anything, Legal::Yes),
+            "P_KeyViolations" | "Q_KeyViolations" => plain,
             "M_Key" | "M_KeyProtectBits" | "M_KeyLeasePeriod" | "GidPrefix" | "LMC" | "SubnetTimeOut" => plain,
             "LID" | "MasterSMLID" => match asked {
                 // Where none was assigned, 0 says nothing new; some refuse it.
@@ -281,7 +291,9 @@ fn kept(asked: u64, now: &Known) -> Legal {
 
 /// Whether an attribute's field is one that no Set changes.
 pub(super) fn is_read_only(place: Place, name: &str) -> bool {
-    const WRITTEN: [&str; 28] = [
+    const WRITTEN: [&str; 30] = [
+        "P_KeyViolations",
+        "Q_KeyViolations",
         "M_Key",
         "M_KeyProtectBits",
         "M_KeyLeasePeriod",

@@ -31,7 +31,6 @@ impl Port<'_> {
     }
 
     /// Whether the status is that of what was asked.
-    /// Whether the status is that of what was asked.
     fn status(&mut self, exchange: &Exchange, asked: &Asked, status: Status) {
         const REFUSED: &[Status] = &[Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
         let request = &exchange.request;
@@ -101,7 +100,9 @@ impl Port<'_> {
         let ours = self.is_ours();
         let mut image = self.images.remove(&asked.place).unwrap_or(blank);
         for element in image.elements() {
-            if moves(asked.place.0, element.field.name) || is_own_port && !is_shown(element, &exchange.request) {
+            if moves(self.begin.simulated, asked.place.0, element.field.name)
+                || is_own_port && !is_shown(element, &exchange.request)
+            {
                 continue;
             }
             let value = element.bits(response.data());

@@ -118,7 +118,10 @@ impl Image {
 }
 
 /// Whether a field is moved by the device, its link or by what others send, so that nothing can be said of it here.
-pub(super) fn moves(attribute: AttributeId, name: &str) -> bool {
+pub(super) fn moves(simulated: bool, attribute: AttributeId, name: &str) -> bool {
+    // No packet of another partition, or with another Q_Key, is among SMPs; in real time others send some.
+    let by_others = matches!(name, "P_KeyViolations" | "Q_KeyViolations");
     attribute == AttributeId::PORT_INFO
+        && !(by_others && simulated)
         && (PortInfo::ITS_OWN.contains(&name) || PortInfo::NOT_RESTORABLE.contains(&name))
 }

@@ -99,7 +99,11 @@ enum Event<'t> {
 
 /// Asks the rules of all that a record holds.
 pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
-    let ours = || trace.exchanges.iter().filter(|exchange| is_of_the_port(exchange));
+    let simulated = trace.begin.simulated;
+    let ours = || {
+        let all = trace.exchanges.iter();
+        all.filter(move |exchange| is_of_the_port(exchange, simulated))
+    };
     let mut events: Vec<((Time, usize), Event<'_>)> = Vec::new();
     for exchange in ours() {
         events.push(((exchange.sent.earliest, 2), Event::Sent(exchange)));
@@ -137,10 +141,17 @@ pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
     for exchange in ours().filter(|exchange| is_of_version_1(&exchange.request)) {
         header(exchange, &mut broken, &mut asked);
         once(exchange, &mut broken, &mut asked);
+        no_request(exchange, &mut broken, &mut asked);
         if let Some(facts) = &facts {
-            return_path(exchange, facts.node.local_port_num(), &mut broken, &mut asked);
+            return_path(
+                exchange,
+                (facts.node.local_port_num(), simulated),
+                &mut broken,
+                &mut asked,
+            );
         }
     }
+    unasked(trace, &mut broken, &mut asked);
     let again = broken.iter().filter(|of| of.rule.name == rules::ONCE.name).count();
     for broken in broken.iter_mut().filter(|of| of.rule.name == rules::ONCE.name) {
         broken.excusable = again <= EXCUSED_REPEATS;
@@ -151,9 +162,12 @@ pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
     Judged { broken, asked }
 }
 
-/// Whether a request went to the port that the rig is for, by the way that the rig has.
-fn is_of_the_port(exchange: &Exchange) -> bool {
-    exchange.port == 0 && exchange.dlid.is_none() && exchange.request.is_smp() && is_at_the_end(&exchange.request)
+/// Whether a request went to the port that the rig is for, by the way that the rig has; where no switch may lose it, by a LID.
+fn is_of_the_port(exchange: &Exchange, simulated: bool) -> bool {
+    exchange.port == 0
+        && (simulated || exchange.dlid.is_none())
+        && exchange.request.is_smp()
+        && is_at_the_end(&exchange.request)
 }
 
 /// Whether an SMP ends its route at the port.
@@ -215,15 +229,67 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
     }
 }
 
+/// Nobody answers a response.
+fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    if !exchange.request.method().is_response() {
+        return;
+    }
+    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    if let Some(arrived) = exchange.arrivals.first() {
+        broken.push(Broken {
+            rule: &rules::NO_REQUEST,
+            about: format!("answer to {}", exchange.request),
+            expected: "no answer".into(),
+            seen: arrived.mad.to_string(),
+            exchanges: vec![exchange.number],
+            excusable: true,
+        });
+    }
+}
+
+/// Where nobody else asks, whatever comes answers a request of ours, or is a trap.
+fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    if !trace.begin.simulated {
+        return;
+    }
+    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    let others = trace.unasked.iter().filter(|of| of.mad.method() != Method::TRAP);
+    broken.extend(others.map(|arrived| Broken {
+        rule: &rules::NO_REQUEST,
+        about: "a MAD that belongs to no request".into(),
+        expected: "none".into(),
+        seen: format!("{}, TransactionID {:#x}", arrived.mad, arrived.mad.transaction_id()),
+        exchanges: Vec::new(),
+        excusable: true,
+    }));
+}
+
 /// The last step of the return path is the adapter's own port; the others are of switches on the way.
-fn return_path(exchange: &Exchange, own: u8, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+fn return_path(
+    exchange: &Exchange,
+    (own, simulated): (u8, bool),
+    broken: &mut Vec<Broken>,
+    asked: &mut BTreeMap<&'static str, u64>,
+) {
     let hops = DrSmp::from_bytes(exchange.request.bytes()).hop_count();
     if !exchange.request.is_directed() || !(1..64).contains(&hops) {
         return;
     }
     let Some(answer) = exchange.answer() else { return };
     *asked.entry(rules::RETURN_PATH.name).or_default() += 1;
-    let seen = DrSmp::from_bytes(answer.mad.bytes()).return_path(hops.into());
+    let smp = DrSmp::from_bytes(answer.mad.bytes());
+    // The tester's own interface took it back by one; what a real one makes of a wrong one is not known.
+    if simulated && smp.hop_pointer() != hops - 1 {
+        broken.push(Broken {
+            rule: &rules::RETURN_PATH,
+            about: format!("HopPointer of the response to {}", exchange.request),
+            expected: format!("{hops}, the HopCount, as it leaves the port"),
+            seen: (u16::from(smp.hop_pointer()) + 1).to_string(),
+            exchanges: vec![exchange.number],
+            excusable: false,
+        });
+    }
+    let seen = smp.return_path(hops.into());
     if seen != own {
         broken.push(Broken {
             rule: &rules::RETURN_PATH,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
-use verbatim_wire::{AttributeId, Layout, Mad, Method, NodeInfo, PortInfo, Status};
+use verbatim_wire::{AttributeId, Layout, Lid, Mad, Method, NodeInfo, PortInfo, Status};
 
 use super::access::{self, Becomes, Facts, Legal, Place};
 use super::image::{Denied, Image};
@@ -96,6 +96,7 @@ impl<'t> Port<'t> {
             port,
             node,
             vls: vls.and_then(|code| verbatim_wire::VlCap(code).data_vls()),
+            simulated: self.begin.simulated,
         })
     }
 
@@ -151,6 +152,9 @@ impl<'t> Port<'t> {
         let now = self.at_the_port(exchange);
         self.expire(now);
         let request = &exchange.request;
+        if exchange.dlid.is_some_and(|lid| !self.has_lid(lid)) {
+            return;
+        }
         let fate = fate(exchange);
         let level = self.own("M_KeyProtectBits");
         let asked = Asked {
@@ -172,6 +176,15 @@ impl<'t> Port<'t> {
             asked
         };
         self.on_the_way.insert(exchange.number, asked);
+    }
+
+    /// Whether a LID is certainly one of the port's.
+    fn has_lid(&self, lid: Lid) -> bool {
+        let (base, lmc) = (self.own("LID").only(), self.own("LMC").only());
+        let (Some(base), Some(lmc)) = (base, lmc) else {
+            return false;
+        };
+        base != 0 && u64::from(lid.0) >> lmc == base >> lmc
     }
 
     /// Lets the lease expire.

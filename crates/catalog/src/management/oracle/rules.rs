@@ -44,8 +44,10 @@ rules! {
     HEADER = ("header", "13.4.2 MAD header", "a response repeats the request's class, attribute, modifier and route");
     /// Responses.
     ONCE = ("once", "13.4.2 MAD header", "a request is answered once");
+    /// What is no request.
+    NO_REQUEST = ("no-request", "13.4.2 MAD header", "a response is not answered, and nothing is answered that was not asked");
     /// Directed routes.
-    RETURN_PATH = ("return-path", "13.4.2 MAD header", "at the end of a directed route the port writes its number into the return path");
+    RETURN_PATH = ("return-path", "13.4.2 MAD header", "at the end of a directed route the port writes its number into the return path, and sends the response back by it");
     /// Traps.
     TRAP = ("trap", "14.2.5.1 traps", "a trap 256 tells of an SMP that came, as it came");
 }

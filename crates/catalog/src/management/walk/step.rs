@@ -42,15 +42,18 @@ pub(super) enum Action {
     Get(AttributeId, u32, Key),
     Set(What, u64, Key),
     Repress(Key),
-    /// A method that the class does not have, of NodeInfo.
+    /// A Get by a LID-routed SMP.
+    ByLid(AttributeId, u32, Key),
+    /// A method that the class does not have, or a response, of NodeInfo.
     Method(Method),
     /// A class version that does not exist.
     Version(u8),
     Wait(Duration),
 }
 
-/// Fields of PortInfo that are Set to legal values: none of them takes the link down or the device away.
-const LEGAL: [&str; 10] = [
+/// Fields of PortInfo that are Set to legal values: none of them takes the link down, and what takes the device away is left out
+/// where it is reached by its LID.
+const LEGAL: [&str; 18] = [
     "GidPrefix",
     "SubnetTimeOut",
     "LocalPhyErrors",
@@ -61,8 +64,19 @@ const LEGAL: [&str; 10] = [
     "OperationalVLs",
     "LinkWidthEnabled",
     "LinkSpeedEnabled",
+    "all widths",
+    "all speeds",
+    "LinkSpeedExtEnabled",
+    "LinkDownDefaultState",
+    "InitType",
+    "McastPkeyTrapSuppressionEnabled",
+    "addresses",
+    "ClientReregister",
 ];
-const ILLEGAL: [&str; 6] = [
+const ILLEGAL: [&str; 9] = [
+    "PortState",
+    "PortPhysicalState",
+    "LID",
     "MasterSMLID",
     "NeighborMTU",
     "OperationalVLs",
@@ -96,7 +110,14 @@ const GET: [(AttributeId, &[u32]); 15] = [
     (AttributeId::SWITCH_INFO, &[0]),
     (AttributeId::LINEAR_FORWARDING, &[0, 1]),
 ];
-const METHODS: [Method; 4] = [Method::GET_TABLE, Method::GET_MULTI, Method::DELETE, Method(0x1F)];
+const METHODS: [Method; 6] = [
+    Method::GET_TABLE,
+    Method::GET_MULTI,
+    Method::DELETE,
+    Method(0x1F),
+    Method::GET_RESP,
+    Method(0x92),
+];
 const VERSIONS: [u8; 3] = [0, 2, 0x81];
 
 fn one<T: Copy>(random: &mut Stream, of: &[T]) -> T {
@@ -123,11 +144,15 @@ impl Action {
                 let lease = one(random, &[0, 2, 5, 9, 15, 60, 300]);
                 Self::Lock(one(random, &[0, 1, 1, 2, 2, 3, 3]), random.between(0, 3) as u8, lease)
             }
-            15..=49 => {
+            15..=17 => {
+                let (attribute, modifiers) = one(random, &GET);
+                Self::ByLid(attribute, one(random, modifiers), Key::drawn(random))
+            }
+            18..=48 => {
                 let (attribute, modifiers) = one(random, &GET);
                 Self::Get(attribute, one(random, modifiers), Key::drawn(random))
             }
-            50..=84 => {
+            49..=83 => {
                 let what = match random.between(0, 9) {
                     0..=3 => What::Port(one(random, &LEGAL)),
                     4..=5 => What::Illegal(one(random, &ILLEGAL)),
@@ -136,8 +161,8 @@ impl Action {
                 };
                 Self::Set(what, random.bits(), Key::drawn(random))
             }
-            85..=88 => Self::Repress(Key::drawn(random)),
-            89..=90 => Self::Method(one(random, &METHODS)),
+            84..=87 => Self::Repress(Key::drawn(random)),
+            88..=90 => Self::Method(one(random, &METHODS)),
             91..=92 => Self::Version(one(random, &VERSIONS)),
             _ => Self::Wait(Duration::from_millis(one(
                 random,
@@ -179,6 +204,7 @@ impl fmt::Display for Action {
             Self::Get(attribute, modifier, key) => write!(f, "Get {attribute} {modifier:#x}, {key}"),
             Self::Set(what, _, key) => write!(f, "Set {what}, {key}"),
             Self::Repress(key) => write!(f, "TrapRepress, {key}"),
+            Self::ByLid(attribute, modifier, key) => write!(f, "Get {attribute} {modifier:#x} by LID, {key}"),
             Self::Method(method) => write!(f, "{method} NodeInfo"),
             Self::Version(version) => write!(f, "Get NodeInfo in class version {version}"),
             Self::Wait(time) => write!(f, "wait {} ms", time.as_millis()),

@@ -1,0 +1,110 @@
+//! `c14-024-port-info-codes`: a code that stands for all that is supported is not itself kept, and optional components keep what
+//! is set where the port says that it has them.
+//!
+//! One Set carries the codes of all widths and all speeds, and another InitType and McastPkeyTrapSuppressionEnabled where
+//! CapabilityMask has them; a Get shows LinkWidthSupported and LinkSpeedSupported as enabled, and the other two as they were
+//! set. Where time is simulated, a Set of a PortState that is none comes after it, which is refused with 0x001C and leaves the
+//! port as it is; on hardware, what a broken port makes of it could take the link down. Reading: the active width and speed are
+//! among those supported, so that the link stays as it is. False alarm: an SM of somebody else that writes PortInfo meanwhile.
+
+use verbatim_record::{Findings, Gap, Label, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{LinkSpeeds, LinkWidths, PortInfo, PortState, Status};
+
+use crate::management::adapter::{self, NODE};
+use crate::management::keys;
+
+const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
+const SET: Label<PortInfo> = Label::new("set the codes of all, and optional components");
+const AFTER: Label<PortInfo> = Label::new("after setting the codes of all");
+const SET_STATE: Label<PortInfo> = Label::new("set a PortState that is none");
+const AFTER_STATE: Label<PortInfo> = Label::new("after setting a PortState that is none");
+
+/// CapabilityMask: InitType, and suppression of traps of multicast P_Keys.
+const REINIT: u32 = 1 << 18;
+const TRAP_SUPPRESSION: u32 = 1 << 29;
+/// LinkWidthEnabled and LinkSpeedEnabled: all that are supported.
+const ALL_WIDTHS: LinkWidths = LinkWidths(0xFF);
+const ALL_SPEEDS: LinkSpeeds = LinkSpeeds(0xF);
+/// The first code of PortState that has no meaning.
+const RESERVED_STATE: PortState = PortState(5);
+
+pub(super) static TEST: Test = Test {
+    id: "c14-024-port-info-codes",
+    aliases: &[],
+    revision: 1,
+    about: "The codes of all widths and all speeds come to those supported; InitType and McastPkeyTrapSuppressionEnabled keep what is set where they are there.",
+    reading: "Optional components are left alone where CapabilityMask does not have them. A PortState that is none is tried \
+        where time is simulated.",
+    statements: &["C14-24", "C14-26", "C13-24"],
+    needs: &[Need::Mad, Need::OwnSubnet],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn optional(found: &PortInfo) -> Vec<&'static str> {
+    let has = |bit| found.capability_mask().has(bit);
+    let all = [
+        ("InitType", REINIT),
+        ("McastPkeyTrapSuppressionEnabled", TRAP_SUPPRESSION),
+    ];
+    all.into_iter()
+        .filter(|(_, bit)| has(*bit))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let key = t.rig_key();
+    let node = t.get(NODE, key)?;
+    if !adapter::is_adapter(&node) {
+        return Ok(());
+    }
+    let port = t.guard(FOUND, key)?;
+    let found = *port.found();
+    let has = optional(&found);
+    let set = port.quiet().change(|info| {
+        let info = info
+            .with_link_width_enabled(ALL_WIDTHS)
+            .with_link_speed_enabled(ALL_SPEEDS);
+        let info = if has.contains(&"InitType") {
+            info.with_init_type(info.init_type() ^ 0xF)
+        } else {
+            info
+        };
+        if has.contains(&"McastPkeyTrapSuppressionEnabled") {
+            info.with_mcast_pkey_trap_suppression(info.mcast_pkey_trap_suppression() ^ 1)
+        } else {
+            info
+        }
+    });
+    t.set(SET, &port, set)?;
+    t.get(AFTER, key)?;
+    if t.is_simulated() {
+        let set = port.quiet().change(|info| info.with_port_state(RESERVED_STATE));
+        t.set(SET_STATE, &port, set)?;
+        t.get(AFTER_STATE, key)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if adapter::adapter(t, f)?.is_none() {
+        return Ok(());
+    }
+    let found: PortInfo = t.answer(FOUND)?;
+    let (_, asked) = t.asked(SET)?;
+    let wanted = asked
+        .with_link_width_enabled(found.link_width_supported())
+        .with_link_speed_enabled(found.link_speed_supported());
+    let mut names = vec!["LinkWidthEnabled", "LinkSpeedEnabled"];
+    names.extend(optional(&found));
+    keys::obeyed(t, f, "C14-26", (&found, SET), (AFTER, &names))?;
+    f.same_fields("C14-24", t.exchange(AFTER)?, &names, &wanted)?;
+    if t.has(SET_STATE) {
+        f.status("C13-24", t.exchange(SET_STATE)?, &[Status::INVALID_FIELD]);
+        f.same_fields("C13-24", t.exchange(AFTER_STATE)?, &["PortState"], &found)?;
+    }
+    Ok(())
+}
