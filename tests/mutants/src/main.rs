@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::json;
 use verbatim_catalog::TESTS;
 use verbatim_device::mutant;
-use verbatim_record_proto::v1::{Outcome, Verdict};
+use verbatim_record_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_run::qualify::{Extent, Rules, sound_models};
 use verbatim_run::{Request, command, execute};
 
@@ -116,6 +116,8 @@ fn tell(case: usize, verdict: &Verdict) {
         "test": verdict.test,
         "outcome": verdict.outcome().as_str_name(),
         "reason": verdict.reason,
+        // A panic of the model, or events without end at one instant.
+        "is_broken": verdict.cause() == Cause::Tester || verdict.reason.contains("a device that never rests"),
         "checks": verdict.findings.iter().map(|check| format!("{} {}", check.statement, check.about)).collect::<Vec<_>>(),
     });
     println!("{line}");

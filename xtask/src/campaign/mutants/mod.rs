@@ -81,6 +81,8 @@ pub(super) struct Noticed {
     outcome: String,
     reason: String,
     checks: Vec<String>,
+    /// Whether the model itself broke, so that there was no device to be judged.
+    is_broken: bool,
 }
 
 /// What became of a mutant.
@@ -90,8 +92,8 @@ pub(super) enum Fate {
     Killed(Noticed),
     /// None fails, but one that passes without it comes to no verdict.
     Unsure(Noticed),
-    /// A case did not come to its end: whether it would have failed nobody knows.
-    Timeout,
+    /// The model itself does not run with it: it panics, or a case does not come to its end. That is no device.
+    Broken,
     /// All cases that reach it, so many, passed.
     Survived(usize),
 }
@@ -304,8 +306,8 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
         child.kill()?;
         child.wait()?;
         let _ = reader.join();
-        // A FAIL ends the program: what may have been noticed before was none.
-        return Ok(Fate::Timeout);
+        // A FAIL ends the program: none was noticed.
+        return Ok(Fate::Broken);
     };
     let status = child.wait()?;
     match (status.success(), text.trim()) {
@@ -315,10 +317,11 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
             let noticed: Noticed = serde_json::from_str(last).context("what noticed a mutant")?;
             Ok(match noticed.outcome.as_str() {
                 "OUTCOME_FAIL" => Fate::Killed(noticed),
+                _ if noticed.is_broken => Fate::Broken,
                 _ => Fate::Unsure(noticed),
             })
         }
         // The model took the program with it: an endless recursion, say.
-        (false, _) => Ok(Fate::Timeout),
+        (false, _) => Ok(Fate::Broken),
     }
 }

@@ -24,11 +24,12 @@ pub(super) fn report(
             .find(|exception| exception.is_for(&built.mutants[id].name))
     };
     let mut survivors: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    let (mut killed, mut survived, mut with_reason) = (0, 0, 0);
+    let (mut killed, mut survived, mut with_reason, mut broken) = (0, 0, 0, 0);
     let mut unsure = 0;
     for (&id, fate) in fates {
         match fate {
             Fate::Killed(_) => killed += 1,
+            Fate::Broken => broken += 1,
             _ if excepted(id).is_some() => with_reason += 1,
             fate => {
                 survived += 1;
@@ -46,7 +47,7 @@ pub(super) fn report(
                 Fate::Survived(0) => "not reached".to_owned(),
                 Fate::Survived(cases) => format!("{cases} cases passed"),
                 Fate::Unsure(noticed) => format!("{} {}", noticed.test, noticed.outcome),
-                _ => "timeout".to_owned(),
+                _ => "no device".to_owned(),
             };
             println!("  {}:{}: {change} ({how})", mutant.file, mutant.line);
             println!(
@@ -75,6 +76,8 @@ pub(super) fn report(
         "noticed, but by no FAIL: {unsure} of those that survived; with them {:.1} %",
         percent(killed + unsure)
     );
+    println!("of those excepted {broken} are no device: the model itself panics with them, or does not come to an end");
+    with_reason += broken;
     let score = percent(killed);
     let of = fates.len();
     println!("mutants: {killed} killed, {survived} survived, {with_reason} excepted of {of} ({score:.1} %)");
@@ -90,7 +93,7 @@ fn line(built: &Built, cases: &[Case], id: usize, fate: &Fate, exception: Option
     let (fate, by) = match fate {
         Fate::Killed(noticed) => ("killed", Some(noticed)),
         Fate::Unsure(noticed) => ("unsure", Some(noticed)),
-        Fate::Timeout => ("timeout", None),
+        Fate::Broken => ("no device", None),
         Fate::Survived(0) => ("not reached", None),
         Fate::Survived(_) => ("survived", None),
     };
