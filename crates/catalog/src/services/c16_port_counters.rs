@@ -94,7 +94,7 @@ const MOST: u64 = 20_000;
 pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
     reading: "Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
@@ -225,6 +225,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let what = "status of Get(PortCounters) of class version 2";
     refused_or_discarded(f, STATEMENT, t.exchange(VERSION)?, what, &[Status::BAD_VERSION]);
+    counts(t, f)?;
     written(t, f, &COUNTERS, &NAMES, |set| {
         u32::from(set.counter_select().0) | u32::from(set.counter_select_2().0) << 16
     })?;
@@ -235,6 +236,40 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())
+}
+
+/// What the port sent and received between the first two reads was counted, unless the counter was at its end. A real adapter
+/// may bring its counters up to date later: there it is an observation.
+fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let answered = |exchange: &&Exchange| {
+        exchange
+            .answer()
+            .is_some_and(|answer| answer.mad.status() == Status::OK)
+    };
+    let mut reads = t.each(COUNTERS.get).filter(answered);
+    let (Some(first), Some(second)) = (reads.next(), reads.next()) else {
+        return Ok(());
+    };
+    let (before, after): (PortCounters, PortCounters) = (t.answered(first)?, t.answered(second)?);
+    for name in ["PortXmitPkts", "PortRcvPkts", "PortXmitData", "PortRcvData"] {
+        let of = |counters: &PortCounters| PortCounters::field(name).bits(counters.bytes(), 0);
+        let (was, is) = (of(&before), of(&after));
+        if was == u64::from(u32::MAX) {
+            continue;
+        }
+        if t.begin.simulated {
+            f.claim(STATEMENT, format!("{name} after a request and its response"))
+                .by_all([first, second])
+                .saw(is)
+                .must(format!("more than {was}"), is > was);
+        } else if is <= was {
+            f.observe(
+                format!("{name} shows {is} after {was}, and a request and its response between"),
+                &[first, second],
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Judges the header of a response: class, version and what is reserved. Which request it is of was looked at when it came.

@@ -314,6 +314,10 @@ fn told_of(request: &Mad) -> Told {
     (request.method().0, request.attribute_id().0, request.modifier(), route)
 }
 
+/// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, changes of its own, bad
+/// M_Key, P_Key and Q_Key.
+const OF_PORTS: [u16; 8] = [129, 130, 131, 144, 145, trap::BAD_M_KEY, 257, 258];
+
 /// A trap 256 that names a key of ours tells of an SMP that carried it.
 ///
 /// A port that says that it sends none, sends none.
@@ -329,6 +333,21 @@ fn traps(trace: &Trace, sends_traps: Option<bool>, broken: &mut Vec<Broken>, ask
     }
     for arrived in trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP) {
         let notice: Notice = arrived.mad.attribute();
+        if trace.begin.simulated {
+            *asked.entry(rules::TRAP.name).or_default() += 1;
+            let number = notice.trap_number();
+            if !notice.is_generic() || !OF_PORTS.contains(&number) {
+                broken.push(Broken {
+                    rule: &rules::TRAP,
+                    about: "a trap".into(),
+                    expected: "a generic one, with a number that an adapter's traps have".into(),
+                    seen: format!("{notice}").replace('\n', ";"),
+                    exchanges: Vec::new(),
+                    excusable: true,
+                });
+                continue;
+            }
+        }
         if !notice.is_generic() || notice.trap_number() != trap::BAD_M_KEY {
             continue;
         }

@@ -268,6 +268,15 @@ fn site_local(value: u64) -> verbatim_wire::values::Hex64 {
     verbatim_wire::values::Hex64(0xFEC0_0000_0000_0000 | value & 0xFFFF_FFFF)
 }
 
+/// A LID that no port has: none, the first of the multicast LIDs, or any of them.
+fn multicast_or_none(value: u64) -> Lid {
+    match value >> 32 & 3 {
+        0 => Lid(0),
+        1 => Lid(0xC000),
+        _ => Lid(0xC000 | (value as u16)),
+    }
+}
+
 /// PortInfo with the fields that a step changes.
 fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo {
     let low = value.to_le_bytes();
@@ -295,6 +304,12 @@ fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo
         What::Port("InitType") => info.with_init_type(low[0] & 0xF),
         What::Port("McastPkeyTrapSuppressionEnabled") => info.with_mcast_pkey_trap_suppression(low[0] & 1),
         // A base LID has 0 in as many low bits as LMC says.
+        What::Port("addresses") if low[5] & 3 == 0 => {
+            let ends = [Lid(1), Lid(0xBFFF)];
+            info.with_lid(ends[usize::from(low[0] & 1)])
+                .with_lmc(0)
+                .with_master_sm_lid(ends[usize::from(low[1] & 1)])
+        }
         What::Port("addresses") => info
             .with_lid(Lid(0x80 | (value >> 8) as u16 & 0x7F80))
             .with_lmc(low[0] & 7)
@@ -307,8 +322,8 @@ fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo
             5 + low[1] % 11
         })),
         What::Illegal("PortPhysicalState") => info.with_port_physical_state(verbatim_wire::PhysState(4 + low[0] % 12)),
-        What::Illegal("LID") => info.with_lid(Lid(0xC000 | (value as u16))),
-        What::Illegal("MasterSMLID") => info.with_master_sm_lid(Lid(0xC000 | (value as u16))),
+        What::Illegal("LID") => info.with_lid(multicast_or_none(value)),
+        What::Illegal("MasterSMLID") => info.with_master_sm_lid(multicast_or_none(value)),
         What::Illegal("NeighborMTU") => info.with_neighbor_mtu(Mtu(if low[0] & 1 == 0 {
             0
         } else {
