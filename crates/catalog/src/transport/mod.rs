@@ -53,6 +53,7 @@ mod c09_nak_invalid_request;
 mod c09_nak_remote_access;
 mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
+mod c09_reset;
 mod c09_rnr_nak;
 mod c09_send_invalidate;
 
@@ -121,6 +122,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_rnr_nak::TEST,
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
+    &c09_reset::TEST,
     &c09_send_queue_drain::TEST,
     &walk::ATOMIC_REPLAY,
     &walk::LOSS_POSITIONS,

@@ -142,6 +142,10 @@ defects! {
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
     }
     // Queue pairs and their hosts.
+    "10.3.1 RESET" {
+        ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
+        ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
+    }
     "10.3.1 send queue drained" {
         SqdSends "sqd-sends" "In SQD requests are begun as in RTS."
         SqdDeaf "sqd-deaf" "In SQD requests of the other side are ignored."

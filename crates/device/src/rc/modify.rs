@@ -3,6 +3,7 @@
 
 use verbatim_wire::verbs::{QpAttributes, QpState, Service};
 
+use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::verbs::Refusal;
 
@@ -122,7 +123,13 @@ impl Qp {
         self.check_named("expected these attributes too: ", to, needed & !bits)?;
         self.check_named("expected none of these attributes: ", to, bits & !(needed | taken))?;
         self.check_values(cx, named)?;
+        if to == QpState::Reset && cx.has(RcDefect::ResetNotDone) {
+            return Ok(());
+        }
         if to == QpState::Reset {
+            if cx.has(RcDefect::ResetFlushes) {
+                self.enter_error(cx);
+            }
             self.reset();
             return Ok(());
         }
