@@ -234,10 +234,15 @@ impl VirtualRig {
                 _ => vec![(Duration::ZERO, mad)],
             };
             for (delay, mad) in deliveries {
-                if self.segment.loses() {
+                let is_trap = mad.method() == Method::TRAP;
+                let lost = if is_trap {
+                    self.segment.loses_trap()
+                } else {
+                    self.segment.loses()
+                };
+                if lost {
                     continue;
                 }
-                let is_trap = mad.method() == Method::TRAP;
                 let late = if is_trap {
                     Duration::ZERO
                 } else {

@@ -81,9 +81,21 @@ impl Segment {
         lost
     }
 
-    /// How late a MAD is, an answer.
+    /// Whether a trap is lost: between two requests many may come, and three requests in a row are not lost for that.
+    pub(crate) fn loses_trap(&mut self) -> bool {
+        self.carried >= CARRIED && self.of_thousand(self.disturbance.lost)
+    }
+
+    /// How late a MAD is, an answer. To who asked it is as good as lost: of three answers in a row one is neither.
     pub(crate) fn late_mad(&mut self) -> Duration {
-        self.late(LATE_MAD)
+        if self.carried <= CARRIED {
+            return Duration::ZERO;
+        }
+        let late = self.late(LATE_MAD);
+        if !late.is_zero() {
+            self.carried = 0;
+        }
+        late
     }
 
     /// How late a frame of the device is: one that carries no answer never is.
