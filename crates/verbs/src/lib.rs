@@ -7,6 +7,7 @@
 //! | [`device`], [`values`] | what a session needs of a device |
 //! | [`VerbsDevice`] | that, through libibverbs |
 //! | [`AgentClient`], [`LocalVerbs`] | the tester's side: a session at an agent, a session here |
+//! | [`conformance`] | whether an agent keeps to the protocol: `verbatim doctor --agent` |
 //! | [`tls`] | who may connect to an agent |
 //! | [`clock`], [`wake`] | the session's time; waking a thread |
 
@@ -14,6 +15,7 @@
 extern crate self as verbatim_verbs;
 
 pub mod clock;
+pub mod conformance;
 pub mod device;
 pub mod drive;
 // A package of its own, which the tests within this one cannot use: it would bring this library a second time.
@@ -30,7 +32,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 pub use drive::Said;
-pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, Place, VerbsLink};
+pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, NotConnected, Place, Reached, VerbsLink};
 pub use session::{Limits, Session};
 pub use verbatim_tls as tls;
 pub use verbs::{VerbsDevice, VerbsPair};

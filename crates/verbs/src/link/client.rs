@@ -1,6 +1,8 @@
 //! A session at an agent, for procedures that block.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,6 +42,25 @@ pub struct AgentClient {
     thread: Option<JoinHandle<()>>,
 }
 
+/// How far connecting to an agent came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Reached {
+    /// Nobody, or not as far as an answer.
+    Nobody,
+    /// Somebody who answers `GetAgent`.
+    Agent,
+}
+
+/// No session: how far it came, and why it went no further.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotConnected {
+    /// How far it came.
+    pub reached: Reached,
+    /// Why, and what to do.
+    pub why: String,
+}
+
 /// What the thread needs for its work once it is connected.
 struct Connected {
     agent: GetAgentResponse,
@@ -52,6 +73,27 @@ impl AgentClient {
     /// # Errors
     /// Why not, and what to do: nobody there, no certificate, the wrong one, no answer in time.
     pub fn connect(address: &AgentAddress, timeout: Duration) -> Result<Self, String> {
+        Self::connect_step_by_step(address, timeout).map_err(|error| error.why)
+    }
+
+    /// The same, for who needs to know how far it came.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn connect_step_by_step(address: &AgentAddress, timeout: Duration) -> Result<Self, NotConnected> {
+        let reached = Arc::new(AtomicBool::new(false));
+        Self::connect_noting(address, timeout, &reached).map_err(|why| NotConnected {
+            reached: if reached.load(Ordering::Acquire) {
+                Reached::Agent
+            } else {
+                Reached::Nobody
+            },
+            why,
+        })
+    }
+
+    /// Sets `answered` once the agent has answered `GetAgent`.
+    fn connect_noting(address: &AgentAddress, timeout: Duration, answered: &Arc<AtomicBool>) -> Result<Self, String> {
         let begun = Instant::now();
         let internal = |error: std::io::Error| format!("agent at {address}: this side cannot begin ({error})");
         let (putter, inbox) = inbox().map_err(internal)?;
@@ -64,14 +106,21 @@ impl AgentClient {
             .build()
             .map_err(internal)?;
         let of_thread = address.clone();
+        let noted = Arc::clone(answered);
         let work = move || {
             runtime.block_on(async {
-                let connecting = tokio::time::timeout(timeout, begin(&of_thread, taken));
+                let connecting = tokio::time::timeout(timeout, begin(&of_thread, taken, &noted));
                 let connected = connecting.await.unwrap_or_else(|_| {
-                    Err(format!(
-                        "agent at {of_thread}: no answer within {} ms; is the host up, and does the agent run?",
-                        timeout.as_millis()
-                    ))
+                    let (missed, remedy) = if noted.load(Ordering::Acquire) {
+                        (
+                            "it answers GetAgent, and its stream Session has no response headers",
+                            "an agent sends them when the stream begins, before the first command comes",
+                        )
+                    } else {
+                        ("no answer", "is the host up, and does the agent run?")
+                    };
+                    let within = timeout.as_millis();
+                    Err(format!("agent at {of_thread}: {missed} within {within} ms; {remedy}"))
                 });
                 match connected {
                     Ok(connected) => {
@@ -224,12 +273,14 @@ impl VerbsLink for AgentClient {
 async fn begin(
     address: &AgentAddress,
     requests: tokio::sync::mpsc::Receiver<SessionRequest>,
+    answered: &AtomicBool,
 ) -> Result<Connected, String> {
     let at = |why: String| format!("agent at {address}: {why}");
     let channel = connect(address).await.map_err(at)?;
     let mut client = AgentServiceClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE);
     let agent = client.get_agent(proto::GetAgentRequest {}).await;
     let agent = agent.map_err(|status| at(call_failed(&status, address, false)))?;
+    answered.store(true, Ordering::Release);
     let answers = client.session(ReceiverStream::new(requests)).await;
     let answers = answers.map_err(|status| at(call_failed(&status, address, true)))?;
     Ok(Connected {
@@ -248,10 +299,14 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
         };
         match next {
             Ok(Some(response)) => {
-                let Some(from) = read(response) else {
-                    break format!(
-                        "agent at {address}: it sent an empty message; agent and tester must be of one version"
-                    );
+                let from = match read(response) {
+                    Ok(from) => from,
+                    Err(lacks) => {
+                        break format!(
+                            "agent at {address}: it sent a message without {lacks}, which every one has; agent and tester \
+                             must be of one version"
+                        );
+                    }
                 };
                 if !putter.put(from).await {
                     return;
@@ -264,10 +319,11 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
     putter.end(end);
 }
 
-fn read(response: SessionResponse) -> Option<Said> {
-    let at = response.at?;
-    Some(match response.kind? {
-        Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply?),
+/// What a message says, or what it lacks.
+fn read(response: SessionResponse) -> Result<Said, &'static str> {
+    let at = response.at.ok_or("`at`")?;
+    Ok(match response.kind.ok_or("`answer` or `event`")? {
+        Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?),
         Kind::Event(event) => Said::Event(at, event),
     })
 }

@@ -26,7 +26,7 @@ use verbatim_proto::agent::Command;
 use crate::drive::Said;
 
 pub use address::{AgentAddress, AgentTls, Place};
-pub use client::AgentClient;
+pub use client::{AgentClient, NotConnected, Reached};
 pub use local::LocalVerbs;
 
 /// A session with whoever has the device open. Dropping it ends the session and destroys what it made.

@@ -1,5 +1,7 @@
 //! `verbatim doctor`: what this machine offers and what it lacks, each with its remedy.
 
+mod agent;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -19,7 +21,7 @@ use crate::{exit, print};
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 everything that is needed is there: the state directory, each rig of the rig file, the \
-    daemon where there is one; 2 usage; 3 something is missing."
+    daemon where there is one; with --agent no check failed; 2 usage; 3 something is missing, or a check failed."
 )]
 pub(crate) struct Arguments {
     /// Look only at this rig, and fail if it cannot be used
@@ -31,6 +33,8 @@ pub(crate) struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    of_agent: agent::Options,
 }
 
 #[derive(Serialize)]
@@ -41,6 +45,9 @@ struct Found {
 }
 
 pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
+    if let Some(address) = &arguments.of_agent.agent {
+        return agent::run(address, &arguments.of_agent, arguments.json);
+    }
     let file = rigs::load(arguments.rig_file.as_ref())?;
     let mut found = Vec::new();
     let mut wanted: Vec<RigConfig> = file.rigs.clone();

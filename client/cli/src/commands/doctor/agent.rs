@@ -1,0 +1,156 @@
+//! `verbatim doctor --agent`: whether an agent keeps to `verbatim.agent.v1`.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use verbatim_verbs::conformance::{self, Finding, Outcome};
+use verbatim_verbs::tls::ClientFiles;
+use verbatim_verbs::{AgentAddress, AgentTls, Place};
+
+use crate::{exit, print};
+
+/// Where the agent listens, and what it takes to be let in.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// Tell whether the agent there keeps to verbatim.agent.v1, for whoever writes one: unix:PATH, IP:PORT or NAME:PORT. No
+    /// packet is sent
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["rig", "rig_file"])]
+    pub(super) agent: Option<String>,
+    /// The CA of the agent's certificate (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "agent",
+        requires = "agent_cert",
+        requires = "agent_key"
+    )]
+    agent_ca: Option<PathBuf>,
+    /// Our certificate for it (PEM)
+    #[arg(long, value_name = "FILE", requires = "agent_ca")]
+    agent_cert: Option<PathBuf>,
+    /// The key of our certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "agent_ca")]
+    agent_key: Option<PathBuf>,
+    /// The name that the agent's certificate is made for; else that of --agent
+    #[arg(long, value_name = "NAME", requires = "agent_ca")]
+    agent_name: Option<String>,
+    /// Leave out what takes half a minute: whether the agent bears pings
+    #[arg(long, requires = "agent")]
+    quick: bool,
+}
+
+/// A finding in JSON.
+#[derive(Serialize)]
+struct InJson<'a> {
+    what: &'a str,
+    outcome: String,
+    usable: bool,
+    words: &'a str,
+}
+
+/// Looks at an agent; gives whether it keeps to all that is needed as the exit code.
+pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<ExitCode> {
+    let address = address(given, options)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut written = Ok(());
+    conformance::check(&address, !options.quick, |finding| {
+        if !json && written.is_ok() {
+            written = print::text(&format!(
+                "{:<4} {:<20} {}\n",
+                finding.outcome, finding.what, finding.words
+            ));
+        }
+        findings.push(finding);
+    });
+    written?;
+    let count = |of: Outcome| findings.iter().filter(|finding| finding.outcome == of).count() as u64;
+    let failed = count(Outcome::Fail);
+    if json {
+        let found: Vec<InJson<'_>> = findings
+            .iter()
+            .map(|finding| InJson {
+                what: finding.what,
+                outcome: finding.outcome.to_string(),
+                usable: finding.outcome != Outcome::Fail,
+                words: &finding.words,
+            })
+            .collect();
+        print::json(&serde_json::json!({ "agent": given, "found": found }))?;
+    } else {
+        print::text(&format!(
+            "\n{} checks of the agent at {given}: {} passed, {failed} failed, {} notes, {} left out\n",
+            findings.len(),
+            count(Outcome::Pass),
+            count(Outcome::Note),
+            count(Outcome::Skip),
+        ))?;
+    }
+    Ok(ExitCode::from(if failed == 0 { 0 } else { exit::ERROR }))
+}
+
+/// The address, and the certificates for it.
+fn address(given: &str, options: &Options) -> anyhow::Result<AgentAddress> {
+    let usage = |words: String| exit::Usage(words);
+    if let Some(path) = given.strip_prefix("unix:") {
+        if path.is_empty() {
+            return Err(usage(
+                "--agent unix: names no socket; expected unix:PATH, such as unix:/run/agent.sock".into(),
+            )
+            .into());
+        }
+        if options.agent_ca.is_some() {
+            return Err(usage(format!(
+                "--agent {given} is a unix socket, which has no TLS: leave --agent-ca out"
+            ))
+            .into());
+        }
+        return Ok(AgentAddress {
+            place: Place::Unix(Path::new(path).to_path_buf()),
+            tls: None,
+        });
+    }
+    let (host, at) = resolved(given)?;
+    let files = match (&options.agent_ca, &options.agent_cert, &options.agent_key) {
+        (Some(ca), Some(cert), Some(key)) => Some(ClientFiles {
+            ca: ca.clone(),
+            cert: cert.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    };
+    if files.is_none() && !at.ip().to_canonical().is_loopback() {
+        return Err(usage(format!(
+            "--agent {given} is no loopback address, and an agent is only reached with TLS there; give --agent-ca, \
+             --agent-cert and --agent-key (`verbatim pki init DIR` makes the files)"
+        ))
+        .into());
+    }
+    Ok(AgentAddress {
+        place: Place::Tcp(at),
+        tls: files.map(|files| AgentTls {
+            files,
+            server_name: options.agent_name.clone().or(host),
+        }),
+    })
+}
+
+/// The address, and the host's name where it is one.
+fn resolved(given: &str) -> anyhow::Result<(Option<String>, SocketAddr)> {
+    if let Ok(address) = given.parse() {
+        return Ok((None, address));
+    }
+    let expected = "expected unix:PATH, IP:PORT or NAME:PORT, such as 127.0.0.1:7000, [::1]:7000 or dut-3:7000";
+    let port = given
+        .rsplit_once(':')
+        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let Some((host, _)) = port else {
+        return Err(exit::Usage(format!("--agent {given:?} is no address; {expected}")).into());
+    };
+    match given.to_socket_addrs().map(|mut all| all.next()) {
+        Ok(Some(address)) => Ok((Some(host.into()), address)),
+        Ok(None) => Err(exit::Usage(format!("--agent {given:?}: {host} has no address; {expected}")).into()),
+        Err(error) => Err(exit::Usage(format!("--agent {given:?}: {host} is not found ({error}); {expected}")).into()),
+    }
+}

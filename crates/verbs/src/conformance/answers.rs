@@ -1,0 +1,158 @@
+//! Answers: that they come, in order, to everything, with times that can be.
+
+use core::time::Duration;
+use std::time::Instant as Here;
+
+use verbatim_proto::agent::{self as proto, command, reply};
+
+use super::talk::{Answer, Talk, in_words};
+use super::{Check, Checked, wrong};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("sign of life", sign_of_life),
+    ("answers", answers),
+    ("unknown command", unknown_command),
+    ("refusals", refusals),
+    ("clock", clock),
+];
+
+/// Between the two looks at the agent's clock: far more than an answer takes.
+const BETWEEN: Duration = Duration::from_millis(300);
+
+const LIFE: command::Kind = command::Kind::QueryQp(proto::QueryQp { qp: 0 });
+
+fn sign_of_life(talk: &mut Talk) -> Checked {
+    let refused = talk.refused("QueryQp of queue pair 0, which never is,", true, LIFE)?;
+    Ok(format!("QueryQp of queue pair 0 is refused: {}", refused.text))
+}
+
+/// Several commands at once: a tester does not wait for each answer.
+fn answers(talk: &mut Talk) -> Checked {
+    const COUNT: usize = 8;
+    let asked = Here::now();
+    let mut numbers = Vec::new();
+    for at in 0..COUNT {
+        numbers.push(talk.send(Some(if at % 2 == 0 {
+            LIFE
+        } else {
+            command::Kind::Open(proto::Open {})
+        }))?);
+    }
+    for (at, number) in numbers.into_iter().enumerate() {
+        match (at % 2, talk.answer(number, asked)?.kind) {
+            (0, reply::Kind::Refused(_)) | (1, reply::Kind::Opened(_)) => {}
+            (_, other) => {
+                return wrong(format!(
+                    "{COUNT} commands without waiting, and {} came as the answer to number {}; answer each with its own reply, \
+                     in order",
+                    in_words(&other),
+                    at + 1
+                ));
+            }
+        }
+    }
+    Ok(format!(
+        "{COUNT} commands without waiting: one answer each, in order, with its number"
+    ))
+}
+
+/// A command of the future reads as one without a kind.
+fn unknown_command(talk: &mut Talk) -> Checked {
+    let asked = Here::now();
+    let number = talk.send(None)?;
+    match talk.answer(number, asked)?.kind {
+        reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
+            wrong("it is refused without a text; say that agent and tester must be of one version")
+        }
+        reply::Kind::Refused(refused) if refused.errno != 0 => wrong(format!(
+            "it is refused with errno {}; what the agent itself refuses has errno 0",
+            refused.errno
+        )),
+        reply::Kind::Refused(refused) => Ok(format!("it is refused: {}", refused.text)),
+        other => wrong(format!(
+            "a command of no kind: expected `refused`, and {} came; a tester of the future must not think it done",
+            in_words(&other)
+        )),
+    }
+}
+
+/// Handles that are not, one kind after the other; the session goes on.
+fn refusals(talk: &mut Talk) -> Checked {
+    const NONE: u32 = 0x7FFF_FFF0;
+    let slice = proto::Slice {
+        memory: NONE,
+        offset: 0,
+        length: 1,
+    };
+    let commands = [
+        command::Kind::DestroyQp(proto::DestroyQp { qp: NONE }),
+        command::Kind::ModifyQp(proto::ModifyQp {
+            qp: NONE,
+            state: proto::QpState::Init.into(),
+            attributes: None,
+        }),
+        command::Kind::PostReceive(proto::PostReceive {
+            qp: NONE,
+            ..Default::default()
+        }),
+        command::Kind::PostSend(proto::PostSend {
+            qp: NONE,
+            operation: proto::Operation::Send.into(),
+            ..Default::default()
+        }),
+        command::Kind::DeregisterMemory(proto::DeregisterMemory { memory: NONE }),
+        command::Kind::ReadMemory(proto::ReadMemory { from: Some(slice) }),
+        command::Kind::WriteMemory(proto::WriteMemory {
+            memory: NONE,
+            offset: 0,
+            bytes: vec![1],
+        }),
+    ];
+    let count = commands.len();
+    for command in commands {
+        talk.refused("a command for a handle that was never given out", true, command)?;
+    }
+    talk.refused("QueryQp after refusals", true, LIFE)?;
+    Ok(format!(
+        "{count} commands for handles that are not: errno 0, a text, and the session goes on"
+    ))
+}
+
+/// The agent's clock against ours: neither stands, and both count nanoseconds.
+fn clock(talk: &mut Talk) -> Checked {
+    let first = talk.ask(LIFE)?;
+    talk.idle(BETWEEN)?;
+    let last = talk.ask(LIFE)?;
+    for answer in [&first, &last] {
+        let (span, ours) = (
+            answer.at.latest_ns.saturating_sub(answer.at.earliest_ns),
+            answer.came - answer.asked,
+        );
+        if u128::from(span) > 2 * ours.as_nanos() + 1_000_000 {
+            return wrong(format!(
+                "a refusal says that it took {span} ns, and was here after {} ns; are earliest_ns and latest_ns nanoseconds, \
+                 read before and after the command?",
+                ours.as_nanos()
+            ));
+        }
+    }
+    let (least, most) = bounds(&first, &last);
+    let seen = last.at.latest_ns.saturating_sub(first.at.earliest_ns);
+    if u128::from(seen) < least.as_nanos() / 2 || u128::from(seen) > 2 * most.as_nanos() {
+        return wrong(format!(
+            "between two answers it went on by {seen} ns, and ours by {} to {} ns; expected CLOCK_MONOTONIC in nanoseconds",
+            least.as_nanos(),
+            most.as_nanos()
+        ));
+    }
+    Ok(format!(
+        "between two answers it went on by {} ms, ours by {} ms",
+        seen / 1_000_000,
+        most.as_millis()
+    ))
+}
+
+/// Between these two answers at the least and at the most, by our clock.
+fn bounds(first: &Answer, last: &Answer) -> (Duration, Duration) {
+    (last.asked - first.came, last.came - first.asked)
+}

@@ -1,0 +1,211 @@
+//! Memory: handles, zeros, bytes, bounds, large messages.
+
+use verbatim_proto::agent::{self as proto, Slice, command, reply};
+
+use super::talk::{ALL, Talk, in_words};
+use super::{Check, Checked, Not, wrong};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("handles", handles),
+    ("memory", bytes),
+    ("bounds of memory", bounds),
+    ("large messages", large),
+];
+
+/// More than gRPC takes unless it is told to, and less than one command may hold.
+const LARGE: u32 = 5 << 20;
+
+fn slice(memory: u32, offset: u32, length: u32) -> Slice {
+    Slice { memory, offset, length }
+}
+
+fn read_command(from: Slice) -> command::Kind {
+    command::Kind::ReadMemory(proto::ReadMemory { from: Some(from) })
+}
+
+fn write_command(memory: u32, offset: u32, bytes: Vec<u8>) -> command::Kind {
+    command::Kind::WriteMemory(proto::WriteMemory { memory, offset, bytes })
+}
+
+fn deregister(memory: u32) -> command::Kind {
+    command::Kind::DeregisterMemory(proto::DeregisterMemory { memory })
+}
+
+fn read(talk: &mut Talk, from: Slice) -> Result<Vec<u8>, Not> {
+    match talk.ask(read_command(from))?.kind {
+        reply::Kind::Bytes(bytes) if bytes.bytes.len() as u64 == u64::from(from.length) => Ok(bytes.bytes),
+        other => wrong(format!(
+            "ReadMemory of {} bytes: expected as many in `bytes`, and {} came",
+            from.length,
+            in_words(&other)
+        )),
+    }
+}
+
+fn handles(talk: &mut Talk) -> Checked {
+    let first = talk.memory(64)?.memory;
+    if first == 0 {
+        return wrong("memory has the handle 0, which stands for none; give out handles from 1 on");
+    }
+    talk.done("DeregisterMemory", deregister(first))?;
+    let second = talk.memory(64)?.memory;
+    let qp = talk.queue_pair(proto::Service::Rc, 4)?.qp;
+    if qp == 0 {
+        return wrong("a queue pair has the handle 0, which the sign of life asks for; give out handles from 1 on");
+    }
+    talk.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp }))?;
+    let again = talk.queue_pair(proto::Service::Rc, 4)?.qp;
+    talk.done("DestroyAll", command::Kind::DestroyAll(proto::DestroyAll {}))?;
+    let last = talk.memory(64)?.memory;
+    for (what, old, new) in [
+        ("memory", first, second),
+        ("memory after DestroyAll", first.max(second), last),
+        ("a queue pair", qp, again),
+    ] {
+        if new <= old {
+            return wrong(format!(
+                "the handle of {what} is {new}, after {old} was given out; count on, so that one kept by mistake never names \
+                 something else"
+            ));
+        }
+    }
+    talk.refused(
+        "a handle from before DestroyAll",
+        true,
+        read_command(slice(second, 0, 1)),
+    )?;
+    Ok(format!(
+        "memory {first}, {second}, {last}, queue pairs {qp}, {again}: none twice"
+    ))
+}
+
+fn bytes(talk: &mut Talk) -> Checked {
+    const LENGTH: u32 = 5000;
+    let memory = talk.memory(LENGTH)?;
+    let other = talk.memory(LENGTH)?;
+    let end = memory.address.checked_add(LENGTH.into());
+    if end.is_none() {
+        return wrong(format!(
+            "{LENGTH} bytes at address {:#x} go beyond 2^64",
+            memory.address
+        ));
+    }
+    let apart = other.address >= end.unwrap_or(u64::MAX) || other.address + u64::from(LENGTH) <= memory.address;
+    if !apart {
+        return wrong(format!(
+            "two memories of {LENGTH} bytes are at {:#x} and {:#x}: they overlap; give each addresses of its own",
+            memory.address, other.address
+        ));
+    }
+    if memory.r_key == other.r_key {
+        return wrong(format!(
+            "two memories have the r_key {:#x}; give each a key of its own, or no test of keys means anything",
+            memory.r_key
+        ));
+    }
+    if read(talk, slice(memory.memory, 0, LENGTH))?
+        .iter()
+        .any(|byte| *byte != 0)
+    {
+        return wrong("fresh memory is not all zeros; clear it when it is registered, or old bytes pass for new ones");
+    }
+    let written: Vec<u8> = (0..100).map(|byte| byte ^ 0xA5).collect();
+    talk.done("WriteMemory", write_command(memory.memory, 4050, written.clone()))?;
+    let seen = read(talk, slice(memory.memory, 4000, 200))?;
+    let mut expected = [0; 200];
+    expected[50..150].copy_from_slice(&written);
+    if let Some(at) = (0..200).find(|at| seen[*at] != expected[*at]) {
+        return wrong(format!(
+            "100 bytes were written at 4050, and byte {} is {:#04x}; expected {:#04x}",
+            4000 + at,
+            seen[at],
+            expected[at]
+        ));
+    }
+    if read(talk, slice(other.memory, 0, LENGTH))?
+        .iter()
+        .any(|byte| *byte != 0)
+    {
+        return wrong("bytes written to one memory stand in another one too");
+    }
+    talk.done("WriteMemory of no bytes", write_command(memory.memory, 0, Vec::new()))?;
+    talk.done("DeregisterMemory", deregister(memory.memory))?;
+    talk.refused(
+        "ReadMemory of memory that was deregistered",
+        true,
+        read_command(slice(memory.memory, 0, 1)),
+    )?;
+    Ok("zeros at first; what is written is read; the rest stays as it was".into())
+}
+
+fn bounds(talk: &mut Talk) -> Checked {
+    let memory = talk.memory(100)?.memory;
+    let beyond = [
+        read_command(slice(memory, 90, 11)),
+        read_command(slice(memory, 101, 1)),
+        read_command(slice(memory, u32::MAX, 2)),
+        write_command(memory, 90, vec![0xEE; 11]),
+        write_command(memory, u32::MAX, vec![0xEE; 2]),
+        command::Kind::ReadMemory(proto::ReadMemory { from: None }),
+        command::Kind::RegisterMemory(proto::RegisterMemory {
+            length: 0,
+            access: Some(ALL),
+        }),
+    ];
+    let count = beyond.len();
+    for command in beyond {
+        talk.refused(&format!("{} beyond 100 bytes", name(&command)), true, command)?;
+    }
+    if read(talk, slice(memory, 0, 100))?.iter().any(|byte| *byte != 0) {
+        return wrong("a WriteMemory that was refused has written; check before the first byte");
+    }
+    Ok(format!(
+        "{count} commands beyond memory are refused, and nothing is written"
+    ))
+}
+
+fn name(kind: &command::Kind) -> &'static str {
+    match kind {
+        command::Kind::ReadMemory(_) => "ReadMemory",
+        command::Kind::WriteMemory(_) => "WriteMemory",
+        _ => "RegisterMemory of 0 bytes, nothing",
+    }
+}
+
+fn large(talk: &mut Talk) -> Checked {
+    const REMEDY: &str = "take and send messages of up to 32 MiB: gRPC's own limit is 4 MiB";
+    let register = command::Kind::RegisterMemory(proto::RegisterMemory {
+        length: LARGE,
+        access: Some(ALL),
+    });
+    let memory = match talk.ask(register)?.kind {
+        reply::Kind::Memory(memory) => memory.memory,
+        reply::Kind::Refused(refused) => {
+            return Err(Not::Has(format!(
+                "the device has no {LARGE} bytes of memory: {}",
+                refused.text
+            )));
+        }
+        other => {
+            return wrong(format!(
+                "RegisterMemory: expected `memory`, and {} came",
+                in_words(&other)
+            ));
+        }
+    };
+    let bytes: Vec<u8> = (0..LARGE).map(|at| (at % 251) as u8).collect();
+    let lost = |not| match not {
+        Not::Wrong(words) => Not::Wrong(format!("{LARGE} bytes in one command: {words}; {REMEDY}")),
+        other => other,
+    };
+    talk.done("WriteMemory", write_command(memory, 0, bytes.clone()))
+        .map_err(lost)?;
+    let seen = read(talk, slice(memory, 0, LARGE)).map_err(lost)?;
+    if seen != bytes {
+        return wrong(format!("{LARGE} bytes were written, and others were read"));
+    }
+    Ok(format!(
+        "{} MiB are written and read with one command each",
+        LARGE >> 20
+    ))
+}

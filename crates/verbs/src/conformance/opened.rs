@@ -1,0 +1,121 @@
+//! What the device is said to be.
+
+use verbatim_proto::agent::{Gid, Opened};
+
+use super::talk::Talk;
+use super::{Check, Checked, Not, wrong};
+
+pub(super) const CHECKS: &[Check] = &[("Opened", opened), ("GIDs", gids)];
+
+fn opened(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    if of.device.is_empty() {
+        return wrong("device is empty; give the device a name: rig files and records know it by it");
+    }
+    let named = talk.agent().devices.contains(&of.device);
+    let facts = [
+        (
+            !named,
+            format!(
+                "GetAgent does not name {:?} among its devices; name it there too",
+                of.device
+            ),
+        ),
+        (
+            !(1..=254).contains(&of.port),
+            format!("port is {}; expected 1..=254, and 1 where there is one", of.port),
+        ),
+        (
+            !(1..=5).contains(&of.active_mtu),
+            format!(
+                "active_mtu is {}; expected its code, 1 = 256 to 5 = 4096 bytes",
+                of.active_mtu
+            ),
+        ),
+        (
+            of.port_state > 5,
+            format!(
+                "port_state is {}; expected a code of enum ibv_port_state, 4 = active",
+                of.port_state
+            ),
+        ),
+        (
+            of.ethernet && of.lid != 0,
+            format!("lid is {} on Ethernet; expected 0", of.lid),
+        ),
+        (
+            of.max_qp == 0,
+            "max_qp is 0; expected how many queue pairs the device has".into(),
+        ),
+    ];
+    if let Some((_, words)) = facts.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        return wrong(words);
+    }
+    let words = format!(
+        "{}, port {}, firmware {:?}, MTU {}, {} READs and atomics answered and {} in flight at a time, {}",
+        of.device,
+        of.port,
+        of.firmware,
+        128_u32 << of.active_mtu,
+        of.max_qp_rd_atom,
+        of.max_qp_init_rd_atom,
+        if of.atomics { "atomics" } else { "no atomics" },
+    );
+    if of.port_state != 4 {
+        return Err(Not::Worth(format!(
+            "{words}; the port is in state {}, and tests of packets need 4 = active",
+            of.port_state
+        )));
+    }
+    Ok(words)
+}
+
+fn gids(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    for (at, gid) in of.gids.iter().enumerate() {
+        if gid.gid.len() != 16 {
+            return wrong(format!("GID {} has {} bytes; expected 16", gid.index, gid.gid.len()));
+        }
+        if gid.gid.iter().all(|byte| *byte == 0) {
+            return wrong(format!(
+                "GID {} is all zeros; leave empty entries of the table out",
+                gid.index
+            ));
+        }
+        if gid.index > 255 {
+            return wrong(format!("a GID has index {}; expected 0..=255", gid.index));
+        }
+        if of.gids.iter().take(at).any(|other| other.index == gid.index) {
+            return wrong(format!(
+                "two GIDs have index {}; expected the index in the device's table",
+                gid.index
+            ));
+        }
+        if !["IB", "RoCE v1", "RoCE v2"].contains(&gid.kind.as_str()) {
+            return wrong(format!(
+                "GID {} is of kind {:?}; expected \"IB\", \"RoCE v1\" or \"RoCE v2\"",
+                gid.index, gid.kind
+            ));
+        }
+    }
+    match of.gids.as_slice() {
+        [] if of.ethernet => wrong("none; a device on Ethernet has at least one, of its IP address (::ffff:10.0.0.1)"),
+        [] => Ok("none; the link is InfiniBand".into()),
+        gids if of.ethernet && !gids.iter().any(|gid| gid.kind == "RoCE v2") => Err(Not::Worth(format!(
+            "{}, none of RoCE v2: tests with packets of our own making need one",
+            gids.len()
+        ))),
+        gids => Ok(gids
+            .iter()
+            .map(|gid| format!("{} {}", gid.index, gid.kind))
+            .collect::<Vec<_>>()
+            .join(", ")),
+    }
+}
+
+/// The GID that a queue pair can name as its other side without a word on the link: the device's own.
+pub(super) fn own_gid(of: &Opened) -> Option<&Gid> {
+    let is_ipv4 = |gid: &&Gid| gid.gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
+    let mut v2 = of.gids.iter().filter(|gid| gid.kind == "RoCE v2");
+    v2.clone().find(is_ipv4).or_else(|| v2.next()).or(of.gids.first())
+}

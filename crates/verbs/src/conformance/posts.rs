@@ -1,0 +1,218 @@
+//! Requests: the device flushes what is posted to a queue pair in ERR; RESET and destroying forget it.
+
+use verbatim_proto::agent::{self as proto, Completion, Operation, QpState, Service, command, reply};
+
+use super::queue_pairs::{DEPTH, end, go_on, take_to};
+use super::talk::{Talk, in_words};
+use super::{Check, Checked, Not, SOON, wrong};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("flush", flush),
+    ("posts in ERR", posts_in_error),
+    ("RESET forgets", reset_forgets),
+    ("destroy forgets", destroy_forgets),
+    ("memory in use", memory_in_use),
+    ("wrong requests", wrong_requests),
+];
+
+/// IBV_WC_WR_FLUSH_ERR.
+const FLUSHED: u32 = 5;
+/// The first wr_id: one that needs all 64 bits.
+const FIRST: u64 = 0xFEDC_BA98_7654_3210;
+const RECEIVES: u64 = 5;
+const SENDS: u64 = 3;
+
+fn receive(qp: u32, wr_id: u64, memory: u32) -> command::Kind {
+    command::Kind::PostReceive(proto::PostReceive {
+        qp,
+        wr_id,
+        local: Some(proto::Slice {
+            memory,
+            offset: 0,
+            length: 32,
+        }),
+    })
+}
+
+fn send(qp: u32, wr_id: u64, memory: u32, signaled: bool) -> command::Kind {
+    command::Kind::PostSend(proto::PostSend {
+        qp,
+        wr_id,
+        operation: Operation::Send.into(),
+        local: Some(proto::Slice {
+            memory,
+            offset: 32,
+            length: 32,
+        }),
+        signaled,
+        ..Default::default()
+    })
+}
+
+/// A queue pair in a state, with receives posted in INIT.
+fn with_receives(talk: &mut Talk, state: QpState) -> Result<(proto::Qp, u32), Not> {
+    let memory = talk.memory(64)?.memory;
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    take_to(talk, &qp, QpState::Init)?;
+    for wr_id in FIRST..FIRST + RECEIVES {
+        talk.done("PostReceive in INIT", receive(qp.qp, wr_id, memory))?;
+    }
+    go_on(talk, &qp, state)?;
+    Ok((qp, memory))
+}
+
+/// What must have been flushed: all, once, in the order of the posts.
+fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) -> Result<(), Not> {
+    let count = expected.end - expected.start;
+    if let Some(other) = seen.iter().find(|one| one.qp != qp) {
+        return wrong(format!(
+            "a completion is of queue pair {}; expected the handle {qp}, as CreateQp gave it",
+            other.qp
+        ));
+    }
+    if let Some(other) = seen.iter().find(|one| !expected.contains(&one.wr_id)) {
+        return wrong(format!(
+            "a completion has the wr_id {:#x}, which was not posted (first {:#x}); hand all 64 bits back",
+            other.wr_id, expected.start
+        ));
+    }
+    if seen.len() as u64 != count {
+        return wrong(format!(
+            "{count} requests were posted, and {} completions came within {} s; each request completes once, with \
+             WR_FLUSH_ERR: the device or its agent flushes, the tester never asks for it",
+            seen.len(),
+            SOON.as_secs()
+        ));
+    }
+    if let Some(other) = seen.iter().find(|one| one.status != FLUSHED) {
+        return wrong(format!(
+            "request {:#x} completed with status {}; expected {FLUSHED}, WR_FLUSH_ERR",
+            other.wr_id, other.status
+        ));
+    }
+    if !seen.iter().map(|one| one.wr_id).eq(expected) {
+        let order: Vec<String> = seen
+            .iter()
+            .map(|one| (one.wr_id.wrapping_sub(FIRST) + 1).to_string())
+            .collect();
+        return wrong(format!(
+            "requests were flushed in the order {}; expected that of the posts",
+            order.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+fn flush(talk: &mut Talk) -> Checked {
+    for state in [QpState::Init, QpState::Rts] {
+        let (qp, _) = with_receives(talk, state)?;
+        end(talk, qp.qp, QpState::Err)?;
+        let seen = talk.completions(RECEIVES as usize, SOON)?;
+        are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
+        end(talk, qp.qp, QpState::Reset)?;
+    }
+    Ok(format!(
+        "{RECEIVES} receives of a queue pair that goes to ERR: WR_FLUSH_ERR, in order, once"
+    ))
+}
+
+/// Nothing of these is sent: the queue pair is in ERR. That success would not be signalled changes nothing.
+fn posts_in_error(talk: &mut Talk) -> Checked {
+    let (qp, memory) = with_receives(talk, QpState::Rts)?;
+    end(talk, qp.qp, QpState::Err)?;
+    talk.completions(RECEIVES as usize, SOON)?;
+    for wr_id in FIRST..FIRST + SENDS {
+        talk.done("PostSend in ERR", send(qp.qp, wr_id, memory, wr_id % 2 == 0))?;
+    }
+    let seen = talk.completions(SENDS as usize, SOON)?;
+    are_flushed(qp.qp, &seen, FIRST..FIRST + SENDS)?;
+    for wr_id in FIRST..FIRST + RECEIVES {
+        talk.done("PostReceive in ERR", receive(qp.qp, wr_id, memory))?;
+    }
+    let seen = talk.completions(RECEIVES as usize, SOON)?;
+    are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
+    Ok(format!(
+        "{SENDS} sends, signalled or not, and {RECEIVES} receives: WR_FLUSH_ERR, in order, once"
+    ))
+}
+
+fn none(seen: &[Completion], what: &str) -> Result<(), Not> {
+    match seen.first() {
+        None => Ok(()),
+        Some(one) => wrong(format!(
+            "{what} completed request {:#x} with status {}; it completes nothing: what was posted is forgotten",
+            one.wr_id, one.status
+        )),
+    }
+}
+
+fn reset_forgets(talk: &mut Talk) -> Checked {
+    let (qp, _) = with_receives(talk, QpState::Rts)?;
+    end(talk, qp.qp, QpState::Reset)?;
+    none(&talk.completions(0, SOON)?, "RESET")?;
+    // What was forgotten does not come back either.
+    take_to(talk, &qp, QpState::Init)?;
+    end(talk, qp.qp, QpState::Err)?;
+    none(&talk.completions(0, SOON)?, "ERR after RESET")?;
+    Ok("what was posted completes neither then nor later".into())
+}
+
+fn destroy_forgets(talk: &mut Talk) -> Checked {
+    let (qp, memory) = with_receives(talk, QpState::Rts)?;
+    let other = talk.queue_pair(Service::Rc, DEPTH)?;
+    talk.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp: qp.qp }))?;
+    none(&talk.completions(0, SOON)?, "DestroyQp")?;
+    talk.refused(
+        "PostReceive to a queue pair that was destroyed",
+        true,
+        receive(qp.qp, 1, memory),
+    )?;
+    talk.query(other.qp)?;
+    let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
+    talk.done(
+        "DeregisterMemory after the queue pair that named it is destroyed",
+        deregister,
+    )?;
+    Ok("nothing is flushed, and the memory is free".into())
+}
+
+/// A device that writes into memory that is gone spoils the host's.
+fn memory_in_use(talk: &mut Talk) -> Checked {
+    let (_, memory) = with_receives(talk, QpState::Init)?;
+    let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
+    match talk.ask(deregister)?.kind {
+        reply::Kind::Refused(refused) => Ok(format!("it cannot be deregistered: {}", refused.text)),
+        reply::Kind::Done(_) => Err(Not::Worth(
+            "memory that a posted receive names was deregistered; refuse it, unless your device cannot write there any more"
+                .into(),
+        )),
+        other => wrong(format!("DeregisterMemory: expected `refused`, and {} came", in_words(&other))),
+    }
+}
+
+fn wrong_requests(talk: &mut Talk) -> Checked {
+    let (qp, memory) = with_receives(talk, QpState::Init)?;
+    let slice = |memory, offset, length| Some(proto::Slice { memory, offset, length });
+    let receive = |local| {
+        command::Kind::PostReceive(proto::PostReceive {
+            qp: qp.qp,
+            wr_id: 1,
+            local,
+        })
+    };
+    let operation = command::Kind::PostSend(proto::PostSend {
+        qp: qp.qp,
+        ..Default::default()
+    });
+    for (what, command) in [
+        ("a receive beyond its memory", receive(slice(memory, 60, 5))),
+        ("a receive into memory that is not", receive(slice(0x7FFF_FFF0, 0, 1))),
+        ("a send request without an operation", operation),
+    ] {
+        talk.refused(what, true, command)?;
+    }
+    end(talk, qp.qp, QpState::Err)?;
+    let seen = talk.completions(RECEIVES as usize, SOON)?;
+    are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
+    Ok("they are refused, and complete nothing".into())
+}

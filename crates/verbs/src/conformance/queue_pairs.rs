@@ -1,0 +1,396 @@
+//! Queue pairs: made, modified with every attribute named and none added, queried.
+
+use verbatim_proto::agent::{self as proto, QpAttributes, QpState, Service, command, reply};
+
+use super::opened::own_gid;
+use super::talk::{ALL, Talk, in_words};
+use super::{Check, Checked, Not, wrong};
+
+pub(super) const CHECKS: &[Check] = &[
+    ("RC queue pairs", reliable),
+    ("UD queue pairs", datagrams),
+    ("depths", depths),
+    ("INIT, RTR, RTS", steps),
+    ("UD: to RTS", datagram_steps),
+    ("unnamed attributes", unnamed),
+    ("numbers of a field", fields),
+    ("illegal steps", illegal),
+];
+
+/// First PSNs, each with bits in all three bytes.
+const RQ_PSN: u32 = 0xAB_CDEF;
+const SQ_PSN: u32 = 0x12_3456;
+/// Requests that a queue of the tests holds.
+pub(super) const DEPTH: u32 = 16;
+
+fn modify(qp: u32, to: QpState, attributes: QpAttributes) -> command::Kind {
+    command::Kind::ModifyQp(proto::ModifyQp {
+        qp,
+        state: to.into(),
+        attributes: Some(attributes),
+    })
+}
+
+/// The attributes of the step to a state of an RC queue pair whose other side is itself, as a test names them.
+fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
+    match to {
+        QpState::Init => QpAttributes {
+            pkey_index: Some(0),
+            port: Some(of.port),
+            access: Some(ALL),
+            ..QpAttributes::default()
+        },
+        QpState::Rtr => QpAttributes {
+            path_mtu: Some(of.active_mtu.min(3)),
+            dest_qpn: Some(qpn),
+            rq_psn: Some(RQ_PSN),
+            max_dest_rd_atomic: Some(of.max_qp_rd_atom.min(4)),
+            min_rnr_timer: Some(12),
+            address: Some(address(of)),
+            ..QpAttributes::default()
+        },
+        QpState::Rts => QpAttributes {
+            sq_psn: Some(SQ_PSN),
+            timeout: Some(0),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(of.max_qp_init_rd_atom.min(4)),
+            ..QpAttributes::default()
+        },
+        _ => QpAttributes::default(),
+    }
+}
+
+/// The way to the device itself.
+fn address(of: &proto::Opened) -> proto::AddressVector {
+    match own_gid(of).filter(|_| of.ethernet) {
+        Some(gid) => proto::AddressVector {
+            dgid: gid.gid.clone(),
+            sgid_index: gid.index,
+            hop_limit: 64,
+            ..proto::AddressVector::default()
+        },
+        None => proto::AddressVector {
+            dlid: of.lid,
+            ..proto::AddressVector::default()
+        },
+    }
+}
+
+/// Takes a fresh RC queue pair through the states up to one.
+pub(super) fn take_to(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
+    step(talk, qp, QpState::Init)?;
+    go_on(talk, qp, last)
+}
+
+/// Takes one in INIT on.
+pub(super) fn go_on(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
+    for to in [QpState::Rtr, QpState::Rts]
+        .into_iter()
+        .filter(|to| *to as i32 <= last as i32)
+    {
+        step(talk, qp, to)?;
+    }
+    Ok(())
+}
+
+fn step(talk: &mut Talk, qp: &proto::Qp, to: QpState) -> Result<(), Not> {
+    let of = talk.opened()?;
+    talk.done(
+        &format!("ModifyQp to {} with what this step needs", state(to)),
+        modify(qp.qp, to, attributes(&of, qp.qpn, to)),
+    )
+}
+
+/// The step to ERR or RESET.
+pub(super) fn end(talk: &mut Talk, qp: u32, to: QpState) -> Result<(), Not> {
+    talk.done(
+        &format!("ModifyQp to {}", state(to)),
+        modify(qp, to, QpAttributes::default()),
+    )
+}
+
+fn state(of: QpState) -> &'static str {
+    of.as_str_name().trim_start_matches("QP_STATE_")
+}
+
+fn name(code: i32) -> String {
+    QpState::try_from(code).map_or_else(|_| format!("{code}, which is none"), |of| state(of).into())
+}
+
+fn is_in(talk: &mut Talk, qp: u32, expected: QpState) -> Result<proto::QpStatus, Not> {
+    let status = talk.query(qp)?;
+    if status.state != i32::from(expected) {
+        return wrong(format!(
+            "QueryQp says state {}; expected {}",
+            name(status.state),
+            state(expected)
+        ));
+    }
+    Ok(status)
+}
+
+fn made(talk: &mut Talk, service: Service) -> Checked {
+    let (one, other) = (talk.queue_pair(service, DEPTH)?, talk.queue_pair(service, DEPTH)?);
+    for qp in [one, other] {
+        if !(2..0xFF_FFFF).contains(&qp.qpn) {
+            return wrong(format!(
+                "a queue pair has the number {:#x}; expected 2..=0xfffffe, of 24 bits",
+                qp.qpn
+            ));
+        }
+        is_in(talk, qp.qp, QpState::Reset)?;
+    }
+    if one.qpn == other.qpn {
+        return wrong(format!(
+            "two queue pairs have the number {:#x}; give each its own",
+            one.qpn
+        ));
+    }
+    let destroy = |qp| command::Kind::DestroyQp(proto::DestroyQp { qp });
+    talk.done("DestroyQp", destroy(one.qp))?;
+    let query = command::Kind::QueryQp(proto::QueryQp { qp: one.qp });
+    talk.refused("QueryQp of a queue pair that was destroyed", true, query)?;
+    is_in(talk, other.qp, QpState::Reset)?;
+    Ok(format!(
+        "numbers {:#x} and {:#x}, in RESET; one is destroyed, and the other stays",
+        one.qpn, other.qpn
+    ))
+}
+
+fn reliable(talk: &mut Talk) -> Checked {
+    made(talk, Service::Rc)
+}
+
+fn datagrams(talk: &mut Talk) -> Checked {
+    made(talk, Service::Ud)
+}
+
+/// As many receives as were asked for must fit; no depth ends a session.
+fn depths(talk: &mut Talk) -> Checked {
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    talk.queue_pair(Service::Rc, 1)?;
+    take_to(talk, &qp, QpState::Init)?;
+    let memory = talk.memory(64)?.memory;
+    for at in 0..DEPTH {
+        talk.done(
+            &format!("receive {} of {DEPTH} that receive_depth asked for, in INIT", at + 1),
+            command::Kind::PostReceive(proto::PostReceive {
+                qp: qp.qp,
+                wr_id: at.into(),
+                local: Some(proto::Slice {
+                    memory,
+                    offset: 0,
+                    length: 64,
+                }),
+            }),
+        )?;
+    }
+    for (service, depth) in [(Service::Rc, 0), (Service::Rc, u32::MAX), (Service::Unspecified, 1)] {
+        let create = command::Kind::CreateQp(proto::CreateQp {
+            service: service.into(),
+            send_depth: depth,
+            receive_depth: depth,
+        });
+        let what = format!("CreateQp of {} and depth {depth}", service.as_str_name());
+        talk.refused(&what, false, create)?;
+    }
+    Ok(format!(
+        "{DEPTH} receives fit; depths 0 and 2^32 - 1, and no service, are refused"
+    ))
+}
+
+fn steps(talk: &mut Talk) -> Checked {
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    take_to(talk, &qp, QpState::Init)?;
+    is_in(talk, qp.qp, QpState::Init)?;
+    step(talk, &qp, QpState::Rtr)?;
+    let rtr = is_in(talk, qp.qp, QpState::Rtr)?;
+    if rtr.rq_psn != RQ_PSN {
+        return wrong(format!(
+            "in RTR QueryQp says rq_psn {:#x}; expected {RQ_PSN:#x}, as it was set: the PSN that is expected next",
+            rtr.rq_psn
+        ));
+    }
+    step(talk, &qp, QpState::Rts)?;
+    let rts = is_in(talk, qp.qp, QpState::Rts)?;
+    if (rts.sq_psn, rts.rq_psn) != (SQ_PSN, RQ_PSN) {
+        return wrong(format!(
+            "in RTS QueryQp says sq_psn {:#x} and rq_psn {:#x}; expected {SQ_PSN:#x} and {RQ_PSN:#x}, as they were set: the \
+             PSNs of the next request that is sent, and that is expected",
+            rts.sq_psn, rts.rq_psn
+        ));
+    }
+    end(talk, qp.qp, QpState::Reset)?;
+    is_in(talk, qp.qp, QpState::Reset)?;
+    take_to(talk, &qp, QpState::Rts)?;
+    is_in(talk, qp.qp, QpState::Rts)?;
+    end(talk, qp.qp, QpState::Err)?;
+    is_in(talk, qp.qp, QpState::Err)?;
+    Ok("each state is what QueryQp says, with sq_psn and rq_psn as set; RESET and again; ERR".into())
+}
+
+fn datagram_steps(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    let qp = talk.queue_pair(Service::Ud, DEPTH)?;
+    let init = QpAttributes {
+        pkey_index: Some(0),
+        port: Some(of.port),
+        qkey: Some(0x1234_5678),
+        ..QpAttributes::default()
+    };
+    let rts = QpAttributes {
+        sq_psn: Some(SQ_PSN),
+        ..QpAttributes::default()
+    };
+    let steps = [
+        (QpState::Init, init),
+        (QpState::Rtr, QpAttributes::default()),
+        (QpState::Rts, rts),
+    ];
+    for (to, attributes) in steps {
+        talk.done(
+            &format!("ModifyQp of a UD queue pair to {}", state(to)),
+            modify(qp.qp, to, attributes),
+        )?;
+        is_in(talk, qp.qp, to)?;
+    }
+    Ok("each state is what QueryQp says".into())
+}
+
+/// An attribute that is not named stays; 0 that is named is not the same as none.
+fn unnamed(talk: &mut Talk) -> Checked {
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    take_to(talk, &qp, QpState::Rts)?;
+    let timer = QpAttributes {
+        min_rnr_timer: Some(1),
+        ..QpAttributes::default()
+    };
+    match talk.ask(modify(qp.qp, QpState::Rts, timer))?.kind {
+        reply::Kind::Done(_) => {}
+        reply::Kind::Refused(refused) => {
+            is_in(talk, qp.qp, QpState::Rts)?;
+            return Err(Not::Has(format!(
+                "the device changes no min_rnr_timer in RTS: {}",
+                refused.text
+            )));
+        }
+        other => return wrong(format!("ModifyQp: expected `done`, and {} came", in_words(&other))),
+    }
+    let status = is_in(talk, qp.qp, QpState::Rts)?;
+    if (status.sq_psn, status.rq_psn) != (SQ_PSN, RQ_PSN) {
+        return wrong(format!(
+            "min_rnr_timer alone was named, and sq_psn and rq_psn became {:#x} and {:#x}; expected {SQ_PSN:#x} and \
+             {RQ_PSN:#x}: an attribute that is absent is not 0, it is not named",
+            status.sq_psn, status.rq_psn
+        ));
+    }
+    Ok("min_rnr_timer alone: sq_psn and rq_psn stay".into())
+}
+
+/// Numbers that the field of a device cannot hold: to cut them off would test something else.
+fn fields(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    take_to(talk, &qp, QpState::Init)?;
+    let rtr = attributes(&of, qp.qpn, QpState::Rtr);
+    let with = |change: fn(&mut QpAttributes)| {
+        let mut attributes = rtr.clone();
+        change(&mut attributes);
+        attributes
+    };
+    let cases: [(&str, QpAttributes); 6] = [
+        ("rq_psn of 2^24", with(|of| of.rq_psn = Some(1 << 24))),
+        ("dest_qpn of 2^24", with(|of| of.dest_qpn = Some(1 << 24))),
+        ("path_mtu 0", with(|of| of.path_mtu = Some(0))),
+        ("path_mtu 6", with(|of| of.path_mtu = Some(6))),
+        ("min_rnr_timer 32", with(|of| of.min_rnr_timer = Some(32))),
+        (
+            "dgid of 3 bytes",
+            with(|of| {
+                of.address.get_or_insert_default().dgid = vec![1, 2, 3];
+            }),
+        ),
+    ];
+    for (what, attributes) in &cases {
+        talk.refused(what, false, modify(qp.qp, QpState::Rtr, attributes.clone()))?;
+        is_in(talk, qp.qp, QpState::Init)?;
+    }
+    talk.done("ModifyQp to RTR after refusals", modify(qp.qp, QpState::Rtr, rtr))?;
+    let rts = attributes(&of, qp.qpn, QpState::Rts);
+    for (what, attributes) in [
+        (
+            "rnr_retry 8",
+            QpAttributes {
+                rnr_retry: Some(8),
+                ..rts.clone()
+            },
+        ),
+        (
+            "timeout 32",
+            QpAttributes {
+                timeout: Some(32),
+                ..rts.clone()
+            },
+        ),
+        (
+            "sq_psn of 2^24",
+            QpAttributes {
+                sq_psn: Some(1 << 24),
+                ..rts
+            },
+        ),
+    ] {
+        talk.refused(what, false, modify(qp.qp, QpState::Rts, attributes))?;
+    }
+    talk.refused("state 8", false, {
+        command::Kind::ModifyQp(proto::ModifyQp {
+            qp: qp.qp,
+            state: 8,
+            attributes: None,
+        })
+    })?;
+    is_in(talk, qp.qp, QpState::Rtr)?;
+    Ok("those that it cannot hold are refused, and nothing changes".into())
+}
+
+/// Steps that verbs know not: the device's to refuse, and nothing must have changed then.
+fn illegal(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    let mut taken = Vec::new();
+    for to in [QpState::Rts, QpState::Rtr, QpState::Sqd] {
+        let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+        match talk.ask(modify(qp.qp, to, attributes(&of, qp.qpn, to)))?.kind {
+            reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
+                return wrong(format!("RESET to {} is refused without a text; say why", state(to)));
+            }
+            reply::Kind::Refused(_) => {
+                is_in(talk, qp.qp, QpState::Reset)?;
+                // It can still be used.
+                take_to(talk, &qp, QpState::Init)?;
+            }
+            reply::Kind::Done(_) => taken.push(format!("RESET to {}", state(to))),
+            other => return wrong(format!("ModifyQp: expected `refused`, and {} came", in_words(&other))),
+        }
+    }
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    let post = command::Kind::PostSend(proto::PostSend {
+        qp: qp.qp,
+        wr_id: 1,
+        operation: proto::Operation::Send.into(),
+        ..Default::default()
+    });
+    match talk.ask(post)?.kind {
+        reply::Kind::Refused(_) => {}
+        reply::Kind::Done(_) => taken.push("a send request in RESET".into()),
+        other => return wrong(format!("PostSend: expected `refused`, and {} came", in_words(&other))),
+    }
+    is_in(talk, qp.qp, QpState::Reset)?;
+    if taken.is_empty() {
+        return Ok("RESET to RTR, RTS and SQD, and a send request in RESET, are refused; nothing changes".into());
+    }
+    Err(Not::Worth(format!(
+        "the device takes {}; verbs refuse that, and a host of yours should be told so",
+        taken.join(", ")
+    )))
+}

@@ -1,0 +1,170 @@
+//! Seats, the end of a session, and pings.
+
+use core::time::Duration;
+use std::time::Instant as Here;
+
+use verbatim_proto::agent::{self as proto, command, reply};
+
+use super::talk::{Talk, in_words};
+use super::{Checked, Not, PATIENCE, wrong};
+use crate::drive::Said;
+use crate::link::{AgentAddress, AgentClient};
+
+type Check = (&'static str, fn(&AgentAddress) -> Checked);
+
+/// Checks that have sessions of their own.
+pub(super) const CHECKS: &[Check] = &[("a second session", second), ("end of a session", ends)];
+pub(super) const PINGS: &str = "pings";
+
+/// A tester pings every 5 s; gRPC closes after the fourth that it did not expect.
+const IDLE: Duration = Duration::from_secs(23);
+
+fn begin(address: &AgentAddress, what: &str) -> Result<Talk, Not> {
+    match AgentClient::connect(address, PATIENCE) {
+        Ok(client) => Ok(Talk::new(client)),
+        Err(why) => wrong(format!("{what} does not begin: {why}")),
+    }
+}
+
+const OPEN: command::Kind = command::Kind::Open(proto::Open {});
+
+fn second(address: &AgentAddress) -> Checked {
+    let mut first = begin(address, "a session after the first one")?;
+    let held = first.memory(64)?.memory;
+    let mut other = begin(address, "a second session")?;
+    let (sessions, most) = (other.agent().sessions, other.agent().max_sessions);
+    if most == 0 || sessions == 0 {
+        return wrong(format!(
+            "GetAgent says {sessions} sessions of {most} while one is open; count it, and say how many there may be"
+        ));
+    }
+    let answer = other.ask(OPEN)?.kind;
+    let read = command::Kind::ReadMemory(proto::ReadMemory {
+        from: Some(proto::Slice {
+            memory: held,
+            offset: 0,
+            length: 1,
+        }),
+    });
+    let told = match answer {
+        reply::Kind::Opened(_) if sessions < most => {
+            other.refused("memory of another session", true, read.clone())?;
+            format!("it is served: {sessions} of {most} were taken, and it does not see what the first made")
+        }
+        reply::Kind::Opened(_) => {
+            return wrong(format!(
+                "it is served, although GetAgent said {sessions} sessions of {most}; give GetAgent the true numbers"
+            ));
+        }
+        reply::Kind::Refused(refused) if sessions < most => {
+            return wrong(format!(
+                "it is refused ({}), although GetAgent said {sessions} sessions of {most}",
+                refused.text
+            ));
+        }
+        reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
+            return wrong("it is refused without a text; say how many sessions there may be");
+        }
+        reply::Kind::Refused(refused) => {
+            // What follows is the end of the stream, with the same reason.
+            match other.idle(PATIENCE) {
+                Err(_) => format!("it is refused, and ended: {}", refused.text),
+                Ok(()) => {
+                    return wrong(
+                        "it is refused, and its stream goes on; end it with RESOURCE_EXHAUSTED, so that a tester knows",
+                    );
+                }
+            }
+        }
+        other => {
+            return wrong(format!(
+                "Open: expected `opened` or `refused`, and {} came",
+                in_words(&other)
+            ));
+        }
+    };
+    drop(other);
+    match first.ask(read)?.kind {
+        reply::Kind::Bytes(_) => Ok(told),
+        other => wrong(format!(
+            "after the second session the first one's memory is gone: expected `bytes`, and {} came",
+            in_words(&other)
+        )),
+    }
+}
+
+/// Whoever closes its side gets all its answers; then all is destroyed.
+fn ends(address: &AgentAddress) -> Checked {
+    const WAITING: usize = 3;
+    let mut first = begin(address, "a session after the second one")?;
+    let memory = first.memory(64)?.memory;
+    let qp = first.queue_pair(proto::Service::Rc, 4)?.qp;
+    for _ in 0..WAITING {
+        first.send(Some(OPEN))?;
+    }
+    let said = match first.close() {
+        Ok(said) => said,
+        Err(why) => {
+            return wrong(format!(
+                "the client closed its side: expected the answers to its commands, then the end of the stream with status OK; \
+                 seen: {why}"
+            ));
+        }
+    };
+    let answers = said.iter().filter(|said| matches!(said, Said::Answer(..))).count();
+    if answers != WAITING {
+        return wrong(format!(
+            "{WAITING} commands were sent before the client closed its side, and {answers} answers came; do them all first"
+        ));
+    }
+    let begun = Here::now();
+    let mut again = begin(address, "a session after one that ended")?;
+    let sessions = again.agent().sessions;
+    let query = command::Kind::QueryQp(proto::QueryQp { qp });
+    again.refused("a queue pair of a session that ended", true, query)?;
+    let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
+    again.refused("memory of a session that ended", true, deregister)?;
+    let first = again.memory(64)?.memory;
+    if first != 1 {
+        return wrong(format!(
+            "the first handle of a session is {first}; expected 1: handles are of the session, and count from 1"
+        ));
+    }
+    if sessions > 1 {
+        return Err(Not::Worth(format!(
+            "{WAITING} answers, then the end; GetAgent then said {sessions} sessions: has another tester one?"
+        )));
+    }
+    Ok(format!(
+        "{WAITING} answers, then the end; the next begins {} ms later with nothing of it, and handles from 1",
+        begun.elapsed().as_millis()
+    ))
+}
+
+pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
+    if !slow {
+        return Err(Not::Has(format!(
+            "left out; without --quick a session is left alone for {} s, and pinged every 5 s",
+            IDLE.as_secs()
+        )));
+    }
+    let mut talk = begin(address, "a session")?;
+    talk.opened()?;
+    if let Err(Not::Wrong(why)) = talk.idle(IDLE) {
+        return wrong(format!(
+            "a session that was left alone ended within {} s: {why}. A tester pings every 5 s (HTTP/2 PING), which gRPC in C, \
+             Python and Go takes for an attack unless it is told otherwise: grpc.http2.max_ping_strikes 0 and \
+             grpc.http2.min_ping_interval_without_data_ms 1000; in Go keepalive.EnforcementPolicy",
+            IDLE.as_secs()
+        ));
+    }
+    talk.refused(
+        "QueryQp after pings",
+        true,
+        command::Kind::QueryQp(proto::QueryQp { qp: 0 }),
+    )?;
+    Ok(format!(
+        "a session that was left alone for {} s is there",
+        IDLE.as_secs()
+    ))
+}

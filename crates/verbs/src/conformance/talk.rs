@@ -1,0 +1,342 @@
+//! One session: a command, its answer, and what came before it.
+
+use core::time::Duration;
+use std::time::Instant as Here;
+
+use verbatim_proto::agent::{self as proto, Command, Completion, Instant, Refused, command, event, reply};
+
+use super::{Checked, Not, PATIENCE, QUIET, wrong};
+use crate::drive::Said;
+use crate::link::AgentClient;
+
+/// An answer, and when it was asked for and came by our clock.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) at: Instant,
+    pub(super) kind: reply::Kind,
+    pub(super) asked: Here,
+    pub(super) came: Here,
+}
+
+/// A session.
+pub(super) struct Talk {
+    client: AgentClient,
+    number: u64,
+    /// Completions that nobody has taken yet.
+    completions: Vec<Completion>,
+    /// The last answer.
+    last: Option<Instant>,
+    /// What was wrong with an instant first.
+    wrong_instant: Option<String>,
+    /// What came too late first.
+    late: Option<String>,
+    answers: u64,
+    events: u64,
+    opened: Option<proto::Opened>,
+}
+
+impl Talk {
+    pub(super) fn new(client: AgentClient) -> Self {
+        Self {
+            client,
+            number: 0,
+            completions: Vec::new(),
+            last: None,
+            wrong_instant: None,
+            late: None,
+            answers: 0,
+            events: 0,
+            opened: None,
+        }
+    }
+
+    pub(super) fn agent(&self) -> &proto::GetAgentResponse {
+        self.client.agent()
+    }
+
+    /// Sends a command without waiting; gives its number.
+    pub(super) fn send(&mut self, kind: Option<command::Kind>) -> Result<u64, Not> {
+        // Not from 0 or 1 on: an agent that counts by itself is seen.
+        self.number += 7;
+        match self.client.send(self.number, Command { kind }) {
+            Ok(()) => Ok(self.number),
+            Err(gone) => wrong(format!("the session ended: {gone}")),
+        }
+    }
+
+    /// Takes what comes until the next answer, which must have this number.
+    pub(super) fn answer(&mut self, number: u64, asked: Here) -> Result<Answer, Not> {
+        loop {
+            match self.client.recv(PATIENCE) {
+                Err(gone) => return wrong(format!("the session ended before the answer: {gone}")),
+                Ok(None) => {
+                    return wrong(format!(
+                        "no answer within {} s; each command has one, and none may take long",
+                        PATIENCE.as_secs()
+                    ));
+                }
+                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
+                Ok(Some(Said::Answer(of, at, reply))) => {
+                    if of != number {
+                        return wrong(format!(
+                            "expected the answer to command {number}, and one to {of} came; answer in the order of the \
+                             commands, each with its command's number"
+                        ));
+                    }
+                    self.note_instant("the answer", at);
+                    if let Some(last) = self.last
+                        && (at.earliest_ns < last.earliest_ns || at.latest_ns < last.latest_ns)
+                    {
+                        self.wrong_instant.get_or_insert_with(|| {
+                            format!(
+                                "an answer was at {}, and the one before it at {}: the clock went back",
+                                words(at),
+                                words(last)
+                            )
+                        });
+                    }
+                    self.last = Some(at);
+                    self.answers += 1;
+                    let Some(kind) = reply.kind else {
+                        return wrong(
+                            "an answer without a kind; give one of verbatim.agent.v1.Reply, `done` where there is nothing else",
+                        );
+                    };
+                    let came = Here::now();
+                    return Ok(Answer { at, kind, asked, came });
+                }
+            }
+        }
+    }
+
+    fn take_event(&mut self, at: Instant, event: proto::Event) {
+        self.events += 1;
+        self.note_instant("an event", at);
+        // What was over before a command was begun must not come behind its answer.
+        if let Some(last) = self.last
+            && at.latest_ns < last.earliest_ns
+        {
+            self.late.get_or_insert_with(|| {
+                format!(
+                    "an event of {} came after the answer of {}; what was there when a command was done comes before its \
+                     answer",
+                    words(at),
+                    words(last)
+                )
+            });
+        }
+        if let Some(event::Kind::Completion(completion)) = event.kind {
+            self.completions.push(completion);
+        }
+    }
+
+    fn note_instant(&mut self, what: &str, at: Instant) {
+        if at.earliest_ns > at.latest_ns {
+            self.wrong_instant.get_or_insert_with(|| {
+                format!(
+                    "{what} has earliest_ns {} behind its latest_ns {}",
+                    at.earliest_ns, at.latest_ns
+                )
+            });
+        }
+    }
+
+    /// Asks, and takes whatever the answer is.
+    pub(super) fn ask(&mut self, kind: command::Kind) -> Result<Answer, Not> {
+        let asked = Here::now();
+        let number = self.send(Some(kind))?;
+        self.answer(number, asked)
+    }
+
+    /// Asks for what must be done with `Done`.
+    pub(super) fn done(&mut self, what: &str, kind: command::Kind) -> Result<(), Not> {
+        match self.ask(kind)?.kind {
+            reply::Kind::Done(_) => Ok(()),
+            other => wrong(format!("{what}: expected `done`, and {} came", in_words(&other))),
+        }
+    }
+
+    /// Asks for what must be refused: in words, and by the agent itself where `by_agent`. The session must go on.
+    pub(super) fn refused(&mut self, what: &str, by_agent: bool, kind: command::Kind) -> Result<Refused, Not> {
+        let refused = match self.ask(kind)?.kind {
+            reply::Kind::Refused(refused) => refused,
+            other => {
+                return wrong(format!(
+                    "{what}: expected `refused`, and {} came; check it before the device sees it",
+                    in_words(&other)
+                ));
+            }
+        };
+        if refused.text.trim().is_empty() {
+            return wrong(format!(
+                "{what} is refused without a text; say what was expected, what was seen and what to do"
+            ));
+        }
+        if by_agent && refused.errno != 0 {
+            return wrong(format!(
+                "{what} is refused with errno {}; what the agent itself refuses has errno 0, and a driver's number stands for \
+                 its own refusal",
+                refused.errno
+            ));
+        }
+        Ok(refused)
+    }
+
+    /// What the device is.
+    pub(super) fn opened(&mut self) -> Result<proto::Opened, Not> {
+        if let Some(opened) = &self.opened {
+            return Ok(opened.clone());
+        }
+        match self.ask(command::Kind::Open(proto::Open {}))?.kind {
+            reply::Kind::Opened(opened) => {
+                self.opened = Some(opened.clone());
+                Ok(opened)
+            }
+            other => wrong(format!("Open: expected `opened`, and {} came", in_words(&other))),
+        }
+    }
+
+    /// Registers memory; none when the device has not so much.
+    pub(super) fn memory(&mut self, length: u32) -> Result<proto::Memory, Not> {
+        let register = command::Kind::RegisterMemory(proto::RegisterMemory {
+            length,
+            access: Some(ALL),
+        });
+        match self.ask(register)?.kind {
+            reply::Kind::Memory(memory) => Ok(memory),
+            reply::Kind::Refused(refused) => wrong(format!(
+                "{length} bytes of memory are refused (errno {}): {}",
+                refused.errno, refused.text
+            )),
+            other => wrong(format!(
+                "RegisterMemory: expected `memory`, and {} came",
+                in_words(&other)
+            )),
+        }
+    }
+
+    /// Creates a queue pair; what the device says it has not is no fault.
+    pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
+        let create = command::Kind::CreateQp(proto::CreateQp {
+            service: service.into(),
+            send_depth: depth,
+            receive_depth: depth,
+        });
+        let name = service.as_str_name().trim_start_matches("SERVICE_");
+        match self.ask(create)?.kind {
+            reply::Kind::Qp(qp) => Ok(qp),
+            reply::Kind::Refused(refused) if service == proto::Service::Ud && [0, 38, 95].contains(&refused.errno) => {
+                Err(Not::Has(format!("the device makes no UD queue pair: {}", refused.text)))
+            }
+            reply::Kind::Refused(refused) => wrong(format!(
+                "a {name} queue pair of depth {depth} is refused (errno {}): {}",
+                refused.errno, refused.text
+            )),
+            other => wrong(format!("CreateQp: expected `qp`, and {} came", in_words(&other))),
+        }
+    }
+
+    /// The state of a queue pair.
+    pub(super) fn query(&mut self, qp: u32) -> Result<proto::QpStatus, Not> {
+        match self.ask(command::Kind::QueryQp(proto::QueryQp { qp }))?.kind {
+            reply::Kind::Status(status) => Ok(status),
+            other => wrong(format!("QueryQp: expected `status`, and {} came", in_words(&other))),
+        }
+    }
+
+    /// Waits for so many completions, and a moment for more; takes all.
+    pub(super) fn completions(&mut self, count: usize, within: Duration) -> Result<Vec<Completion>, Not> {
+        let begun = Here::now();
+        loop {
+            let left = if self.completions.len() < count {
+                within.saturating_sub(begun.elapsed())
+            } else {
+                QUIET
+            };
+            match self.client.recv(left) {
+                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
+                Ok(Some(Said::Answer(number, ..))) => {
+                    return wrong(format!("an answer to {number} came that nobody waits for"));
+                }
+                Ok(None) => return Ok(core::mem::take(&mut self.completions)),
+                Err(gone) => return wrong(format!("the session ended: {gone}")),
+            }
+        }
+    }
+
+    /// Destroys what a check made; gives whether the session can still be used.
+    pub(super) fn clean(&mut self) -> bool {
+        let destroy = command::Kind::DestroyAll(proto::DestroyAll {});
+        let clean = self.done("DestroyAll", destroy).is_ok();
+        self.completions.clear();
+        clean
+    }
+
+    /// Whether the instants of all that was said can be.
+    pub(super) fn instants(&self) -> Checked {
+        match &self.wrong_instant {
+            None => Ok(format!(
+                "of {} answers and {} events: none goes back",
+                self.answers, self.events
+            )),
+            Some(what) => wrong(format!(
+                "{what}; both ends are the agent's CLOCK_MONOTONIC in nanoseconds, the first read before the call and the \
+                 second after it"
+            )),
+        }
+    }
+
+    /// Whether no event came behind an answer that it was before.
+    pub(super) fn order_of_events(&self) -> Checked {
+        match &self.late {
+            None => Ok(format!(
+                "none of {} came behind an answer that it was before",
+                self.events
+            )),
+            Some(what) => wrong(what.clone()),
+        }
+    }
+
+    /// Ends the session as a tester does; gives what was still said.
+    pub(super) fn close(self) -> Result<Vec<Said>, String> {
+        self.client.close().map_err(|gone| gone.0)
+    }
+
+    /// Lets time pass, with an eye on the session.
+    pub(super) fn idle(&mut self, time: Duration) -> Result<(), Not> {
+        let begun = Here::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            match self.client.recv(left) {
+                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
+                Ok(_) => {}
+                Err(gone) => return wrong(gone.0),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All rights.
+pub(super) const ALL: proto::Access = proto::Access {
+    local_write: true,
+    remote_write: true,
+    remote_read: true,
+    remote_atomic: true,
+};
+
+fn words(at: Instant) -> String {
+    format!("{}..{} ns", at.earliest_ns, at.latest_ns)
+}
+
+/// A reply, short.
+pub(super) fn in_words(kind: &reply::Kind) -> String {
+    match kind {
+        reply::Kind::Refused(refused) => format!("`refused` (errno {}, {:?})", refused.errno, refused.text),
+        reply::Kind::Bytes(bytes) => format!("`bytes` ({} of them)", bytes.bytes.len()),
+        reply::Kind::Opened(_) => "`opened`".into(),
+        reply::Kind::Memory(_) => "`memory`".into(),
+        reply::Kind::Qp(_) => "`qp`".into(),
+        reply::Kind::Done(_) => "`done`".into(),
+        reply::Kind::Status(_) => "`status`".into(),
+    }
+}
