@@ -2,47 +2,21 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::process::Command;
-
-use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Place, Running, program, run};
+use verbatim_tests::{axe, browser};
 
 const RIGS: &str = "config_version = 1\n\n[[rig]]\nname = \"broken\"\nkind = \"virtual\"\ndefects = [\"get-answered-at-level-2\"]\n\n\
                     [[rig]]\nname = \"gone\"\nkind = \"model\"\nsocket = \"nobody\"\n";
 const CONFIG: &str =
     "config_version = 1\n[web]\naddress = \"127.0.0.1:0\"\n[[role]]\nrole = \"viewer\"\nwho = [\"web\"]\n";
 
-/// What the browser has made of a page when its script has had time: time in which nothing is awaited passes at once.
 fn seen(place: &Place, url: &str) -> String {
-    let browser = |more: &[&str]| {
-        let mut browser = Command::new("chromium");
-        browser
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-            ])
-            .args([
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-            ])
-            .arg(format!("--user-data-dir={}", place.path("browser").display()))
-            .arg("--virtual-time-budget=5000")
-            .args(more)
-            .arg(url);
-        let output = run(&mut browser);
-        assert_eq!(output.code(), 0, "{output}");
-        output.stdout
-    };
-    browser(&["--dump-dom"])
+    browser::seen(place, url, &[])
 }
 
 #[test]
 fn a_browser_shows_rigs_runs_and_the_report_of_one() {
-    if !available("chromium", "apt-get install chromium") {
+    if !browser::is_here() {
         return;
     }
     let place = Place::new();
@@ -82,6 +56,9 @@ fn a_browser_shows_rigs_runs_and_the_report_of_one() {
     ] {
         assert!(after.contains(shown), "{shown}: {after}");
     }
+    // What the script has made of it, with the style sheet of the daemon.
+    let still = after.replace("<head>", &format!("<head><base href=\"{page}\">"));
+    axe::finds_nothing(&place, &still);
     let id = after
         .split("href=\"runs/")
         .nth(1)

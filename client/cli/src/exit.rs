@@ -3,7 +3,7 @@
 use verbatim_client::Error;
 use verbatim_client::v1::{Outcome, Verdict};
 use verbatim_record::BundleError;
-use verbatim_run::RunError;
+use verbatim_run::{RunError, SignatureError};
 
 /// Wrong words on the command line or in the rig file.
 pub(crate) const USAGE: u8 = 2;
@@ -38,7 +38,17 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
         error.downcast_ref::<RunError>(),
         Some(RunError::FileExists(_) | RunError::Bundle(BundleError::Taken { .. }))
     );
-    if asked_wrongly || is_taken || error.is::<Usage>() {
+    let signature = error
+        .downcast_ref::<SignatureError>()
+        .or_else(|| match error.downcast_ref::<RunError>()? {
+            RunError::Signature(error) => Some(error),
+            _ => None,
+        });
+    let is_key = matches!(
+        signature,
+        Some(SignatureError::Key { .. } | SignatureError::Already { .. })
+    );
+    if is_key || asked_wrongly || is_taken || error.is::<Usage>() {
         USAGE
     } else {
         ERROR

@@ -46,6 +46,8 @@ enum Command {
     Judge(commands::judge::Arguments),
     /// Check that a record is whole and unaltered, and that its verdicts follow from it
     Verify(commands::verify::Arguments),
+    /// Sign a record, so that whoever has the public key knows it for yours
+    Sign(commands::sign::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
     /// Show what a finding rests on: the statement, and each packet field by field beside what was expected
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Trend(arguments) => place().and_then(|place| commands::trend::run(&arguments, &place)),
         Command::Judge(arguments) => commands::judge::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Sign(arguments) => commands::sign::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments, place),
         Command::Explain(arguments) => commands::explain::run(&arguments, place),
         Command::Export(arguments) => commands::export::run(&arguments),

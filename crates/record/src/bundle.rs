@@ -21,6 +21,15 @@ const MANIFEST: &str = "manifest.json";
 /// The manifest's file name while it is written.
 const UNFINISHED: &str = ".manifest.json.part";
 
+/// The signature over the manifest, where the bundle is signed: its bytes alone, as other programs check them.
+const SIGNATURE: &str = "manifest.sig";
+
+/// The public key that the signature is checked with.
+const PUBLIC_KEY: &str = "manifest.pub";
+
+/// No signature and no public key has more bytes.
+const LARGEST_SIGNATURE: u64 = 4096;
+
 /// No manifest has more bytes: of a hundred thousand files it has fewer.
 const LARGEST_MANIFEST: u64 = 32 << 20;
 
@@ -243,7 +252,7 @@ impl BundleWriter {
         for name in names(directory)? {
             let record = name.strip_suffix(".rec").and_then(|name| name.split('-').next());
             let beyond = record.is_some_and(|number| number.parse().is_ok_and(|number: u32| number > done));
-            if beyond || name == MANIFEST || name == UNFINISHED {
+            if beyond || [MANIFEST, UNFINISHED, SIGNATURE, PUBLIC_KEY].contains(&name.as_str()) {
                 let path = directory.join(name);
                 std::fs::remove_file(&path).map_err(io(&path))?;
             }
@@ -333,7 +342,18 @@ impl BundleWriter {
 pub struct Bundle {
     directory: PathBuf,
     sha256: String,
+    manifest: String,
+    signed: Option<Signed>,
     files: Vec<(String, Vec<u8>)>,
+}
+
+/// What stands beside a manifest that is signed. Whether the signature is true is not known here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signed {
+    /// The signature over the manifest's bytes.
+    pub signature: Vec<u8>,
+    /// The public key, as a PEM file.
+    pub public_key: Vec<u8>,
 }
 
 impl Bundle {
@@ -357,6 +377,7 @@ impl Bundle {
             ));
         }
         let manifest = Manifest::open(&path)?;
+        let (text, sha256) = (manifest.to_json(), manifest.sha256);
         let mut files = Vec::new();
         for listed in manifest.files {
             let path = directory.join(&listed.name);
@@ -385,9 +406,44 @@ impl Bundle {
         }
         Ok(Self {
             directory: directory.into(),
-            sha256: manifest.sha256,
+            sha256,
+            manifest: text,
+            signed: Signed::read(directory)?,
             files,
         })
+    }
+
+    /// The manifest, byte for byte: what a signature is over.
+    #[must_use]
+    pub fn manifest(&self) -> &str {
+        &self.manifest
+    }
+
+    /// The signature, if there is one.
+    #[must_use]
+    pub const fn signed(&self) -> Option<&Signed> {
+        self.signed.as_ref()
+    }
+
+    /// Puts a signature beside the manifest, in place of one that is there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put(&mut self, signed: Signed) -> Result<(), BundleError> {
+        // The key first: a key without a signature is no signed bundle, a signature without its key would be a damaged one.
+        for (name, bytes) in [(PUBLIC_KEY, &signed.public_key), (SIGNATURE, &signed.signature)] {
+            let path = self.directory.join(name);
+            let part = self.directory.join(format!(".{name}.part"));
+            let write = || {
+                let mut file = File::create(&part)?;
+                file.write_all(bytes)?;
+                file.sync_all()?;
+                std::fs::rename(&part, &path)
+            };
+            write().map_err(io(&path))?;
+        }
+        self.signed = Some(signed);
+        Ok(())
     }
 
     /// SHA-256 of the manifest, in hexadecimal: it stands for every byte of the bundle.
@@ -406,7 +462,12 @@ impl Bundle {
     /// # Errors
     /// When the directory cannot be read.
     pub fn added(&self) -> Result<Vec<String>, BundleError> {
-        let is_listed = |name: &String| name == MANIFEST || self.files.iter().any(|(listed, _)| listed == name);
+        let is_listed = |name: &String| {
+            let is_of_signature = [SIGNATURE, PUBLIC_KEY].contains(&name.as_str());
+            name == MANIFEST
+                || (self.signed.is_some() && is_of_signature)
+                || self.files.iter().any(|(listed, _)| listed == name)
+        };
         let mut added = names(&self.directory)?;
         added.retain(|name| !is_listed(name));
         added.sort();
@@ -430,6 +491,38 @@ impl Bundle {
             .filter(|(name, _)| name.ends_with(".rec"))
             .map(|(name, bytes)| Ok(file::read(bytes, &self.directory.join(name))?))
             .collect()
+    }
+}
+
+impl Signed {
+    /// What stands in a directory; none where there is no signature.
+    fn read(directory: &Path) -> Result<Option<Self>, BundleError> {
+        // A link that leads nowhere is there, too.
+        if directory.join(SIGNATURE).symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let read = |name: &str| {
+            let path = directory.join(name);
+            let wrong = |found: String| BundleError::File {
+                path: path.clone(),
+                expected: format!("a plain file of at most {LARGEST_SIGNATURE} bytes beside a manifest that is signed"),
+                found,
+            };
+            if path.symlink_metadata().is_err() {
+                return Err(wrong("none".into()));
+            }
+            let Some((file, bytes)) = open_file(&path)? else {
+                return Err(wrong("a link, a pipe, a device or a directory".into()));
+            };
+            if bytes > LARGEST_SIGNATURE {
+                return Err(wrong(format!("{bytes} bytes")));
+            }
+            read_up_to(&path, file, bytes)
+        };
+        Ok(Some(Self {
+            signature: read(SIGNATURE)?,
+            public_key: read(PUBLIC_KEY)?,
+        }))
     }
 }
 

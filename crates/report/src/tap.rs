@@ -1,15 +1,17 @@
-//! The Test Anything Protocol, version 14.
+//! The Test Anything Protocol, in what versions 13 and 14 have in common.
 
 use verbatim_record::{Outcome, Verdict};
 
 use crate::told::{Reported, explanation};
 
-/// A run in TAP 14: a point for each test, with its verdict as a YAML block where it is no pass.
+/// A run in TAP: a point for each test, with its verdict as a YAML block where it is no pass.
+///
+/// It calls itself version 13, which readers of 14 take as well: perl's, as of 5.36, refuse a 14.
 ///
 /// What did not pass is `not ok`, INCONCLUSIVE and ERROR too; what could not be run is `ok … # SKIP` with the reason.
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
-    let mut out = format!("TAP version 14\n# {}\n1..{}\n", of.summary(), of.verdicts.len());
+    let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());
     for (number, verdict) in (1..).zip(of.verdicts) {
         out.push_str(&point(of, number, verdict));
     }
@@ -28,7 +30,7 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict) -> String {
     // A literal block takes any text that is indented.
     let text: String = explanation(verdict)
         .lines()
-        .map(|line| format!("    {line}\n"))
+        .map(|line| format!("    {}\n", shown(line)))
         .collect();
     format!(
         "not ok {number} - {test}\n  ---\n  outcome: {outcome}\n  cause: {}\n  again: {}\n  message: |\n{text}  ...\n",
@@ -44,7 +46,13 @@ fn yaml(text: &str) -> String {
 
 /// One line: what breaks lines becomes a blank.
 fn line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    shown(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Without what some reader or terminal takes for a command or for the end of a line.
+fn shown(line: &str) -> String {
+    let ends_or_commands = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    line.replace(ends_or_commands, "\u{FFFD}")
 }
 
 /// In a description `#` would begin a directive.

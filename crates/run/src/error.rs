@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use verbatim_record::{BundleError, Cause};
 use verbatim_tester::JournalError;
 
+use crate::signature::SignatureError;
 use crate::state::NoStateDirectory;
 use verbatim_rig::RigError;
 
@@ -81,6 +82,9 @@ pub enum RunError {
     /// The bundle cannot be written or read.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// A bundle cannot be signed, or its signature is not true.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     /// What an earlier run left changed cannot be restored.
     #[error(
         "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
@@ -127,6 +131,7 @@ impl RunError {
             | Self::State(_)
             | Self::Select(_)
             | Self::FileExists(_)
+            | Self::Signature(_)
             | Self::Bundle(BundleError::Taken { .. }) => Cause::Operator,
             Self::DeviceLock { .. }
             | Self::Fence { .. }

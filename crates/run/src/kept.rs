@@ -9,6 +9,7 @@ use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
 use crate::execute::{Report, worst};
+use crate::signature::{self, PublicKey, SignatureError};
 
 /// A bundle that was judged anew.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct Kept {
 /// # Errors
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
-    let bundle = Bundle::open(directory)?;
+    let (bundle, _) = signature::open(directory)?;
     judged(&bundle, directory, bundle.records()?)
 }
 
@@ -35,7 +36,7 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
 /// # Errors
 /// As [`judge_bundle`].
 pub fn read_bundle(directory: &Path) -> Result<Kept, RunError> {
-    let bundle = Bundle::open(directory)?;
+    let (bundle, _) = signature::open(directory)?;
     let records = bundle.records()?;
     let (report, drift) = judged(&bundle, directory, records.clone())?;
     Ok(Kept { report, drift, records })
@@ -52,10 +53,31 @@ pub struct Verified {
     pub sha256: String,
     /// Names in the directory that the manifest does not list.
     pub added: Vec<String>,
+    /// The key whose signature the bundle has. Whose key it is, the bundle does not say: whoever has one can sign.
+    pub signed_by: Option<PublicKey>,
     /// The run with the verdicts of now.
     pub report: Report,
     /// In what they differ from those of the run.
     pub drift: Vec<String>,
+}
+
+impl Verified {
+    /// Demands that the bundle is signed by this key.
+    ///
+    /// # Errors
+    /// When it is not signed, or by another.
+    pub fn demand(&self, directory: &Path, key: &PublicKey) -> Result<(), SignatureError> {
+        if self.signed_by == Some(*key) {
+            return Ok(());
+        }
+        Err(SignatureError::NotBy {
+            path: directory.into(),
+            expected: key.id(),
+            found: self
+                .signed_by
+                .map_or_else(|| "no signature".into(), |other| format!("one by key {}", other.id())),
+        })
+    }
 }
 
 /// Checks a bundle, and judges it anew.
@@ -63,7 +85,7 @@ pub struct Verified {
 /// # Errors
 /// As [`judge_bundle`].
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
-    let bundle = Bundle::open(directory)?;
+    let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
     let (report, drift) = judged(&bundle, directory, bundle.records()?)?;
     Ok(Verified {
@@ -71,6 +93,7 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
         bytes: bundle.sizes().sum(),
         sha256: bundle.sha256().into(),
         added,
+        signed_by,
         report,
         drift,
     })
@@ -90,7 +113,7 @@ fn judged(bundle: &Bundle, directory: &Path, records: Vec<Vec<Entry>>) -> Result
 /// # Errors
 /// When the bundle cannot be read, or the capture cannot be written or is there already.
 pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
-    let bundle = Bundle::open(directory)?;
+    let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let records = bundle.records()?;
     let verdicts = records.iter().cloned().map(judge).collect::<Result<Vec<_>, _>>()?;

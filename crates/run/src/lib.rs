@@ -8,6 +8,7 @@
 //! | [`resume`] | the rest of a run whose process died |
 //! | [`recover_only`] | the restore of what an earlier run left |
 //! | [`judge_bundle`], [`verify_bundle`], [`read_bundle`], [`export_pcapng`] | the bundle of an earlier run |
+//! | [`sign_bundle`], [`PublicKey`], [`Signer`] | its signature |
 //! | [`command()`] | the command line that makes a run again |
 //! | [`mod@qualify`] | tests x (sound models + defects) |
 //! | [`mod@coverage`] | statements x (rules + tests) |
@@ -23,6 +24,7 @@ mod kept;
 mod lease;
 pub mod qualify;
 mod shrink;
+mod signature;
 mod sink;
 pub mod state;
 
@@ -35,5 +37,6 @@ pub use execute::{
 pub use id::{RunId, now_ns};
 pub use kept::{Kept, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
+pub use signature::{PublicKey, SignatureError, Signer, sign_bundle};
 pub use verbatim_record_proto::v1::run_event::Event;
 pub use verbatim_record_proto::v1::{RunInfo, RunSpec};

@@ -8,17 +8,24 @@ use std::thread;
 use verbatim_tests::oracle::Random;
 use verbatim_tests::product::{Place, program, run};
 
-use crate::{SHORT, files};
+use crate::{SHORT, files, keys};
 
 /// Places in each file beside its first and last 16 bytes.
 const PLACES: usize = 60;
 
-/// Makes a run, and says what its directory holds.
+/// Makes a run, signs it, and says what its directory holds.
 fn sound(place: &Place) -> Vec<(String, Vec<u8>)> {
-    let output = run(&mut place.verbatim(&format!("run --record sound {SHORT}")));
+    keys(place, "k");
+    let output = run(&mut place.verbatim(&format!("run --record sound --sign k.pem {SHORT}")));
     assert_eq!(output.code(), 0, "{output}");
     let files = files(&place.path("sound"));
-    for name in ["run.json", "verdicts.json", "manifest.json"] {
+    for name in [
+        "run.json",
+        "verdicts.json",
+        "manifest.json",
+        "manifest.sig",
+        "manifest.pub",
+    ] {
         assert!(files.iter().any(|(file, _)| file == name));
     }
     files
@@ -165,7 +172,8 @@ fn a_file_that_is_missing_or_another_is_told_by_its_name() {
     let place = Place::new();
     let files = sound(&place);
     let judge = || run(&mut place.verbatim("judge sound --json"));
-    for (name, content) in &files {
+    // Without its signature it is a sound bundle that is not signed; `verify` tells.
+    for (name, content) in files.iter().filter(|(name, _)| name != "manifest.sig") {
         let path = place.path("sound").join(name);
         fs::remove_file(&path).unwrap();
         let output = judge();

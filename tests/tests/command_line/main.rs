@@ -8,11 +8,14 @@ mod machine;
 mod pipes;
 mod records;
 mod repeat;
+mod signature;
 mod usage;
 mod verdicts;
 
 use std::fs;
 use std::path::Path;
+
+use verbatim_tests::product::{Place, run};
 
 /// Enough of the long sweeps to be a sweep, in a record of some 100 kB.
 const SHORT: &str = "--set illegal_parts=100 --set violations=300";
@@ -25,6 +28,16 @@ name = "broken"
 kind = "virtual"
 defects = ["m-key-ignored-on-get"]
 "#;
+
+/// A pair of keys as openssl makes them: NAME.pem and NAME.pub.
+fn keys(place: &Place, name: &str) {
+    let openssl = |arguments: &str| {
+        let output = run(place.command("openssl").args(arguments.split_whitespace()));
+        assert_eq!(output.code(), 0, "{output}");
+    };
+    openssl(&format!("genpkey -algorithm ed25519 -out {name}.pem"));
+    openssl(&format!("pkey -in {name}.pem -pubout -out {name}.pub"));
+}
 
 /// The files of a directory: name and content, in order of name.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {

@@ -13,6 +13,7 @@ pub(crate) mod report;
 pub(crate) mod rigs;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod sign;
 pub(crate) mod statements;
 pub(crate) mod tests;
 pub(crate) mod trend;

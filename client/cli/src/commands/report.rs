@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// XML as Jenkins, GitLab and GitHub read it
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// The Test Anything Protocol, version 14
+    /// The Test Anything Protocol, version 13, which readers of 14 take as well
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
     /// For a merge request or a ticket

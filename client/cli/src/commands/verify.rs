@@ -15,7 +15,8 @@ const DIFFERS: u8 = 1;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 every byte is as it was sealed, and the records give the same verdicts; 1 they give others, \
-    each of which is listed; 2 usage; 3 a byte is altered, a file is missing or added, or the record cannot be read."
+    each of which is listed; 2 usage; 3 a byte is altered, a file is missing or added, the signature is not that of the key, or \
+    the record cannot be read. A signature tells who sealed the record only where you had the key by another way: --key."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left, or somebody sent
@@ -23,12 +24,16 @@ pub(crate) struct Arguments {
     /// The manifest's hash, as who made the record told it by another way: a manifest that somebody made anew is found out
     #[arg(long, value_name = "HEX")]
     sha256: Option<String>,
+    /// The public key, in PEM, of who must have signed it: `openssl pkey -in KEY.pem -pubout` writes one
+    #[arg(long, value_name = "PUBLIC.pem")]
+    key: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let key = arguments.key.as_deref().map(run::PublicKey::open).transpose()?;
     let verified = run::verify_bundle(&arguments.directory)?;
     let directory = arguments.directory.display();
     if let Some(expected) = &arguments.sha256 {
@@ -45,6 +50,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 verified.sha256
             );
         }
+    }
+    if let Some(key) = &key {
+        verified.demand(&arguments.directory, key)?;
     }
     if !verified.added.is_empty() {
         anyhow::bail!(
@@ -66,12 +74,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "files": verified.files,
             "bytes": verified.bytes,
             "manifest_sha256": verified.sha256,
+            "signed_by": verified.signed_by.map(|key| key.id()),
             "verdicts": verdicts,
             "differs": verified.drift,
         }))?;
     } else {
+        let signed = match verified.signed_by {
+            None => "no".into(),
+            Some(by) if key.is_some() => format!("by key {}, as demanded", by.id()),
+            Some(by) => format!("by key {}; --key PUBLIC.pem demands whose", by.id()),
+        };
         let mut text = format!(
-            "whole    {} files, {} bytes, as the run sealed them\nmanifest SHA-256 {}\n",
+            "whole    {} files, {} bytes, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",
             verified.files, verified.bytes, verified.sha256
         );
         let count = verified.report.verdicts.len();

@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// Keep the records in a new directory, for `verbatim judge` and `verbatim export`
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Sign the record with this private key of ed25519, in PEM, as `verbatim sign` does
+    #[arg(long, value_name = "KEY.pem", requires = "record")]
+    sign: Option<PathBuf>,
     /// Leave as soon as the daemon has taken the run, and print its name
     #[arg(long, conflicts_with = "record")]
     detach: bool,

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde_json::json;
 use verbatim_client::v1::{Outcome, RunSpec, Verdict};
+use verbatim_run::{Signer, sign_bundle};
 
 use super::{Arguments, Document, Done};
 use crate::print;
@@ -14,12 +15,31 @@ use crate::print;
 /// One run: what, and where its record is kept.
 type Once<'a> = dyn FnMut(RunSpec, Option<&Path>) -> anyhow::Result<Done> + 'a;
 
+/// Signs the record of a run. Who left a daemon's run before its end has none of it.
+fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> {
+    let (Some(signer), Some(record)) = (signer, record) else {
+        return Ok(());
+    };
+    if record.join("manifest.json").exists() {
+        sign_bundle(record, signer, false)?;
+    } else {
+        eprintln!(
+            "verbatim: nothing is signed: {} holds no whole record",
+            record.display()
+        );
+    }
+    Ok(())
+}
+
 /// Runs it once, or as often as `--repeat` says. The exit code is the gravest one's.
 pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> anyhow::Result<ExitCode> {
     let record = arguments.record.as_ref().map(std::path::absolute).transpose();
     let record = record.context("--record")?;
+    // Before the run: afterwards a key that cannot be used would be known too late.
+    let signer = arguments.sign.as_deref().map(Signer::open).transpose()?;
     let Some(times) = arguments.repeat else {
         let done = once(spec, record.as_deref())?;
+        signed(signer.as_ref(), record.as_deref())?;
         if let Some(json) = &done.json {
             print::json(json)?;
         }
@@ -38,6 +58,7 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
         };
         let place: Option<PathBuf> = record.as_ref().map(|record| record.join(time.to_string()));
         let done = once(spec, place.as_deref())?;
+        signed(signer.as_ref(), place.as_deref())?;
         code = gravest(code, done.code);
         counts.add(&done.verdicts);
         documents.extend(done.json);

@@ -1,0 +1,59 @@
+//! Python's packages for tests, in virtual environments of their own: each file of requirements names versions and hashes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use verbatim_lab::workspace::target_directory;
+
+/// The python of an environment that has what a file of requirements names, below cargo's target directory. It is made once:
+/// beside its place, and moved there when it is complete, so that several may make it at once.
+///
+/// # Errors
+/// What python or pip said last, when it cannot be made.
+///
+/// # Panics
+/// When the file of requirements names nothing.
+pub fn environment(requirements: &Path) -> Result<PathBuf, String> {
+    let version = fs::read_to_string(requirements).unwrap();
+    let version = version.split_whitespace().next().unwrap().replace("==", "-");
+    let oracles = target_directory().unwrap().join("oracles");
+    let place = oracles.join(version);
+    let python = |environment: &Path| environment.join("bin/python");
+    if !python(&place).exists() {
+        fs::create_dir_all(&oracles).unwrap();
+        let unfinished = tempfile::tempdir_in(&oracles).unwrap();
+        run(Command::new("python3").args(["-m", "venv"]).arg(unfinished.path()))?;
+        run(Command::new(python(unfinished.path()))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args([
+                "--timeout",
+                "15",
+                "--retries",
+                "1",
+                "--no-deps",
+                "--require-hashes",
+                "-r",
+            ])
+            .arg(requirements))?;
+        // When another was quicker, ours goes away again.
+        if fs::rename(unfinished.path(), &place).is_err() {
+            assert!(python(&place).exists(), "{} cannot be made", place.display());
+        }
+    }
+    Ok(python(&place))
+}
+
+/// Runs it; if it fails: what it said last.
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    Err(last.unwrap_or("it failed without a word").to_string())
+}

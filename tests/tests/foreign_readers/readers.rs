@@ -1,0 +1,77 @@
+//! The programs of others.
+
+use std::process::Command;
+
+use serde_json::Value;
+use verbatim_lab::workspace::root;
+use verbatim_tests::oracle::{available, skipped};
+use verbatim_tests::product::{Place, run};
+
+/// Asks perl's parser of TAP what each point is, which blocks of YAML there are, and what it could not read.
+const PERL: &str = r#"
+my $tap = TAP::Parser->new({source => "it.tap"});
+my @blocks;
+while (my $line = $tap->next) { push @blocks, $line->data->{outcome} if $line->is_yaml; }
+print join(" ", "passed", $tap->passed), "\n", join(" ", "failed", $tap->failed), "\n";
+print "skipped ", join(" ", $tap->skipped), "\ntodo ", join(" ", $tap->todo), "\n";
+print "blocks ", join(" ", @blocks), "\nwrong ", join("; ", $tap->parse_errors), "\n";
+"#;
+
+/// Debian's, whose package jsonschema is; another one that comes first in PATH has it not.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Says what is wrong with each document, by the schema in the first file.
+const SCHEMA: &str = "
+import json, sys
+from jsonschema import Draft202012Validator
+schema = json.load(open(sys.argv[1]))
+Draft202012Validator.check_schema(schema)
+for document in json.load(open(sys.argv[2])):
+    for error in Draft202012Validator(schema).iter_errors(document):
+        print(error.json_path, error.message)
+";
+
+/// Whether xmllint is here; a panic when the XML does not follow the schema of Jenkins' xunit plugin.
+pub(crate) fn follows_the_schema_of_jenkins(place: &Place, xml: &str) -> bool {
+    if !available("xmllint", "apt-get install libxml2-utils") {
+        return false;
+    }
+    let file = place.write("it.xml", xml);
+    let mut lint = place.command("xmllint");
+    lint.arg("--noout")
+        .arg("--schema")
+        .arg(root().join("tests/data/junit/jenkins-junit.xsd"))
+        .arg(file);
+    let output = run(&mut lint);
+    assert_eq!(output.code(), 0, "{output}{xml}");
+    true
+}
+
+/// What perl makes of a text in TAP; none where perl is missing.
+pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
+    if !available("prove", "apt-get install perl") {
+        return None;
+    }
+    place.write("it.tap", tap);
+    let output = run(place.command("perl").args(["-MTAP::Parser", "-e", PERL]));
+    assert_eq!(output.code(), 0, "{output}{tap}");
+    Some(output.stdout)
+}
+
+/// What python's jsonschema has against the documents; none where it is missing.
+pub(crate) fn wrong_by_the_schema(place: &Place, documents: &[Value]) -> Option<String> {
+    let imports = Command::new(PYTHON).args(["-c", "import jsonschema"]).output();
+    if !imports.is_ok_and(|output| output.status.success()) {
+        skipped("Python with jsonschema", "apt-get install python3-jsonschema");
+        return None;
+    }
+    let file = place.write("documents.json", serde_json::to_string(documents).unwrap());
+    let mut python = place.command(PYTHON);
+    python
+        .args(["-c", SCHEMA])
+        .arg(root().join("docs/schema/report.v1.json"))
+        .arg(file);
+    let output = run(&mut python);
+    assert_eq!(output.code(), 0, "{output}");
+    Some(output.stdout)
+}
