@@ -35,23 +35,31 @@ class MyCore(Device):
         if attributes.rq_psn is not None:
             qp.rq_psn = attributes.rq_psn
         if state == QpState.ERR:
-            for request in qp.sends:
-                self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.of(request.operation))
-            for request in qp.receives:
-                self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.RECV)
-        if state in (QpState.ERR, QpState.RESET):
+            self.flush(qp)
+        elif state == QpState.RESET:
             qp.sends, qp.receives = [], []
+
+    def flush(self, qp):
+        for request in qp.sends:
+            self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.of(request.operation))
+        for request in qp.receives:
+            self.complete(qp, request.wr_id, Status.WR_FLUSH_ERR, Opcode.RECV)
+        qp.sends, qp.receives = [], []
 
     def query_qp(self, qp):
         return QpStatus(qp.state, qp.sq_psn, qp.rq_psn)  # core_read_context(qp.qpn)
 
     def post_send(self, qp, request):
-        if qp.state != QpState.RTS:
+        if qp.state not in (QpState.RTS, QpState.ERR):
             raise Refused(f"a send request needs a queue pair in RTS, and this one is in {qp.state.name}")
         qp.sends.append(request)  # core_ring_doorbell(qp.qpn, request); later, from any thread: self.complete(...)
+        if qp.state == QpState.ERR:
+            self.flush(qp)
 
     def post_receive(self, qp, request):
         qp.receives.append(request)  # core_post_receive(qp.qpn, request)
+        if qp.state == QpState.ERR:
+            self.flush(qp)
 
 
 if __name__ == "__main__":

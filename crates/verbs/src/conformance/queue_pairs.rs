@@ -390,7 +390,7 @@ fn illegal(talk: &mut Talk) -> Checked {
         return Ok("RESET to RTR, RTS and SQD, and a send request in RESET, are refused; nothing changes".into());
     }
     Err(Not::Worth(format!(
-        "the device takes {}; verbs refuse that, and a host of yours should be told so",
+        "the device takes {}; libibverbs refuses that, and a tester that does it by mistake should be told",
         taken.join(", ")
     )))
 }
