@@ -263,6 +263,11 @@ fn every_defect_shows_where_it_says_so() {
         // The bench takes the first answer, and without a LID no port sends a trap.
         ResponseToSetTwice,
         TrapWithoutCapability,
+        LeaseNotStoppedByTrapRepress,
+        InitTypeNotKept,
+        TrapSuppressionNotKept,
+        AllWidthsKeptAsCode,
+        AllSpeedsKeptAsCode,
     ];
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         let sound = talk(&profile, &[]);

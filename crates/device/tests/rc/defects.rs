@@ -304,6 +304,8 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     LocalFaultAtOnce,
     DatagramPsnConstant,
     DatagramWithoutHeader,
+    ResetNotDone,
+    ResetFlushes,
     SqdSends,
     SqdDeaf,
     CommEstAlways,
