@@ -347,6 +347,23 @@ pub struct Bundle {
     files: Vec<(String, Vec<u8>)>,
 }
 
+/// A record of a bundle, not read yet.
+#[derive(Clone, Debug)]
+pub struct StoredRecord<'a> {
+    path: PathBuf,
+    bytes: &'a [u8],
+}
+
+impl StoredRecord<'_> {
+    /// Its entries, End excluded.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn read(&self) -> Result<Vec<Entry>, BundleError> {
+        Ok(file::read(self.bytes, &self.path)?)
+    }
+}
+
 /// What stands beside a manifest that is signed. Whether the signature is true is not known here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signed {
@@ -486,11 +503,16 @@ impl Bundle {
     /// # Errors
     /// When one cannot be read.
     pub fn records(&self) -> Result<Vec<Vec<Entry>>, BundleError> {
-        self.files
-            .iter()
-            .filter(|(name, _)| name.ends_with(".rec"))
-            .map(|(name, bytes)| Ok(file::read(bytes, &self.directory.join(name))?))
-            .collect()
+        self.each_record().map(|record| record.read()).collect()
+    }
+
+    /// The same, each to be read when it is wanted: its entries take a multiple of its bytes.
+    pub fn each_record(&self) -> impl Iterator<Item = StoredRecord<'_>> {
+        let records = self.files.iter().filter(|(name, _)| name.ends_with(".rec"));
+        records.map(|(name, bytes)| StoredRecord {
+            path: self.directory.join(name),
+            bytes,
+        })
     }
 }
 

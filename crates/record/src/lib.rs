@@ -20,7 +20,7 @@ pub mod silence;
 /// The bytes of a frame, shared by all who look at it.
 pub use prost::bytes::Bytes;
 
-pub use bundle::{Bundle, BundleError, BundleWriter, Manifest, Signed};
+pub use bundle::{Bundle, BundleError, BundleWriter, Manifest, Signed, StoredRecord};
 pub use entry::verbs;
 pub use entry::verbs::{Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 pub use entry::{Arrived, Begin, Entry, EntryError, Match, Note, Role, Sent, Sink, StopReason, Stopped};

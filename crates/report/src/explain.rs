@@ -17,7 +17,9 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
         if test.is_some_and(|test| test != verdict.test) {
             continue;
         }
-        let record = reported.record(&verdict.test).unwrap_or_default();
+        let record = reported
+            .record(&verdict.test)
+            .map_or(&[][..], |record| &record.evidence);
         for (place, check) in (1..).zip(&verdict.findings) {
             if statement.is_some_and(|statement| statement != check.statement)
                 || number.is_some_and(|number| number != place)

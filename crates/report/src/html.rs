@@ -6,7 +6,7 @@ use askama::Template;
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
-use crate::ladder::{Shown, ladder};
+use crate::ladder::Shown;
 use crate::told::{Reported, explanation, findings, title, words};
 
 /// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
@@ -62,13 +62,14 @@ struct TestPage<'a> {
     /// What is to be said where there is no finding.
     reason: String,
     passed: Vec<(&'a str, &'a str)>,
-    ladder: Vec<Shown>,
+    ladder: &'a [Shown],
 }
 
 struct FindingBox<'a> {
     statement: &'a str,
     title: &'static str,
     demands: &'static str,
+    source: &'static str,
     result: &'static str,
     about: &'a str,
     times: usize,
@@ -87,7 +88,11 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
         ("Seed", run.seed.to_string()),
         ("Catalogue", run.catalogue.clone()),
         ("Device and way", in_words(&run.fingerprint)),
+        ("Evidence", of.seal.into()),
     ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    .collect()
 }
 
 /// The members of a fingerprint; one that is no JSON object as it is.
@@ -181,6 +186,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
                 statement: &finding.check.statement,
                 title: title(&finding.check.statement),
                 demands: verbatim_catalog::statement(&finding.check.statement).map_or("", |known| &known.about),
+                source: verbatim_catalog::statement(&finding.check.statement).map_or("", |known| &known.source),
                 result: if finding.check.is_failure() { "failed" } else { "open" },
                 about: &finding.check.about,
                 times: finding.times,
@@ -200,8 +206,6 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
             .iter()
             .map(|check| (check.statement.as_str(), check.about.as_str()))
             .collect(),
-        ladder: of
-            .record(&verdict.test)
-            .map_or_else(Vec::new, |record| ladder(record, verdict)),
+        ladder: of.record(&verdict.test).map_or(&[], |record| &record.ladder),
     }
 }

@@ -6,6 +6,7 @@ use verbatim_record::verbs::{command_words, event_words, reply_words};
 use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
 use verbatim_wire::packet::Packet;
 
+use crate::digest::Evidence;
 use crate::fields::{detail, medium};
 use crate::told::at;
 
@@ -63,104 +64,85 @@ pub(crate) enum Shown {
 
 /// The rungs of a test; of a long one those around the evidence, and its end.
 pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
-    let rungs = all(record, &Evidence::of(verdict));
-    let judged = rungs
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, _, is))| *is)
-        .map(|(place, _)| place);
-    let shown: BTreeSet<usize> = if rungs.len() <= WHOLE {
-        (0..rungs.len()).collect()
-    } else {
-        let ends = [0, rungs.len() - 1];
-        let places = judged.take(MOST).chain(ends);
-        places
-            .flat_map(|place| place.saturating_sub(AROUND)..=(place + AROUND).min(rungs.len() - 1))
-            .collect()
-    };
+    let evidence = Evidence::of(verdict);
+    let total = record.iter().filter(|entry| is_rung(entry)).count();
+    let shown = places(record, &evidence, total);
+    let mut labels = vec![String::new()];
     let mut out = Vec::new();
-    let mut next = 0;
-    for place in shown.iter().copied().chain([rungs.len()]) {
-        if place > next {
-            out.push(Shown::LeftOut(place - next));
+    let (mut place, mut next) = (0, 0);
+    for entry in record {
+        if let Entry::Label { name, .. } = entry {
+            labels.push(name.clone());
         }
-        next = place + 1;
-        if let Some((entry, (way, what), is_evidence)) = rungs.get(place) {
-            out.push(Shown::Rung(Rung {
-                at: at(entry).map_or_else(String::new, |span| span.latest.to_string()),
-                way: *way,
-                what: what.clone(),
-                detail: detail(entry),
-                is_evidence: *is_evidence,
-            }));
+        if !is_rung(entry) {
+            continue;
+        }
+        // Words are made for what is shown alone: of a million packets they would fill the memory.
+        if shown.contains(&place) {
+            if place > next {
+                out.push(Shown::LeftOut(place - next));
+            }
+            next = place + 1;
+            out.extend(rung(entry, &labels, evidence.has(entry), true).map(Shown::Rung));
+        }
+        place += 1;
+    }
+    if total > next {
+        out.push(Shown::LeftOut(total - next));
+    }
+    out
+}
+
+/// Which rungs are shown, by their place among all.
+fn places(record: &[Entry], evidence: &Evidence, total: usize) -> BTreeSet<usize> {
+    let Some(last) = total.checked_sub(1) else {
+        return BTreeSet::new();
+    };
+    if total <= WHOLE {
+        return (0..total).collect();
+    }
+    let rungs = record.iter().filter(|entry| is_rung(entry)).enumerate();
+    let judged = rungs.filter(|(_, entry)| evidence.has(entry)).map(|(place, _)| place);
+    judged
+        .take(MOST)
+        .chain([0, last])
+        .flat_map(|place| place.saturating_sub(AROUND)..=(place + AROUND).min(last))
+        .collect()
+}
+
+/// The rungs of these exchanges and frames, without their detail.
+pub(crate) fn of<'r>(record: &'r [Entry], exchanges: &[u32], frames: &[u32]) -> Vec<(&'r Entry, Rung)> {
+    let evidence = Evidence::these(exchanges, frames);
+    let mut labels = vec![String::new()];
+    let mut out = Vec::new();
+    for entry in record {
+        if let Entry::Label { name, .. } = entry {
+            labels.push(name.clone());
+        }
+        if evidence.has(entry) {
+            out.extend(rung(entry, &labels, true, false).map(|rung| (entry, rung)));
         }
     }
     out
 }
 
-/// Everything that is a rung: which way and what, and whether it is evidence.
-fn all<'r>(record: &'r [Entry], evidence: &Evidence) -> Vec<(&'r Entry, (Way, String), bool)> {
-    let mut labels = vec![String::new()];
-    let mut rungs = Vec::new();
-    for entry in record {
-        if let Entry::Label { name, .. } = entry {
-            labels.push(name.clone());
-        }
-        if let Some(bare) = bare(entry, &labels) {
-            rungs.push((entry, bare, evidence.has(entry)));
-        }
-    }
-    rungs
+fn rung(entry: &Entry, labels: &[String], is_evidence: bool, with_detail: bool) -> Option<Rung> {
+    let (way, what) = bare(entry, labels)?;
+    Some(Rung {
+        at: at(entry).map_or_else(String::new, |span| span.latest.to_string()),
+        way,
+        what,
+        detail: if with_detail { detail(entry) } else { String::new() },
+        is_evidence,
+    })
 }
 
-/// The rungs of these exchanges and frames, without their detail.
-pub(crate) fn of<'r>(record: &'r [Entry], exchanges: &[u32], frames: &[u32]) -> Vec<(&'r Entry, Rung)> {
-    let evidence = Evidence {
-        exchanges: exchanges.iter().copied().collect(),
-        frames: frames.iter().copied().collect(),
-    };
-    all(record, &evidence)
-        .into_iter()
-        .filter(|(_, _, is_evidence)| *is_evidence)
-        .map(|(entry, (way, what), is_evidence)| {
-            let at = at(entry).map_or_else(String::new, |span| span.latest.to_string());
-            let detail = String::new();
-            let rung = Rung {
-                at,
-                way,
-                what,
-                detail,
-                is_evidence,
-            };
-            (entry, rung)
-        })
-        .collect()
-}
-
-/// The numbers of what the findings rest on.
-struct Evidence {
-    exchanges: BTreeSet<u32>,
-    frames: BTreeSet<u32>,
-}
-
-impl Evidence {
-    fn of(verdict: &Verdict) -> Self {
-        let findings = || verdict.findings.iter();
-        Self {
-            exchanges: findings().flat_map(|check| &check.exchanges).copied().collect(),
-            frames: findings().flat_map(|check| &check.frames).copied().collect(),
-        }
-    }
-
-    fn has(&self, entry: &Entry) -> bool {
-        match entry {
-            Entry::Sent(sent) => self.exchanges.contains(&sent.exchange),
-            Entry::Arrived(arrived) => self.exchanges.contains(&arrived.exchange),
-            Entry::Silence { exchange, .. } | Entry::Returned { exchange, .. } => self.exchanges.contains(exchange),
-            Entry::Frame(frame) => self.frames.contains(&frame.number),
-            _ => false,
-        }
-    }
+/// Whether it is an event.
+const fn is_rung(entry: &Entry) -> bool {
+    !matches!(
+        entry,
+        Entry::RoundTrips(_) | Entry::Begin(_) | Entry::Label { .. } | Entry::Restored(_) | Entry::End { .. }
+    )
 }
 
 /// Which way, and in one line what; nothing for what is no event.

@@ -4,6 +4,7 @@
 //! Each is a function of the same thing, a [`Reported`]: what was run, the verdicts, and the records that they rest on. What
 //! a form has no word for is said in one that errs on the safe side: no machine takes INCONCLUSIVE for a pass.
 
+mod digest;
 mod explain;
 mod fields;
 mod html;
@@ -13,6 +14,7 @@ mod markdown;
 mod tap;
 mod told;
 
+pub use digest::Digest;
 pub use explain::explain;
 pub use html::html;
 pub use junit::junit;

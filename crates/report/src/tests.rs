@@ -66,6 +66,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        seal: "",
     })
 }
 

@@ -5,6 +5,8 @@ use core::time::Duration;
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 
+use crate::digest::Digest;
+
 /// A run, its verdicts, and the record of each test that has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
@@ -12,25 +14,23 @@ pub struct Reported<'a> {
     pub run: &'a RunInfo,
     /// A verdict for each test, in the order of the run.
     pub verdicts: &'a [Verdict],
-    /// The records. A test that was skipped has none.
-    pub records: &'a [Vec<Entry>],
+    /// Of each record what a report needs. A test that was skipped has none.
+    pub records: &'a [Digest],
+    /// What ties it to its evidence: the manifest's hash and who signed it, in words; nothing where there is no bundle.
+    pub seal: &'a str,
 }
 
 impl<'a> Reported<'a> {
     /// The record of a test.
-    pub(crate) fn record(&self, test: &str) -> Option<&'a [Entry]> {
+    pub(crate) fn record(&self, test: &str) -> Option<&'a Digest> {
         self.records
             .iter()
-            .find(|entries| matches!(entries.first(), Some(Entry::Begin(begin)) if begin.test == test))
-            .map(Vec::as_slice)
+            .find(|record| record.begin.as_ref().is_some_and(|begin| begin.test == test))
     }
 
     /// How long a test took on its rig's clock, which may be simulated.
     pub(crate) fn took(&self, test: &str) -> Option<Duration> {
-        let mut times = self.record(test)?.iter().filter_map(at);
-        let first = times.next()?;
-        let last = times.last().unwrap_or(first);
-        Some(last.latest.since(first.earliest))
+        self.record(test)?.took
     }
 
     /// Outcomes with how many tests have each, the gravest first.
@@ -60,8 +60,9 @@ impl<'a> Reported<'a> {
             counts.join(", ")
         };
         format!(
-            "{} tests on {}, seed {}: {counts}",
+            "{} {} on {}, seed {}: {counts}",
             self.verdicts.len(),
+            if self.verdicts.len() == 1 { "test" } else { "tests" },
             self.run.rig,
             self.run.seed
         )
@@ -70,7 +71,7 @@ impl<'a> Reported<'a> {
     /// The command that runs a test again as it was run.
     pub(crate) fn again(&self, test: &str) -> String {
         let mut command = format!("verbatim run --rig {} {test} --seed {}", self.run.rig, self.run.seed);
-        if let Some(Entry::Begin(begin)) = self.record(test).and_then(<[Entry]>::first) {
+        if let Some(begin) = self.record(test).and_then(|record| record.begin.as_ref()) {
             let known = verbatim_catalog::TESTS.iter().find(|known| known.id == test);
             for (name, value) in &begin.parameters {
                 let usual = known.and_then(|test| test.parameters.iter().find(|known| known.name == name));

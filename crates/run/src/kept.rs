@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError, Entry};
+use verbatim_record::{Bundle, BundleError, Entry, StoredRecord};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
@@ -13,13 +13,15 @@ use crate::signature::{self, PublicKey, SignatureError};
 
 /// A bundle that was judged anew.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Kept<T> {
     /// The run with the verdicts of now.
     pub report: Report,
     /// In what they differ from those of the run.
     pub drift: Vec<String>,
-    /// The records, in the order of the run.
-    pub records: Vec<Vec<Entry>>,
+    /// What was made of each record, in the order of the run.
+    pub records: Vec<T>,
+    /// What ties a report to these bytes, in words: the manifest's hash, and the key that signed it.
+    pub seal: String,
 }
 
 /// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
@@ -28,18 +30,28 @@ pub struct Kept {
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
-    judged(&bundle, directory, bundle.records()?)
+    judged(&bundle, directory, |_, _| Ok(()))
 }
 
-/// The same, with the records.
+/// The same, with what `digest` makes of each record and its verdict. One record is in memory at a time.
 ///
 /// # Errors
 /// As [`judge_bundle`].
-pub fn read_bundle(directory: &Path) -> Result<Kept, RunError> {
-    let (bundle, _) = signature::open(directory)?;
-    let records = bundle.records()?;
-    let (report, drift) = judged(&bundle, directory, records.clone())?;
-    Ok(Kept { report, drift, records })
+pub fn read_bundle<T>(directory: &Path, digest: impl Fn(&[Entry], &Verdict) -> T) -> Result<Kept<T>, RunError> {
+    let (bundle, signed_by) = signature::open(directory)?;
+    let mut records = Vec::new();
+    let (report, drift) = judged(&bundle, directory, |stored, verdict| {
+        // Read again: the judge has taken the entries, and to copy them would take their memory twice.
+        records.push(digest(&stored.read()?, verdict));
+        Ok(())
+    })?;
+    let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
+    Ok(Kept {
+        report,
+        drift,
+        records,
+        seal: format!("manifest SHA-256 {}{signed}", bundle.sha256()),
+    })
 }
 
 /// A bundle whose bytes are those that the run sealed.
@@ -87,7 +99,7 @@ impl Verified {
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
-    let (report, drift) = judged(&bundle, directory, bundle.records()?)?;
+    let (report, drift) = judged(&bundle, directory, |_, _| Ok(()))?;
     Ok(Verified {
         files: bundle.sizes().count(),
         bytes: bundle.sizes().sum(),
@@ -99,10 +111,19 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     })
 }
 
-fn judged(bundle: &Bundle, directory: &Path, records: Vec<Vec<Entry>>) -> Result<(Report, Vec<String>), RunError> {
+fn judged(
+    bundle: &Bundle,
+    directory: &Path,
+    mut seen: impl FnMut(&StoredRecord<'_>, &Verdict) -> Result<(), RunError>,
+) -> Result<(Report, Vec<String>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
-    let verdicts = records.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
+    let mut verdicts = Vec::new();
+    for stored in bundle.each_record() {
+        let verdict = judge(stored.read()?)?;
+        seen(&stored, &verdict)?;
+        verdicts.push(verdict);
+    }
     let drift = drift(&before, &verdicts);
     run.outcome = worst(&verdicts).into();
     Ok((Report::new(run, verdicts), drift))

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use verbatim_report::Reported;
+use verbatim_report::{Digest, Reported};
 
 use crate::commands::report::Source;
 use crate::exit::Usage;
@@ -25,11 +25,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
     let bundle = Source::find(&arguments.run, place)?;
-    let kept = verbatim_run::read_bundle(bundle.directory())?;
+    let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
     let reported = Reported {
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        seal: &kept.seal,
     };
     let wanted = arguments.finding.as_deref().map(Wanted::of).transpose()?;
     let text = match &wanted {

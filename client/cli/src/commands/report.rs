@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tempfile::TempDir;
-use verbatim_report::Reported;
+use verbatim_report::{Digest, Reported};
 
 use crate::commands::runs::artifacts::download_all;
 use crate::exit::Usage;
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         return Err(Usage(format!("{file} exists already; --force writes over it")).into());
     }
     let bundle = Source::find(&arguments.run, place)?;
-    let kept = verbatim_run::read_bundle(bundle.directory())?;
+    let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
     for difference in &kept.drift {
         eprintln!("verbatim: judged otherwise than by the run: {difference}");
     }
@@ -78,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        seal: &kept.seal,
     };
     for (file, form) in wanted {
         let text = form(&reported);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::process::Command;
 use tokio::time::timeout;
-use verbatim_report::Reported;
+use verbatim_report::{Digest, Reported};
 
 /// The daemon's command that makes one: `verbatimd report-page DIR`.
 pub const COMMAND: &str = "report-page";
@@ -51,11 +51,12 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
 /// When the record cannot be read or judged, or stdout not be written.
 pub fn print(directory: &Path) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
-    let kept = verbatim_run::read_bundle(directory)?;
+    let kept = verbatim_run::read_bundle(directory, Digest::of)?;
     let page = verbatim_report::html(&Reported {
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        seal: &kept.seal,
     });
     io::stdout().lock().write_all(page.as_bytes())?;
     Ok(())
