@@ -191,6 +191,20 @@ fn can_run(block: &Block) -> bool {
         .all(|(name, package)| !calls(name) || program(name).is_some() || skipped(name, &apt_line(&[package])))
 }
 
+/// Copies a directory byte for byte, with what is in it: records are sealed.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let place = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &place);
+        } else {
+            fs::copy(entry.path(), place).unwrap();
+        }
+    }
+}
+
 /// Runs commands in one shell; what each printed.
 fn run(blocks: &[Block]) -> Vec<String> {
     let place = Place::new();
@@ -201,6 +215,10 @@ fn run(blocks: &[Block]) -> Vec<String> {
     for entry in fs::read_dir(root().join("docs/examples")).unwrap() {
         let entry = entry.unwrap();
         let to = place.path("work/docs/examples").join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+            continue;
+        }
         match fs::read_to_string(entry.path()) {
             Ok(text) => fs::write(to, text.replace("/tmp/", &temporary)).unwrap(),
             Err(_) => fs::copy(entry.path(), to).map(drop).unwrap(),

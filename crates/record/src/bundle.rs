@@ -1,6 +1,8 @@
 //! The directory that a run leaves: `run.json`, a record for each test, `verdicts.json`, and a manifest
 //! that hashes every one of them.
 
+mod signed;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -14,6 +16,8 @@ use sha2::{Digest, Sha256};
 
 use crate::entry::Entry;
 use crate::file::{self, RecordError};
+
+pub use signed::Signed;
 
 /// The manifest's file name.
 const MANIFEST: &str = "manifest.json";
@@ -364,15 +368,6 @@ impl StoredRecord<'_> {
     }
 }
 
-/// What stands beside a manifest that is signed. Whether the signature is true is not known here.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Signed {
-    /// The signature over the manifest's bytes.
-    pub signature: Vec<u8>,
-    /// The public key, as a PEM file.
-    pub public_key: Vec<u8>,
-}
-
 impl Bundle {
     /// Opens a bundle and checks every byte of it against the manifest.
     ///
@@ -516,119 +511,5 @@ impl Bundle {
     }
 }
 
-impl Signed {
-    /// What stands in a directory; none where there is no signature.
-    fn read(directory: &Path) -> Result<Option<Self>, BundleError> {
-        // A link that leads nowhere is there, too.
-        if directory.join(SIGNATURE).symlink_metadata().is_err() {
-            return Ok(None);
-        }
-        let read = |name: &str| {
-            let path = directory.join(name);
-            let wrong = |found: String| BundleError::File {
-                path: path.clone(),
-                expected: format!("a plain file of at most {LARGEST_SIGNATURE} bytes beside a manifest that is signed"),
-                found,
-            };
-            if path.symlink_metadata().is_err() {
-                return Err(wrong("none".into()));
-            }
-            let Some((file, bytes)) = open_file(&path)? else {
-                return Err(wrong("a link, a pipe, a device or a directory".into()));
-            };
-            if bytes > LARGEST_SIGNATURE {
-                return Err(wrong(format!("{bytes} bytes")));
-            }
-            read_up_to(&path, file, bytes)
-        };
-        Ok(Some(Self {
-            signature: read(SIGNATURE)?,
-            public_key: read(PUBLIC_KEY)?,
-        }))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A bundle whose manifest names this file, truly as far as it can.
-    fn naming(directory: &Path, name: &str) -> String {
-        let listed = ManifestFile {
-            name: name.into(),
-            bytes: 0,
-            sha256: hash(b""),
-        };
-        std::fs::write(directory.join(MANIFEST), Manifest::sealed(vec![listed]).to_json()).unwrap();
-        match Bundle::open(directory) {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_manifest_names_plain_files_of_the_bundle_and_nothing_else_is_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["/dev/zero", "../secret", "..", "", ".hidden", "a/b"] {
-            let error = naming(directory.path(), name);
-            assert!(
-                error.contains("expected names of files within the bundle"),
-                "{name:?}: {error}"
-            );
-        }
-        std::os::unix::fs::symlink("/dev/zero", directory.path().join("link")).unwrap();
-        std::fs::create_dir(directory.path().join("directory")).unwrap();
-        for name in ["link", "directory"] {
-            let error = naming(directory.path(), name);
-            assert!(error.contains("expected a plain file"), "{name:?}: {error}");
-        }
-        std::fs::write(directory.path().join("sound"), "").unwrap();
-        assert_eq!(naming(directory.path(), "sound"), "");
-    }
-
-    #[test]
-    fn a_manifest_names_each_file_once() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("sound"), "").unwrap();
-        let listed = ManifestFile {
-            name: "sound".into(),
-            bytes: 0,
-            sha256: hash(b""),
-        };
-        let manifest = Manifest::sealed(vec![listed.clone(), listed]).to_json();
-        std::fs::write(directory.path().join(MANIFEST), manifest).unwrap();
-        let error = Bundle::open(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("names \"sound\" twice"), "{error}");
-    }
-
-    #[test]
-    fn a_file_of_another_size_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        // Far larger than memory, and sparse.
-        let large = File::create(directory.path().join("large")).unwrap();
-        large.set_len(1 << 42).unwrap();
-        let error = naming(directory.path(), "large");
-        assert!(error.contains(&format!("found {} bytes", 1u64 << 42)), "{error}");
-        let manifest = File::create(directory.path().join(MANIFEST)).unwrap();
-        manifest.set_len(1 << 42).unwrap();
-        let error = Bundle::open(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("expected at most"), "{error}");
-    }
-
-    #[test]
-    fn a_pipe_is_not_waited_for() {
-        let directory = tempfile::tempdir().unwrap();
-        let pipe = directory.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let error = naming(directory.path(), "pipe");
-        assert!(error.contains("expected a plain file"), "{error}");
-    }
-
-    #[test]
-    fn a_manifest_that_is_no_plain_file_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/dev/zero", directory.path().join(MANIFEST)).unwrap();
-        let error = Bundle::open(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("it is no plain file"), "{error}");
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! One page that needs nothing else: no network, no script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use verbatim_record::{Outcome, Verdict, duration_words};
@@ -61,7 +61,8 @@ struct TestPage<'a> {
     findings: Vec<FindingBox<'a>>,
     /// What is to be said where there is no finding.
     reason: String,
-    passed: Vec<(&'a str, &'a str)>,
+    /// Statement, what was looked at, how often: a walk makes the same check ten thousand times.
+    passed: Vec<(&'a str, &'a str, usize)>,
     ladder: &'a [Shown],
 }
 
@@ -170,6 +171,21 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
     }
 }
 
+/// The checks that passed, equal ones together, in the order of the first of each.
+fn passed(verdict: &Verdict) -> Vec<(&str, &str, usize)> {
+    let mut places = HashMap::new();
+    let mut out: Vec<(&str, &str, usize)> = Vec::new();
+    for check in &verdict.passed {
+        let what = (check.statement.as_str(), check.about.as_str());
+        let place = *places.entry(what).or_insert(out.len());
+        match out.get_mut(place) {
+            Some((_, _, times)) => *times += 1,
+            None => out.push((what.0, what.1, 1)),
+        }
+    }
+    out
+}
+
 fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
     let known = verbatim_catalog::TESTS.iter().find(|test| test.id == verdict.test);
     let outcome = verdict.outcome();
@@ -201,11 +217,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
             _ if verdict.findings.is_empty() => verdict.reason.clone(),
             _ => String::new(),
         },
-        passed: verdict
-            .passed
-            .iter()
-            .map(|check| (check.statement.as_str(), check.about.as_str()))
-            .collect(),
+        passed: passed(verdict),
         ladder: of.record(&verdict.test).map_or(&[], |record| &record.ladder),
     }
 }

@@ -1,10 +1,11 @@
 //! The forms, read again by what others read them with.
 
 use proptest::prelude::*;
-use verbatim_record::{Cause, Outcome, Verdict};
+use verbatim_record::{Cause, Entry, Frame, Outcome, Span, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
 
-use crate::{Reported, html, junit, markdown, tap};
+use crate::ladder::Shown;
+use crate::{Digest, Reported, html, junit, markdown, tap};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -142,4 +143,68 @@ fn a_fingerprint_is_told_in_words_and_one_that_is_no_object_as_it_is() {
     let told = page(r#"{"kind":"virtual","defects":["a","b"],"seed":3,"more":[]}"#);
     assert!(told.contains("defects a b, kind virtual, no more, seed 3"), "{told}");
     assert!(page("as it was").contains("as it was"));
+}
+
+#[test]
+fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
+    let (run, mut verdicts) = all("a reason");
+    let check = Check {
+        about: "PSN".into(),
+        ..finding(CheckResult::Pass, "it")
+    };
+    verdicts[0].passed = vec![check; 1000];
+    let page = html(&Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        seal: "manifest SHA-256 12ab",
+    });
+    assert!(
+        page.contains("1000 checks passed") && page.contains("PSN (1000 times)"),
+        "{page}"
+    );
+    assert_eq!(page.matches("PSN").count(), 1, "{page}");
+    assert!(page.contains("manifest SHA-256 12ab"), "the page names its evidence");
+}
+
+proptest! {
+    /// Whatever a long record holds, each rung is shown or counted, and what a finding rests on is shown first.
+    #[test]
+    fn a_long_ladder_shows_the_evidence_and_counts_what_it_leaves_out(length in 1_usize..2000, at in 0_usize..2000) {
+        let at = at % length;
+        let frame = |number: usize| Entry::Frame(Frame {
+            number: u32::try_from(number).unwrap(),
+            label: 0,
+            port: 0,
+            received: true,
+            at: Span::exactly(Time(0)),
+            bytes: vec![0; 4].into(),
+            delimiter: None,
+        });
+        let record: Vec<Entry> = (1..=length).map(frame).collect();
+        let mut verdict = verdict("c09-1", Outcome::Fail, "it");
+        verdict.findings = vec![Check {
+            exchanges: vec![],
+            frames: vec![u32::try_from(at + 1).unwrap()],
+            ..finding(CheckResult::Fail, "it")
+        }];
+        let digest = Digest::of(&record, &verdict);
+        let count = |shown: &Shown| match shown {
+            Shown::Rung(_) => 1,
+            Shown::LeftOut(count) => *count,
+        };
+        prop_assert_eq!(digest.ladder.iter().map(count).sum::<usize>(), length);
+        prop_assert!(digest.ladder.len() <= 125);
+        let evidence: Vec<&str> = digest
+            .ladder
+            .iter()
+            .filter_map(|shown| match shown {
+                Shown::Rung(rung) if rung.is_evidence => Some(rung.what.as_str()),
+                _ => None,
+            })
+            .collect();
+        prop_assert_eq!(evidence.len(), 1);
+        let named = format!("frame {}:", at + 1);
+        prop_assert!(evidence[0].starts_with(&named), "{:?}", evidence);
+    }
 }

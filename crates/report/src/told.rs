@@ -1,6 +1,7 @@
 //! What all forms tell, worked out once.
 
 use core::time::Duration;
+use std::collections::HashMap;
 
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
@@ -159,24 +160,18 @@ pub(crate) struct Finding<'a> {
 /// The findings of a verdict, equal ones together, in the order of the first of each: failed ones before open ones.
 pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
     let mut found: Vec<Finding<'_>> = Vec::new();
+    let mut places = HashMap::new();
     for check in &verdict.findings {
-        let same = |other: &&mut Finding<'_>| {
-            let other = other.check;
-            (
-                &other.statement,
-                &other.about,
-                &other.expected,
-                &other.seen,
-                other.result,
-            ) == (
-                &check.statement,
-                &check.about,
-                &check.expected,
-                &check.seen,
-                check.result,
-            )
-        };
-        match found.iter_mut().find(same) {
+        let what = (
+            &check.statement,
+            &check.about,
+            &check.expected,
+            &check.seen,
+            check.result,
+        );
+        // By hash: a sweep has a hundred thousand findings.
+        let place = *places.entry(what).or_insert(found.len());
+        match found.get_mut(place) {
             Some(known) => known.times += 1,
             None => found.push(Finding { check, times: 1 }),
         }
