@@ -104,6 +104,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::NoAnswer | StopReason::Refused => return None,
         StopReason::NotOffered => (Outcome::NotApplicable, Cause::Rig),
         StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
+        StopReason::NotWanted => (Outcome::Skipped, Cause::Operator),
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),

@@ -151,8 +151,10 @@ pub enum StopReason {
     NotSane,
     /// The rig does not offer what the test needs; nothing was sent.
     NotOffered,
-    /// The run ended before this test; nothing was sent.
+    /// The run could not go on to this test; nothing was sent.
     Skipped,
+    /// The run ended before this test as its user had asked, such as at the first failure; nothing was sent.
+    NotWanted,
     /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
     Disturbed,
 }

@@ -178,7 +178,7 @@ fn rest(
         open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
     }
     let mut verdicts: Vec<Verdict> = Vec::new();
-    let mut over: Option<String> = None;
+    let mut over: Option<(StopReason, String)> = None;
     for (place, test) in tests.iter().copied().enumerate() {
         if place < done
             && let Some(bundle) = &mut bundle
@@ -201,7 +201,7 @@ fn rest(
         }
         let instead = match (&from.lost, &over) {
             (Some(why), _) if place < first => Some((StopReason::Tester, why.as_str())),
-            (_, Some(why)) => Some((StopReason::Skipped, why.as_str())),
+            (_, Some((reason, why))) => Some((*reason, why.as_str())),
             // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
             _ if cancelled => Some((StopReason::Cancelled, "the run was cancelled before this test")),
             _ if request.lease.is_over() => {
@@ -438,12 +438,11 @@ fn shorten(
 }
 
 /// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why.
-fn ends_the_run(verdict: &Verdict, exit_first: bool) -> Option<String> {
+fn ends_the_run(verdict: &Verdict, exit_first: bool) -> Option<(StopReason, String)> {
     if exit_first && matches!(verdict.outcome(), Outcome::Fail | Outcome::Error) {
         let (outcome, test) = (verdict.outcome(), &verdict.test);
-        return Some(format!(
-            "the run ended at the first failure, as asked: {outcome} of {test}"
-        ));
+        let why = format!("the run ended at the first failure, as asked: {outcome} of {test}");
+        return Some((StopReason::NotWanted, why));
     }
     let ends = match (verdict.outcome(), verdict.cause()) {
         (Outcome::Error, Cause::Rig | Cause::Operator) => true,
@@ -452,7 +451,8 @@ fn ends_the_run(verdict: &Verdict, exit_first: bool) -> Option<String> {
     };
     // On a device that is not as it was found, nothing more is known.
     let left = verdict.restored.iter().any(|restored| !restored.is_complete());
-    (ends || left).then(|| format!("the run ended at {}: {}", verdict.test, verdict.reason))
+    let why = || format!("the run ended at {}: {}", verdict.test, verdict.reason);
+    (ends || left).then(|| (StopReason::Skipped, why()))
 }
 
 fn pretty<T: Serialize>(of: &T) -> String {

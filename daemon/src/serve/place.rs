@@ -1,10 +1,12 @@
 //! What only one daemon may have: the state directory and the socket.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use listenfd::ListenFd;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
@@ -71,7 +73,13 @@ fn private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// How long what a daemon that was killed has left may hold its locks: a process that it was about to start has them until
+/// it has become another program.
+const CHILDREN_LET_GO_WITHIN: Duration = Duration::from_secs(10);
+
 /// A locked file that names the process that holds it.
+///
+/// Waits for what a dead process has left, not for one that lives.
 fn lock(path: &Path) -> io::Result<Result<File, String>> {
     let mut file = File::options()
         .read(true)
@@ -84,19 +92,38 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         .open(path)?;
     // Whoever may open it could hold its lock, and keep us waiting.
     file.set_permissions(Permissions::from_mode(0o600))?;
-    match file.try_lock() {
-        Ok(()) => {
-            file.set_len(0)?;
-            writeln!(file, "{}", std::process::id())?;
-            Ok(Ok(file))
+    let until = Instant::now() + CHILDREN_LET_GO_WITHIN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                writeln!(file, "{}", std::process::id())?;
+                return Ok(Ok(file));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                file.seek(SeekFrom::Start(0))?;
+                let _ = file.read_to_string(&mut holder);
+                let holder = holder.trim();
+                if lives(holder) || Instant::now() > until {
+                    return Ok(Err(format!("process {holder}")));
+                }
+                // The end of a lock whose owner is another process cannot be awaited with a bound.
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid);
-            Ok(Err(format!("process {}", pid.trim())))
-        }
-        Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// Whether the process of this number is there and not dead. A file that names none counts as held by one that lives.
+fn lives(pid: &str) -> bool {
+    if pid.parse::<u32>().is_err() {
+        return true;
+    }
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
 }
 
 /// The state directory, ours alone.
@@ -301,6 +328,32 @@ mod tests {
         std::os::unix::fs::symlink(&other, &lock).unwrap();
         assert!(StateLock::take(&state).is_err());
         assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_lock_that_a_dead_daemon_has_left_to_a_child_is_awaited() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("daemon.lock");
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let held = File::create(&path).unwrap();
+        writeln!(&held, "{}", dead.id()).unwrap();
+        held.try_lock().unwrap();
+        let second = thread::spawn(move || lock(&path).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        assert!(!second.is_finished(), "refused while the child has it");
+        drop(held);
+        assert!(second.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_process_lives_until_it_is_dead() {
+        assert!(lives(&std::process::id().to_string()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id().to_string();
+        child.wait().unwrap();
+        assert!(!lives(&pid));
+        assert!(lives(""), "a file that names none");
     }
 
     #[test]

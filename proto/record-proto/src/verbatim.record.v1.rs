@@ -523,10 +523,12 @@ pub enum StopReason {
     NotSane = 8,
     /// The rig does not offer what the test needs; nothing was sent.
     NotOffered = 9,
-    /// The run ended before this test; nothing was sent.
+    /// The run could not go on to this test; nothing was sent.
     Skipped = 10,
     /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
     Disturbed = 11,
+    /// The run ended before this test as its user had asked, such as at the first failure; nothing was sent.
+    NotWanted = 12,
 }
 impl StopReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -547,6 +549,7 @@ impl StopReason {
             Self::NotOffered => "STOP_REASON_NOT_OFFERED",
             Self::Skipped => "STOP_REASON_SKIPPED",
             Self::Disturbed => "STOP_REASON_DISTURBED",
+            Self::NotWanted => "STOP_REASON_NOT_WANTED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -564,6 +567,7 @@ impl StopReason {
             "STOP_REASON_NOT_OFFERED" => Some(Self::NotOffered),
             "STOP_REASON_SKIPPED" => Some(Self::Skipped),
             "STOP_REASON_DISTURBED" => Some(Self::Disturbed),
+            "STOP_REASON_NOT_WANTED" => Some(Self::NotWanted),
             _ => None,
         }
     }

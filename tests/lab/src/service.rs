@@ -24,7 +24,7 @@ const FIRST_SCRIPT: &str = include_str!("../guest/service.first");
 /// The lab's service in Debian.
 const SYSTEM_SCRIPT: &str = include_str!("../guest/system.sh");
 /// A Debian comes up in 20 s where nobody else computes.
-const BOOT_WITHIN: Duration = Duration::from_secs(180);
+const BOOT_WITHIN: Duration = Duration::from_secs(600);
 /// It lives in memory.
 const MEMORY: u32 = 1400;
 

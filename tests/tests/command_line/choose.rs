@@ -61,6 +61,12 @@ fn with_x_the_first_failure_ends_the_run_and_the_exit_code_is_still_that_of_a_fa
     assert_eq!(failed.len(), 1, "{output}");
     assert_eq!(tests.last().unwrap().1, "SKIPPED");
     assert!(output.stdout.contains("at the first failure, as asked"), "{output}");
+    let output = run(&mut place.verbatim(&format!("{ON_BROKEN} --json -x c14-016*")));
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let left_out: Vec<_> = verdicts.iter().filter(|one| one["outcome"] == "SKIPPED").collect();
+    assert!(!left_out.is_empty(), "{output}");
+    assert!(left_out.iter().all(|one| one["cause"] == "OPERATOR"), "{left_out:?}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! `c09-local-errors`: a fenced SEND waits for a READ, its memory is deregistered, then the READ is answered: the SEND fails with
 //! IBV_WC_LOC_PROT_ERR, the one behind it is flushed. On another connection a READ would land where the device may not write,
-//! between two SENDs: the first completes, the READ fails likewise. `c09-nak-operational`: the peer sends a SEND to a receive in
+//! between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after that, a WRITE with
+//! Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in
 //! such memory: one NAK 0x63, and its receive gets the error.
 //! Reading: a READ may be sent before its memory is looked at.
 //! False alarm: a NAK may be lost; another connection is asked, three in all.
@@ -17,24 +18,29 @@ use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester};
 
 const ERRORS: &str = "9.9.2 requester errors";
+const STATE: &str = "10.3.1 ERR";
 const RESPONDER: &str = "9.9.3 responder errors";
 
 const OTHER: Label<Verbs> = Label::new("register other memory");
 const GONE: Label<Verbs> = Label::new("deregister the other memory");
 const ANSWER: Label<Frames> = Label::new("answer");
 const AGAIN: Label<Frames> = Label::new("answer, again");
+const LATE: Label<Verbs> = Label::new("post a receive in the error state");
 const RECEIVE: Label<Verbs> = Label::new("post a receive where the device may not write");
 const SEND: Label<Frames> = Label::new("SEND to that receive");
+
+/// The receive that is posted in the error state.
+const IN_ERROR: u64 = 300;
 
 /// Errors of the requester's own side.
 pub(super) static TEST: Test = Test {
     id: "c09-local-errors",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Requests over memory that the device may not use so fail there, in order.",
     reading: "A SEND whose memory was deregistered, a READ to where the device may not write: IBV_WC_LOC_PROT_ERR, those before \
-        them done, those behind flushed.",
-    statements: &[ERRORS, rc::NAKS, rc::GENERATION],
+        them done, those behind flushed, and so is what is posted in the error state.",
+    statements: &[ERRORS, STATE, rc::NAKS, rc::GENERATION],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -69,8 +75,22 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let responses = dut.answers(t, &read);
             dut.answer(t, (ANSWER, AGAIN), &responses, 2)?;
         }
+        in_error(t, &mut dut)?;
     }
     dut.close(t)
+}
+
+/// What is posted in the error state; a host may refuse to take it there.
+fn in_error(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
+    let write = dut.try_post(t, Ask::new(pb::Operation::WriteImm, 64))?;
+    let post = Command::PostReceive(pb::PostReceive {
+        qp: dut.channel.qp,
+        wr_id: IN_ERROR,
+        local: Some(dut.channel.memory.slice(0, 0)),
+    });
+    let receive = t.verbs(LATE, Side::Dut, post)?;
+    let posted = u32::from(write.is_some()) + u32::from(!matches!(receive, Reply::Refused(_)));
+    dut.completions(t, posted).map(drop)
 }
 
 /// A connection whose memory the device may only read.
@@ -125,7 +145,35 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["local-fault", "local-error", "error-state", "flushed"]);
     t.not_judged(OTHER);
     t.not_judged(GONE);
+    for dialogue in &rc::dialogues(t)? {
+        receive_in_error(t, f, dialogue);
+    }
     rc::came_on_each(t, &[ANSWER])
+}
+
+/// A receive that is posted in the error state is flushed.
+fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
+    for post in rc::answer::commands_in(t, dialogue, LATE) {
+        let failed = |done: &rc::Done<'_>| done.told.place < post.place && done.status() == WcStatus::LOC_PROT_ERR;
+        let was_taken = matches!(post.answer, Some((.., Reply::Done(_), _)));
+        // Before that, the queue pair need not be in the error state, and the READ is judged by itself.
+        if !was_taken || !dialogue.completions.iter().any(failed) {
+            continue;
+        }
+        let is_of_it = |done: &&rc::Done<'_>| done.completion.wr_id == IN_ERROR;
+        let done: Vec<rc::Done<'_>> = dialogue.completions.iter().filter(is_of_it).cloned().collect();
+        let result = match done.as_slice() {
+            [only] if only.status() == WcStatus::WR_FLUSH_ERR => Passed::Pass,
+            [] => rc::alive(t, post.place, true),
+            _ => Passed::Fail,
+        };
+        let words = (
+            format!("one completion with {}", WcStatus::WR_FLUSH_ERR),
+            rc::completions_in_words(&done),
+        );
+        let shown: Vec<Evidence<'_>> = [post.into()].into_iter().chain(rc::evidence(&done)).collect();
+        f.prove(STATE, &shown, LATE.name, words, result);
+    }
 }
 
 fn receive(t: &mut Tester<'_>) -> Step {

@@ -1,7 +1,8 @@
 //! `c09-nak-remote-access`: what a memory region does not allow is refused as a remote access error, and not done.
 //!
 //! Each case has a connection of its own, as in `c09-nak-invalid-request`: a wrong R_Key, a place outside the region, a
-//! right that the region lacks, each with WRITE, READ and FetchAdd, must be answered with one NAK 0x62.
+//! right that the region lacks, a region that was deregistered, each with WRITE, READ and FetchAdd, must be answered with one
+//! NAK 0x62.
 //! Reading: the R_Key of a WRITE or READ of no bytes is not looked at, so these are done. Another protection domain cannot
 //! be tried with what the host is asked for.
 //! False alarm: a wrong R_Key that is by chance one of the same protection domain opens other memory; two bits are
@@ -101,13 +102,26 @@ static CASES: &[Refusal] = &[
     })
     .on(|options| options.memory_access.remote_atomic = false)
     .atomic(),
+    Refusal::new("WRITE to a region that was deregistered", CODE, |c, psn| {
+        Message::write(c, psn, TARGET, &payload()).packets
+    })
+    .deregistered(),
+    Refusal::new("READ of a region that was deregistered", CODE, |c, psn| {
+        Message::read(c, psn, TARGET, LENGTH).packets
+    })
+    .deregistered(),
+    Refusal::new("FetchAdd on a region that was deregistered", CODE, |c, psn| {
+        Message::fetch_add(c, psn, TARGET, ADDED).packets
+    })
+    .deregistered()
+    .atomic(),
 ];
 
 /// Remote access errors.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-remote-access",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "What a memory region does not allow gets one NAK 0x62, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and MSN 1; \
         then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not looked at. Tried three \

@@ -193,6 +193,9 @@ impl Adapter {
     /// # Errors
     /// There is no such memory.
     pub fn deregister(&mut self, memory: MemoryHandle) -> Result<(), Refusal> {
+        if self.faults.has(RcDefect::DeregisteredOpen) {
+            return self.memory.deregister_here(memory);
+        }
         self.memory.deregister(memory)
     }
 

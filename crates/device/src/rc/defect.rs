@@ -142,6 +142,9 @@ defects! {
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
     }
     // Queue pairs and their hosts.
+    "10.3.1 ERR" {
+        LateReceiveKept "late-receive-kept" "A receive that is posted in the error state is not flushed."
+    }
     "10.3.1 RESET" {
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
@@ -241,6 +244,7 @@ defects! {
     }
     "9.7.5.2.5 remote access" {
         RKeyIgnored "r-key-ignored" "A wrong R_Key opens the memory at its address."
+        DeregisteredOpen "deregistered-open" "The R_Key of memory that was deregistered still opens it."
         RKeyWrongNak "r-key-wrong-nak" "A wrong R_Key gets an invalid request NAK."
         BoundsIgnored "bounds-ignored" "A request that reaches beyond the region is done as far as it lies within."
         BoundsOffByOne "bounds-off-by-one" "A request may reach one byte beyond its region."

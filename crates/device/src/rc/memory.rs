@@ -57,6 +57,8 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     regions: BTreeMap<MemoryHandle, Region>,
+    /// What a defective adapter leaves to others when its own side has deregistered it.
+    left: BTreeMap<MemoryHandle, Region>,
     made: u32,
 }
 
@@ -109,8 +111,17 @@ impl Regions {
         }
     }
 
+    /// Deregisters for the own side alone; for defective adapters.
+    pub(crate) fn deregister_here(&mut self, handle: MemoryHandle) -> Result<(), Refusal> {
+        let region = self.regions.remove(&handle);
+        let region = region.ok_or_else(|| Refusal::unknown("memory", handle.0))?;
+        self.left.insert(handle, region);
+        Ok(())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.regions.clear();
+        self.left.clear();
     }
 
     /// Whether the slice lies in memory that exists; one of no bytes always does.
@@ -169,7 +180,9 @@ impl Regions {
 
     /// Writes at a place; what would lie beyond the region is left out.
     pub(crate) fn put(&mut self, place: Place, bytes: &[u8]) {
-        let Some(region) = self.regions.get_mut(&place.memory) else {
+        let (regions, left) = (&mut self.regions, &mut self.left);
+        let region = regions.get_mut(&place.memory);
+        let Some(region) = region.or_else(|| left.get_mut(&place.memory)) else {
             return;
         };
         let end = region.bytes.len();
@@ -180,7 +193,7 @@ impl Regions {
 
     /// The bytes at a place: as many as there are, at most `length`.
     pub(crate) fn get(&self, place: Place, length: usize) -> &[u8] {
-        let Some(region) = self.regions.get(&place.memory) else {
+        let Some(region) = self.region(place.memory) else {
             return &[];
         };
         let end = region.bytes.len();
@@ -222,10 +235,14 @@ impl Regions {
         region.map(|region| region.r_key = None).is_some()
     }
 
+    fn region(&self, handle: MemoryHandle) -> Option<&Region> {
+        self.regions.get(&handle).or_else(|| self.left.get(&handle))
+    }
+
     fn keyed(&self, r_key: RKey) -> Option<(MemoryHandle, &Region)> {
         // The key says which region, so that looking it up does not depend on how many there are.
         let handle = MemoryHandle(r_key.0 >> 8);
-        let region = self.regions.get(&handle)?;
+        let region = self.region(handle)?;
         (region.r_key == Some(r_key)).then_some((handle, region))
     }
 }

@@ -273,7 +273,7 @@ impl Qp {
         }
         cx.memory.check(request.local)?;
         self.receive.posted.push_back(*request);
-        if self.state == QpState::Err {
+        if self.state == QpState::Err && !cx.has(RcDefect::LateReceiveKept) {
             self.flush(cx);
         }
         Ok(())

@@ -317,6 +317,8 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     StaleNakObeyed,
     SequenceNakOutOfOrder,
     FlushWrongStatus,
+    DeregisteredOpen,
+    LateReceiveKept,
 ];
 
 /// What an adapter with these defects shows in a scenario.

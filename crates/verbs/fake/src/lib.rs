@@ -1,6 +1,7 @@
 //! A device of memory alone, for tests.
 //!
-//! Whatever is made and destroyed is logged in order. Completions come when a test says so.
+//! Whatever is made and destroyed is logged in order. Completions come when a test says so, or, for a device that follows
+//! its states, when a real one's would that never sends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,9 @@ struct Inner {
     gone: Option<String>,
     failures: VecDeque<Failure>,
     next_qpn: u32,
+    memories: u32,
     complete_at_once: bool,
+    follows_states: bool,
 }
 
 impl Strings {
@@ -69,6 +72,11 @@ impl Strings {
     /// From now on every request completes with success as soon as it is posted.
     pub fn complete_at_once(&self) {
         self.lock().complete_at_once = true;
+    }
+
+    /// From now on queue pairs take the steps that verbs know alone, and flush in ERR what was posted.
+    pub fn follow_states(&self) {
+        self.lock().follows_states = true;
     }
 
     /// Lets a request of this queue pair complete.
@@ -134,6 +142,7 @@ pub struct FakeDevice {
 #[derive(Debug)]
 pub struct FakeMemory {
     bytes: Mutex<Vec<u8>>,
+    number: u32,
     strings: Strings,
 }
 
@@ -142,6 +151,9 @@ pub struct FakeMemory {
 pub struct FakePair {
     qpn: u32,
     state: QpState,
+    psns: (Psn, Psn),
+    /// What was posted and has not completed: sends, then receives.
+    posted: [Vec<u64>; 2],
     strings: Strings,
 }
 
@@ -154,6 +166,12 @@ impl Device for FakeDevice {
         Ok(Opened {
             device: "fake0".into(),
             port: 1,
+            port_state: 4,
+            active_mtu: 3,
+            ethernet: true,
+            max_qp: 64,
+            max_qp_rd_atom: 16,
+            max_qp_init_rd_atom: 16,
             gids: vec![Gid {
                 index: 1,
                 gid: vec![0xfe; 16],
@@ -165,8 +183,11 @@ impl Device for FakeDevice {
 
     fn register(&self, length: usize, _: Access) -> Result<FakeMemory, Failure> {
         self.strings.call(format!("make memory of {length}"))?;
+        let mut inner = self.strings.lock();
+        inner.memories += 1;
         Ok(FakeMemory {
             bytes: Mutex::new(vec![0; length]),
+            number: inner.memories,
             strings: self.strings.clone(),
         })
     }
@@ -179,6 +200,8 @@ impl Device for FakeDevice {
         Ok(FakePair {
             qpn,
             state: QpState::Reset,
+            psns: (Psn(0), Psn(0)),
+            posted: [Vec::new(), Vec::new()],
             strings: self.strings.clone(),
         })
     }
@@ -206,15 +229,15 @@ impl FakeMemory {
 
 impl Memory for FakeMemory {
     fn address(&self) -> u64 {
-        0x1000
+        u64::from(self.number) << 32
     }
 
     fn l_key(&self) -> u32 {
-        0x11
+        0x100 + self.number
     }
 
     fn r_key(&self) -> u32 {
-        0x22
+        0x200 + self.number
     }
 
     fn read(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
@@ -238,6 +261,36 @@ impl Drop for FakeMemory {
     }
 }
 
+/// EINVAL, as a driver says it.
+fn invalid(text: String) -> Failure {
+    Failure { errno: 22, text }
+}
+
+/// The steps of `ibv_modify_qp` that are used.
+fn is_step(from: QpState, to: QpState) -> bool {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
+    matches!(to, Reset | Err)
+        || matches!(
+            (from, to),
+            (Reset | Init, Init) | (Init, Rtr) | (Rtr | Rts | Sqd, Rts) | (Rts | Sqd, Sqd)
+        )
+}
+
+impl FakePair {
+    fn follows_states(&self) -> bool {
+        self.strings.lock().follows_states
+    }
+
+    /// The send queue first, each in the order of the posts.
+    fn flush(&mut self) {
+        const WR_FLUSH_ERR: u32 = 5;
+        let mut inner = self.strings.lock();
+        for wr_id in self.posted.iter_mut().flat_map(std::mem::take) {
+            inner.completions.push_back((self.qpn, completed(wr_id, WR_FLUSH_ERR)));
+        }
+    }
+}
+
 impl Pair for FakePair {
     type Memory = FakeMemory;
 
@@ -245,22 +298,43 @@ impl Pair for FakePair {
         self.qpn
     }
 
-    fn modify(&mut self, to: QpState, _: &QpAttributes) -> Result<(), Failure> {
+    fn modify(&mut self, to: QpState, given: &QpAttributes) -> Result<(), Failure> {
         self.strings.call(format!("modify to {to:?}"))?;
+        if self.follows_states() && !is_step(self.state, to) {
+            return Err(invalid(format!("no step from {:?} to {to:?}", self.state)));
+        }
         self.state = to;
+        self.psns.0 = given.sq_psn.unwrap_or(self.psns.0);
+        self.psns.1 = given.rq_psn.unwrap_or(self.psns.1);
+        match to {
+            QpState::Reset => self.posted = [Vec::new(), Vec::new()],
+            QpState::Err => self.flush(),
+            _ => {}
+        }
         Ok(())
     }
 
     fn query(&self) -> Result<QpStatus, Failure> {
         Ok(QpStatus {
             state: self.state,
-            sq_psn: Psn(0),
-            rq_psn: Psn(0),
+            sq_psn: self.psns.0,
+            rq_psn: self.psns.1,
         })
     }
 
     fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
         let called = now_ns();
+        let is_send = matches!(post, Post::Send(_));
+        if self.follows_states() {
+            let takes = match self.state {
+                QpState::Rts | QpState::Err => true,
+                QpState::Reset => false,
+                _ => !is_send,
+            };
+            if !takes {
+                return Err(invalid(format!("no request in {:?}", self.state)));
+            }
+        }
         let (wr_id, piece, what) = match post {
             Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
             Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
@@ -270,6 +344,12 @@ impl Pair for FakePair {
         let mut inner = self.strings.lock();
         if inner.complete_at_once {
             inner.completions.push_back((self.qpn, completed(wr_id, 0)));
+        } else if inner.follows_states {
+            drop(inner);
+            self.posted[usize::from(!is_send)].push(wr_id);
+            if self.state == QpState::Err {
+                self.flush();
+            }
         }
         Ok(called)
     }

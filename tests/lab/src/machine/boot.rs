@@ -199,9 +199,12 @@ fn arguments(
             what: "a script was expected here, with a name without white space".to_owned(),
         });
     }
-    // The time-stamp counter can run at a wrong rate under emulation.
+    // The time-stamp counter can run at a wrong rate under emulation. And on a busy host the
+    // emulated timer's first interrupts can come later than Linux waits for them: it then takes
+    // the timer for not connected and hangs as it tries the other ways to connect one.
     let mut line = format!(
-        "console=ttyS0 quiet panic=-1 mitigations=off nokaslr clocksource=hpet tsc=unstable machine.script={}",
+        "console=ttyS0 quiet panic=-1 mitigations=off nokaslr clocksource=hpet tsc=unstable no_timer_check \
+         machine.script={}",
         options.script
     );
     if let Some(directory) = &options.directory {

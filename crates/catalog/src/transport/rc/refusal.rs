@@ -8,9 +8,9 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
-use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
 use verbatim_tester::{Step, Tester};
-use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Syndrome, SyndromeKind, Transport};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RKey, Syndrome, SyndromeKind, Transport};
 
 use super::answer::{self, ACKNOWLEDGEMENT, Turn};
 use super::ask::{self, Message};
@@ -22,6 +22,8 @@ use super::{Dialogue, Done, Seen, alive, reply, sound_packets};
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const OTHER: Label<Verbs> = Label::new("register memory that will go");
+const GONE: Label<Verbs> = Label::new("deregister it");
 const SOUND: Label<Frames> = Label::new("sound SEND before the request that is refused");
 const AFTER: Label<Frames> = Label::new("sound SEND after the request that is refused");
 pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
@@ -58,6 +60,8 @@ pub(crate) struct Refusal {
     pub(crate) codes: &'static [NakCode],
     /// Whether it is an atomic: a device without atomics is not asked.
     pub(crate) atomic: bool,
+    /// Whether its memory is not that of the connection, but other memory that was deregistered before.
+    pub(crate) deregistered: bool,
 }
 
 impl Refusal {
@@ -75,6 +79,7 @@ impl Refusal {
             refused: 0,
             codes,
             atomic: false,
+            deregistered: false,
         }
     }
 
@@ -99,6 +104,12 @@ impl Refusal {
     /// The same as a case for devices that have atomics.
     pub(crate) const fn atomic(mut self) -> Self {
         self.atomic = true;
+        self
+    }
+
+    /// The same over other memory, of the same length and rights, that was deregistered before.
+    pub(crate) const fn deregistered(mut self) -> Self {
+        self.deregistered = true;
         self
     }
 }
@@ -136,7 +147,15 @@ fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<(Channel, bool)> {
     let psn = channel.own_psn;
     let sound = ask::random_bytes(t, "sound", SOUND_LENGTH);
     ask::ask(t, &channel, SOUND, &Message::send(&channel, psn, &sound))?;
-    for packet in (case.request)(&channel, psn.next()) {
+    let over = if case.deregistered {
+        Channel {
+            memory: gone(t, &channel, &options)?,
+            ..channel
+        }
+    } else {
+        channel
+    };
+    for packet in (case.request)(&over, psn.next()) {
         t.send_frame(case.label, &channel.frame(&packet))?;
     }
     let answered = hears_nak(t, &channel)?;
@@ -151,6 +170,25 @@ fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<(Channel, bool)> {
         t.pause(MOMENT)?;
     }
     Ok((channel, answered))
+}
+
+/// Memory that was registered as the connection's is, and deregistered.
+fn gone(t: &mut Tester<'_>, channel: &Channel, options: &ChannelOptions) -> Step<Memory> {
+    let register = Command::RegisterMemory(pb::RegisterMemory {
+        length: channel.memory.length,
+        access: Some(options.memory_access),
+    });
+    let Reply::Memory(other) = t.verbs_must(OTHER, Side::Dut, register)? else {
+        return Ok(channel.memory);
+    };
+    let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
+    t.verbs_must(GONE, Side::Dut, deregister)?;
+    Ok(Memory {
+        handle: other.memory,
+        address: other.address,
+        r_key: RKey(other.r_key),
+        length: channel.memory.length,
+    })
 }
 
 fn is_in_error(reply: &Reply) -> bool {
@@ -178,7 +216,7 @@ fn hears_nak(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
 
 /// Labels that no judge goes by.
 pub(crate) fn not_judged(t: &Trace) {
-    for label in [RECEIVE, MEMORY, STATE, GIVEN_UP, END] {
+    for label in [RECEIVE, OTHER, GONE, MEMORY, STATE, GIVEN_UP, END] {
         t.not_judged(label);
     }
     for label in [SOUND, AFTER] {
