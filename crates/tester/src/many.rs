@@ -124,6 +124,8 @@ impl Tester<'_> {
         silent.extend(busy.iter().map(Mad::modifier));
         if silent.len() >= bearable && !exhausted {
             self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
+            // What follows would be asked in vain, and each silence takes its time.
+            self.still_there()?;
         }
         Ok(silent)
     }

@@ -171,8 +171,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     tester.release_verbs();
     if last_was_silent {
         // Whether silence speaks against the device depends on whether it is there at all.
-        let key = tester.key();
-        let _ = tester.get(ALIVE, key);
+        let _ = tester.still_there();
     }
     tester.sink.flush();
     Ran { restored, stopped }
@@ -217,6 +216,18 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
 const RECOVERY: Test = Test::of("restore", |_| Ok(()));
 
 impl Tester<'_> {
+    /// Asks the device for its port, as often as silence may be loss, with the key that is in force.
+    ///
+    /// # Errors
+    /// [`Stop::NoAnswer`] when it is not there any more; else when the run must stop.
+    pub(crate) fn still_there(&mut self) -> Step {
+        let (role, key) = (self.role, self.key());
+        self.role = Role::Runner;
+        let answer = self.get(ALIVE, key);
+        self.role = role;
+        answer.map(|_| ())
+    }
+
     /// Why the journal must not be applied here: it is of another device than the one that answers.
     fn is_another(&mut self, device: &str, path: &Path) -> Option<String> {
         if device.is_empty() {
