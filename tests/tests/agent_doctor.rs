@@ -21,9 +21,11 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(120);
 const AT_A_TIME: usize = 6;
 
 /// What `tests/data/agents/broken.py` can break, and the check that must find it.
-const FAULTS: [(&str, &str); 28] = [
+const FAULTS: [(&str, &str); 30] = [
     ("headers-with-the-first-answer", "headers"),
     ("no-gid", "GIDs"),
+    ("time-out-of-no-code", "capabilities"),
+    ("atomics-in-one-place", "capabilities"),
     ("sign-of-life-is-a-status", "sign of life"),
     ("numbers-of-its-own", "answers"),
     ("unknown-command-is-done", "unknown command"),

@@ -24,6 +24,7 @@ from typing import Any, Callable, Optional
 from verbatim_client.agent import (
     Access,
     AddressVector,
+    Capabilities,
     Device,
     DeviceInfo,
     Gid,
@@ -853,9 +854,13 @@ class SoftRoce(Device):
 
     name = "soft0"
 
-    def __init__(self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset(),
+        lacks: frozenset[Operation] = frozenset(), has_ud: bool = True,
+    ) -> None:
         self.deviations = deviations
-        self.has_ud = True
+        self.lacks = lacks | {Operation.SEND_INVALIDATE}
+        self.has_ud = has_ud
         self.ip, self.mac = ipaddress.IPv4Address(ip).packed, bytes.fromhex(mac.replace(":", ""))
         self.peer = peer
         self.info = DeviceInfo(
@@ -864,7 +869,13 @@ class SoftRoce(Device):
             vendor_id=0x00_02C9,
             node_guid=0x0200_00FF_FE00_0001,
             active_mtu=5,
-            atomics=True,
+            atomics=not self.lacks & {Operation.COMPARE_SWAP, Operation.FETCH_ADD},
+            # What it has not is not asked of it, and tests of that are NOT_APPLICABLE.
+            capabilities=Capabilities(
+                operations=(has := [of for of in Operation if of not in self.lacks]),
+                answers=has,
+                services=[Service.RC, Service.UD] if has_ud else [Service.RC],
+            ),
         )
         self.told: list[Callable[[], None]] = []
         self.keys: dict[int, Memory] = {}
@@ -946,8 +957,8 @@ class SoftRoce(Device):
                 raise Refused(f"expected a queue pair in RTS, and this one is in {pair.state.name}", 22)
             if len(pair.sends) >= pair.depths[0]:
                 raise Refused("the send queue is full", 12)
-            if request.operation == Operation.SEND_INVALIDATE:
-                raise Refused("this device has no SEND with Invalidate", 95)
+            if request.operation in self.lacks:
+                raise Refused(f"this device has no {request.operation.name}", 95)
             if request.operation in (Operation.COMPARE_SWAP, Operation.FETCH_ADD):
                 if request.local is None or request.local.length < 8:
                     raise Refused("an atomic needs 8 bytes of local memory", 22)
@@ -1095,9 +1106,13 @@ def main() -> None:
     listed = "; ".join(f"{name}: {what}" for name, what in DEVIATIONS.items())
     parser.add_argument("--deviation", action="append", default=[], choices=DEVIATIONS, metavar="NAME", help=listed)
     parser.add_argument("--no-ud", action="store_true", help="reliable connections alone, as many a core has them")
+    operations = [operation.name for operation in Operation]
+    parser.add_argument("--lacks", action="append", default=[], choices=operations, help="an operation that it has not")
     given = parser.parse_args()
-    device = SoftRoce(given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation))
-    device.has_ud = not given.no_ud
+    lacks = frozenset(Operation[name] for name in given.lacks)
+    device = SoftRoce(
+        given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), lacks, has_ud=not given.no_ud
+    )
     serve(device, given.listen)
 
 

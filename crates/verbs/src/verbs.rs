@@ -124,6 +124,8 @@ impl Device for VerbsDevice {
                 let (name, version) = crate::driver(&Path::new("/sys/class/infiniband").join(self.context.name()));
                 [name, version].into_iter().flatten().collect::<Vec<_>>().join(" ")
             },
+            // What a driver has not, it refuses; there is no call that tells it beforehand.
+            capabilities: None,
         })
     }
 

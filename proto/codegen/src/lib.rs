@@ -16,6 +16,9 @@ pub struct Generated {
     pub content: Vec<u8>,
 }
 
+/// What few replies have, and would make all of them large.
+const BOXED: &str = ".verbatim.agent.v1.Opened.capabilities";
+
 /// Every generated file of the tree.
 ///
 /// # Errors
@@ -33,6 +36,7 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     let mut config = Config::new();
     // A frame is shared by who looks at it, the record in memory and the record's file.
     config.btree_map(["."]).bytes([".verbatim.record.v1.Frame.bytes"]);
+    config.boxed(BOXED);
     as_json(&mut config);
     for (package, code) in code(record, &mut config)? {
         generated.push(Generated {
@@ -62,6 +66,7 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     ] {
         let mut config = Config::new();
         config.btree_map(["."]);
+        config.boxed(BOXED);
         config.service_generator(
             tonic_prost_build::configure()
                 .build_transport(false)

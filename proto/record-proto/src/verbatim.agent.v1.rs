@@ -390,6 +390,50 @@ pub struct Opened {
     /// software.
     #[prost(string, tag = "18")]
     pub driver: ::prost::alloc::string::String,
+    /// What the device has and has not; absent where it has all that the protocol asks for.
+    #[prost(message, optional, boxed, tag = "19")]
+    pub capabilities: ::core::option::Option<::prost::alloc::boxed::Box<Capabilities>>,
+}
+/// What a device has of what the protocol asks for. An empty list and a 0 say nothing: then the device has all. A test
+/// that needs what is not here is NOT_APPLICABLE, and says why.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Capabilities {
+    /// Send requests that it takes.
+    #[prost(enumeration = "Operation", repeated, tag = "1")]
+    pub operations: ::prost::alloc::vec::Vec<i32>,
+    /// Requests of the other side that it executes.
+    #[prost(enumeration = "Operation", repeated, tag = "2")]
+    pub answers: ::prost::alloc::vec::Vec<i32>,
+    /// Services of its queue pairs.
+    #[prost(enumeration = "Service", repeated, tag = "3")]
+    pub services: ::prost::alloc::vec::Vec<i32>,
+    /// Path MTUs that can be set, as codes: 1 = 256 to 5 = 4096 bytes.
+    #[prost(uint32, repeated, tag = "4")]
+    pub path_mtus: ::prost::alloc::vec::Vec<u32>,
+    /// States that ModifyQp can take a queue pair to.
+    #[prost(enumeration = "QpState", repeated, tag = "5")]
+    pub qp_states: ::prost::alloc::vec::Vec<i32>,
+    /// Codes of the local ACK timeout that can be set, 0..=31; 0 = none.
+    #[prost(uint32, repeated, tag = "6")]
+    pub timeouts: ::prost::alloc::vec::Vec<u32>,
+    /// Codes of the interval of RNR NAKs that can be set, 0..=31.
+    #[prost(uint32, repeated, tag = "7")]
+    pub min_rnr_timers: ::prost::alloc::vec::Vec<u32>,
+    /// Values of rnr_retry that can be set, 0..=7.
+    #[prost(uint32, repeated, tag = "8")]
+    pub rnr_retries: ::prost::alloc::vec::Vec<u32>,
+    /// Bytes of the longest message that it sends.
+    #[prost(uint32, tag = "9")]
+    pub max_message: u32,
+    /// Bytes of the largest memory that can be registered.
+    #[prost(uint32, tag = "10")]
+    pub max_memory: u32,
+    /// Send requests that a queue pair can hold.
+    #[prost(uint32, tag = "11")]
+    pub max_send_depth: u32,
+    /// Receive requests that a queue pair can hold.
+    #[prost(uint32, tag = "12")]
+    pub max_receive_depth: u32,
 }
 /// An entry of the GID table.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

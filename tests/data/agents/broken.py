@@ -8,6 +8,7 @@ listens on unix:DIRECTORY/agent.sock; the device is examples/soft_roce.py, and "
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 
@@ -16,7 +17,7 @@ import soft_roce  # noqa: E402
 from soft_roce import SoftRoce  # noqa: E402
 
 from verbatim_client._proto.verbatim.agent.v1 import agent_pb2, verbs_pb2  # noqa: E402
-from verbatim_client.agent import QpAttributes, QpStatus, Status, Opcode, serve, server  # noqa: E402
+from verbatim_client.agent import Operation, QpAttributes, QpStatus, Status, Opcode, serve, server  # noqa: E402
 from verbatim_client.agent.server import Session  # noqa: E402
 
 FAULTS = {}
@@ -48,6 +49,16 @@ def headers_with_the_first_answer():
     def session(method, self, requests, context):
         context.send_initial_metadata = lambda _: None
         return method(self, requests, context)
+
+
+@fault
+def time_out_of_no_code():
+    soft_roce.Capabilities = lambda **of: SimpleNamespace(**of, timeouts=[14, 32])
+
+
+@fault
+def atomics_in_one_place():
+    soft_roce.Capabilities = lambda **of: SimpleNamespace(**{**of, "operations": [Operation.SEND]})
 
 
 @fault

@@ -16,6 +16,7 @@ The guide is docs/bring-your-own-agent.md, a whole device is examples/soft_roce.
 from .device import (
     Access,
     AddressVector,
+    Capabilities,
     Device,
     DeviceInfo,
     Gid,
@@ -39,6 +40,7 @@ from .server import Limits, ListenError, Server, Tls, serve
 __all__ = [
     "Access",
     "AddressVector",
+    "Capabilities",
     "Device",
     "DeviceInfo",
     "Gid",

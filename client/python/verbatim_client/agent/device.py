@@ -138,6 +138,50 @@ class Gid:
 
 
 @dataclass(frozen=True)
+class Capabilities:
+    """What a device has of what the protocol asks for. What is left empty or 0 says nothing: then it has all.
+
+    A test that needs what is not here is NOT_APPLICABLE, with that reason; nothing of it is asked of the device.
+    """
+
+    #: Send requests that it takes.
+    operations: Sequence[Operation] = ()
+    #: Requests of the other side that it executes.
+    answers: Sequence[Operation] = ()
+    #: Services of its queue pairs.
+    services: Sequence[Service] = ()
+    #: Path MTUs that can be set, as codes: 1 = 256 to 5 = 4096 bytes.
+    path_mtus: Sequence[int] = ()
+    #: States that a queue pair can be taken to.
+    qp_states: Sequence[QpState] = ()
+    #: Codes of the local ACK timeout that can be set, 0 to 31; 0 = none.
+    timeouts: Sequence[int] = ()
+    #: Codes of the interval of RNR NAKs that can be set, 0 to 31.
+    min_rnr_timers: Sequence[int] = ()
+    #: Values of rnr_retry that can be set, 0 to 7.
+    rnr_retries: Sequence[int] = ()
+    #: Bytes of the longest message that it sends.
+    max_message: int = 0
+    #: Bytes of the largest memory that can be registered.
+    max_memory: int = 0
+    #: Send requests that a queue pair can hold.
+    max_send_depth: int = 0
+    #: Receive requests that a queue pair can hold.
+    max_receive_depth: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("path_mtus", 1, 5),
+            ("timeouts", 0, 31),
+            ("min_rnr_timers", 0, 31),
+            ("rnr_retries", 0, 7),
+        ):
+            for value in getattr(self, name):
+                if not least <= value <= most:
+                    raise ValueError(f"{name} has {value}; expected {least} to {most}")
+
+
+@dataclass(frozen=True)
 class DeviceInfo:
     """What a device is, for ``Open``. ``active_mtu`` is a code: 1 = 256 to 5 = 4096 bytes."""
 
@@ -157,6 +201,7 @@ class DeviceInfo:
     atomics: bool = False
     max_qp: int = 64
     driver: str = ""
+    capabilities: Optional[Capabilities] = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.active_mtu <= 5:

@@ -325,9 +325,11 @@ class Session:
 
     def _open(self, _: Any) -> verbs_pb2.Reply:
         info: DeviceInfo = self._made(self._call(self.device.open), DeviceInfo, "open")
-        values = {name: value for name, value in vars(info).items() if name != "gids"}
+        values = {name: value for name, value in vars(info).items() if name not in ("gids", "capabilities")}
         gids = [verbs_pb2.Gid(index=gid.index, gid=gid.gid, kind=gid.kind) for gid in info.gids]
         try:
+            if info.capabilities is not None:
+                values["capabilities"] = verbs_pb2.Capabilities(**vars(info.capabilities))
             opened = verbs_pb2.Opened(device=self.device.name, host=self.host, gids=gids, **values)
         except (TypeError, ValueError) as error:
             raise _AgentFault(f"{type(self.device).__name__}.open gave what the protocol cannot hold: {error}") from error

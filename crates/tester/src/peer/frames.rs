@@ -50,8 +50,9 @@ impl Tester<'_> {
     /// Sends a frame as it stands.
     ///
     /// # Errors
-    /// When the run must stop.
+    /// [`Stop::NotOffered`] when the DUT has said that it does not execute such a request, and when the run must stop.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
+        self.must_be_executed(bytes)?;
         let label = self.number_of(label.name);
         self.put_frame(label, bytes)
     }

@@ -7,6 +7,7 @@ mod channel;
 mod frames;
 mod native;
 mod neighbours;
+mod offered;
 mod verbs;
 
 use core::net::IpAddr;
@@ -44,6 +45,8 @@ pub(crate) struct PeerState {
     dut: Option<(MacAddress, IpAddr)>,
     /// Answers of the neighbour that is asked.
     neighbour: VecDeque<(Span, MacAddress)>,
+    /// What the hosts said of what their devices have.
+    offered: offered::Offered,
     /// Hosts on which something was made.
     touched: Vec<Side>,
     /// The largest round trip that was measured.

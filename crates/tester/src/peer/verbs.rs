@@ -39,7 +39,8 @@ impl Tester<'_> {
     /// Has the host of a device do something, and waits for its reply; a refusal is a reply.
     ///
     /// # Errors
-    /// When the host does not reply within 30 seconds, and when the run must stop.
+    /// When the host does not reply within 30 seconds, [`Stop::NotOffered`] when the device has said that it cannot do it,
+    /// and when the run must stop.
     pub fn verbs(&mut self, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
         let role = self.role;
         self.verbs_as(role, label, side, command)
@@ -47,6 +48,7 @@ impl Tester<'_> {
 
     pub(super) fn verbs_as(&mut self, role: Role, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
         self.check_stop()?;
+        self.must_be_offered(side, &command)?;
         let label = self.number_as(label.name, role);
         if !self.peer.touched.contains(&side) {
             self.peer.touched.push(side);
@@ -64,6 +66,9 @@ impl Tester<'_> {
             command,
         })));
         let reply = self.await_until(until, |peer| peer.answers.remove(&number))?;
+        if let Some(Reply::Opened(facts)) = &reply {
+            self.peer.offered.learn(side, facts);
+        }
         reply.ok_or_else(|| {
             let text = format!(
                 "the host of the {side}'s device did not answer \"{name}\" within {} s",

@@ -1,11 +1,11 @@
 //! What the device is said to be.
 
-use verbatim_proto::agent::{Gid, Opened};
+use verbatim_proto::agent::{Capabilities, Gid, Opened, Operation, QpState, Service};
 
 use super::talk::Talk;
 use super::{Check, Checked, Not, wrong};
 
-pub(super) const CHECKS: &[Check] = &[("Opened", opened), ("GIDs", gids)];
+pub(super) const CHECKS: &[Check] = &[("Opened", opened), ("GIDs", gids), ("capabilities", capabilities)];
 
 fn opened(talk: &mut Talk) -> Checked {
     let of = talk.opened()?;
@@ -110,6 +110,94 @@ fn gids(talk: &mut Talk) -> Checked {
             .map(|gid| format!("{} {}", gid.index, gid.kind))
             .collect::<Vec<_>>()
             .join(", ")),
+    }
+}
+
+fn capabilities(talk: &mut Talk) -> Checked {
+    let of = talk.opened()?;
+    let Some(has) = &of.capabilities else {
+        return Ok("not said: the device has all that the protocol asks for".into());
+    };
+    if let Some(words) = not_capabilities(has) {
+        return wrong(words);
+    }
+    let atomics = [Operation::CompareSwap, Operation::FetchAdd].map(i32::from);
+    for (name, listed) in [("operations", &has.operations), ("answers", &has.answers)] {
+        if of.atomics && !listed.is_empty() && !atomics.iter().all(|atomic| listed.contains(atomic)) {
+            return wrong(format!(
+                "atomics is true, but {name} has not both of COMPARE_SWAP and FETCH_ADD; say of both fields the same"
+            ));
+        }
+    }
+    Ok(said(has))
+}
+
+/// What is no capability: a code that the protocol does not have, or one that is there twice.
+fn not_capabilities(has: &Capabilities) -> Option<String> {
+    let codes = |values: &[i32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
+    let numbers = |values: &[u32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
+    let last = |value: i32| i64::from(value);
+    [
+        (
+            "operations",
+            codes(&has.operations),
+            1,
+            last(Operation::FetchAdd.into()),
+        ),
+        ("answers", codes(&has.answers), 1, last(Operation::FetchAdd.into())),
+        ("services", codes(&has.services), 1, last(Service::Ud.into())),
+        ("path_mtus", numbers(&has.path_mtus), 1, 5),
+        ("qp_states", codes(&has.qp_states), 1, last(QpState::Err.into())),
+        ("timeouts", numbers(&has.timeouts), 0, 31),
+        ("min_rnr_timers", numbers(&has.min_rnr_timers), 0, 31),
+        ("rnr_retries", numbers(&has.rnr_retries), 0, 7),
+    ]
+    .into_iter()
+    .find_map(|(name, values, least, most)| {
+        values.iter().enumerate().find_map(|(at, value)| {
+            if !(least..=most).contains(value) {
+                return Some(format!("{name} has {value}; expected {least}..={most}"));
+            }
+            values[..at]
+                .contains(value)
+                .then(|| format!("{name} has {value} twice; expected it once"))
+        })
+    })
+}
+
+/// What is said, each with the values that there are.
+fn said(has: &Capabilities) -> String {
+    let counts = [
+        ("operations", has.operations.len()),
+        ("answers", has.answers.len()),
+        ("services", has.services.len()),
+        ("path MTUs", has.path_mtus.len()),
+        ("states of queue pairs", has.qp_states.len()),
+        ("time-outs", has.timeouts.len()),
+        ("RNR timers", has.min_rnr_timers.len()),
+        ("RNR retries", has.rnr_retries.len()),
+    ];
+    let bounds = [
+        ("bytes a message", has.max_message),
+        ("bytes of memory", has.max_memory),
+        ("send requests", has.max_send_depth),
+        ("receive requests", has.max_receive_depth),
+    ];
+    let words: Vec<String> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .chain(
+            bounds
+                .into_iter()
+                .filter(|(_, most)| *most > 0)
+                .map(|(name, most)| format!("at most {most} {name}")),
+        )
+        .collect();
+    if words.is_empty() {
+        "nothing is left out".into()
+    } else {
+        words.join(", ")
     }
 }
 

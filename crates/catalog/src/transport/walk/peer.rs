@@ -172,7 +172,7 @@ impl Peer {
         let mut posted = Vec::new();
         for want in wants {
             let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
-            if is_atomic && !self.requester.channel.atomics {
+            if is_atomic && !self.requester.channel.atomics || !t.offers(want.operation) {
                 continue;
             }
             // Only what completes a receive raises an event; some hosts refuse to post it of others.
@@ -199,7 +199,7 @@ impl Peer {
     fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
         let (channel, psn, place) = (&self.requester.channel, self.next, TARGET + want.place);
         let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
-        if is_atomic && !self.requester.channel.atomics {
+        if is_atomic && !self.requester.channel.atomics || !t.executes(want.operation) {
             return;
         }
         let payload = ask::random_bytes(t, name, want.length);

@@ -70,6 +70,34 @@ class Bytes(_message.Message):
     bytes: bytes
     def __init__(self, bytes: _Optional[bytes] = ...) -> None: ...
 
+class Capabilities(_message.Message):
+    __slots__ = ["answers", "max_memory", "max_message", "max_receive_depth", "max_send_depth", "min_rnr_timers", "operations", "path_mtus", "qp_states", "rnr_retries", "services", "timeouts"]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECEIVE_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_SEND_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MIN_RNR_TIMERS_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    PATH_MTUS_FIELD_NUMBER: _ClassVar[int]
+    QP_STATES_FIELD_NUMBER: _ClassVar[int]
+    RNR_RETRIES_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUTS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedScalarFieldContainer[Operation]
+    max_memory: int
+    max_message: int
+    max_receive_depth: int
+    max_send_depth: int
+    min_rnr_timers: _containers.RepeatedScalarFieldContainer[int]
+    operations: _containers.RepeatedScalarFieldContainer[Operation]
+    path_mtus: _containers.RepeatedScalarFieldContainer[int]
+    qp_states: _containers.RepeatedScalarFieldContainer[QpState]
+    rnr_retries: _containers.RepeatedScalarFieldContainer[int]
+    services: _containers.RepeatedScalarFieldContainer[Service]
+    timeouts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, operations: _Optional[_Iterable[_Union[Operation, str]]] = ..., answers: _Optional[_Iterable[_Union[Operation, str]]] = ..., services: _Optional[_Iterable[_Union[Service, str]]] = ..., path_mtus: _Optional[_Iterable[int]] = ..., qp_states: _Optional[_Iterable[_Union[QpState, str]]] = ..., timeouts: _Optional[_Iterable[int]] = ..., min_rnr_timers: _Optional[_Iterable[int]] = ..., rnr_retries: _Optional[_Iterable[int]] = ..., max_message: _Optional[int] = ..., max_memory: _Optional[int] = ..., max_send_depth: _Optional[int] = ..., max_receive_depth: _Optional[int] = ...) -> None: ...
+
 class Command(_message.Message):
     __slots__ = ["create_qp", "deregister_memory", "destroy_all", "destroy_qp", "modify_qp", "open", "post_receive", "post_send", "query_qp", "read_memory", "register_memory", "write_memory"]
     CREATE_QP_FIELD_NUMBER: _ClassVar[int]
@@ -199,9 +227,10 @@ class Open(_message.Message):
     def __init__(self) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ["active_mtu", "atomics", "device", "driver", "ethernet", "firmware", "gids", "host", "hw_ver", "lid", "max_qp", "max_qp_init_rd_atom", "max_qp_rd_atom", "node_guid", "port", "port_state", "vendor_id", "vendor_part_id"]
+    __slots__ = ["active_mtu", "atomics", "capabilities", "device", "driver", "ethernet", "firmware", "gids", "host", "hw_ver", "lid", "max_qp", "max_qp_init_rd_atom", "max_qp_rd_atom", "node_guid", "port", "port_state", "vendor_id", "vendor_part_id"]
     ACTIVE_MTU_FIELD_NUMBER: _ClassVar[int]
     ATOMICS_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     ETHERNET_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +249,7 @@ class Opened(_message.Message):
     VENDOR_PART_ID_FIELD_NUMBER: _ClassVar[int]
     active_mtu: int
     atomics: bool
+    capabilities: Capabilities
     device: str
     driver: str
     ethernet: bool
@@ -236,7 +266,7 @@ class Opened(_message.Message):
     port_state: int
     vendor_id: int
     vendor_part_id: int
-    def __init__(self, device: _Optional[str] = ..., port: _Optional[int] = ..., firmware: _Optional[str] = ..., node_guid: _Optional[int] = ..., vendor_id: _Optional[int] = ..., vendor_part_id: _Optional[int] = ..., hw_ver: _Optional[int] = ..., port_state: _Optional[int] = ..., active_mtu: _Optional[int] = ..., lid: _Optional[int] = ..., ethernet: bool = ..., gids: _Optional[_Iterable[_Union[Gid, _Mapping]]] = ..., max_qp_rd_atom: _Optional[int] = ..., max_qp_init_rd_atom: _Optional[int] = ..., atomics: bool = ..., max_qp: _Optional[int] = ..., host: _Optional[str] = ..., driver: _Optional[str] = ...) -> None: ...
+    def __init__(self, device: _Optional[str] = ..., port: _Optional[int] = ..., firmware: _Optional[str] = ..., node_guid: _Optional[int] = ..., vendor_id: _Optional[int] = ..., vendor_part_id: _Optional[int] = ..., hw_ver: _Optional[int] = ..., port_state: _Optional[int] = ..., active_mtu: _Optional[int] = ..., lid: _Optional[int] = ..., ethernet: bool = ..., gids: _Optional[_Iterable[_Union[Gid, _Mapping]]] = ..., max_qp_rd_atom: _Optional[int] = ..., max_qp_init_rd_atom: _Optional[int] = ..., atomics: bool = ..., max_qp: _Optional[int] = ..., host: _Optional[str] = ..., driver: _Optional[str] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ...) -> None: ...
 
 class PostReceive(_message.Message):
     __slots__ = ["local", "qp", "wr_id"]

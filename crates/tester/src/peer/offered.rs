@@ -1,0 +1,312 @@
+//! What a device has not, by what its host said when it was opened: nothing is asked of it that it cannot do.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::Side;
+use verbatim_record::verbs::Command;
+use verbatim_record::verbs::pb::{self, Operation};
+use verbatim_wire::packet::{Medium, Opcode, Packet};
+
+use crate::stop::{Step, Stop};
+use crate::tester::Tester;
+
+/// What the hosts said, of each side that was opened and said something.
+#[derive(Debug, Default)]
+pub(super) struct Offered(BTreeMap<Side, (String, pb::Capabilities)>);
+
+impl Offered {
+    /// A device was opened.
+    pub(super) fn learn(&mut self, side: Side, opened: &pb::Opened) {
+        match &opened.capabilities {
+            Some(has) => self.0.insert(side, (opened.device.clone(), (**has).clone())),
+            None => self.0.remove(&side),
+        };
+    }
+
+    /// What one of the devices lacks for a command to the host of `side`: a sentence.
+    fn lacks(&self, side: Side, command: &Command) -> Option<String> {
+        let own = self.0.get(&side).and_then(|(device, has)| {
+            let lacks = missing(has, command)?;
+            Some(format!(
+                "the {side}'s device {device} has no {lacks}, as its agent says"
+            ))
+        });
+        let other = || {
+            let Command::PostSend(request) = command else {
+                return None;
+            };
+            self.lacks_as_responder(other_than(side), request.operation())
+        };
+        own.or_else(other)
+    }
+
+    fn lacks_as_responder(&self, side: Side, operation: Operation) -> Option<String> {
+        let (device, has) = self.0.get(&side)?;
+        (!takes(&has.answers, operation)).then(|| {
+            format!(
+                "the {side}'s device {device} executes no {} of the other side, as its agent says",
+                name_of(operation)
+            )
+        })
+    }
+
+    /// The same for a frame to the DUT.
+    fn lacks_for_frame(&self, bytes: &[u8]) -> Option<String> {
+        let (_, has) = self.0.get(&Side::Dut)?;
+        if has.answers.is_empty() {
+            return None;
+        }
+        let opcode = Packet::parse(Medium::Ethernet, bytes).ok()?.bth().opcode();
+        self.lacks_as_responder(Side::Dut, asks_for(opcode)?)
+    }
+}
+
+fn other_than(side: Side) -> Side {
+    match side {
+        Side::Dut => Side::Tester,
+        Side::Tester => Side::Dut,
+    }
+}
+
+/// An empty list says nothing.
+fn takes(listed: &[i32], operation: Operation) -> bool {
+    listed.is_empty() || listed.contains(&operation.into())
+}
+
+/// What a device lacks for a command.
+fn missing(has: &pb::Capabilities, command: &Command) -> Option<String> {
+    let beyond = |most: u32, asked: u32| most != 0 && asked > most;
+    let lacks = |listed: &[u32], value: Option<u32>| value.filter(|of| !listed.is_empty() && !listed.contains(of));
+    match command {
+        Command::RegisterMemory(of) if beyond(has.max_memory, of.length) => Some(format!(
+            "memory of {} bytes: at most {} can be registered",
+            of.length, has.max_memory
+        )),
+        Command::CreateQp(of) => {
+            if !has.services.is_empty() && !has.services.contains(&of.service) {
+                return Some(format!("service {}", words(of.service().as_str_name(), "SERVICE_")));
+            }
+            [
+                ("send", has.max_send_depth, of.send_depth),
+                ("receive", has.max_receive_depth, of.receive_depth),
+            ]
+            .into_iter()
+            .find(|(_, most, asked)| beyond(*most, *asked))
+            .map(|(queue, most, asked)| format!("{queue} queue of {asked} requests: at most {most}"))
+        }
+        Command::ModifyQp(of) => {
+            if !has.qp_states.is_empty() && !has.qp_states.contains(&of.state) {
+                return Some(format!(
+                    "queue pair state {}",
+                    words(of.state().as_str_name(), "QP_STATE_")
+                ));
+            }
+            let set = of.attributes.as_ref()?;
+            [
+                ("path MTU of code", &has.path_mtus, set.path_mtu),
+                ("local ACK timeout of code", &has.timeouts, set.timeout),
+                ("min_rnr_timer", &has.min_rnr_timers, set.min_rnr_timer),
+                ("rnr_retry", &has.rnr_retries, set.rnr_retry),
+            ]
+            .into_iter()
+            .find_map(|(what, listed, value)| Some(format!("{what} {}", lacks(listed, value)?)))
+        }
+        Command::PostSend(of) => {
+            if !takes(&has.operations, of.operation()) {
+                return Some(name_of(of.operation()));
+            }
+            let length = of.local.as_ref().map_or(0, |local| local.length);
+            beyond(has.max_message, length).then(|| format!("message of {length} bytes: at most {}", has.max_message))
+        }
+        _ => None,
+    }
+}
+
+fn name_of(operation: Operation) -> String {
+    words(operation.as_str_name(), "OPERATION_")
+}
+
+fn words(name: &str, prefix: &str) -> String {
+    name.trim_start_matches(prefix).replace('_', " ")
+}
+
+/// What a request packet of a reliable connection asks for; of a message of several packets, what its first can say.
+fn asks_for(opcode: Opcode) -> Option<Operation> {
+    if !opcode.is_request() {
+        return None;
+    }
+    match opcode.0 & 0x1F {
+        0x00..=0x02 | 0x04 => Some(Operation::Send),
+        0x03 | 0x05 => Some(Operation::SendImm),
+        0x16 | 0x17 => Some(Operation::SendInvalidate),
+        0x06..=0x08 | 0x0A => Some(Operation::Write),
+        0x09 | 0x0B => Some(Operation::WriteImm),
+        0x0C => Some(Operation::Read),
+        0x13 => Some(Operation::CompareSwap),
+        0x14 => Some(Operation::FetchAdd),
+        _ => None,
+    }
+}
+
+impl Tester<'_> {
+    /// Ends the procedure before a command that a device has said it cannot do.
+    pub(super) fn must_be_offered(&self, side: Side, command: &Command) -> Step {
+        self.peer
+            .offered
+            .lacks(side, command)
+            .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
+    }
+
+    /// The same for a frame to the DUT.
+    pub(super) fn must_be_executed(&self, bytes: &[u8]) -> Step {
+        self.peer
+            .offered
+            .lacks_for_frame(bytes)
+            .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
+    }
+
+    /// Whether the DUT takes a send request of this kind, as far as its host told: for procedures that can do without.
+    #[must_use]
+    pub fn offers(&self, operation: Operation) -> bool {
+        let of_dut = self.peer.offered.0.get(&Side::Dut);
+        of_dut.is_none_or(|(_, has)| takes(&has.operations, operation))
+    }
+
+    /// Whether the DUT executes a request of this kind, as far as its host told: for procedures that can do without.
+    #[must_use]
+    pub fn executes(&self, operation: Operation) -> bool {
+        self.peer.offered.lacks_as_responder(Side::Dut, operation).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(has: pb::Capabilities) -> Offered {
+        let mut offered = Offered::default();
+        let opened = pb::Opened {
+            device: "fpga0".into(),
+            capabilities: Some(Box::new(has)),
+            ..pb::Opened::default()
+        };
+        offered.learn(Side::Dut, &opened);
+        offered
+    }
+
+    fn post(operation: Operation, length: u32) -> Command {
+        Command::PostSend(pb::PostSend {
+            operation: operation.into(),
+            local: Some(pb::Slice {
+                length,
+                ..pb::Slice::default()
+            }),
+            ..pb::PostSend::default()
+        })
+    }
+
+    fn modify(state: pb::QpState, attributes: pb::QpAttributes) -> Command {
+        Command::ModifyQp(pb::ModifyQp {
+            qp: 1,
+            state: state.into(),
+            attributes: Some(attributes),
+        })
+    }
+
+    #[test]
+    fn what_is_not_said_is_offered() {
+        let nothing_said = of(pb::Capabilities::default());
+        for command in [
+            post(Operation::FetchAdd, 8),
+            modify(pb::QpState::Sqd, pb::QpAttributes::default()),
+            Command::CreateQp(pb::CreateQp {
+                service: pb::Service::Ud.into(),
+                send_depth: 1_000,
+                receive_depth: 1_000,
+            }),
+        ] {
+            assert_eq!(nothing_said.lacks(Side::Dut, &command), None);
+            assert_eq!(Offered::default().lacks(Side::Dut, &command), None);
+        }
+    }
+
+    #[test]
+    fn each_capability_is_asked_before_its_command() {
+        let few = of(pb::Capabilities {
+            operations: vec![Operation::Send.into(), Operation::Write.into()],
+            answers: vec![Operation::Write.into()],
+            services: vec![pb::Service::Rc.into()],
+            path_mtus: vec![3],
+            qp_states: vec![pb::QpState::Init.into(), pb::QpState::Rtr.into()],
+            timeouts: vec![0, 14],
+            min_rnr_timers: vec![12],
+            rnr_retries: vec![7],
+            max_message: 1_024,
+            max_memory: 65_536,
+            max_send_depth: 16,
+            max_receive_depth: 8,
+        });
+        let set = |change: &dyn Fn(&mut pb::QpAttributes)| {
+            let mut attributes = pb::QpAttributes::default();
+            change(&mut attributes);
+            modify(pb::QpState::Rtr, attributes)
+        };
+        let create = |service: pb::Service, send_depth, receive_depth| {
+            Command::CreateQp(pb::CreateQp {
+                service: service.into(),
+                send_depth,
+                receive_depth,
+            })
+        };
+        let register = |length| Command::RegisterMemory(pb::RegisterMemory { length, access: None });
+        for (command, lacks) in [
+            (post(Operation::Write, 1_024), None),
+            (
+                post(Operation::Write, 1_025),
+                Some("message of 1025 bytes: at most 1024"),
+            ),
+            (post(Operation::Read, 8), Some("READ")),
+            (create(pb::Service::Rc, 16, 8), None),
+            (create(pb::Service::Ud, 16, 8), Some("service UD")),
+            (
+                create(pb::Service::Rc, 17, 8),
+                Some("send queue of 17 requests: at most 16"),
+            ),
+            (
+                create(pb::Service::Rc, 16, 9),
+                Some("receive queue of 9 requests: at most 8"),
+            ),
+            (
+                modify(pb::QpState::Sqd, pb::QpAttributes::default()),
+                Some("queue pair state SQD"),
+            ),
+            (set(&|a| a.path_mtu = Some(3)), None),
+            (set(&|a| a.path_mtu = Some(4)), Some("path MTU of code 4")),
+            (set(&|a| a.timeout = Some(0)), None),
+            (set(&|a| a.timeout = Some(1)), Some("local ACK timeout of code 1")),
+            (set(&|a| a.min_rnr_timer = Some(1)), Some("min_rnr_timer 1")),
+            (set(&|a| a.rnr_retry = Some(0)), Some("rnr_retry 0")),
+            (register(65_536), None),
+            (
+                register(65_537),
+                Some("memory of 65537 bytes: at most 65536 can be registered"),
+            ),
+        ] {
+            let expected = lacks.map(|lacks| format!("the DUT's device fpga0 has no {lacks}, as its agent says"));
+            assert_eq!(few.lacks(Side::Dut, &command), expected, "{command:?}");
+        }
+        let of_tester = few.lacks(Side::Tester, &post(Operation::Send, 8)).unwrap();
+        assert!(of_tester.contains("executes no SEND of the other side"), "{of_tester}");
+        assert_eq!(few.lacks(Side::Tester, &post(Operation::Write, 8)), None);
+    }
+
+    #[test]
+    fn every_named_request_of_a_reliable_connection_asks_for_something() {
+        for code in 0..0x20 {
+            let opcode = Opcode(code);
+            // No command posts a FLUSH or an atomic WRITE.
+            let is_asked = opcode.is_request() && !matches!(code, 0x1C | 0x1D);
+            assert_eq!(asks_for(opcode).is_some(), is_asked, "{code:#x}");
+        }
+    }
+}
