@@ -114,7 +114,32 @@ pub struct Timeline {
     labels: BTreeSet<String>,
 }
 
+/// What stands between two places, both excluded, of what is in the order of its places.
+fn between<T>(all: &[T], place: impl Fn(&T) -> usize, (after, before): (usize, usize)) -> &[T] {
+    let begin = all.partition_point(|of| place(of) <= after);
+    let end = all.partition_point(|of| place(of) < before);
+    &all[begin..end.max(begin)]
+}
+
 impl Timeline {
+    /// Frames between two places, both excluded.
+    #[must_use]
+    pub fn frames_between(&self, places: (usize, usize)) -> &[FrameSeen] {
+        between(&self.frames, |frame| frame.place, places)
+    }
+
+    /// Verbs commands between two places, both excluded.
+    #[must_use]
+    pub fn commands_between(&self, places: (usize, usize)) -> &[VerbsDone] {
+        between(&self.commands, |done| done.place, places)
+    }
+
+    /// What hosts told between two places, both excluded.
+    #[must_use]
+    pub fn told_between(&self, places: (usize, usize)) -> &[Told] {
+        between(&self.told, |told| told.place, places)
+    }
+
     /// Takes an entry; what it refers to and the number, when that is not there.
     pub(crate) fn take(&mut self, entry: Entry, names: &[String]) -> Result<(), (&'static str, u32)> {
         let place = self.order.len();
@@ -230,6 +255,15 @@ impl Trace {
         self.looked_at(label.name);
         self.timeline
             .commands
+            .iter()
+            .filter(move |command| command.label == label.name)
+    }
+
+    /// The same between two places, both excluded.
+    pub fn commands_between(&self, label: Label<Verbs>, places: (usize, usize)) -> impl Iterator<Item = &VerbsDone> {
+        self.looked_at(label.name);
+        self.timeline
+            .commands_between(places)
             .iter()
             .filter(move |command| command.label == label.name)
     }

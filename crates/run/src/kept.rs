@@ -2,6 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use verbatim_catalog::judge;
 use verbatim_record::{Bundle, BundleError, Entry, StoredRecord};
@@ -30,20 +33,23 @@ pub struct Kept<T> {
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
-    judged(&bundle, directory, |_, _| Ok(()))
+    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
+    Ok((report, drift))
 }
 
-/// The same, with what `digest` makes of each record and its verdict. One record is in memory at a time.
+/// The same, with what `digest` makes of each record and its verdict. As many records are in memory at a time as
+/// are judged at a time: one for each core, four at most.
 ///
 /// # Errors
 /// As [`judge_bundle`].
-pub fn read_bundle<T>(directory: &Path, digest: impl Fn(&[Entry], &Verdict) -> T) -> Result<Kept<T>, RunError> {
+pub fn read_bundle<T: Send>(
+    directory: &Path,
+    digest: impl Fn(&[Entry], &Verdict) -> T + Sync,
+) -> Result<Kept<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
-    let mut records = Vec::new();
-    let (report, drift) = judged(&bundle, directory, |stored, verdict| {
+    let (report, drift, records) = judged(&bundle, directory, |stored, verdict| {
         // Read again: the judge has taken the entries, and to copy them would take their memory twice.
-        records.push(digest(&stored.read()?, verdict));
-        Ok(())
+        Ok(digest(&stored.read()?, verdict))
     })?;
     let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
     Ok(Kept {
@@ -53,6 +59,9 @@ pub fn read_bundle<T>(directory: &Path, digest: impl Fn(&[Entry], &Verdict) -> T
         seal: format!("manifest SHA-256 {}{signed}", bundle.sha256()),
     })
 }
+
+/// Records that are judged at a time, at most: each takes a multiple of its bytes of memory.
+const THREADS: usize = 4;
 
 /// A bundle whose bytes are those that the run sealed.
 #[derive(Debug)]
@@ -99,7 +108,7 @@ impl Verified {
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
-    let (report, drift) = judged(&bundle, directory, |_, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
     Ok(Verified {
         files: bundle.sizes().count(),
         bytes: bundle.sizes().sum(),
@@ -111,22 +120,55 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     })
 }
 
-fn judged(
+/// The run with the verdicts of now, in what they differ, and what `seen` makes of each record.
+fn judged<T: Send>(
     bundle: &Bundle,
     directory: &Path,
-    mut seen: impl FnMut(&StoredRecord<'_>, &Verdict) -> Result<(), RunError>,
-) -> Result<(Report, Vec<String>), RunError> {
+    seen: impl Fn(&StoredRecord<'_>, &Verdict) -> Result<T, RunError> + Sync,
+) -> Result<(Report, Vec<String>, Vec<T>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
-    let mut verdicts = Vec::new();
-    for stored in bundle.each_record() {
+    let stored: Vec<StoredRecord<'_>> = bundle.each_record().collect();
+    let (mut verdicts, mut digests) = (Vec::new(), Vec::new());
+    for of_record in side_by_side(&stored, |stored| {
         let verdict = judge(stored.read()?)?;
-        seen(&stored, &verdict)?;
+        let digest = seen(stored, &verdict)?;
+        Ok::<_, RunError>((verdict, digest))
+    }) {
+        let (verdict, digest) = of_record?;
         verdicts.push(verdict);
+        digests.push(digest);
     }
     let drift = drift(&before, &verdicts);
     run.outcome = worst(&verdicts).into();
-    Ok((Report::new(run, verdicts), drift))
+    Ok((Report::new(run, verdicts), drift, digests))
+}
+
+/// Does the same with each, on as many threads as there are cores, four at most. What came of each, in their order; after
+/// the first error no more is begun, and what lies behind it may be missing.
+fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Result<T, E> + Sync) -> Vec<Result<T, E>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let done = Mutex::new(Vec::new());
+    let take = || {
+        while !failed.load(Ordering::Relaxed)
+            && let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(at)
+        {
+            let result = work(item);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            scope.spawn(take);
+        }
+        take();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Writes the capture of a bundle.
@@ -205,4 +247,30 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
     }
     drift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_of_each_stands_in_its_order_whoever_was_done_first() {
+        let items: Vec<u64> = (0..64).collect();
+        let done = side_by_side(&items, |item| {
+            // The first are the last to be done.
+            (0..(64 - item) * 1_000).for_each(|at| drop(std::hint::black_box(at)));
+            Ok::<_, ()>(item * 2)
+        });
+        assert_eq!(done, items.iter().map(|item| Ok(item * 2)).collect::<Vec<_>>());
+        assert!(side_by_side(&[], |_: &u64| Ok::<_, ()>(())).is_empty());
+    }
+
+    #[test]
+    fn the_first_error_is_that_of_the_first_record_that_has_one() {
+        let items: Vec<u64> = (0..64).collect();
+        let done = side_by_side(&items, |item| if *item >= 7 { Err(*item) } else { Ok(()) });
+        let errors: Vec<u64> = done.into_iter().filter_map(Result::err).collect();
+        assert_eq!(errors.first(), Some(&7));
+        assert!(errors.len() <= THREADS, "{errors:?}");
+    }
 }

@@ -218,8 +218,7 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
 fn connection(trace: &Trace, pair: &Pair) -> Connection {
     let mut connection = Connection::new(Loss::Possible);
     connection.know(TESTER, pair.expects, pair.path_mtu);
-    let frames = trace.timeline.frames.iter();
-    let frames = frames.filter(|frame| frame.place > pair.places.0 && frame.place < pair.places.1);
+    let frames = trace.timeline.frames_between(pair.places).iter();
     let packets: Vec<(&FrameSeen, Packet<'_>)> = frames
         .filter_map(|frame| {
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;

@@ -257,9 +257,10 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             None => continue,
         };
         let due = since.max(posted).after(FLUSH);
-        let after = talk.trace.timeline.commands.iter().find(|done| {
+        let mut within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+        let after = within.find(|done| {
             let is_due = done.side == Side::Dut && done.asked.earliest >= due;
-            is_due && done.place <= talk.gone && talk.is_within(done.place) && done.answer.is_some()
+            is_due && done.place <= talk.gone && done.answer.is_some()
         });
         let is_flush = |told: &&Told<'t>| matches!(told.done.status(), WcStatus::WR_FLUSH_ERR | WcStatus::SUCCESS);
         let owed = match (told.first(), after) {

@@ -3,7 +3,7 @@
 //! Source: architecture 9.9.2 (requester errors), 10.6 (memory), 10.7.3 (work completions); Linux rxe and rdmavt.
 
 use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Evidence, Side, WcStatus, duration_words};
+use verbatim_record::{Evidence, WcStatus, duration_words};
 
 use super::completion::{known, words};
 use super::owed::in_words;
@@ -52,18 +52,15 @@ fn is_denied(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> bool {
     let Some(local) = post.posted.post.local.filter(|local| local.length > 0) else {
         return false;
     };
-    let commands = talk.trace.timeline.commands.iter();
-    let before = commands.filter(|done| done.side == Side::Dut && done.place < until);
-    before
-        .filter(|done| !matches!(done.answer, None | Some((_, _, Reply::Refused(_), _))))
-        .any(|done| match (&done.command, &done.answer) {
-            (Command::DeregisterMemory(gone), _) => gone.memory == local.memory,
-            (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => {
-                let is_writable = asked.access.is_some_and(|access| access.local_write);
-                made.memory == local.memory && post.posted.has_response_data() && !is_writable
-            }
-            _ => false,
-        })
+    let mut before = talk.memory.iter().take_while(|done| done.place < until);
+    before.any(|done| match (&done.command, &done.answer) {
+        (Command::DeregisterMemory(gone), _) => gone.memory == local.memory,
+        (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => {
+            let is_writable = asked.access.is_some_and(|access| access.local_write);
+            made.memory == local.memory && post.posted.has_response_data() && !is_writable
+        }
+        _ => false,
+    })
 }
 
 fn local_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {

@@ -45,8 +45,8 @@ fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     }
     let mut image = Image::new();
-    let commands = talk.trace.timeline.commands.iter();
-    for done in commands.filter(|done| done.side == Side::Dut && talk.is_within(done.place)) {
+    let commands = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    for done in commands.filter(|done| done.side == Side::Dut) {
         match &done.command {
             Command::WriteMemory(write) => {
                 let end = write.offset as usize + write.bytes.len();

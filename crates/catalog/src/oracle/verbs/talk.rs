@@ -3,6 +3,9 @@
 //!
 //! PSNs are counted from the connection's first one, so that requests are ranges of one line of numbers.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
@@ -127,6 +130,8 @@ pub(super) enum Owed<'t> {
 pub(super) struct Talk<'t> {
     pub(super) trace: &'t Trace,
     pub(super) dialogue: Dialogue<'t>,
+    /// What the DUT's host registered and deregistered, of all connections, in order.
+    pub(super) memory: Rc<[&'t VerbsDone]>,
     pub(super) mtu: u32,
     pub(super) posts: Vec<Post<'t>>,
     pub(super) answers: Vec<Answer<'t>>,
@@ -142,31 +147,46 @@ pub(super) struct Talk<'t> {
     pub(super) gone: usize,
 }
 
+/// Whether the DUT's host registered or deregistered memory.
+fn is_of_memory(done: &VerbsDone) -> bool {
+    let is_of_it = matches!(done.command, Command::RegisterMemory(_) | Command::DeregisterMemory(_));
+    let is_done = !matches!(done.answer, None | Some((_, _, Reply::Refused(_), _)));
+    done.side == Side::Dut && is_of_it && is_done
+}
+
 /// All connections of a record with the packet peer.
 pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
     let Ok(dialogues) = dialogues(trace) else {
         return Vec::new();
     };
-    let of_tester = |qpn: u32| {
-        trace.timeline.commands.iter().any(|done| {
-            let made = done.answer.as_ref().map(|(_, _, reply, _)| reply);
-            done.side == Side::Tester && matches!(made, Some(Reply::Qp(qp)) if qp.qpn == qpn)
+    let made = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
+    let of_tester: BTreeSet<u32> = made
+        .filter_map(|done| match &done.answer {
+            Some((_, _, Reply::Qp(qp), _)) => Some(qp.qpn),
+            _ => None,
         })
-    };
+        .collect();
+    let memory: Rc<[&VerbsDone]> = trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| is_of_memory(done))
+        .collect();
     dialogues
         .into_iter()
-        .filter(|dialogue| !of_tester(dialogue.own_qpn.0))
-        .filter_map(|dialogue| Talk::new(trace, dialogue))
+        .filter(|dialogue| !of_tester.contains(&dialogue.own_qpn.0))
+        .filter_map(|dialogue| Talk::new(trace, dialogue, Rc::clone(&memory)))
         .collect()
 }
 
 impl<'t> Talk<'t> {
-    fn new(trace: &'t Trace, dialogue: Dialogue<'t>) -> Option<Self> {
+    fn new(trace: &'t Trace, dialogue: Dialogue<'t>, memory: Rc<[&'t VerbsDone]>) -> Option<Self> {
         let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
         let mtu = code.and_then(|code| verbatim_wire::Mtu(code).bytes())?;
         let mut talk = Self {
             trace,
             dialogue,
+            memory,
             mtu,
             posts: Vec::new(),
             answers: Vec::new(),
@@ -204,11 +224,8 @@ impl<'t> Talk<'t> {
             Command::PostReceive(post) => Some(post.wr_id),
             _ => None,
         };
-        let commands = self.trace.timeline.commands.iter();
-        let receives: Vec<u64> = commands
-            .filter(|done| self.is_within(done.place))
-            .filter_map(of_receive)
-            .collect();
+        let commands = self.trace.timeline.commands_between(self.dialogue.places).iter();
+        let receives: Vec<u64> = commands.filter_map(of_receive).collect();
         let once = (0..sends.len()).all(|at| !sends[..at].contains(&sends[at]));
         let is_distinct = once && !sends.iter().any(|wr_id| receives.contains(wr_id));
         (
@@ -225,18 +242,17 @@ impl<'t> Talk<'t> {
     /// What the host was asked: posts, and what takes the queue pair out of RTS.
     fn commands(&mut self) {
         let trace = self.trace;
-        let of_it = trace.timeline.commands.iter();
-        let mut handle = None;
+        let (begin, _) = self.dialogue.places;
+        let commands = &trace.timeline.commands;
+        let created = commands.get(commands.partition_point(|done| done.place < begin));
+        let created = created.filter(|done| done.place == begin);
+        let handle = match created.and_then(|done| done.answer.as_ref()) {
+            Some((_, _, Reply::Qp(qp), _)) => Some(qp.qp),
+            _ => None,
+        };
+        let of_it = trace.timeline.commands_between(self.dialogue.places).iter();
         let mut next = 0;
         for done in of_it.filter(|done| done.side == Side::Dut) {
-            if done.place == self.dialogue.places.0
-                && let Some((_, _, Reply::Qp(qp), _)) = &done.answer
-            {
-                handle = Some(qp.qp);
-            }
-            if !self.is_within(done.place) {
-                continue;
-            }
             match &done.command {
                 Command::PostSend(post) if Some(post.qp) == handle => {
                     if matches!(done.answer, Some((_, _, Reply::Refused(_), _))) {
@@ -272,11 +288,13 @@ impl<'t> Talk<'t> {
     fn memory_of(&self, at: &VerbsDone, post: &pb::PostSend) -> Option<&'t [u8]> {
         let local = post.local?;
         let (from, until) = (local.offset, local.offset.checked_add(local.length)?);
-        let commands = self.trace.timeline.commands.iter().rev();
+        let (after, before) = self.dialogue.places;
+        let within = self.trace.timeline.commands_between((after, before.min(at.place)));
         let overlaps =
             |offset: u32, length: usize| offset < until && u64::from(from) < u64::from(offset) + length as u64;
-        let within = commands.filter(|done| done.place < at.place && self.is_within(done.place));
         let written = within
+            .iter()
+            .rev()
             .filter_map(|done| match &done.command {
                 Command::WriteMemory(write) if write.memory == local.memory => Some(write),
                 _ => None,
@@ -437,7 +455,9 @@ impl<'t> Talk<'t> {
             // The command that ends the dialogue shows the host alive, too.
             done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= self.until
         };
-        let after = self.trace.timeline.commands.iter().find(is_alive);
+        let (begin, _) = self.dialogue.places;
+        let mut later = self.trace.timeline.commands_between((begin, usize::MAX)).iter();
+        let after = later.find(is_alive);
         after.map_or(Owed::NotDue, Owed::Unmet)
     }
 
@@ -449,9 +469,9 @@ impl<'t> Talk<'t> {
 
     /// When the connection was left alone no longer: the last that its host was asked within it.
     pub(super) fn ends_at(&self) -> Option<Time> {
-        let commands = self.trace.timeline.commands.iter();
-        let mut within = commands.filter(|done| done.place > self.dialogue.places.0 && done.place <= self.until);
-        within.next_back().map(|done| done.asked.earliest)
+        let places = (self.dialogue.places.0, self.until.saturating_add(1));
+        let within = self.trace.timeline.commands_between(places);
+        within.last().map(|done| done.asked.earliest)
     }
 
     /// Frames of the device's requests with that PSN, up to a place.

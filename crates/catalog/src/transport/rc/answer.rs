@@ -332,9 +332,8 @@ pub(crate) fn atomic_answered(
 
 /// No response goes to the responder's own queue pair number instead of the peer's.
 pub(crate) fn well_directed(trace: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
-    let (after, before) = dialogue.places;
-    for frame in &trace.timeline.frames {
-        if !frame.received || frame.place <= after || frame.place >= before || dialogue.dut_qpn == dialogue.own_qpn {
+    for frame in trace.timeline.frames_between(dialogue.places) {
+        if !frame.received || dialogue.dut_qpn == dialogue.own_qpn {
             continue;
         }
         let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
@@ -356,9 +355,7 @@ pub(crate) fn well_directed(trace: &Trace, f: &mut Findings<'_>, dialogue: &Dial
 
 /// The verbs commands of a label within a dialogue.
 pub(crate) fn commands_in<'t>(trace: &'t Trace, dialogue: &Dialogue<'_>, label: Label<Verbs>) -> Vec<&'t VerbsDone> {
-    let (after, before) = dialogue.places;
-    let within = |command: &&VerbsDone| command.place > after && command.place < before;
-    trace.commands(label).filter(within).collect()
+    trace.commands_between(label, dialogue.places).collect()
 }
 
 /// The wait for silence at the end of the procedure, when it was as long as the rule asks and the host was there after.

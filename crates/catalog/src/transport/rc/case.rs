@@ -35,10 +35,7 @@ pub(crate) fn cases(trace: &Trace) -> Result<Vec<Case<'_>>, Gap> {
 
 fn case<'t>(trace: &'t Trace, dialogue: Dialogue<'t>) -> Result<Case<'t>, Gap> {
     let (after, before) = dialogue.places;
-    let within = |label| {
-        let all = trace.commands(label);
-        all.filter(move |command| command.place > after && command.place < before)
-    };
+    let within = |label| trace.commands_between(label, (after, before));
     let filled = within(steps::FILL).next().ok_or(Gap::Missing(steps::FILL.name))?;
     let Command::WriteMemory(filled) = &filled.command else {
         return Err(Gap::Missing(steps::FILL.name));

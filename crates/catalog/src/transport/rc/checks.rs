@@ -208,9 +208,9 @@ pub(crate) fn in_words(packets: &[Seen<'_>]) -> String {
 }
 
 /// Completions of one side between two places, both excluded.
-pub(crate) fn completions_of(trace: &Trace, side: Side, (after, before): (usize, usize)) -> Vec<Done<'_>> {
-    let told = trace.timeline.told.iter();
-    told.filter(|told| told.side == side && told.place > after && told.place < before)
+pub(crate) fn completions_of(trace: &Trace, side: Side, places: (usize, usize)) -> Vec<Done<'_>> {
+    let told = trace.timeline.told_between(places).iter();
+    told.filter(|told| told.side == side)
         .filter_map(|told| match &told.event {
             Event::Completion(completion) => Some(Done { told, completion }),
             Event::AsyncEvent(_) => None,

@@ -144,19 +144,17 @@ fn one<'t>(
         return Err(Gap::Missing(labels::RTS.name));
     };
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
-    let within = |place: usize| place > places.0 && place < places.1;
-    let of_it = trace.timeline.frames.iter().filter(|frame| within(frame.place));
-    let last = of_it.map(|frame| frame.at.latest).max();
+    let of_it = trace.timeline.frames_between(places);
+    let last = of_it.iter().map(|frame| frame.at.latest).max();
     // The tester's adapter may have held it until the dialogue was over.
-    let is_held = |frame: &FrameSeen| {
-        let late = frame.received && frame.place >= places.1 && !trace.begin.simulated;
-        late && last.is_some_and(|last| frame.at.earliest <= last)
+    let is_held = |frame: &&FrameSeen| frame.received && last.is_some_and(|last| frame.at.earliest <= last);
+    let later = match places.1.checked_sub(1) {
+        Some(until) if !trace.begin.simulated => trace.timeline.frames_between((until, usize::MAX)),
+        _ => &[],
     };
-    let mut packets: Vec<Seen<'_>> = trace
-        .timeline
-        .frames
+    let mut packets: Vec<Seen<'_>> = of_it
         .iter()
-        .filter(|frame| within(frame.place) || is_held(frame))
+        .chain(later.iter().filter(is_held))
         .filter_map(|frame| {
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
             let to = if frame.received { own_qpn } else { dut_qpn };
@@ -173,9 +171,9 @@ fn one<'t>(
     }
     let completions = trace
         .timeline
-        .told
+        .told_between(places)
         .iter()
-        .filter(|told| told.side == Side::Dut && within(told.place))
+        .filter(|told| told.side == Side::Dut)
         .filter_map(|told| match &told.event {
             Event::Completion(completion) if completion.qp == qp.qp => Some(Done { told, completion }),
             _ => None,

@@ -89,11 +89,8 @@ pub(super) fn acknowledges(seen: &Seen<'_>, psn: Psn, last: Psn) -> bool {
 
 /// Each message of the peer is answered, READs and atomics with what the memory held. Whether all were.
 pub(super) fn judge(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>, image: &mut Image) -> bool {
-    for command in t.commands(labels::RECEIVE) {
-        if let Command::PostReceive(post) = &command.command
-            && command.place > case.dialogue.places.0
-            && command.place < case.dialogue.places.1
-        {
+    for command in t.commands_between(labels::RECEIVE, case.dialogue.places) {
+        if let Command::PostReceive(post) = &command.command {
             image.post(post.wr_id, post.local.unwrap_or_default().offset);
         }
     }

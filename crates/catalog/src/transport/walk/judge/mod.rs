@@ -10,7 +10,7 @@ mod receives;
 mod refused;
 mod requests;
 
-use verbatim_record::{Findings, Gap, Passed, Trace, VerbsDone, WcStatus};
+use verbatim_record::{Findings, Gap, Passed, Trace, WcStatus};
 
 use super::image::Image;
 use crate::transport::rc::{self, Case, Done, Seen, effect, steps};
@@ -31,10 +31,9 @@ pub(super) fn connection(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>) -> Re
     if has_given_up(t, f, case) {
         return Ok(());
     }
-    let within = |done: &&VerbsDone| done.place > case.dialogue.places.0 && done.place < case.dialogue.places.1;
     let filled = t
-        .commands(steps::FILL)
-        .find(within)
+        .commands_between(steps::FILL, case.dialogue.places)
+        .next()
         .ok_or(Gap::Missing(steps::FILL.name))?;
     let mut image = Image::new(effect::written(filled).to_vec(), case.dialogue.memory.0);
     let answered = messages::judge(t, f, case, &mut image);
@@ -44,8 +43,8 @@ pub(super) fn connection(t: &Trace, f: &mut Findings<'_>, case: &Case<'_>) -> Re
     if answered && completed {
         receives::judge(t, f, case, &image);
         let read = t
-            .commands(steps::MEMORY)
-            .find(within)
+            .commands_between(steps::MEMORY, case.dialogue.places)
+            .next()
             .ok_or(Gap::Missing(steps::MEMORY.name))?;
         receives::memory(f, read, &image)?;
     }
