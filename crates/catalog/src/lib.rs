@@ -17,6 +17,7 @@ mod services;
 mod statements;
 mod transport;
 
+pub mod deviations;
 pub mod link;
 pub mod oracle;
 

@@ -1,12 +1,12 @@
 //! Linux rxe as the DUT: it computes the ICRC over the headers that an opcode should have, and its kernel panics over a packet
-//! that is shorter, or whose opcode has none. No host is taken down unasked.
+//! that is shorter, or whose opcode has none. No host is taken down unasked: which device and which kernel that is, stands in
+//! `deviations/linux-rxe*.toml`.
 
 use verbatim_record::Trace;
 use verbatim_record::verbs::Reply;
 use verbatim_tester::{Parameter, Tester};
 
-/// VendorID of Linux rxe (the kernel's `rxe_param.h`), and of older ones: no vendor's.
-const VENDOR_IDS: [u32; 2] = [0xff_ffff, 0];
+use crate::deviations::{Deviation, Device, endangering};
 
 const NAME: &str = "soft_roce";
 
@@ -19,16 +19,25 @@ pub(super) const PARAMETER: Parameter = Parameter {
     default: 0,
 };
 
-fn is_one(opened: &Reply) -> bool {
-    matches!(opened, Reply::Opened(facts) if VENDOR_IDS.contains(&facts.vendor_id))
+fn danger(test: &str, opened: &Reply) -> Option<&'static Deviation> {
+    match opened {
+        Reply::Opened(facts) => endangering(test, &Device::of_host(facts.vendor_id, &facts.host)),
+        _ => None,
+    }
 }
 
-/// Whether what takes rxe down is not to be sent to the device that answered Open with this.
-pub(super) fn is_spared(t: &Tester<'_>, opened: &Reply) -> bool {
-    is_one(opened) && t.parameter(NAME) != 1
+/// Whether what takes its host down is not to be sent to the device that answered Open with this.
+pub(super) fn is_spared(t: &Tester<'_>, test: &str, opened: &Reply) -> bool {
+    t.parameter(NAME) != 1 && danger(test, opened).is_some()
 }
 
-/// Whether it was not sent.
-pub(super) fn was_spared(t: &Trace, opened: Option<&Reply>) -> bool {
-    opened.is_some_and(is_one) && t.parameter(NAME) != Some(1)
+/// Why it was not sent, where it was not. `sent` says whether the record has it.
+pub(super) fn spared(t: &Trace, test: &str, opened: Option<&Reply>, sent: bool) -> Option<String> {
+    let danger = danger(test, opened?)?;
+    (t.parameter(NAME) != Some(1) && !sent).then(|| {
+        format!(
+            "the device is Linux rxe by its VendorID (0xffffff or 0), {}; where its host may go down, `--set soft_roce=1` tries it",
+            danger.endangers.as_deref().unwrap_or_default()
+        )
+    })
 }

@@ -1,0 +1,171 @@
+use std::collections::BTreeSet;
+
+use verbatim_record::{Check, Restored};
+
+use super::*;
+use crate::{TESTS, statement};
+
+const RXE: &str =
+    r#"{"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}}"#;
+/// 2026-11-24.
+const NOW: u64 = 1_795_487_734_000_000_000;
+
+fn check(result: Passed, about: &str) -> Check {
+    Check {
+        statement: "C9-60".into(),
+        result: result.into(),
+        about: about.into(),
+        ..Check::default()
+    }
+}
+
+fn ghost(outcome: Outcome, findings: Vec<Check>) -> Verdict {
+    Verdict {
+        test: "c09-060-ghost-ack".into(),
+        outcome: outcome.into(),
+        findings,
+        ..Verdict::default()
+    }
+}
+
+fn expected() -> Check {
+    check(Passed::Fail, "completed-by: wr_id 17, SEND of 64 bytes")
+}
+
+#[test]
+fn every_entry_names_tests_statements_versions_and_a_day_and_no_two_have_one_name() {
+    let mut ids = BTreeSet::new();
+    for it in deviations() {
+        assert!(ids.insert(&it.id), "{}", it.id);
+        assert!(statement(&it.statement).is_some(), "{}: {}", it.id, it.statement);
+        for test in &it.tests {
+            let test = TESTS.iter().find(|known| known.id == test).expect(&it.id);
+            assert!(
+                test.statements.contains(&it.statement.as_str()),
+                "{}: {} is not about {}",
+                it.id,
+                test.id,
+                it.statement
+            );
+        }
+        for bound in [&it.from, &it.before].into_iter().flatten() {
+            assert!(device::version(bound).is_some(), "{}: {bound}", it.id);
+        }
+        let day = it.expires.as_bytes();
+        assert!(
+            day.len() == 10 && day[4] == b'-' && day[7] == b'-',
+            "{}: {}",
+            it.id,
+            it.expires
+        );
+        assert_eq!(
+            it.findings.is_empty(),
+            it.endangers.is_some(),
+            "{}: findings or a danger",
+            it.id
+        );
+        assert!(
+            !it.tests.is_empty() && !it.source.is_empty() && it.reason.ends_with('.'),
+            "{}",
+            it.id
+        );
+        assert!(
+            it.findings.iter().all(|about| numbers_as_n(about) == *about),
+            "{}",
+            it.id
+        );
+    }
+}
+
+#[test]
+fn an_expected_fail_is_known_and_stays_a_fail() {
+    let verdicts = [ghost(Outcome::Fail, vec![expected(), expected()])];
+    let known = known(RXE, NOW, &verdicts);
+    assert_eq!(known.len(), 1);
+    assert_eq!((known[0].showed, known[0].findings), (Showed::Seen, 2));
+    assert!(known[0].explains_all);
+    assert_eq!(verdicts[0].outcome(), Outcome::Fail);
+}
+
+#[test]
+fn another_finding_beside_it_leaves_the_test_unexplained() {
+    for other in [
+        check(Passed::Fail, "completed-by: wr_id 17, READ of 64 bytes"),
+        Check {
+            statement: "C9-61".into(),
+            ..expected()
+        },
+    ] {
+        let known = known(RXE, NOW, &[ghost(Outcome::Fail, vec![expected(), other])]);
+        assert_eq!((known[0].showed, known[0].findings), (Showed::Seen, 1));
+        assert!(!known[0].explains_all);
+    }
+    let mut left = ghost(Outcome::Fail, vec![expected()]);
+    left.restored = vec![Restored {
+        failure: "no answer".into(),
+        ..Restored::default()
+    }];
+    assert!(!known(RXE, NOW, &[left])[0].explains_all, "the device was not restored");
+    let open = check(Passed::Inconclusive, &expected().about);
+    assert_eq!(known(RXE, NOW, &[ghost(Outcome::Inconclusive, vec![open])]), []);
+}
+
+#[test]
+fn a_pass_that_was_not_expected_is_said_and_what_was_not_judged_is_not() {
+    let passed = known(RXE, NOW, &[ghost(Outcome::Pass, vec![])]);
+    assert_eq!(passed[0].showed, Showed::NotSeen);
+    assert!(passed[0].words().contains("passed, though"), "{}", passed[0].words());
+    for outcome in [
+        Outcome::Skipped,
+        Outcome::NotApplicable,
+        Outcome::Inconclusive,
+        Outcome::Error,
+    ] {
+        assert_eq!(known(RXE, NOW, &[ghost(outcome, vec![])]), [], "{outcome}");
+    }
+}
+
+#[test]
+fn an_entry_that_has_expired_explains_nothing_and_says_so() {
+    // Its day, and the day after: 2027-12-31 and 2028-01-01.
+    const DAY: u64 = 86_400_000_000_000;
+    let last = 21_183 * DAY;
+    assert_eq!(
+        (date(last), date(last + DAY)),
+        ("2027-12-31".into(), "2028-01-01".into())
+    );
+    let verdicts = [ghost(Outcome::Fail, vec![expected()])];
+    assert_eq!(known(RXE, last + DAY - 1, &verdicts)[0].showed, Showed::Seen);
+    let after = known(RXE, last + DAY, &verdicts);
+    assert_eq!((after[0].showed, after[0].explains_all), (Showed::Expired, false));
+}
+
+#[test]
+fn nothing_is_expected_of_other_devices_and_of_versions_that_nobody_looked_at() {
+    let verdicts = [ghost(Outcome::Fail, vec![expected()]), ghost(Outcome::Pass, vec![])];
+    for (vendor_id, host) in [
+        ("0x0002c9", "vm Linux 6.1.0-43-amd64 x86_64"),
+        ("0x000000", "vm Linux 6.1.0-43-amd64 x86_64"),
+        ("0xffffff", "vm Linux 6.2.0 x86_64"),
+        ("0xffffff", "vm Linux 5.10.0 x86_64"),
+        ("0xffffff", "a host that tells nothing"),
+    ] {
+        let fingerprint = format!(r#"{{"device":{{"vendor_id":"{vendor_id}","host":"{host}"}}}}"#);
+        assert_eq!(known(&fingerprint, NOW, &verdicts), [], "{fingerprint}");
+    }
+    assert_eq!(known(r#"{"kind":"virtual","defects":[]}"#, NOW, &verdicts), []);
+}
+
+#[test]
+fn a_host_is_spared_what_takes_it_down_also_where_its_version_is_not_known() {
+    let endangers = |test, vendor_id, host| endangering(test, &Device::of_host(vendor_id, host)).is_some();
+    for test in ["c09-nak-reserved-opcode", "c09-q-key"] {
+        for vendor_id in [0xFF_FFFF, 0] {
+            assert!(endangers(test, vendor_id, "vm Linux 6.1.0-43-amd64 x86_64"));
+            assert!(endangers(test, vendor_id, ""));
+        }
+        assert!(!endangers(test, 0x02_C903, "vm Linux 6.1.0-43-amd64 x86_64"));
+        assert!(!endangers(test, 0xFF_FFFF, "vm Linux 4.7.0 x86_64"), "that had no rxe");
+    }
+    assert!(!endangers("c09-psn-sequence", 0xFF_FFFF, ""));
+}
