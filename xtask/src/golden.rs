@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
-use verbatim_lab::workspace::{cargo, root, run, shown, target_directory};
+use verbatim_lab::workspace::{cargo, root, run, say_if_a_build_waits, shown, target_directory};
 
 /// The profile of who writes a test.
 const PROFILE: &str = "dev-fast";
@@ -143,6 +143,7 @@ fn directory() -> PathBuf {
 }
 
 fn build() -> anyhow::Result<PathBuf> {
+    say_if_a_build_waits(PROFILE);
     let build = ["build", "--quiet", "--profile", PROFILE, "-p", "verbatim"];
     run("building verbatim", cargo().args(build))?;
     Ok(target_directory()?.join(PROFILE).join("verbatim"))

@@ -64,6 +64,8 @@ enum Command {
     Pki(commands::pki::Arguments),
     /// Tell what this machine offers and what it lacks
     Doctor(commands::doctor::Arguments),
+    /// Print completions for a shell: bash, zsh, fish
+    Completions(commands::completions::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -91,6 +93,9 @@ fn main() -> ExitCode {
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
         Command::Coverage(arguments) => commands::coverage::run(&arguments),
         Command::Pki(arguments) => commands::pki::run(&arguments),
+        Command::Completions(arguments) => {
+            commands::completions::run(&arguments, <Arguments as clap::CommandFactory>::command())
+        }
         Command::Doctor(arguments) => commands::doctor::run(&arguments, place),
     };
     match done {

@@ -10,4 +10,7 @@ pub mod pcapng;
 pub mod read;
 mod write;
 
+/// How our own captures describe the interface of MADs.
+const RECONSTRUCTED: &str = "MADs of the tester's port, headers reconstructed";
+
 pub use write::{Recorded, write};

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use crate::RECONSTRUCTED;
 use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 
 use crate::pcapng::{Direction, InterfaceId, LinkType, Packet, Section, Writer};
@@ -82,8 +83,7 @@ impl Interfaces {
         if let Some(known) = self.mads {
             return Ok(known);
         }
-        let about = "MADs of the tester's port, headers reconstructed";
-        let made = writer.interface(LinkType::InfiniBand, "port0", about)?;
+        let made = writer.interface(LinkType::InfiniBand, "port0", RECONSTRUCTED)?;
         self.mads = Some(made);
         Ok(made)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Command;
-use clap_complete::Shell;
+pub use clap_complete::Shell;
 
 /// Names the directory that the pages and completions go into; whoever packages the programs sets it.
 pub const VARIABLE: &str = "VERBATIM_MANUAL";
@@ -33,6 +33,12 @@ pub fn asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
             Some(ExitCode::FAILURE)
         }
     }
+}
+
+/// Writes the completions of one shell.
+pub fn completions(shell: Shell, mut command: Command, out: &mut dyn io::Write) {
+    let name = command.get_name().to_owned();
+    clap_complete::generate(shell, &mut command, name, out);
 }
 
 fn from(value: Option<OsString>) -> Option<PathBuf> {

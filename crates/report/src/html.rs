@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
+use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
@@ -23,6 +24,7 @@ pub fn html(of: &Reported<'_>) -> String {
             .map(|(outcome, count)| (outcome, format!("{count} {}", words(outcome))))
             .collect(),
         statements: statements(of.verdicts),
+        deviations: of.deviations(),
         tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
     };
     // Writing to a string cannot fail; a template's own errors would be ours.
@@ -39,6 +41,7 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     counts: Vec<(Outcome, String)>,
     statements: Vec<StatementRow<'a>>,
+    deviations: Vec<Known>,
     tests: Vec<TestPage<'a>>,
 }
 

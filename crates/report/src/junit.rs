@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use verbatim_catalog::deviations::Known;
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation};
+use crate::told::{Reported, explanation, in_words};
 
 /// A run as JUnit's XML: one suite, named after the rig, with a case for each test.
 ///
@@ -25,7 +26,8 @@ pub fn junit(of: &Reported<'_>) -> String {
     ] {
         suite.add_property((name, value.as_str()));
     }
-    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict)));
+    let known = of.deviations();
+    suite.add_test_cases(of.verdicts.iter().map(|verdict| case(of, verdict, &known)));
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
@@ -49,7 +51,7 @@ fn without_skipped(mut xml: String) -> String {
     xml
 }
 
-fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
+fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     let outcome = verdict.outcome();
     let mut status = match outcome {
         Outcome::Pass => TestCaseStatus::success(),
@@ -78,6 +80,10 @@ fn case(of: &Reported<'_>, verdict: &Verdict) -> TestCase {
     let mut about: String = statements.chain(names).collect();
     if outcome != Outcome::Pass {
         about.push_str(&format!("cause: {}\n", verdict.cause()));
+    }
+    // A FAIL that is known is a failure all the same: who wants to look past it finds here what it is.
+    for known in known.iter().filter(|known| known.test == verdict.test) {
+        about.push_str(&format!("{}\n", in_words(known)));
     }
     case.set_system_out(about);
     case

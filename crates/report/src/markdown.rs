@@ -2,7 +2,7 @@
 
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation};
+use crate::told::{Reported, explanation, in_words};
 
 /// A run in Markdown: the summary, a table of the tests, and what did not pass explained.
 #[must_use]
@@ -29,6 +29,11 @@ pub fn markdown(of: &Reported<'_>) -> String {
             verdict.outcome(),
             cell(&verdict.reason)
         ));
+    }
+    let known = of.deviations();
+    if !known.is_empty() {
+        out.push_str("\n## Known deviations of such devices, which stay FAIL\n\n");
+        out.extend(known.iter().map(|known| format!("- {}\n", cell(&in_words(known)))));
     }
     for verdict in of.verdicts {
         if matches!(

@@ -208,3 +208,46 @@ proptest! {
         prop_assert!(evidence[0].starts_with(&named), "{:?}", evidence);
     }
 }
+
+/// A known FAIL, one that was not seen, and one beside which something else fails.
+fn of_rxe() -> (RunInfo, Vec<Verdict>) {
+    let run = RunInfo {
+        rig: "rxe".into(),
+        fingerprint: r#"{"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64"}}"#.into(),
+        started_ns: 1_795_487_734_000_000_000,
+        outcome: Outcome::Fail.into(),
+        ..RunInfo::default()
+    };
+    let ghost = Check {
+        statement: "C9-60".into(),
+        about: "completed-by: wr_id 3, SEND of 64 bytes".into(),
+        ..finding(CheckResult::Fail, "success")
+    };
+    let mut known = verdict("c09-060-ghost-ack", Outcome::Fail, "a reason");
+    known.findings = vec![ghost];
+    (run, vec![known, verdict("c09-duplicates", Outcome::Pass, "")])
+}
+
+#[test]
+fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
+    let (run, verdicts) = of_rxe();
+    let of = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        seal: "",
+    };
+    let xml = junit(&of);
+    let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
+    assert_eq!((report.tests, report.failures, report.errors), (2, 1, 0), "{xml}");
+    let text = tap(&of);
+    assert!(text.contains("not ok 1 - c09-060-ghost-ack\n"), "{text}");
+    assert!(!text.to_uppercase().contains("TODO"), "{text}");
+    for form in [xml, text, markdown(&of), html(&of)] {
+        assert!(form.contains("rxe-ghost-ack"), "{form}");
+        assert!(
+            form.contains("rxe-read-again-in-part"),
+            "what was not seen is said: {form}"
+        );
+    }
+}

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::HashMap;
 
+use verbatim_catalog::deviations::{Known, Showed, known};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 
@@ -27,6 +28,11 @@ impl<'a> Reported<'a> {
         self.records
             .iter()
             .find(|record| record.begin.as_ref().is_some_and(|begin| begin.test == test))
+    }
+
+    /// What is known of devices of its kind, and whether it showed.
+    pub(crate) fn deviations(&self) -> Vec<Known> {
+        known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
     }
 
     /// How long a test took on its rig's clock, which may be simulated.
@@ -123,6 +129,16 @@ pub(crate) const fn words(outcome: Outcome) -> &'static str {
         Outcome::NotApplicable => "not applicable",
         Outcome::Skipped | Outcome::Unspecified => "skipped",
     }
+}
+
+/// A deviation in a line, with its place among the known ones.
+pub(crate) fn in_words(known: &Known) -> String {
+    let kind = match known.showed {
+        Showed::Seen => "known deviation",
+        Showed::NotSeen => "known deviation, not seen",
+        Showed::Expired => "known deviation, expired",
+    };
+    format!("{kind}: {}", known.words())
 }
 
 /// When something in a record happened.

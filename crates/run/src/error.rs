@@ -98,7 +98,7 @@ pub enum RunError {
         journal: PathBuf,
     },
     /// There is something where a capture is to be written.
-    #[error("{0} exists already; name a new file")]
+    #[error("{0} exists already; name a new file, or write over it with --force")]
     FileExists(PathBuf),
     /// A pattern names no test.
     #[error(transparent)]

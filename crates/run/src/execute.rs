@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use verbatim_catalog::deviations::{Known, known};
 use verbatim_catalog::{VERSION, judge, select};
 use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time};
 use verbatim_record_proto::Restored;
@@ -61,10 +62,29 @@ pub const REPORT_SCHEMA: &str = "verbatim.report.v1";
 pub struct Report {
     /// [`REPORT_SCHEMA`].
     pub schema: String,
-    /// The run.
+    /// The run; what `--json` prints says its start in words, too.
+    #[serde(serialize_with = "with_start_in_words")]
     pub run: RunInfo,
     /// A verdict for each test, in order.
     pub verdicts: Vec<Verdict>,
+    /// What is known of devices of its kind, and whether it showed. It changes no verdict.
+    #[serde(default)]
+    pub known_deviations: Vec<Known>,
+}
+
+/// A run, and `started` beside `started_ns`: nobody reads nanoseconds since 1970.
+fn with_start_in_words<S: serde::Serializer>(run: &RunInfo, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct InWords<'a> {
+        #[serde(flatten)]
+        run: &'a RunInfo,
+        started: String,
+    }
+    let started = time::OffsetDateTime::from_unix_timestamp_nanos(run.started_ns.into())
+        .ok()
+        .and_then(|at| at.format(&time::format_description::well_known::Rfc3339).ok())
+        .unwrap_or_default();
+    InWords { run, started }.serialize(serializer)
 }
 
 impl Report {
@@ -73,9 +93,18 @@ impl Report {
     pub fn new(run: RunInfo, verdicts: Vec<Verdict>) -> Self {
         Self {
             schema: REPORT_SCHEMA.into(),
+            known_deviations: known(&run.fingerprint, run.started_ns, &verdicts),
             run,
             verdicts,
         }
+    }
+
+    /// Whether all that failed in a test is known of such devices.
+    #[must_use]
+    pub fn is_known(&self, test: &str) -> bool {
+        self.known_deviations
+            .iter()
+            .any(|known| known.test == test && known.explains_all)
     }
 }
 

@@ -174,8 +174,9 @@ fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Res
 /// Writes the capture of a bundle.
 ///
 /// # Errors
-/// When the bundle cannot be read, or the capture cannot be written or is there already.
-pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
+/// When the bundle cannot be read, or the capture cannot be written, or is there already and is not to be written over
+/// (`force`).
+pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let records = bundle.records()?;
@@ -195,7 +196,7 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
         })
     };
     let exists = || RunError::FileExists(file.into());
-    if file.exists() {
+    if file.exists() && !force {
         return Err(exists());
     }
     // Whole or not at all: what is cut off must not look like the capture of a shorter run.
@@ -212,7 +213,12 @@ pub fn export_pcapng(directory: &Path, file: &Path) -> Result<(), RunError> {
         (application, run.started_ns),
     )
     .map_err(io)?;
-    part.persist_noclobber(file).map_err(|error| match error.error.kind() {
+    let kept = if force {
+        part.persist(file)
+    } else {
+        part.persist_noclobber(file)
+    };
+    kept.map_err(|error| match error.error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(),
         _ => io(error.error),
     })?;

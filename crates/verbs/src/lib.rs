@@ -52,14 +52,16 @@ pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
     (name, version.map(|text| text.trim().to_owned()))
 }
 
-/// This host: name, kernel, and the agent's version.
+/// This host: name, kernel, and the agent's version. A distribution may keep the kernel's release for years; what was built stands
+/// in its version, in parentheses.
 #[must_use]
 pub fn host() -> String {
     let version = env!("CARGO_PKG_VERSION");
     match nix::sys::utsname::uname() {
         Ok(host) => {
             let words = [host.nodename(), host.sysname(), host.release(), host.machine()].map(OsStr::to_string_lossy);
-            format!("{}, verbatim-agent {version}", words.join(" "))
+            let built = host.version().to_string_lossy();
+            format!("{} ({built}), verbatim-agent {version}", words.join(" "))
         }
         Err(_) => format!("verbatim-agent {version}"),
     }

@@ -41,6 +41,102 @@ impl AttributeId {
     pub const PORT_RCV_ERROR_DETAILS: Self = Self(0x0015);
 }
 
+/// Names of attributes by class, where a class has others than subnet management under the same number.
+/// Source: OpenSM's `ib_types.h`, Wireshark's packet-infiniband.
+const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
+    (
+        MgmtClass::SUBN_ADM,
+        &[
+            (0x0003, "InformInfo"),
+            (0x0011, "NodeRecord"),
+            (0x0012, "PortInfoRecord"),
+            (0x0013, "SLtoVLMappingTableRecord"),
+            (0x0014, "SwitchInfoRecord"),
+            (0x0015, "LinearForwardingTableRecord"),
+            (0x0016, "RandomForwardingTableRecord"),
+            (0x0017, "MulticastForwardingTableRecord"),
+            (0x0018, "SMInfoRecord"),
+            (0x0020, "LinkRecord"),
+            (0x0030, "GuidInfoRecord"),
+            (0x0031, "ServiceRecord"),
+            (0x0033, "P_KeyTableRecord"),
+            (0x0035, "PathRecord"),
+            (0x0036, "VLArbitrationTableRecord"),
+            (0x0038, "MCMemberRecord"),
+            (0x0039, "TraceRecord"),
+            (0x003A, "MultiPathRecord"),
+            (0x003B, "ServiceAssociationRecord"),
+            (0x00F3, "InformInfoRecord"),
+        ],
+    ),
+    (
+        MgmtClass::PERF,
+        &[
+            (0x0010, "PortSamplesControl"),
+            (0x0011, "PortSamplesResult"),
+            (0x0012, "PortCounters"),
+            (0x0015, "PortRcvErrorDetails"),
+            (0x0016, "PortXmitDiscardDetails"),
+            (0x0017, "PortOpRcvCounters"),
+            (0x0018, "PortFlowCtlCounters"),
+            (0x0019, "PortVLOpPackets"),
+            (0x001A, "PortVLOpData"),
+            (0x001B, "PortVLXmitFlowCtlUpdateErrors"),
+            (0x001C, "PortVLXmitWaitCounters"),
+            (0x001D, "PortCountersExtended"),
+            (0x001E, "PortSamplesResultExtended"),
+            (0x0030, "SwPortVLCongestion"),
+        ],
+    ),
+    (MgmtClass::BM, &[(0x0010, "BKeyInfo")]),
+    (
+        MgmtClass::DEV_MGT,
+        &[
+            (0x0010, "IOUnitInfo"),
+            (0x0011, "IOControllerProfile"),
+            (0x0012, "ServiceEntries"),
+            (0x0020, "DiagnosticTimeout"),
+            (0x0021, "PrepareToTest"),
+            (0x0022, "TestDeviceOnce"),
+            (0x0023, "TestDeviceLoop"),
+            (0x0024, "DiagCode"),
+        ],
+    ),
+    (
+        MgmtClass::COM_MGT,
+        &[
+            (0x0010, "ConnectRequest"),
+            (0x0011, "MsgRcptAck"),
+            (0x0012, "ConnectReject"),
+            (0x0013, "ConnectReply"),
+            (0x0014, "ReadyToUse"),
+            (0x0015, "DisconnectRequest"),
+            (0x0016, "DisconnectReply"),
+            (0x0017, "ServiceIDResReq"),
+            (0x0018, "ServiceIDResReqResp"),
+            (0x0019, "LoadAlternatePath"),
+            (0x001A, "AlternatePathResponse"),
+            (0x001B, "SuggestAlternatePath"),
+            (0x001C, "SuggestAlternatePathResponse"),
+        ],
+    ),
+];
+
+impl AttributeId {
+    /// Its name in a class, or its number where that class has no name for it. ClassPortInfo and Notice are those of all
+    /// classes.
+    #[must_use]
+    pub fn name_in(self, class: MgmtClass) -> String {
+        let is_subnet = matches!(class, MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED);
+        if is_subnet || matches!(self, Self::CLASS_PORT_INFO | Self::NOTICE) {
+            return self.to_string();
+        }
+        let of_class = OF_CLASS.iter().find(|(known, _)| *known == class);
+        let name = of_class.and_then(|(_, names)| names.iter().find(|(id, _)| *id == self.0));
+        name.map_or_else(|| format!("{:#06x}", self.0), |(_, name)| (*name).into())
+    }
+}
+
 impl Method {
     /// Whether the R bit is set.
     #[must_use]

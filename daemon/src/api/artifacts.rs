@@ -67,7 +67,7 @@ fn capture(directory: &Path) -> Result<File, Status> {
     let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
     let place = place.map_err(|error| unreadable(&beside, &error))?;
     let path = place.path().join(CAPTURE);
-    run::export_pcapng(directory, &path).map_err(|error| {
+    run::export_pcapng(directory, &path, false).map_err(|error| {
         let message = format!("the capture cannot be made: {error}");
         errors::not_found("CAPTURE_UNAVAILABLE", CAPTURE, &message)
     })?;

@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::IbsimLab;
-use crate::workspace::{cargo, run, target_directory};
+use crate::workspace::{cargo, run, say_if_a_build_waits, target_directory};
 
 /// How long a command may take to end after it was told to.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
@@ -64,6 +64,7 @@ pub fn build_released(program: &str) -> anyhow::Result<PathBuf> {
 /// Labs, tests and campaigns run one build, that of who writes a test: a machine is too slow for a debug build, and one
 /// for release would be the same tree compiled a third time.
 fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
+    say_if_a_build_waits(LAB_PROFILE);
     let mut build = cargo();
     build
         .args(["build", "--quiet", "--profile", LAB_PROFILE])

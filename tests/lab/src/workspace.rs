@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs::{File, TryLockError},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -30,6 +31,23 @@ pub fn cargo() -> Command {
         }
     }
     command
+}
+
+/// Says that a build will wait, where another cargo builds in the same place: one that is told to be quiet does not say it.
+pub fn say_if_a_build_waits(profile: &str) {
+    let Ok(directory) = target_directory() else { return };
+    let lock = directory.join(profile).join(".cargo-lock");
+    if is_held(&lock) {
+        eprintln!(
+            "xtask: another cargo builds in {}; waiting for it",
+            directory.join(profile).display()
+        );
+    }
+}
+
+/// Whether somebody has that file locked; one that is not there, nobody has.
+fn is_held(lock: &Path) -> bool {
+    File::open(lock).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether a variable says something of the package that cargo runs.
@@ -106,6 +124,19 @@ pub fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_held_while_somebody_has_it_and_one_that_is_not_there_never() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join(".cargo-lock");
+        assert!(!is_held(&place));
+        let theirs = File::create(&place).unwrap();
+        assert!(!is_held(&place));
+        theirs.lock().unwrap();
+        assert!(is_held(&place));
+        theirs.unlock().unwrap();
+        assert!(!is_held(&place));
+    }
 
     #[test]
     fn cargo_is_told_nothing_of_the_package_that_it_is_called_from() {

@@ -140,7 +140,11 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
     place.write("mine.pcapng", "mine");
     for (file, code, words) in [
         ("no/such/directory.pcapng", 3, "No such file"),
-        ("mine.pcapng", 2, "exists already; name a new file"),
+        (
+            "mine.pcapng",
+            2,
+            "exists already; name a new file, or write over it with --force",
+        ),
     ] {
         let output = run(&mut place.verbatim(&format!("export record --pcapng {file}")));
         assert_eq!((output.code(), output.stdout.as_str()), (code, ""), "{output}");

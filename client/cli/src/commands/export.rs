@@ -13,10 +13,13 @@ pub(crate) struct Arguments {
     /// Write a capture for Wireshark: frames as they were, MADs as InfiniBand packets with reconstructed headers
     #[arg(long, value_name = "FILE")]
     pcapng: PathBuf,
+    /// Write over a file that exists
+    #[arg(long)]
+    force: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    run::export_pcapng(&arguments.directory, &arguments.pcapng)?;
+    run::export_pcapng(&arguments.directory, &arguments.pcapng, arguments.force)?;
     eprintln!("wrote {}", arguments.pcapng.display());
     Ok(ExitCode::SUCCESS)
 }

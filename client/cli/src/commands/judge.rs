@@ -15,6 +15,9 @@ pub(crate) struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    /// Show each finding, also those that are like others or known of such devices
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -32,7 +35,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .collect();
         print::text(&format!(
             "{lines}{}\n{}\n",
-            print::explanation(&report, false),
+            print::explanation(
+                &report,
+                print::Telling {
+                    all: arguments.all,
+                    quiet: false
+                }
+            ),
             print::summary_with(&report, &format!("; record in {}", arguments.directory.display()))
         ))?;
     }

@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod completions;
 pub(crate) mod coverage;
 pub(crate) mod doctor;
 pub(crate) mod explain;

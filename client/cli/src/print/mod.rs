@@ -1,6 +1,7 @@
 //! What people and programs get to see.
 
 pub(crate) mod document;
+mod explained;
 pub(crate) mod progress;
 pub(crate) mod tables;
 
@@ -8,8 +9,10 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use serde::Serialize;
-use verbatim_client::v1::{Cause, Check, Outcome, Verdict};
+use verbatim_client::v1::{Cause, Outcome, Verdict};
 use verbatim_run::Report;
+
+pub(crate) use explained::{Telling, explanation};
 
 /// Prints one JSON document on stdout.
 pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
@@ -117,85 +120,12 @@ pub(crate) const fn plural(count: u64, one: &'static str, more: &'static str) ->
 }
 
 /// What a run inside this process came to, explained and summed up.
-pub(crate) fn run_ends(report: &Report, quiet: bool) -> String {
-    format!("{}\n{}\n", explanation(report, quiet), summary(report))
-}
-
-/// What ended other than well, explained: statement, expected, seen, the packets; and the observations, unless `quiet`.
-pub(crate) fn explanation(report: &Report, quiet: bool) -> String {
-    let mut out = String::new();
-    for verdict in &report.verdicts {
-        if is_explained(verdict) {
-            out.push_str(&one(verdict));
-        }
-    }
-    if quiet {
-        return out;
-    }
-    let observations: Vec<String> = report
-        .verdicts
-        .iter()
-        .flat_map(|verdict| {
-            verdict.observations.iter().map(|seen| {
-                let open = if seen.spec_ambiguous {
-                    " (left open by the architecture)"
-                } else {
-                    ""
-                };
-                format!("  {}: {}{open}\n", verdict.test, seen.text)
-            })
-        })
-        .collect();
-    if !observations.is_empty() {
-        out.push_str("\nObservations, which decide nothing:\n");
-        out.extend(observations);
-    }
-    out
-}
-
-fn one(verdict: &Verdict) -> String {
-    let cause = match verdict.cause() {
-        Cause::Unspecified => String::new(),
-        cause => format!(", cause {cause}"),
-    };
-    let head = format!("{} {}{cause}", verdict.outcome(), verdict.test);
-    let mut out = format!("\n{}\n", coloured(verdict.outcome(), &head));
-    if !verdict.aliases.is_empty() {
-        out.push_str(&format!("  public name: {}\n", verdict.aliases.join(", ")));
-    }
-    if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
-        out.push_str(&format!("  {}\n", verdict.reason));
-    }
-    for check in &verdict.findings {
-        out.push_str(&finding(check));
-    }
-    for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
-        out.push_str(&format!("  not restored: {} {}\n", restored.area, restored.failure));
-        for field in &restored.left {
-            out.push_str(&format!("    {field}\n"));
-        }
-    }
-    out
-}
-
-fn finding(check: &Check) -> String {
-    // The id of a statement without a public number says in words what it is about.
-    let title = verbatim_catalog::statement(&check.statement)
-        .filter(|statement| !statement.id.contains(' '))
-        .map_or_else(String::new, |statement| format!(" {}", statement.title));
-    let mut out = format!("  {}{title}: {}\n", check.statement, check.about);
-    out.push_str(&format!(
-        "    expected  {}\n    seen      {}\n",
-        check.expected, check.seen
-    ));
-    for exchange in &check.evidence {
-        out.push_str(&format!("    evidence  {exchange}\n"));
-    }
-    out
+pub(crate) fn run_ends(report: &Report, telling: Telling) -> String {
+    format!("{}\n{}\n", explanation(report, telling), summary(report))
 }
 
 /// What a run at a daemon came to: the same explanation and summary as of a run inside this process.
-pub(crate) fn end(ended: &document::Ended, place: &str, quiet: bool) -> String {
+pub(crate) fn end(ended: &document::Ended, place: &str, telling: Telling) -> String {
     let whole = if ended.reason.is_empty() {
         String::new()
     } else {
@@ -208,7 +138,7 @@ pub(crate) fn end(ended: &document::Ended, place: &str, quiet: bool) -> String {
     };
     format!(
         "{}{whole}\n{}\n",
-        explanation(&ended.report, quiet),
+        explanation(&ended.report, telling),
         summary_with(&ended.report, place)
     )
 }
@@ -229,6 +159,12 @@ pub(crate) fn summary(report: &Report) -> String {
     summary_with(report, &place)
 }
 
+/// How many tests of an outcome are explained by what is known of such devices.
+fn known(report: &Report, outcome: Outcome) -> usize {
+    let of_it = |verdict: &&Verdict| verdict.outcome() == outcome && report.is_known(&verdict.test);
+    report.verdicts.iter().filter(of_it).count()
+}
+
 /// One line that sums a run up, and what is to be said of its place.
 pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     let count = |outcome| {
@@ -241,14 +177,22 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     let parts: Vec<String> = [
         (Outcome::Pass, "passed"),
         (Outcome::Fail, "failed"),
-        (Outcome::Error, "errors"),
+        (Outcome::Error, plural(count(Outcome::Error) as u64, "error", "errors")),
         (Outcome::Inconclusive, "inconclusive"),
         (Outcome::NotApplicable, "not applicable"),
         (Outcome::Skipped, "skipped"),
     ]
     .into_iter()
     .filter(|(outcome, _)| count(*outcome) > 0)
-    .map(|(outcome, words)| format!("{} {words}", count(outcome)))
+    .map(|(outcome, words)| {
+        let of_it = count(outcome);
+        match known(report, outcome) {
+            0 => format!("{of_it} {words}"),
+            // They stay FAIL, and so does the exit code.
+            all if all == of_it => format!("{of_it} {words}, all known"),
+            some => format!("{of_it} {words}, {some} of them known"),
+        }
+    })
     .collect();
     let counts = if parts.is_empty() {
         "nothing judged".into()

@@ -80,6 +80,9 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
     /// Whether these are all bytes that the packet had.
     pub is_whole: bool,
+    /// Whether the capture says that headers of its packets were made up, as our own of MADs: what is around a MAD is not
+    /// what passed.
+    pub is_reconstructed: bool,
 }
 
 /// Reads a capture.
@@ -104,6 +107,7 @@ struct Found {
     link_type: u16,
     bytes: Range<usize>,
     is_whole: bool,
+    is_reconstructed: bool,
 }
 
 impl<R: Read> Reader<R> {
@@ -155,6 +159,7 @@ impl<R: Read> Reader<R> {
             content,
             bytes,
             is_whole,
+            is_reconstructed: found.is_reconstructed,
         }))
     }
 }

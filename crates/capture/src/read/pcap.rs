@@ -82,6 +82,7 @@ impl Pcap {
             link_type: self.link_type,
             bytes: record.start + RECORD..record.end,
             is_whole: captured >= original,
+            is_reconstructed: false,
         }))
     }
 }

@@ -6,6 +6,7 @@ use super::error::damaged;
 use super::source::{Order, Source};
 use super::time::Clock;
 use super::{CaptureError, Found, MOST};
+use crate::RECONSTRUCTED;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -15,6 +16,7 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 
 const OPT_END: u16 = 0;
+const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
@@ -38,6 +40,8 @@ struct Interface {
     /// Bytes captured of a packet at most; 0 without a limit.
     snap_length: u32,
     clock: Clock,
+    /// Whether its description says that headers were made up.
+    is_reconstructed: bool,
 }
 
 impl Default for Pcapng {
@@ -185,6 +189,7 @@ impl Pcapng {
             link_type: self.order.u16(body, 0),
             snap_length: self.order.u32(body, 4),
             clock: Clock::default(),
+            is_reconstructed: false,
         };
         let mut rest = &body[8..];
         let mut at = block.offset + 16;
@@ -198,6 +203,7 @@ impl Pcapng {
                 return Err(damaged(at + 2, expected, length));
             };
             match (code, length) {
+                (IF_DESCRIPTION, _) => interface.is_reconstructed = value == RECONSTRUCTED.as_bytes(),
                 (IF_TSRESOL, 1) => interface.clock.resolution = value[0],
                 (IF_TSOFFSET, 8) => interface.clock.offset = self.order.u64(value, 0).cast_signed(),
                 _ => {}
@@ -262,6 +268,7 @@ impl Pcapng {
             link_type: interface.link_type,
             bytes: first..first + captured as usize,
             is_whole: captured >= original,
+            is_reconstructed: interface.is_reconstructed,
         })
     }
 
@@ -283,6 +290,7 @@ impl Pcapng {
             link_type: interface.link_type,
             bytes: first..first + captured,
             is_whole: captured as u64 >= u64::from(original),
+            is_reconstructed: interface.is_reconstructed,
         })
     }
 }

@@ -80,7 +80,7 @@ macro_rules! any_attribute {
                 $( if id == <$name as Attribute>::ID && performance == <$name as Attribute>::PERFORMANCE {
                     return <$name as Layout>::NAME.into();
                 } )*
-                id.to_string()
+                id.name_in(class)
             }
         }
 

@@ -85,6 +85,16 @@ impl Arguments {
                        switch or --kind router with it, or leave it out";
             return Err(Usage(why.into()).into());
         }
+        let lids = 1_u16 << self.lmc;
+        if let Some(lid) = self.lid.filter(|lid| lid % lids != 0) {
+            let why = format!(
+                "--lid {lid:#06x} --lmc {}: a port with that LMC has {lids} LIDs, the first a multiple of {lids}; expected --lid {:#06x}, or \
+                 another LMC",
+                self.lmc,
+                (lid & !(lids - 1)).max(lids)
+            );
+            return Err(Usage(why).into());
+        }
         Ok(Port {
             kind,
             is_destination: !self.not_destination,

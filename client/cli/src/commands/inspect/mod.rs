@@ -11,9 +11,10 @@ use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
+use console::Term;
 use verbatim_capture::read::{CaptureError, Captured, Content, Reader, Unread};
 use verbatim_catalog::link::{self, Action, Judgement, Port, Received};
-use verbatim_wire::{Medium, crc::VCRC_LENGTH};
+use verbatim_wire::{Layout, Lid, Lrh, Medium, crc::VCRC_LENGTH};
 
 pub(crate) use arguments::Arguments;
 
@@ -55,6 +56,7 @@ impl<'a> Judged<'a> {
         });
         let verdict = match (packet.content, &received) {
             (Content::Unread(what), _) => Err(what),
+            (_, Some(_)) if packet.is_reconstructed && has_no_lids(packet.bytes) => Ok(Judgement::not_judged(NO_LIDS)),
             (_, Some(received)) => Ok(link::check(port, received)),
             (_, None) => Err(Unread::ErfShort),
         };
@@ -78,6 +80,17 @@ impl<'a> Judged<'a> {
         };
         only.is_none_or(|only| only == kind)
     }
+}
+
+/// What our own captures of MADs hold where the record does not know the LIDs.
+const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export wrote 0";
+
+/// Whether neither LID is one: no packet that passed has that.
+fn has_no_lids(bytes: &[u8]) -> bool {
+    bytes.first_chunk::<{ Lrh::SIZE }>().is_some_and(|lrh| {
+        let lrh = Lrh::from_bytes(lrh);
+        (lrh.slid(), lrh.dlid()) == (Lid(0), Lid(0))
+    })
 }
 
 /// Whether there is a VCRC, captures do not say: PktLen does, and when it is wrong there is one.
@@ -124,6 +137,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Columns of the terminal that the lines go to; none where they go to a file or a pipe.
+fn width() -> Option<usize> {
+    let (_, columns) = Term::stdout().size_checked()?;
+    Some(columns.into())
+}
+
 /// Judges packet after packet. What came before an error counts, and is summed up as well.
 fn judge<W: Write>(
     arguments: &Arguments,
@@ -133,7 +152,7 @@ fn judge<W: Write>(
 ) -> anyhow::Result<(Tally, Option<CaptureError>)> {
     let mut reader =
         Reader::new(input::Patient { input, out }).map_err(|error| input::refused(&arguments.file, error))?;
-    let mut report = Report::new(if arguments.json { Lines::Json } else { Lines::Table });
+    let mut report = Report::new(if arguments.json { Lines::Json } else { Lines::Table }, width());
     let mut tally = Tally::default();
     let write =
         |done: io::Result<()>| done.map_err(|error| anyhow::Error::from(error).context("cannot write to stdout"));

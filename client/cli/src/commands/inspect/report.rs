@@ -27,7 +27,18 @@ pub(super) struct Report {
     /// The first packet's time: the table counts from there.
     begin: Option<CaptureTime>,
     words: String,
+    /// Columns of WHAT.
+    what: usize,
+    /// Whether counter and reason have a line of their own: there is no room for them beside the rest.
+    is_narrow: bool,
 }
+
+/// Columns of number and time, with a blank behind each, and of the verdict.
+const BEFORE_WHAT: usize = 23;
+const VERDICT: usize = 18;
+/// Columns that a packet in words mostly needs, and those that all columns together need with a reason.
+const WHAT: usize = 70;
+const WIDE: usize = 190;
 
 /// One packet in JSON.
 #[derive(Serialize)]
@@ -56,9 +67,15 @@ struct Line<'a> {
 }
 
 impl Report {
-    pub(super) fn new(lines: Lines) -> Self {
+    /// For a terminal of so many columns; without a width, as for a file, nothing is shortened.
+    pub(super) fn new(lines: Lines, width: Option<usize>) -> Self {
+        let narrow = width.filter(|width| *width < WIDE);
         Self {
             lines,
+            what: narrow.map_or(WHAT, |width| {
+                width.saturating_sub(BEFORE_WHAT + VERDICT + 1).clamp(24, WHAT)
+            }),
+            is_narrow: narrow.is_some(),
             has_head: false,
             begin: None,
             words: String::new(),
@@ -78,11 +95,19 @@ impl Report {
         }
         if !self.has_head {
             self.has_head = true;
-            writeln!(
+            write!(
                 out,
-                "{:>6} {:>15} {:<70} {:<18} {:<27} REASON",
-                "PACKET", "TIME", "WHAT", "VERDICT", "COUNTER"
+                "{:>6} {:>15} {:<what$}",
+                "PACKET",
+                "TIME",
+                "WHAT",
+                what = self.what
             )?;
+            if self.is_narrow {
+                writeln!(out, " VERDICT")?;
+            } else {
+                writeln!(out, " {:<VERDICT$} {:<27} REASON", "VERDICT", "COUNTER")?;
+            }
         }
         write!(out, "{:>6} ", judged.packet.number)?;
         match (judged.packet.time, self.begin) {
@@ -92,14 +117,22 @@ impl Report {
         self.words.clear();
         // Writing to a string does not fail.
         let _ = core::fmt::Write::write_fmt(&mut self.words, format_args!("{}", What(judged)));
-        let counter = counter(judged).unwrap_or("-");
-        match reason(judged) {
-            None => writeln!(out, " {:<70} {}", self.words, verdict(judged)),
-            Some(reason) => {
+        if self.is_narrow {
+            shorten(&mut self.words, self.what);
+        }
+        let (words, what) = (&self.words, self.what);
+        match (reason(judged), counter(judged)) {
+            (None, _) => writeln!(out, " {words:<what$} {}", verdict(judged)),
+            (Some(reason), counter) if self.is_narrow => {
+                writeln!(out, " {words:<what$} {}", verdict(judged))?;
+                let counter = counter.map_or_else(String::new, |counter| format!("{counter}; "));
+                writeln!(out, "{:>6} {counter}{reason}", "")
+            }
+            (Some(reason), counter) => {
+                let counter = counter.unwrap_or("-");
                 writeln!(
                     out,
-                    " {:<70} {:<18} {counter:<27} {reason}",
-                    self.words,
+                    " {words:<what$} {:<VERDICT$} {counter:<27} {reason}",
                     verdict(judged)
                 )
             }
@@ -176,6 +209,15 @@ fn verdict(judged: &Judged<'_>) -> &'static str {
         Some(Action::Discard) => "discard",
         Some(Action::DiscardOrForward) => "discard or forward",
         Some(Action::NotJudged(_)) | None => "not judged",
+    }
+}
+
+/// Cuts text to so many characters, and shows that.
+fn shorten(words: &mut String, most: usize) {
+    if words.chars().count() > most {
+        let end = words.char_indices().nth(most.saturating_sub(3)).map_or(0, |(at, _)| at);
+        words.truncate(end);
+        words.push_str("...");
     }
 }
 

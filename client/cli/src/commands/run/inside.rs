@@ -66,7 +66,7 @@ pub(super) fn run(
     let json = if arguments.json {
         Some(Document::Report(Box::new(report)))
     } else {
-        print::text(&print::run_ends(&report, arguments.quiet))?;
+        print::text(&print::run_ends(&report, arguments.telling()))?;
         print::text(&progress.took(arguments.durations, arguments.verbose))?;
         None
     };

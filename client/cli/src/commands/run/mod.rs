@@ -16,6 +16,7 @@ use verbatim_run::Report;
 
 use crate::commands::leases::Priority;
 use crate::exit::Usage;
+use crate::print::Telling;
 use crate::print::progress::Lines;
 use crate::server::Place;
 use choice::Expression;
@@ -82,6 +83,9 @@ pub(crate) struct Arguments {
     /// Print what was checked and how long each test took, too
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
+    /// Show each finding, also those that are like others or known of such devices
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
     /// At the end say how long it took, and which N tests took longest
     #[arg(long, value_name = "N", conflicts_with = "json")]
     durations: Option<usize>,
@@ -144,6 +148,14 @@ impl Arguments {
     /// Whether only some of the tests that the patterns name are wanted.
     const fn chooses(&self) -> bool {
         self.expression.is_some() || self.failed
+    }
+
+    /// What is told at its end.
+    const fn telling(&self) -> Telling {
+        Telling {
+            quiet: self.quiet,
+            all: self.all,
+        }
     }
 
     /// What is printed of a run while it goes on.

@@ -128,7 +128,7 @@ async fn carried_out(
     if let Some(directory) = &record {
         artifacts::download_all(&client, &name, directory).await?;
     }
-    let (code, document) = end_of(&run, record.as_deref(), json, arguments.quiet)?;
+    let (code, document) = end_of(&run, record.as_deref(), json, arguments.telling())?;
     if document.is_none() {
         print::text(&progress.took(arguments.durations, arguments.verbose))?;
     }
@@ -238,12 +238,17 @@ fn leave(name: &RunName, confirmed: bool) {
 
 /// Prints what a run came to, as a run inside this process does, and returns its exit code.
 pub(crate) fn show_end(run: &v1::Run) -> anyhow::Result<ExitCode> {
-    let (code, _) = end_of(run, None, false, false)?;
+    let (code, _) = end_of(run, None, false, print::Telling::default())?;
     Ok(ExitCode::from(code))
 }
 
 /// The exit code of a run, and the document of `--json`; what it came to is printed where none is wanted.
-fn end_of(run: &v1::Run, record: Option<&Path>, json: bool, quiet: bool) -> anyhow::Result<(u8, Option<Value>)> {
+fn end_of(
+    run: &v1::Run,
+    record: Option<&Path>,
+    json: bool,
+    telling: print::Telling,
+) -> anyhow::Result<(u8, Option<Value>)> {
     let mut ended = print::document::ended(run);
     let code = exit::of_run(print::document::outcome(run.outcome()), &ended.report.verdicts);
     if json {
@@ -256,7 +261,7 @@ fn end_of(run: &v1::Run, record: Option<&Path>, json: bool, quiet: bool) -> anyh
         || format!("; {}", run.name),
         |path| format!("; {}, record in {}", run.name, path.display()),
     );
-    print::text(&print::end(&ended, &place, quiet))?;
+    print::text(&print::end(&ended, &place, telling))?;
     Ok((code, None))
 }
 

@@ -55,7 +55,9 @@ pub struct Judgement {
 const SPOILABLE: Checks = Checks::of(&[Check::Vcrc, Check::Icrc, Check::LinkVersion, Check::Length, Check::Mtu]);
 
 impl Judgement {
-    pub(super) const fn not_judged(why: &'static str) -> Self {
+    /// Nothing is said of a packet, for this reason.
+    #[must_use]
+    pub const fn not_judged(why: &'static str) -> Self {
         Self {
             failed: Checks::NONE,
             first: None,

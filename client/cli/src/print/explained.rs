@@ -1,0 +1,235 @@
+//! The end of a run, in words: what did not pass, what is known of such devices, and what was seen besides.
+
+use verbatim_catalog::deviations::Showed;
+use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, Verdict};
+use verbatim_run::Report;
+
+use super::{coloured, is_explained};
+
+/// Findings that are alike are shown so many times: who has read three has read seventy.
+const ALIKE: usize = 3;
+
+/// How much is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Telling {
+    /// No observations.
+    pub(crate) quiet: bool,
+    /// Each finding, also those that are like others and those that are known of such devices.
+    pub(crate) all: bool,
+}
+
+/// What ended other than well, explained: statement, expected, seen, the packets; what is known; and the observations, unless
+/// `quiet`.
+pub(crate) fn explanation(report: &Report, telling: Telling) -> String {
+    let mut out = String::new();
+    for verdict in &report.verdicts {
+        if is_explained(verdict) && (telling.all || !report.is_known(&verdict.test)) {
+            out.push_str(&one(verdict, telling.all));
+        }
+    }
+    out.push_str(&deviations(report));
+    if telling.quiet {
+        return out;
+    }
+    let observations: Vec<String> = report
+        .verdicts
+        .iter()
+        .flat_map(|verdict| {
+            verdict.observations.iter().map(|seen| {
+                let open = if seen.spec_ambiguous {
+                    " (left open by the architecture)"
+                } else {
+                    ""
+                };
+                format!("  {}: {}{open}\n", verdict.test, seen.text)
+            })
+        })
+        .collect();
+    if !observations.is_empty() {
+        out.push_str("\nObservations, which decide nothing:\n");
+        out.extend(observations);
+    }
+    out
+}
+
+/// What is known of such devices: what showed in a line each, then what somebody has to look at.
+fn deviations(report: &Report) -> String {
+    let mut out = String::new();
+    let of = |showed: &[Showed]| -> String {
+        let chosen = report
+            .known_deviations
+            .iter()
+            .filter(|known| showed.contains(&known.showed));
+        chosen.map(|known| format!("  {}\n", known.words())).collect()
+    };
+    let seen = of(&[Showed::Seen]);
+    if let Some(first) = report
+        .known_deviations
+        .iter()
+        .find(|known| known.showed == Showed::Seen)
+    {
+        out.push_str(&format!(
+            "\nKnown deviations of {}, which stay FAIL:\n{seen}",
+            first.device
+        ));
+    }
+    let loud = of(&[Showed::NotSeen, Showed::Expired]);
+    if !loud.is_empty() {
+        let head = coloured(Outcome::Inconclusive, "Not as the known deviations have it:");
+        out.push_str(&format!("\n{head}\n{loud}"));
+    }
+    out
+}
+
+fn one(verdict: &Verdict, all: bool) -> String {
+    let cause = match verdict.cause() {
+        Cause::Unspecified => String::new(),
+        cause => format!(", cause {cause}"),
+    };
+    let head = format!("{} {}{cause}", verdict.outcome(), verdict.test);
+    let mut out = format!("\n{}\n", coloured(verdict.outcome(), &head));
+    if !verdict.aliases.is_empty() {
+        out.push_str(&format!("  public name: {}\n", verdict.aliases.join(", ")));
+    }
+    if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
+        out.push_str(&format!("  {}\n", verdict.reason));
+    }
+    if all {
+        verdict
+            .findings
+            .iter()
+            .for_each(|check| out.push_str(&finding(check, 1)));
+    } else {
+        out.push_str(&shortened(&verdict.findings));
+    }
+    for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
+        out.push_str(&format!("  not restored: {} {}\n", restored.area, restored.failure));
+        for field in &restored.left {
+            out.push_str(&format!("    {field}\n"));
+        }
+    }
+    out
+}
+
+/// What is open must not stand before what failed.
+const FAILED_FIRST: [bool; 2] = [true, false];
+
+/// Findings without repetition: equal ones once with their count, of those that differ in numbers alone the first few. What
+/// failed stands before what is open.
+fn shortened(findings: &[Check]) -> String {
+    let mut out = String::new();
+    for failed in FAILED_FIRST {
+        let mut groups: Vec<(String, Vec<(&Check, usize)>)> = Vec::new();
+        let of_it = |check: &&Check| (check.result() == CheckResult::Fail) == failed;
+        for check in findings.iter().filter(of_it) {
+            let alike = alike(check);
+            let place = groups.iter().position(|(known, _)| *known == alike).unwrap_or_else(|| {
+                groups.push((alike, Vec::new()));
+                groups.len() - 1
+            });
+            let group = &mut groups[place].1;
+            match group.iter_mut().find(|(first, _)| says_the_same(first, check)) {
+                Some((_, times)) => *times += 1,
+                None => group.push((check, 1)),
+            }
+        }
+        for (_, group) in &groups {
+            for (check, times) in group.iter().take(ALIKE) {
+                out.push_str(&finding(check, *times));
+            }
+            let more: usize = group.iter().skip(ALIKE).map(|(_, times)| times).sum();
+            if more > 0 {
+                out.push_str(&format!("  and {more} more like these; --all shows each\n"));
+            }
+        }
+    }
+    out
+}
+
+fn says_the_same(one: &Check, other: &Check) -> bool {
+    let said = |check: &Check| (check.about.clone(), check.expected.clone(), check.seen.clone());
+    said(one) == said(other)
+}
+
+/// What a finding says, without its numbers.
+fn alike(check: &Check) -> String {
+    let without = |text: &str| -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c.is_ascii_digit() {
+                true if out.ends_with('#') => {}
+                true => out.push('#'),
+                false => out.push(c),
+            }
+        }
+        out
+    };
+    format!(
+        "{}|{}|{}|{}",
+        check.statement,
+        without(&check.about),
+        without(&check.expected),
+        without(&check.seen)
+    )
+}
+
+fn finding(check: &Check, times: usize) -> String {
+    // The id of a statement without a public number says in words what it is about.
+    let title = verbatim_catalog::statement(&check.statement)
+        .filter(|statement| !statement.id.contains(' '))
+        .map_or_else(String::new, |statement| format!(" {}", statement.title));
+    let times = if times > 1 {
+        format!(" ({times} times)")
+    } else {
+        String::new()
+    };
+    let mut out = format!("  {}{title}: {}{times}\n", check.statement, check.about);
+    out.push_str(&format!(
+        "    expected  {}\n    seen      {}\n",
+        check.expected, check.seen
+    ));
+    for exchange in &check.evidence {
+        out.push_str(&format!("    evidence  {exchange}\n"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(about: &str, seen: &str, result: CheckResult) -> Check {
+        Check {
+            statement: "C14-24".into(),
+            about: about.into(),
+            seen: seen.into(),
+            expected: "status 0x0000".into(),
+            result: result.into(),
+            ..Check::default()
+        }
+    }
+
+    #[test]
+    fn seventy_findings_that_are_alike_take_three_and_their_count_and_hide_no_other() {
+        let mut findings: Vec<Check> = (0..70)
+            .map(|block| check(&format!("block {block}"), "status 0x000c", CheckResult::Fail))
+            .collect();
+        findings.insert(0, check("open", "nothing", CheckResult::Inconclusive));
+        findings.push(check("GUIDCap", "32", CheckResult::Fail));
+        findings.push(check("GUIDCap", "32", CheckResult::Fail));
+        let text = shortened(&findings);
+        assert_eq!(text.matches(": block ").count(), 3, "{text}");
+        assert!(text.contains("and 67 more like these; --all shows each"), "{text}");
+        assert!(text.contains("GUIDCap (2 times)"), "{text}");
+        assert!(text.find("GUIDCap") < text.find(": open"), "{text}");
+    }
+
+    #[test]
+    fn findings_that_differ_in_a_word_are_not_alike() {
+        let other = check("block 1", "no answer", CheckResult::Fail);
+        assert_ne!(
+            alike(&check("block 1", "status 0x000c", CheckResult::Fail)),
+            alike(&other)
+        );
+    }
+}
