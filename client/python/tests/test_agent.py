@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -57,6 +58,7 @@ class Fake(Device):
         self.at_once = True
         self.closed = threading.Event()
         self.pair: Optional[QueuePair] = None
+        self.made: list[QueuePair] = []
 
     def open(self) -> DeviceInfo:
         return DeviceInfo(gids=[Gid.of_ip(0, "10.0.0.1")], firmware="7")
@@ -70,6 +72,7 @@ class Fake(Device):
 
     def create_qp(self, service: Any, send_depth: int, receive_depth: int) -> QueuePair:
         self.pair = QueuePair(0x11)
+        self.made.append(self.pair)
         return self.pair
 
     def modify_qp(self, qp: QueuePair, state: Any, attributes: Any) -> None:
@@ -280,6 +283,33 @@ def test_a_second_session_is_told_why_not(channel: grpc.Channel) -> None:
     first.leave()
 
 
+def test_sessions_share_the_device_and_each_has_what_it_made(fake: Fake, tmp_path: Path) -> None:
+    with Server(fake, f"unix:{tmp_path}/a.sock", limits=Limits(sessions=2)) as server:
+        with grpc.insecure_channel(server.address, options=[("grpc.default_authority", "localhost")]) as channel:
+            first, second = Client(channel), Client(channel)
+            (_, one), (_, two) = first.make(), second.make()
+            assert one == two, "handles are a session's own"
+            told = first.stub.GetAgent(agent_pb2.GetAgentRequest())
+            assert (told.sessions, told.max_sessions) == (2, 2)
+            third = Client(channel)
+            assert "2 sessions, as many as it may have" in third.refused(open=verbs_pb2.Open())
+            # What completes is told to who made the queue pair, an event of the device to both.
+            fake.report("IBV_EVENT_PORT_ERR")
+            fake.complete(fake.made[1], 7, 0, 0)
+            assert next(first.call).event.async_event.name == "IBV_EVENT_PORT_ERR"
+            assert next(second.call).event.async_event.name == "IBV_EVENT_PORT_ERR"
+            assert next(second.call).event.completion.wr_id == 7
+            second.leave()
+            events, _ = first.ask(open=verbs_pb2.Open())
+            assert events == [], "nothing of the other's"
+            again = Client(channel)
+            assert again.ask(open=verbs_pb2.Open())[1].opened.device == "fake0"
+            again.leave()
+            first.leave()
+    with pytest.raises(ValueError, match="Limits.sessions"):
+        Server(fake, f"unix:{tmp_path}/a.sock", limits=Limits(sessions=0))
+
+
 def test_a_fault_of_the_agent_ends_the_session_and_is_no_answer_of_the_device(channel: grpc.Channel) -> None:
     client = Client(channel)
     _, qp = client.make()
@@ -392,6 +422,59 @@ def test_over_tls_only_who_has_a_certificate_is_let_in(fake: Fake, tmp_path: Pat
                 else:
                     with pytest.raises(grpc.RpcError):
                         stub.GetAgent(agent_pb2.GetAgentRequest(), timeout=PATIENCE)
+
+
+def pki_in(directory: Path, *arguments: str) -> None:
+    subprocess.run([binary("verbatim"), "pki", *arguments], check=True, stdout=subprocess.PIPE, cwd=directory)
+
+
+def asks(address: str, pki: Path, name: str = "client") -> str:
+    """What a tester with those files gets: the device, or why not."""
+    ca, key, chain = ((pki / file).read_bytes() for file in ("ca.pem", f"{name}-key.pem", f"{name}.pem"))
+    with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca, key, chain)) as channel:
+        try:
+            return agent_pb2_grpc.AgentServiceStub(channel).GetAgent(agent_pb2.GetAgentRequest(), timeout=PATIENCE).devices[0]
+        except grpc.RpcError as error:
+            return f"{error.code().name}: {error.details()}"
+
+
+def test_a_revoked_certificate_is_refused_and_ends_its_session_without_a_restart(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pki = tmp_path / "pki"
+    pki_in(tmp_path, "init", "pki", "--agent", "127.0.0.1")
+    files = [str(pki / name) for name in ("server.pem", "server-key.pem", "ca.pem", "crl.pem")]
+    with pytest.raises(ListenError, match="no list of revoked certificates"):
+        Server(fake, "127.0.0.1:0", Tls(*files[:3], crl=files[0]))
+    monkeypatch.setattr("verbatim_client.agent.server.LOOK", 0.1)
+    monkeypatch.setattr("verbatim_client.agent.tls.STANDS", 0.0)
+    with Server(fake, "127.0.0.1:0", Tls(*files)) as server:
+        assert asks(server.address, pki) == "fake0"
+        ca, key, chain = ((pki / name).read_bytes() for name in ("ca.pem", "client-key.pem", "client.pem"))
+        with grpc.secure_channel(server.address, grpc.ssl_channel_credentials(ca, key, chain)) as channel:
+            client = Client(channel)
+            client.make()
+            pki_in(tmp_path, "revoke", "pki", "client")
+            with pytest.raises(grpc.RpcError) as error:
+                next(client.call)
+            assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED and "revoked" in error.value.details()
+            assert fake.closed.wait(PATIENCE)
+        assert "revoked" in asks(server.address, pki)
+
+
+def test_certificates_are_read_again_when_they_change_and_a_broken_file_changes_nothing(fake: Fake, tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        pki_in(tmp_path, "init", name, "--agent", "127.0.0.1")
+    old, new, used = tmp_path / "old", tmp_path / "new", tmp_path / "used"
+    shutil.copytree(old, used)
+    with Server(fake, "127.0.0.1:0", Tls(*(str(used / name) for name in ("server.pem", "server-key.pem", "ca.pem")))) as server:
+        assert asks(server.address, old) == "fake0"
+        (used / "server.pem").write_text("no certificate")
+        assert asks(server.address, old) == "fake0"
+        for name in ("server-key.pem", "ca.pem", "server.pem"):
+            shutil.copy(new / name, used / name)
+        assert asks(server.address, new) == "fake0"
+        assert asks(server.address, old).startswith("UNAVAILABLE")
 
 
 def test_the_minimal_example_has_a_queue_pair_that_is_flushed(tmp_path: Path) -> None:

@@ -181,3 +181,28 @@ impl fmt::Display for Status {
         write!(f, "{:#06x} ({words})", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_what_it_means_in_its_class_and_nothing_where_the_class_has_no_such_attribute() {
+        for (class, id, name) in [
+            (MgmtClass::SUBN_LID, 0x0010, "NodeDescription"),
+            (MgmtClass::SUBN_DIRECTED, 0x0015, "PortInfo"),
+            (MgmtClass::COM_MGT, 0x0010, "ConnectRequest"),
+            (MgmtClass::COM_MGT, 0x0001, "ClassPortInfo"),
+            (MgmtClass::COM_MGT, 0x0031, "0x0031"),
+            (MgmtClass::SUBN_ADM, 0x0035, "PathRecord"),
+            (MgmtClass::SUBN_ADM, 0x0031, "ServiceRecord"),
+            (MgmtClass::SUBN_ADM, 0x0002, "Notice"),
+            (MgmtClass::PERF, 0x0012, "PortCounters"),
+            (MgmtClass::PERF, 0x001D, "PortCountersExtended"),
+            (MgmtClass::BM, 0x0010, "BKeyInfo"),
+            (MgmtClass(0x30), 0x0010, "0x0010"),
+        ] {
+            assert_eq!(AttributeId(id).name_in(class), name, "{class} {id:#06x}");
+        }
+    }
+}

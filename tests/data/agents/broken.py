@@ -17,8 +17,8 @@ import soft_roce  # noqa: E402
 from soft_roce import SoftRoce  # noqa: E402
 
 from verbatim_client._proto.verbatim.agent.v1 import agent_pb2, verbs_pb2  # noqa: E402
-from verbatim_client.agent import Operation, QpAttributes, QpStatus, Status, Opcode, serve, server  # noqa: E402
-from verbatim_client.agent.server import Session  # noqa: E402
+from verbatim_client.agent import Operation, QpAttributes, QpStatus, Status, Opcode, serve, server, session  # noqa: E402
+from verbatim_client.agent.session import Session  # noqa: E402
 
 FAULTS = {}
 
@@ -46,7 +46,7 @@ def none():
 @fault
 def headers_with_the_first_answer():
     @around(server._Service, "Session")
-    def session(method, self, requests, context):
+    def begin(method, self, requests, context):
         context.send_initial_metadata = lambda _: None
         return method(self, requests, context)
 
@@ -63,7 +63,7 @@ def atomics_in_one_place():
 
 @fault
 def no_gid():
-    soft_roce.DeviceInfo = lambda **of: type("Info", (server.DeviceInfo,), {"__post_init__": lambda _: None})(
+    soft_roce.DeviceInfo = lambda **of: type("Info", (session.DeviceInfo,), {"__post_init__": lambda _: None})(
         **{**of, "gids": []}
     )
 
@@ -100,14 +100,14 @@ def refusals_without_a_text():
 def _mute(method, *of):
     try:
         return method(*of)
-    except server.Refused as refused:
-        raise server.Refused("", refused.errno) from None
+    except session.Refused as refused:
+        raise session.Refused("", refused.errno) from None
 
 
 @fault
 def microseconds():
-    now_ns = server.now_ns
-    server.now_ns = lambda: now_ns() // 1000
+    now_ns = session.now_ns
+    session.now_ns = lambda: now_ns() // 1000
 
 
 @fault
@@ -169,11 +169,11 @@ def no_bounds():
     def of(method, self, asked):
         try:
             return method(self, asked)
-        except server.Refused:
+        except session.Refused:
             memory = self._memory.get(asked.memory)
             if memory is None:
                 raise
-            return server.Slice(memory, asked.offset, asked.length)
+            return session.Slice(memory, asked.offset, asked.length)
 
     around(SoftRoce, "read_memory")(lambda _, self, memory, offset, length: bytes(length))
 
@@ -205,14 +205,14 @@ def absent_is_zero():
 @fault
 def numbers_are_cut_off():
     def attributes(of):
-        given = {name: getattr(of, name) & limit for name, (_, limit) in server._ATTRIBUTES.items() if of.HasField(name)}
+        given = {name: getattr(of, name) & limit for name, (_, limit) in session._ATTRIBUTES.items() if of.HasField(name)}
         if of.HasField("access"):
-            given["access"] = server._access(of.access)
+            given["access"] = session._access(of.access)
         if of.HasField("address"):
-            given["address"] = server._address(of.address)
+            given["address"] = session._address(of.address)
         return QpAttributes(**given)
 
-    server._attributes = attributes
+    session._attributes = attributes
 
 
 @fault

@@ -154,6 +154,25 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
         );
     }
     assert_eq!(std::fs::read_to_string(place.path("mine.pcapng")).unwrap(), "mine");
+    let forced = run(&mut place.verbatim("export record --pcapng mine.pcapng --force"));
+    assert_eq!(forced.code(), 0, "{forced}");
+    assert!(std::fs::metadata(place.path("mine.pcapng")).unwrap().len() > 1_000);
+}
+
+#[test]
+fn what_the_export_made_up_is_not_judged_by_inspect() {
+    let place = Place::new();
+    // Its traps go by LIDs, which a record does not have.
+    let ran = run(&mut place.verbatim("run c14-016-get-protect-2 --record record"));
+    assert_eq!(ran.code(), 0, "{ran}");
+    assert_eq!(run(&mut place.verbatim("export record --pcapng own.pcapng")).code(), 0);
+    let inspected = run(&mut place.verbatim("inspect own.pcapng"));
+    assert_eq!(inspected.code(), 0, "{inspected}");
+    assert!(
+        inspected.stdout.contains("its LIDs are not in this capture"),
+        "{inspected}"
+    );
+    assert!(inspected.stdout.contains(" 0 discarded, "), "{inspected}");
 }
 
 #[test]

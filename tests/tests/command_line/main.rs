@@ -4,6 +4,7 @@
 mod capture;
 mod choose;
 mod damage;
+mod deviations;
 mod machine;
 mod pipes;
 mod records;

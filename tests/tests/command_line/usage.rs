@@ -153,3 +153,16 @@ fn help_and_version_are_results_and_end_with_0() {
         assert!(!output.stdout.is_empty());
     }
 }
+
+#[test]
+fn completions_of_each_shell_name_the_commands() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&mut place.verbatim(&format!("completions {shell}")));
+        assert_eq!(output.code(), 0, "{output}");
+        assert!(
+            output.stdout.contains("inspect") && output.stdout.contains("verbatim"),
+            "{shell}"
+        );
+    }
+}

@@ -19,6 +19,23 @@ fn refused(place: &Place, arguments: &str) -> String {
 }
 
 #[test]
+fn a_lid_that_no_port_with_that_lmc_has_is_refused_with_the_nearest() {
+    let place = Place::new();
+    place.write("empty", "");
+    let said = refused(&place, "empty --lid 5 --lmc 2");
+    assert!(
+        said.contains("the first a multiple of 4; expected --lid 0x0004"),
+        "{said}"
+    );
+    let said = refused(&place, "empty --lid 2 --lmc 2");
+    assert!(said.contains("expected --lid 0x0004"), "{said}");
+    for fits in ["--lid 8 --lmc 3", "--lid 5", "--lid 5 --lmc 0"] {
+        let said = refused(&place, &format!("empty {fits}"));
+        assert!(said.contains("the file is empty"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_no_capture_is_refused_in_words() {
     let place = Place::new();
     place.write("empty", "");

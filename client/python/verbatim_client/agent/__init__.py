@@ -35,7 +35,9 @@ from .device import (
     Status,
     now_ns,
 )
-from .server import Limits, ListenError, Server, Tls, serve
+from .server import Server, serve
+from .session import Limits
+from .tls import ListenError, Tls
 
 __all__ = [
     "Access",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional, Sequence
 
 if TYPE_CHECKING:
-    from .server import Session
+    from .session import Session
 
 
 def now_ns() -> int:
@@ -231,6 +231,8 @@ class QueuePair:
     qpn: int
     #: Its handle in the session; the library sets it.
     handle: int = field(default=0, kw_only=True)
+    #: The session that made it; the library sets it.
+    _session: Optional["Session"] = field(default=None, kw_only=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,7 @@ class Device:
     #: Seconds between two calls of :meth:`poll`; None for a device that calls :meth:`complete` by itself.
     poll_interval: Optional[float] = None
 
-    _session: Optional["Session"] = None
+    _sessions: tuple["Session", ...] = ()
     _next_address = 0x1_0000_0000
     _next_key = 0x100
 
@@ -415,15 +417,17 @@ class Device:
     ) -> None:
         """A request completed. To be called when it does; one that is found later names the instant, on
         :func:`now_ns`, at which it had certainly not completed (in :meth:`poll` that is the poll before)."""
-        if self._session is not None:
-            self._session.completed(qp, wr_id, int(status), int(opcode), byte_len, imm, vendor_error, earliest_ns)
+        if qp._session is not None:
+            qp._session.completed(qp, wr_id, int(status), int(opcode), byte_len, imm, vendor_error, earliest_ns)
 
     def report(self, name: str, qp: Optional[QueuePair] = None) -> None:
         """An asynchronous event, by its name of libibverbs, such as "IBV_EVENT_QP_ACCESS_ERR"."""
-        if self._session is not None:
-            self._session.reported(name, qp)
+        told = self._sessions if qp is None else (qp._session,)
+        for session in told:
+            if session is not None:
+                session.reported(name, qp)
 
     def gone(self, why: str) -> None:
-        """The device is of no use any more: the session ends, and the tester reads why. Never a FAIL of the device."""
-        if self._session is not None:
-            self._session.device_gone(why)
+        """The device is of no use any more: each session ends, and the tester reads why. Never a FAIL of the device."""
+        for session in self._sessions:
+            session.device_gone(why)

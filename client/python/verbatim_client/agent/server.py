@@ -1,4 +1,4 @@
-"""The service ``verbatim.agent.v1``: one session at a time, on one device."""
+"""The service ``verbatim.agent.v1``: its sessions, on one device."""
 
 from __future__ import annotations
 
@@ -10,42 +10,24 @@ import socket
 import stat
 import sys
 import threading
-import traceback
 from concurrent import futures
-from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Optional, TypeVar
+from typing import Iterator, Optional
 
 import grpc
 
 from verbatim_client._proto.verbatim.agent.v1 import agent_pb2, agent_pb2_grpc, verbs_pb2
 
-from .device import (
-    Access,
-    AddressVector,
-    Device,
-    DeviceInfo,
-    Memory,
-    Operation,
-    QpAttributes,
-    QpState,
-    QueuePair,
-    ReceiveRequest,
-    Refused,
-    SendRequest,
-    Service,
-    Slice,
-    now_ns,
-)
+from .device import Device, now_ns
+from .session import AgentFault, Limits, Session, Turn
+from .tls import Files, ListenError, Tls
 
-#: The largest message of the protocol, and the most bytes that one command reads or writes.
+#: The largest message of the protocol.
 LARGEST_MESSAGE = 32 << 20
-MAX_TRANSFER = 16 << 20
 #: Seconds that a client may take for its first command, and be silent later.
 FIRST = 10.0
 IDLE = 1800.0
-#: Answers and events that may wait for a client; beyond it the device is held back.
-WAITING = 65536
-PAGE = 4096
+#: Seconds after which the certificate of a session is looked at again.
+LOOK = 5.0
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
@@ -62,466 +44,6 @@ _OPTIONS = [
 ]
 
 
-class ListenError(Exception):
-    """The agent cannot listen there; the text says what to do."""
-
-
-@dataclass(frozen=True)
-class Tls:
-    """PEM files: the agent's certificate and key, and the CA of the testers' certificates. ``verbatim pki init`` makes
-    them."""
-
-    cert: str
-    key: str
-    client_ca: str
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one session may hold."""
-
-    memory: int = 64 << 20
-    queue_pairs: int = 64
-    queue_depth: int = 4096
-
-
-# Values of the protocol, checked.
-
-_Enum = TypeVar("_Enum", Service, QpState, Operation)
-
-
-def _one_of(kind: type[_Enum], number: int, what: str) -> _Enum:
-    try:
-        return kind(number)
-    except ValueError:
-        raise Refused(f"{number} is no {what}; expected one of 1..={len(kind)}") from None
-
-
-def _bounded(name: str, value: int, largest: int, least: int = 0) -> int:
-    if not least <= value <= largest:
-        raise Refused(f"{name} is {value}; expected {least}..={largest}")
-    return value
-
-
-def _access(of: Any) -> Access:
-    return Access(of.local_write, of.remote_write, of.remote_read, of.remote_atomic)
-
-
-_ADDRESS = {"sgid_index": 255, "hop_limit": 255, "traffic_class": 255, "flow_label": (1 << 20) - 1, "dlid": 0xFFFF, "sl": 15}
-_ATTRIBUTES = {
-    "pkey_index": (0, 0xFFFF),
-    "port": (1, 255),
-    "path_mtu": (1, 5),
-    "dest_qpn": (0, 0xFF_FFFF),
-    "rq_psn": (0, 0xFF_FFFF),
-    "sq_psn": (0, 0xFF_FFFF),
-    "max_dest_rd_atomic": (0, 255),
-    "max_rd_atomic": (0, 255),
-    "min_rnr_timer": (0, 31),
-    "timeout": (0, 31),
-    "retry_cnt": (0, 7),
-    "rnr_retry": (0, 7),
-    "qkey": (0, 0xFFFF_FFFF),
-}
-
-
-def _address(of: Any) -> AddressVector:
-    values = {name: _bounded(name, getattr(of, name), largest) for name, largest in _ADDRESS.items()}
-    if len(of.dgid) not in (0, 16):
-        raise Refused(f"dgid has {len(of.dgid)} bytes; expected 16, or none")
-    if not of.dgid and any(values[name] for name in ("hop_limit", "traffic_class", "flow_label", "sgid_index")):
-        raise Refused("the address has fields of a GRH and no dgid; give its 16 bytes, or leave the others 0")
-    return AddressVector(dgid=bytes(of.dgid) or None, **values)
-
-
-def _attributes(of: Any) -> QpAttributes:
-    given: dict[str, Any] = {
-        name: _bounded(name, getattr(of, name), largest, least)
-        for name, (least, largest) in _ATTRIBUTES.items()
-        if of.HasField(name)
-    }
-    if of.HasField("access"):
-        given["access"] = _access(of.access)
-    if of.HasField("address"):
-        given["address"] = _address(of.address)
-    return QpAttributes(**given)
-
-
-def _handles(of: dict[int, Any]) -> str:
-    shown = ", ".join(str(handle) for handle in list(of)[:8])
-    return shown + (f" and {len(of) - 8} more" if len(of) > 8 else "") if of else "none"
-
-
-class _AgentFault(Exception):
-    """A method of the device raised what it must not: the agent's fault, not the device's."""
-
-
-class Session:
-    """What one client made on the device. Commands one at a time; completions from any thread."""
-
-    def __init__(self, device: Device, limits: Limits, host: str) -> None:
-        self.device = device
-        self.limits = limits
-        self.host = host
-        self.out: "queue.Queue[Optional[agent_pb2.SessionResponse]]" = queue.Queue(WAITING)
-        #: Why the stream ends with an error.
-        self.why: Optional[tuple[grpc.StatusCode, str]] = None
-        self.ended = threading.Event()
-        self.heard_ns = now_ns()
-        self.begun = False
-        self._pairs: dict[int, QueuePair] = {}
-        self._services: dict[int, Service] = {}
-        self._memory: dict[int, Memory] = {}
-        #: Requests posted on a queue pair that have not completed, and the memory that they name.
-        self._posted: dict[int, int] = {}
-        self._names: dict[int, set[int]] = {}
-        self._last_handle = 0
-        self._commands = threading.Lock()
-        self._said = threading.Lock()
-        self._first_ns: Optional[int] = None
-        self._polled_ns: Optional[int] = None
-        self._polling: Optional[int] = None
-
-    # What the device tells.
-
-    def _put(self, earliest: int, latest: int, **kind: Any) -> None:
-        at = verbs_pb2.Instant(earliest_ns=earliest, latest_ns=latest)
-        response = agent_pb2.SessionResponse(at=at, **kind)
-        while not self.ended.is_set():
-            try:
-                self.out.put(response, timeout=0.5)
-                return
-            except queue.Full:
-                continue
-
-    def completed(
-        self,
-        qp: QueuePair,
-        wr_id: int,
-        status: int,
-        opcode: int,
-        byte_len: int,
-        imm: Optional[int],
-        vendor_error: int,
-        earliest_ns: Optional[int],
-    ) -> None:
-        for name, value, bits in (
-            ("wr_id", wr_id, 64),
-            ("status", status, 32),
-            ("opcode", opcode, 32),
-            ("byte_len", byte_len, 32),
-            ("imm", imm or 0, 32),
-            ("vendor_error", vendor_error, 32),
-        ):
-            if not 0 <= value < 1 << bits:
-                raise ValueError(f"{name} of a completion is {value}; expected a number of {bits} bits")
-        with self._said:
-            # One that was destroyed meanwhile has nothing to say any more.
-            if self._pairs.get(qp.handle) is not qp:
-                return
-            now = now_ns()
-            if self._first_ns is None:
-                self._first_ns = now
-            earliest = now
-            if earliest_ns is not None:
-                earliest = min(earliest_ns, now)
-            elif self._polling == threading.get_ident() and self._polled_ns is not None:
-                earliest = self._polled_ns
-            left = self._posted.get(qp.handle, 0) - 1
-            self._posted[qp.handle] = max(left, 0)
-            if left <= 0:
-                self._names[qp.handle] = set()
-            completion = verbs_pb2.Completion(
-                qp=qp.handle, wr_id=wr_id, status=status, opcode=opcode, byte_len=byte_len, vendor_error=vendor_error
-            )
-            if imm is not None:
-                completion.imm = imm
-            self._put(earliest, now, event=verbs_pb2.Event(completion=completion))
-
-    def reported(self, name: str, qp: Optional[QueuePair]) -> None:
-        if not name.startswith("IBV_EVENT_"):
-            raise ValueError(f'an event is named as libibverbs names it, such as "IBV_EVENT_QP_FATAL", not {name!r}')
-        with self._said:
-            handle = qp.handle if qp is not None else 0
-            if handle and self._pairs.get(handle) is not qp:
-                return
-            now = now_ns()
-            self._put(now, now, event=verbs_pb2.Event(async_event=verbs_pb2.AsyncEvent(name=name, qp=handle)))
-        if name == "IBV_EVENT_DEVICE_FATAL":
-            self.device_gone("the device reported IBV_EVENT_DEVICE_FATAL")
-
-    def device_gone(self, why: str) -> None:
-        self.end(grpc.StatusCode.UNAVAILABLE, f"the device {self.device.name} is gone: {why}")
-
-    def end(self, code: Optional[grpc.StatusCode] = None, text: str = "") -> None:
-        """Ends the stream once what was said is taken. The first reason stays."""
-        if code is not None and self.why is None:
-            self.why = (code, text)
-        try:
-            self.out.put_nowait(None)
-        except queue.Full:
-            self.ended.set()
-
-    # Commands.
-
-    def _poll(self) -> None:
-        begun = now_ns()
-        self._polling = threading.get_ident()
-        try:
-            self._call(self.device.poll)
-        finally:
-            self._polling = None
-            self._polled_ns = begun
-
-    def look(self) -> None:
-        """One look for completions, between commands."""
-        with self._commands:
-            self._poll()
-
-    def execute(self, request: agent_pb2.SessionRequest) -> None:
-        """Does a command and answers it."""
-        with self._commands:
-            self._poll()
-            self._first_ns = None
-            begun = now_ns()
-            try:
-                reply = self._answer(request.command)
-            except Refused as refused:
-                reply = verbs_pb2.Reply(refused=verbs_pb2.Refused(errno=refused.errno, text=refused.text))
-            done = self._first_ns if self._first_ns is not None else now_ns()
-            self._poll()
-            with self._said:
-                self._put(begun, done, answer=agent_pb2.Answer(number=request.number, reply=reply))
-
-    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return method(*arguments)
-        except Refused:
-            raise
-        except Exception as error:
-            traceback.print_exc()
-            text = f"{type(self.device).__name__}.{method.__name__} raised {type(error).__name__}: {error}"
-            raise _AgentFault(text) from error
-
-    def _made(self, made: Any, kind: type, method: str) -> Any:
-        if not isinstance(made, kind):
-            raise _AgentFault(f"{type(self.device).__name__}.{method} gave {made!r}; expected a {kind.__name__}")
-        return made
-
-    def _new_handle(self) -> int:
-        self._last_handle += 1
-        return self._last_handle
-
-    def _answer(self, command: verbs_pb2.Command) -> verbs_pb2.Reply:
-        kind = command.WhichOneof("kind")
-        if kind is None:
-            raise Refused(
-                "the command is empty or of a kind that this agent does not know; expected one of "
-                "verbatim.agent.v1.Command: agent and tester must be of one version"
-            )
-        asked = getattr(command, kind)
-        reply = getattr(self, "_" + kind)(asked)
-        return reply if reply is not None else verbs_pb2.Reply(done=verbs_pb2.Done())
-
-    def _open(self, _: Any) -> verbs_pb2.Reply:
-        info: DeviceInfo = self._made(self._call(self.device.open), DeviceInfo, "open")
-        values = {name: value for name, value in vars(info).items() if name not in ("gids", "capabilities")}
-        gids = [verbs_pb2.Gid(index=gid.index, gid=gid.gid, kind=gid.kind) for gid in info.gids]
-        try:
-            if info.capabilities is not None:
-                values["capabilities"] = verbs_pb2.Capabilities(**vars(info.capabilities))
-            opened = verbs_pb2.Opened(device=self.device.name, host=self.host, gids=gids, **values)
-        except (TypeError, ValueError) as error:
-            raise _AgentFault(f"{type(self.device).__name__}.open gave what the protocol cannot hold: {error}") from error
-        return verbs_pb2.Reply(opened=opened)
-
-    def _register_memory(self, asked: Any) -> verbs_pb2.Reply:
-        pages = lambda length: (length + PAGE - 1) // PAGE * PAGE  # noqa: E731
-        if asked.length == 0:
-            raise Refused("memory of 0 bytes cannot be registered; ask for 1 or more")
-        held = sum(pages(memory.length) for memory in self._memory.values())
-        if held + pages(asked.length) > self.limits.memory:
-            raise Refused(
-                f"{asked.length} bytes of memory are more than is left of this session's {self.limits.memory} "
-                f"(in use: {held}, in whole pages of {PAGE}); deregister some"
-            )
-        made = self._call(self.device.register_memory, asked.length, _access(asked.access))
-        memory: Memory = self._made(made, Memory, "register_memory")
-        memory.handle = self._new_handle()
-        self._memory[memory.handle] = memory
-        return verbs_pb2.Reply(
-            memory=verbs_pb2.Memory(
-                memory=memory.handle, address=memory.address, l_key=memory.l_key, r_key=memory.r_key
-            )
-        )
-
-    def _create_qp(self, asked: Any) -> verbs_pb2.Reply:
-        service = _one_of(Service, asked.service, "service of a queue pair")
-        if len(self._pairs) >= self.limits.queue_pairs:
-            raise Refused(f"this session has {len(self._pairs)} queue pairs, as many as it may have; destroy one")
-        for name in ("send_depth", "receive_depth"):
-            _bounded(name, getattr(asked, name), self.limits.queue_depth, 1)
-        made = self._call(self.device.create_qp, service, asked.send_depth, asked.receive_depth)
-        qp: QueuePair = self._made(made, QueuePair, "create_qp")
-        if not 0 < qp.qpn < 1 << 24:
-            raise _AgentFault(f"{type(self.device).__name__}.create_qp gave a queue pair of number {qp.qpn}")
-        handle = self._new_handle()
-        qp.handle = handle
-        with self._said:
-            self._pairs[handle], self._services[handle] = qp, service
-            self._posted[handle], self._names[handle] = 0, set()
-        return verbs_pb2.Reply(qp=verbs_pb2.Qp(qp=handle, qpn=qp.qpn))
-
-    def _pair(self, handle: int) -> QueuePair:
-        if handle not in self._pairs:
-            raise Refused(f"this session has no queue pair {handle}; it has {_handles(self._pairs)}")
-        return self._pairs[handle]
-
-    def _modify_qp(self, asked: Any) -> None:
-        state = _one_of(QpState, asked.state, "state of a queue pair")
-        attributes = _attributes(asked.attributes)
-        self._call(self.device.modify_qp, self._pair(asked.qp), state, attributes)
-        if state == QpState.RESET:
-            with self._said:
-                self._posted[asked.qp], self._names[asked.qp] = 0, set()
-
-    def _query_qp(self, asked: Any) -> verbs_pb2.Reply:
-        of = self._call(self.device.query_qp, self._pair(asked.qp))
-        return verbs_pb2.Reply(status=verbs_pb2.QpStatus(state=int(of.state), sq_psn=of.sq_psn, rq_psn=of.rq_psn))
-
-    def _slice(self, asked: Any) -> Optional[Slice]:
-        if asked.memory not in self._memory:
-            raise Refused(f"this session has no memory {asked.memory}; it has {_handles(self._memory)}")
-        memory = self._memory[asked.memory]
-        end = asked.offset + asked.length
-        if end > memory.length:
-            raise Refused(
-                f"bytes {asked.offset}..{end} are not inside memory {asked.memory}, which has {memory.length}"
-            )
-        return Slice(memory, asked.offset, asked.length) if asked.length else None
-
-    def _local(self, asked: Any) -> Optional[Slice]:
-        return self._slice(asked.local) if asked.HasField("local") else None
-
-    def _post(self, method: Callable[..., None], qp: QueuePair, asked: Any, request: Any) -> None:
-        # Counted first: it may complete within the call.
-        with self._said:
-            self._posted[qp.handle] += 1
-            if asked.HasField("local"):
-                self._names[qp.handle].add(asked.local.memory)
-        try:
-            self._call(method, qp, request)
-        except Refused:
-            with self._said:
-                self._posted[qp.handle] = max(0, self._posted[qp.handle] - 1)
-            raise
-
-    def _post_send(self, asked: Any) -> None:
-        operation = _one_of(Operation, asked.operation, "operation of a send request")
-        qp = self._pair(asked.qp)
-        datagram = self._services[asked.qp] == Service.UD
-        if datagram and not asked.HasField("address"):
-            raise Refused(
-                "a send request of a UD queue pair has no address; give address, remote_qpn and remote_qkey"
-            )
-        if not datagram and asked.HasField("address"):
-            raise Refused(
-                "a send request of an RC queue pair has an address; leave it out: the queue pair knows where to"
-            )
-        request = SendRequest(
-            asked.wr_id,
-            operation,
-            self._local(asked),
-            asked.signaled,
-            asked.solicited,
-            asked.fence,
-            asked.remote_address,
-            asked.r_key,
-            asked.compare,
-            asked.swap_add,
-            asked.imm,
-            _address(asked.address) if datagram else None,
-            _bounded("remote_qpn", asked.remote_qpn, 0xFF_FFFF),
-            asked.remote_qkey,
-        )
-        self._post(self.device.post_send, qp, asked, request)
-
-    def _post_receive(self, asked: Any) -> None:
-        qp = self._pair(asked.qp)
-        self._post(self.device.post_receive, qp, asked, ReceiveRequest(asked.wr_id, self._local(asked)))
-
-    def _read_memory(self, asked: Any) -> verbs_pb2.Reply:
-        if not asked.HasField("from"):
-            raise Refused("read_memory does not say what to read; give from")
-        place = self._slice(getattr(asked, "from"))
-        data = b""
-        if place is not None:
-            self._check_transfer(place.length)
-            data = bytes(self._call(self.device.read_memory, place.memory, place.offset, place.length))
-            if len(data) != place.length:
-                raise _AgentFault(f"{type(self.device).__name__}.read_memory gave {len(data)} bytes of {place.length}")
-        return verbs_pb2.Reply(bytes=verbs_pb2.Bytes(bytes=data))
-
-    def _write_memory(self, asked: Any) -> None:
-        self._check_transfer(len(asked.bytes))
-        place = self._slice(verbs_pb2.Slice(memory=asked.memory, offset=asked.offset, length=len(asked.bytes)))
-        if place is not None:
-            self._call(self.device.write_memory, place.memory, place.offset, bytes(asked.bytes))
-
-    @staticmethod
-    def _check_transfer(length: int) -> None:
-        if length > MAX_TRANSFER:
-            raise Refused(f"{length} bytes are more than one command may read or write, {MAX_TRANSFER}; use several")
-
-    def _destroy_qp(self, asked: Any) -> None:
-        qp = self._pair(asked.qp)
-        self._call(self.device.destroy_qp, qp)
-        self._forget(qp)
-
-    def _forget(self, qp: QueuePair) -> None:
-        with self._said:
-            for held in (self._pairs, self._services, self._posted, self._names):
-                held.pop(qp.handle, None)
-
-    def _deregister_memory(self, asked: Any) -> None:
-        if asked.memory not in self._memory:
-            raise Refused(f"this session has no memory {asked.memory}; it has {_handles(self._memory)}")
-        for handle, names in self._names.items():
-            if asked.memory in names:
-                raise Refused(
-                    f"memory {asked.memory} is named by requests on queue pair {handle} that have not completed, or whose "
-                    "success is not signalled; destroy the queue pair first, or move it to ERR and let them complete"
-                )
-        self._call(self.device.deregister_memory, self._memory[asked.memory])
-        del self._memory[asked.memory]
-
-    def _destroy_all(self, _: Any) -> None:
-        for qp in list(self._pairs.values()):
-            self._call(self.device.destroy_qp, qp)
-            self._forget(qp)
-        for memory in list(self._memory.values()):
-            self._call(self.device.deregister_memory, memory)
-            del self._memory[memory.handle]
-
-    def destroy(self) -> None:
-        """Destroys all that the session made, queue pairs first. One that cannot be destroyed keeps no other."""
-        with self._commands:
-            for qp in list(self._pairs.values()):
-                self._quietly(self.device.destroy_qp, qp)
-                self._forget(qp)
-            for memory in self._memory.values():
-                self._quietly(self.device.deregister_memory, memory)
-            self._memory.clear()
-            self._quietly(self.device.close)
-
-    @staticmethod
-    def _quietly(method: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            method(*arguments)
-        except Exception:
-            traceback.print_exc()
-
-
 def _log(line: str) -> None:
     try:
         print(f"agent: {line}", file=sys.stderr, flush=True)
@@ -536,42 +58,74 @@ def _peer(context: grpc.ServicerContext) -> str:
 
 
 class _Service(agent_pb2_grpc.AgentServiceServicer):
-    def __init__(self, device: Device, limits: Limits) -> None:
+    def __init__(self, device: Device, limits: Limits, files: Optional[Files]) -> None:
         self.device = device
         self.limits = limits
-        self.seat = threading.Lock()
-        self.session: Optional[Session] = None
+        self.files = files
+        self.turn = Turn()
+        self.seats = threading.Lock()
+        self.sessions: list[Session] = []
+        self.taken = 0
         self.stopped = False
         system = os.uname()
         self.version = "python"
         self.host = f"{system.sysname} {system.release}, agent of verbatim_client for Python"
 
-    def GetAgent(self, _: agent_pb2.GetAgentRequest, __: grpc.ServicerContext) -> agent_pb2.GetAgentResponse:
+    def _why_refused(self, context: grpc.ServicerContext) -> Optional[str]:
+        if self.files is None:
+            return None
+        shown = context.auth_context().get("x509_pem_cert") or [None]
+        return self.files.refusal(shown[0])
+
+    def _admit(self, context: grpc.ServicerContext) -> None:
+        why = self._why_refused(context)
+        if why is not None:
+            _log(f"{_peer(context)}: not let in: {why}")
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+
+    def _sit(self) -> bool:
+        with self.seats:
+            free = self.taken < self.limits.sessions
+            self.taken += free
+            return free
+
+    def GetAgent(self, _: agent_pb2.GetAgentRequest, context: grpc.ServicerContext) -> agent_pb2.GetAgentResponse:
+        self._admit(context)
         return agent_pb2.GetAgentResponse(
             version=self.version,
             devices=[self.device.name],
-            sessions=int(self.seat.locked()),
-            max_sessions=1,
+            sessions=self.taken,
+            max_sessions=self.limits.sessions,
             host=socket.gethostname(),
         )
 
     def Session(
         self, requests: Iterator[agent_pb2.SessionRequest], context: grpc.ServicerContext
     ) -> Iterator[agent_pb2.SessionResponse]:
+        self._admit(context)
         # A tester sends its first command after it has the headers, so they must not wait for the first answer.
         context.send_initial_metadata(())
-        if not self.seat.acquire(blocking=False):
-            yield from self._turn_away(requests, context)
+        if not self._sit():
+            yield from self._turn_away(requests, context, self.limits.sessions)
             return
-        session = Session(self.device, self.limits, self.host)
-        self.session = self.device._session = session
+        session = Session(self.device, self.limits, self.host, self.turn)
+        with self.seats:
+            self.sessions.append(session)
+            self.device._sessions = tuple(self.sessions)
         _log(f"{_peer(context)}: a session begins")
         reader = threading.Thread(target=self._read, args=(session, requests), name="commands", daemon=True)
         reader.start()
         if self.device.poll_interval is not None:
             threading.Thread(target=self._look, args=(session, self.device.poll_interval), daemon=True).start()
         try:
+            looked = now_ns()
             while True:
+                # A certificate that was revoked, or has expired, ends what it began.
+                if now_ns() - looked > LOOK * 1e9:
+                    looked, why = now_ns(), self._why_refused(context)
+                    if why is not None:
+                        session.why = session.why or (grpc.StatusCode.UNAUTHENTICATED, why)
+                        break
                 try:
                     response = session.out.get(timeout=1.0)
                 except queue.Empty:
@@ -586,17 +140,23 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
             # What was made is destroyed before the stream ends: who sees its end knows.
             session.ended.set()
             session.destroy()
-            self.device._session = self.session = None
-            self.seat.release()
+            with self.seats:
+                self.sessions.remove(session)
+                self.device._sessions = tuple(self.sessions)
+                self.taken -= 1
             _log(f"{_peer(context)}: a session ended, and what it made is destroyed{': ' + session.why[1] if session.why else ''}")
         if session.why is not None:
             context.abort(*session.why)
 
     @staticmethod
     def _turn_away(
-        requests: Iterator[agent_pb2.SessionRequest], context: grpc.ServicerContext
+        requests: Iterator[agent_pb2.SessionRequest], context: grpc.ServicerContext, seats: int
     ) -> Iterator[agent_pb2.SessionResponse]:
-        text = "the agent has a session, and may have one at a time; end it first"
+        text = (
+            "the agent has a session, and may have one at a time; end it first"
+            if seats == 1
+            else f"the agent has {seats} sessions, as many as it may have at a time; end one first"
+        )
         _log(f"no session: {text}")
         late = threading.Timer(FIRST, context.cancel)
         late.daemon = True
@@ -622,7 +182,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
                     break
                 session.heard_ns, session.begun = now_ns(), True
                 session.execute(request)
-        except _AgentFault as fault:
+        except AgentFault as fault:
             session.end(grpc.StatusCode.INTERNAL, f"the agent is at fault, not the device: {fault}")
             return
         except Exception:  # grpc: the client is gone, or its connection is.
@@ -640,8 +200,8 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
 
     def stop(self) -> None:
         self.stopped = True
-        if self.session is not None:
-            self.session.end(grpc.StatusCode.UNAVAILABLE, "the agent was told to stop; start it again")
+        for session in tuple(self.sessions):
+            session.end(grpc.StatusCode.UNAVAILABLE, "the agent was told to stop; start it again")
 
 
 class Server:
@@ -652,14 +212,18 @@ class Server:
     ) -> None:
         if not isinstance(device, Device):
             raise TypeError(f"expected a verbatim_client.agent.Device, not {device!r}")
-        self._service = _Service(device, limits)
+        if limits.sessions < 1:
+            raise ValueError(f"Limits.sessions is {limits.sessions}; expected 1 or more")
+        files = None if tls is None or listen.startswith("unix:") else Files(tls)
+        self._service = _Service(device, limits, files)
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(max_workers=16, thread_name_prefix="agent"), options=_OPTIONS
+            # Each session has one, and those that are turned away or only look need some.
+            futures.ThreadPoolExecutor(max_workers=16 + limits.sessions, thread_name_prefix="agent"), options=_OPTIONS
         )
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self._service, self._server)
         self._path: Optional[str] = None
         #: Where it listens, with the port that the system chose.
-        self.address = self._bind_unix(listen, tls) if listen.startswith("unix:") else self._bind_tcp(listen, tls)
+        self.address = self._bind_unix(listen, tls) if listen.startswith("unix:") else self._bind_tcp(listen, files)
         self._server.start()
 
     def _bind_unix(self, listen: str, tls: Optional[Tls]) -> str:
@@ -694,7 +258,7 @@ class Server:
         self._path = path
         return f"unix:{path}"
 
-    def _bind_tcp(self, listen: str, tls: Optional[Tls]) -> str:
+    def _bind_tcp(self, listen: str, files: Optional[Files]) -> str:
         host, _, port = listen.rpartition(":")
         try:
             ip = ipaddress.ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
@@ -705,17 +269,17 @@ class Server:
                 f"{listen!r} is no place to listen; expected unix:PATH or IP:PORT, such as 127.0.0.1:7000 or [::1]:7000; "
                 "a name is not looked up, give its address"
             ) from None
-        if tls is None and not ip.is_loopback:
+        if files is None and not ip.is_loopback:
             raise ListenError(
                 f"{listen} can be reached from other hosts, and whoever reaches the agent may use the device: such an "
                 f"address needs tls=Tls(cert, key, client_ca) (`verbatim pki init DIR --agent {ip}` makes them); without "
                 "TLS listen on a loopback address or on unix:PATH"
             )
         try:
-            if tls is None:
+            if files is None:
                 bound = self._server.add_insecure_port(listen)
             else:
-                bound = self._server.add_secure_port(listen, _credentials(tls))
+                bound = self._server.add_secure_port(listen, files.credentials())
         except RuntimeError:
             bound = 0
         if not bound:
@@ -738,19 +302,6 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _credentials(tls: Tls) -> grpc.ServerCredentials:
-    def read(path: str) -> bytes:
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except OSError as error:
-            raise ListenError(f"{path} cannot be read ({error.strerror}); name a PEM file that this user may read") from None
-
-    return grpc.ssl_server_credentials(
-        [(read(tls.key), read(tls.cert))], root_certificates=read(tls.client_ca), require_client_auth=True
-    )
 
 
 def serve(

@@ -1,0 +1,174 @@
+"""Who is let in: TLS with certificates from files, which are read again when they change, and a list of revoked ones."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Optional
+
+import grpc
+
+#: Seconds for which a certificate that was found good is not looked at again.
+STANDS = 30.0
+
+
+class ListenError(Exception):
+    """The agent cannot listen there; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files: the agent's certificate and key, the CA of the testers' certificates, and that CA's list of revoked ones.
+    ``verbatim pki init`` makes them, ``verbatim pki revoke`` puts a certificate on the list. Files that change are read
+    again; what cannot be used leaves all as it was. For the list the program ``openssl`` is needed."""
+
+    cert: str
+    key: str
+    client_ca: str
+    crl: Optional[str] = None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ListenError(f"{path} cannot be read ({error.strerror}); name a PEM file that this user may read") from None
+
+
+def _check(tls: Tls) -> None:
+    """Whether the files are what they are to be, and belong together."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for path in (tls.cert, tls.key, tls.client_ca):
+        _read(path)
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+    except (ssl.SSLError, OSError) as error:
+        raise ListenError(f"{tls.cert} and {tls.key} are no certificate with its key, in PEM: {error}") from None
+    try:
+        context.load_verify_locations(tls.client_ca)
+    except (ssl.SSLError, OSError) as error:
+        raise ListenError(f"{tls.client_ca} is no certificate of a CA, in PEM: {error}") from None
+    if tls.crl is None:
+        return
+    _read(tls.crl)
+    try:
+        read = subprocess.run(
+            ["openssl", "crl", "-in", tls.crl, "-CAfile", tls.client_ca, "-noout"], capture_output=True, timeout=30
+        )
+    except OSError as error:
+        raise ListenError(f"a list of revoked certificates needs the program openssl ({error}); install openssl") from None
+    if read.returncode != 0 or b"verify failure" in read.stderr:
+        raise ListenError(f"{tls.crl} is no list of revoked certificates of {tls.client_ca}, in PEM; `verbatim pki` makes one")
+
+
+class Files:
+    """The files of a server, as they were last found good."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._lock = threading.Lock()
+        _check(tls)
+        self._seen = self._marks()
+        self._take()
+
+    def _marks(self) -> tuple[Optional[tuple[int, int, int]], ...]:
+        """What changes when a file does."""
+
+        def mark(path: str) -> Optional[tuple[int, int, int]]:
+            try:
+                of = os.stat(path)
+            except OSError:
+                return None
+            return of.st_mtime_ns, of.st_size, of.st_ino
+
+        tls = self._tls
+        return tuple(mark(path) for path in (tls.cert, tls.key, tls.client_ca, tls.crl) if path is not None)
+
+    def _take(self) -> None:
+        tls = self._tls
+        self._key, self._cert, self._ca = _read(tls.key), _read(tls.cert), _read(tls.client_ca)
+        self._crl = None if tls.crl is None else _read(tls.crl)
+        #: Certificates that were found good, and until when that stands.
+        self._good: dict[bytes, float] = {}
+
+    def _look(self) -> bool:
+        """Reads the files again if one changed, and says whether it did."""
+        marks = self._marks()
+        if marks == self._seen:
+            return False
+        self._seen = marks
+        try:
+            _check(self._tls)
+            self._take()
+        except ListenError as error:
+            print(f"agent: the certificates stay as they were: {error}", file=sys.stderr, flush=True)
+            return False
+        print("agent: the certificates were read again", file=sys.stderr, flush=True)
+        return True
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(self._key, self._cert)], root_certificates=self._ca)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Those that gRPC asks for at each connection."""
+
+        def fetch() -> Optional[grpc.ServerCertificateConfiguration]:
+            with self._lock:
+                return self._configuration() if self._look() or self._is_new() else None
+
+        self._given = self._key, self._cert, self._ca
+        return grpc.dynamic_ssl_server_credentials(self._configuration(), fetch, require_client_authentication=True)
+
+    def _is_new(self) -> bool:
+        """Whether the files were read since gRPC was given them: a look of :meth:`refusal` may have been first."""
+        now = self._key, self._cert, self._ca
+        before, self._given = self._given, now
+        return before != now
+
+    def refusal(self, certificate: Optional[bytes]) -> Optional[str]:
+        """Why a tester with that certificate, in PEM, is not let in any more; None when it is."""
+        with self._lock:
+            self._look()
+            if certificate is None:
+                return "the tester showed no certificate"
+            if self._good.get(certificate, 0.0) > time.monotonic():
+                return None
+            why = self._refusal(certificate)
+            if why is None:
+                self._good[certificate] = time.monotonic() + STANDS
+            return why
+
+    def _refusal(self, certificate: bytes) -> Optional[str]:
+        if self._crl is None:
+            return None  # The handshake has seen to all the rest.
+        # As they were read, not as the files are by now.
+        pipes: list[int] = []
+        try:
+            names = []
+            for content in (self._ca, self._crl):
+                pipe = os.memfd_create("verbatim")
+                pipes.append(pipe)
+                os.write(pipe, content)
+                names.append(f"/proc/self/fd/{pipe}")
+            checked = subprocess.run(
+                ["openssl", "verify", "-crl_check", "-CAfile", names[0], "-CRLfile", names[1]],
+                input=certificate,
+                capture_output=True,
+                pass_fds=pipes,
+                timeout=30,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"the list of revoked certificates cannot be asked: {error}"
+        finally:
+            for pipe in pipes:
+                os.close(pipe)
+        if checked.returncode == 0:
+            return None
+        said = [line for line in checked.stderr.decode(errors="replace").splitlines() if line.startswith("error ")]
+        return f"its certificate is refused: {said[0].partition(': ')[2] if said else 'it cannot be verified'}"

@@ -1,0 +1,117 @@
+//! Known deviations: a FAIL that is known of such devices is told in a line and stays a FAIL; what is not as it was known is said.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use verbatim_tests::product::{Output, Place, run};
+
+const RIG: &str = r#"config_version = 1
+
+[[rig]]
+name = "kept"
+kind = "virtual"
+defects = ["late-receive-kept"]
+"#;
+const RXE: &str = r#"{"vendor_id": "0xffffff", "host": "vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}"#;
+const OTHER: &str = r#"{"vendor_id": "0x0002c9", "host": "vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}"#;
+
+fn sha256(place: &Place, file: &Path) -> String {
+    let output = run(place.command("sha256sum").arg(file));
+    output.stdout.split_whitespace().next().unwrap().to_owned()
+}
+
+/// Runs a test on a model, and makes of its record one whose fingerprint tells of that device behind an agent.
+fn record_of(place: &Place, rig: &str, device: &str, name: &str) {
+    fs::write(place.path("rigs.toml"), RIG).unwrap();
+    run(&mut place.verbatim(&format!(
+        "run --rig-file rigs.toml --rig {rig} c09-local-errors --record {name}"
+    )));
+    let directory = place.path(name);
+    let mut document: Value = serde_json::from_slice(&fs::read(directory.join("run.json")).unwrap()).unwrap();
+    document["fingerprint"]["device"] = serde_json::from_str(device).unwrap();
+    fs::write(directory.join("run.json"), document.to_string()).unwrap();
+    // Sealed anew: the manifest hashes itself with nothing in the place of its hash.
+    let place_of_manifest = directory.join("manifest.json");
+    let mut manifest = fs::read_to_string(&place_of_manifest).unwrap();
+    let known: Value = serde_json::from_str(&manifest).unwrap();
+    let entry = known["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|file| file["name"] == "run.json")
+        .unwrap();
+    manifest = manifest.replace(
+        entry["sha256"].as_str().unwrap(),
+        &sha256(place, &directory.join("run.json")),
+    );
+    manifest = manifest.replace(
+        &format!("\"run.json\",\n      \"bytes\": {}", entry["bytes"]),
+        &format!("\"run.json\",\n      \"bytes\": {}", document.to_string().len()),
+    );
+    let own = known["sha256"].as_str().unwrap();
+    fs::write(&place_of_manifest, manifest.replace(own, "")).unwrap();
+    let sealed = sha256(place, &place_of_manifest);
+    fs::write(&place_of_manifest, manifest.replace(own, &sealed)).unwrap();
+}
+
+fn judged(place: &Place, arguments: &str) -> Output {
+    let output = run(&mut place.verbatim(&format!("judge {arguments}")));
+    assert!(!output.stderr.contains("SHA-256"), "{output}");
+    output
+}
+
+#[test]
+fn a_fail_that_is_known_is_counted_and_told_in_a_line_and_is_a_fail_for_the_exit_code() {
+    let place = Place::new();
+    record_of(&place, "kept", RXE, "rxe");
+    let output = judged(&place, "rxe");
+    assert_eq!(output.code(), 1, "{output}");
+    assert!(output.stdout.contains("1 failed, all known"), "{output}");
+    assert!(output.stdout.contains("Known deviations of Linux rxe"), "{output}");
+    assert!(output.stdout.contains("rxe-receive-in-error-state: "), "{output}");
+    assert!(
+        !output.stdout.contains("    expected  "),
+        "what is known is not explained again: {output}"
+    );
+    assert!(judged(&place, "rxe --all").stdout.contains("    expected  "));
+    let document = judged(&place, "rxe --json").json();
+    assert_eq!(document["verdicts"][0]["outcome"], "FAIL");
+    let known = &document["known_deviations"][0];
+    assert_eq!(
+        (&known["showed"], &known["explains_all"]),
+        (&"SEEN".into(), &true.into()),
+        "{known}"
+    );
+    // The day that the run began, in words.
+    assert!(
+        document["run"]["started"].as_str().unwrap().ends_with('Z'),
+        "{document}"
+    );
+}
+
+#[test]
+fn on_another_device_the_same_fail_is_not_known() {
+    let place = Place::new();
+    record_of(&place, "kept", OTHER, "other");
+    let output = judged(&place, "other");
+    assert_eq!(output.code(), 1, "{output}");
+    assert!(!output.stdout.contains("nown"), "{output}");
+    assert!(output.stdout.contains("    expected  "), "{output}");
+}
+
+#[test]
+fn a_device_that_does_not_show_what_is_known_of_it_passes_and_that_is_said() {
+    let place = Place::new();
+    record_of(&place, "virtual", RXE, "mended");
+    let output = judged(&place, "mended");
+    assert_eq!(output.code(), 0, "{output}");
+    assert!(
+        output.stdout.contains("Not as the known deviations have it"),
+        "{output}"
+    );
+    assert!(
+        output.stdout.contains("c09-local-errors passed, though Linux rxe"),
+        "{output}"
+    );
+}
