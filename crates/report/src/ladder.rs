@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
 use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
-use verbatim_wire::packet::Packet;
+use verbatim_wire::packet::{NotAPacket, Packet};
 
 use crate::digest::Evidence;
 use crate::fields::{detail, medium};
@@ -184,7 +184,11 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
         }
         Entry::Frame(frame) => {
             let what = Packet::parse(medium(frame), &frame.bytes).map_or_else(
-                |error| format!("{} bytes: {error}", frame.bytes.len()),
+                |error| match error {
+                    // Address resolution and the like: nothing is wrong with it.
+                    NotAPacket::NotRoce(kind) => format!("{kind}, {} bytes", frame.bytes.len()),
+                    error => format!("{} bytes: {error}", frame.bytes.len()),
+                },
                 |packet| packet.to_string(),
             );
             let way = if frame.received { Way::In } else { Way::Out };
