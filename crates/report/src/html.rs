@@ -104,19 +104,30 @@ fn in_words(fingerprint: &str) -> String {
     let Ok(serde_json::Value::Object(members)) = serde_json::from_str(fingerprint) else {
         return fingerprint.into();
     };
+    members_in_words(members)
+}
+
+/// One after the other; those of a member in parentheses. What is not known is left out.
+fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> String {
     let member = |(name, value): (String, serde_json::Value)| match value {
         serde_json::Value::String(text) => format!("{name} {text}"),
+        serde_json::Value::Object(inner) => format!("{name} ({})", members_in_words(inner)),
         serde_json::Value::Array(all) if all.is_empty() => format!("no {name}"),
         serde_json::Value::Array(all) => {
             let all: Vec<_> = all
                 .iter()
-                .map(|one| one.as_str().map_or_else(|| one.to_string(), Into::into))
+                .map(|one| match one {
+                    serde_json::Value::String(text) => text.clone(),
+                    serde_json::Value::Object(inner) => format!("({})", members_in_words(inner.clone())),
+                    other => other.to_string(),
+                })
                 .collect();
             format!("{name} {}", all.join(" "))
         }
         other => format!("{name} {other}"),
     };
-    members.into_iter().map(member).collect::<Vec<_>>().join(", ")
+    let known = members.into_iter().filter(|(_, value)| !value.is_null());
+    known.map(member).collect::<Vec<_>>().join(", ")
 }
 
 /// Each statement that a test is about, the gravest first.

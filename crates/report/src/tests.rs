@@ -251,3 +251,18 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         );
     }
 }
+
+#[test]
+fn a_fingerprint_is_told_in_words_whatever_it_holds() {
+    let (mut run, verdicts) = of_rxe();
+    run.fingerprint =
+        r#"{"tester":{"kernel":null,"gids":[{"index":0,"gid":"fe80::1"}]},"device":{"name":"rxe0","lid":7}}"#.into();
+    let page = html(&Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        seal: "",
+    });
+    let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";
+    assert!(page.contains(words), "{page}");
+}
