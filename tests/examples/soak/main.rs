@@ -152,7 +152,7 @@ fn campaign() -> anyhow::Result<bool> {
     for number in 1..=LOOKS {
         thread::sleep((every * number).saturating_sub(begun.elapsed()));
         let now = look(&lab)?;
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             println!("{:>6} s: {now:?}", begun.elapsed().as_secs());
             // What an administrator does now and then.
             done(&lab, "systemctl reload verbatimd")?;
