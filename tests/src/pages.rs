@@ -133,6 +133,66 @@ pub fn check(lab: Option<&str>) {
     );
 }
 
+/// A command of a page that somebody else runs than [`check`], and what the page shows of it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The lab that its block is for.
+    pub lab: String,
+    /// The command.
+    pub command: String,
+    /// What it prints.
+    pub prints: String,
+}
+
+impl Shown {
+    /// How what was printed differs from what the page shows; empty when it does not.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn differs(&self, printed: String) -> String {
+        let shown = Data::text(self.prints.clone());
+        let seen = NormalizeToExpected::new()
+            .redact()
+            .normalize(Data::text(printed), &shown);
+        let mut differs = String::new();
+        if seen != shown {
+            write_diff(
+                &mut differs,
+                &shown,
+                &seen,
+                Some(&self.command),
+                Some(&"seen"),
+                Palette::plain(),
+            )
+            .unwrap();
+        }
+        differs
+    }
+}
+
+/// The commands of a page of `docs` that are for one of these labs, in the page's order.
+///
+/// # Panics
+/// When there is no such page, or its blocks are not marked.
+#[must_use]
+pub fn shown(page: &str, labs: &[&str]) -> Vec<Shown> {
+    let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut all = Vec::new();
+    for block in blocks(&text).unwrap_or_else(|error| panic!("{page}: {error}")) {
+        let Some(lab) = block.lab.filter(|lab| labs.contains(&lab.as_str())) else {
+            continue;
+        };
+        all.extend(block.commands.into_iter().map(|command| Shown {
+            lab: lab.clone(),
+            prints: lines[command.prints].iter().map(|line| format!("{line}\n")).collect(),
+            command: command.text,
+        }));
+    }
+    all
+}
+
 /// What is stale on a page.
 fn check_page(path: &Path, lab: Option<&str>) -> String {
     let text = fs::read_to_string(path).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use verbatim_record::{Span, Time};
-use verbatim_tester::{Arrival, Rig, Step, Stimulus, Stop};
+use verbatim_tester::{Arrival, FileJournal, Rig, Step, Stimulus, Stop};
 
 use crate::RunError;
 
@@ -84,7 +84,8 @@ impl Lease {
         if self.token == 0 {
             return Ok(());
         }
-        let path = journals.join(format!("{rig}.token"));
+        let of_rig = FileJournal::directory(journals, rig);
+        let path = of_rig.join(format!("{rig}.token"));
         let failed = |source| RunError::Fence {
             path: path.clone(),
             source,
@@ -100,7 +101,7 @@ impl Lease {
         if last < self.token {
             // All of it or what was there before: half a number would let those in again who had the rig before.
             let write = || {
-                let mut file = tempfile::NamedTempFile::new_in(journals)?;
+                let mut file = tempfile::NamedTempFile::new_in(&of_rig)?;
                 writeln!(file, "{}", self.token)?;
                 file.as_file().sync_data()?;
                 file.persist(&path)?;
@@ -128,8 +129,12 @@ pub fn last_token(journals: &Path) -> Result<u64, RunError> {
     };
     let mut last = 0;
     for entry in entries {
-        let path = entry.map_err(failed(journals))?.path();
-        if path.extension().is_some_and(|extension| extension == "token") {
+        let entry = entry.map_err(failed(journals))?;
+        let Some(rig) = entry.file_name().to_str().map(str::to_owned) else {
+            continue;
+        };
+        if entry.file_type().map_err(failed(&entry.path()))?.is_dir() {
+            let path = entry.path().join(format!("{rig}.token"));
             last = last.max(read_token(&path).map_err(failed(&path))?);
         }
     }
@@ -272,6 +277,10 @@ mod tests {
     #[test]
     fn who_had_a_rig_before_is_fenced_out() {
         let directory = tempfile::tempdir().unwrap();
+        let of_rig = |rig| FileJournal::directory(directory.path(), rig);
+        for rig in ["r", "another"] {
+            fs::create_dir(of_rig(rig)).unwrap();
+        }
         let fence = |token| Lease::new(token, u64::MAX).fence(directory.path(), "r");
         fence(7).unwrap();
         fence(7).unwrap();
@@ -282,18 +291,16 @@ mod tests {
         Lease::new(1, 0).fence(directory.path(), "another").unwrap();
         assert_eq!(last_token(directory.path()).unwrap(), 9);
         assert_eq!(last_token(&directory.path().join("none")).unwrap(), 0);
-        assert_eq!(
-            fs::read_dir(directory.path()).unwrap().count(),
-            2,
-            "nothing else is left"
-        );
+        assert_eq!(fs::read_dir(of_rig("r")).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]
     fn a_damaged_fence_lets_nobody_in() {
         let directory = tempfile::tempdir().unwrap();
+        let of_rig = FileJournal::directory(directory.path(), "r");
+        fs::create_dir(&of_rig).unwrap();
         for damaged in ["", "12x"] {
-            fs::write(directory.path().join("r.token"), damaged).unwrap();
+            fs::write(of_rig.join("r.token"), damaged).unwrap();
             let error = Lease::new(7, u64::MAX).fence(directory.path(), "r").unwrap_err();
             assert!(error.to_string().contains("remove the file"), "{error}");
             assert!(last_token(directory.path()).is_err());

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use verbatim_tester::{Route, Unrestored};
+use verbatim_tester::{FileJournal, Route, Unrestored};
 use verbatim_wire::{AttributeId, Layout, PortInfo};
 
 use verbatim_rig::{RigConfig, RigKind};
@@ -72,7 +72,7 @@ pub(super) fn write_down(rig: &RigConfig, journal: &Unrestored) -> io::Result<()
 /// Removes it, when there is nothing left to do.
 pub(super) fn forget(journals: &Path, rig: &str) {
     // It is no matter when it is not there.
-    let _ = std::fs::remove_file(journals.join(format!("{rig}.journal.by-hand.txt")));
+    let _ = std::fs::remove_file(FileJournal::directory(journals, rig).join(format!("{rig}.journal.by-hand.txt")));
 }
 
 /// What to do by hand, with the keys.

@@ -18,6 +18,7 @@ use verbatim_proto::worker::{
 };
 
 use super::hung::Pulse;
+use super::unit;
 use crate::framing::Frames;
 use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
@@ -80,6 +81,9 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&cancel)).context("catching SIGTERM and SIGINT")?;
+    }
+    if arguments.activated {
+        unit::out_of_sight();
     }
     let stream = arguments.stream()?;
     stream.set_write_timeout(Some(READS_WITHIN))?;

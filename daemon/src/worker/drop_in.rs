@@ -1,9 +1,9 @@
 //! What the unit of a rig's worker needs beyond nothing, as a drop-in for `verbatim-worker@RIG.service`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use verbatim_rig::file::Wire;
+use verbatim_rig::file::{AgentConfig, Wire};
 use verbatim_rig::{RigConfig, RigKind};
 
 /// The drop-in `rig.conf` for a rig; `sys` is `/sys`, where the nodes of a port are looked up.
@@ -27,13 +27,21 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
                 rig.name
             ));
         }
-        RigKind::Model { socket } => lines.push(format!("# Only the model's socket, {}.", socket.display())),
-        RigKind::Umad { device, port, .. } => {
+        RigKind::Model { socket } => {
+            lines.push("# Only the model's socket.".into());
+            lines.push(see(socket));
+        }
+        RigKind::Umad {
+            device,
+            port,
+            agent: of_host,
+        } => {
+            agent = of_host.as_deref();
             let node = node(sys, "infiniband_mad", "umad", device, Some(*port))?;
             lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
         }
         RigKind::Packet(of) => {
-            agent = Some(of.agent.address.to_string());
+            agent = Some(&of.agent);
             match &of.wire {
                 Wire::Interface(_) => {
                     families.extend(["AF_PACKET", "AF_NETLINK"]);
@@ -41,20 +49,26 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
                     lines.push("CapabilityBoundingSet=CAP_NET_RAW".into());
                     lines.push("AmbientCapabilities=CAP_NET_RAW".into());
                 }
-                Wire::Socket { local, .. } => {
+                Wire::Socket { local, remote } => {
                     if let Some(directory) = local.parent() {
-                        lines.push(format!("ReadWritePaths={}", directory.display()));
+                        lines.push(format!("BindPaths={}", directory.display()));
                     }
+                    lines.push(see(remote));
                 }
             }
         }
         RigKind::Verbs(of) => {
-            agent = Some(of.agent.address.to_string());
+            agent = Some(&of.agent);
             families.push("AF_NETLINK");
             let node = node(sys, "infiniband_verbs", "uverbs", &of.device, None)?;
             lines.push(format!("DeviceAllow=/dev/infiniband/{node} rw"));
             lines.push("LimitMEMLOCK=512M".into());
         }
+    }
+    lines.extend(agent.into_iter().flat_map(files_of).map(|file| see(&file)));
+    let agent = agent.map(|agent| agent.address.to_string());
+    if let Some(socket) = agent.as_deref().and_then(|agent| agent.strip_prefix("unix:")) {
+        lines.push(see(Path::new(socket)));
     }
     // An agent on another host: that address alone.
     let address = agent
@@ -73,6 +87,21 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     }
     lines.push(String::new());
     Ok(lines.join("\n"))
+}
+
+/// Shows the worker one file or socket of what its unit hides. Its program may not have been started yet.
+fn see(path: &Path) -> String {
+    format!("BindReadOnlyPaths=-{}", path.display())
+}
+
+/// The certificates for an agent.
+fn files_of(agent: &AgentConfig) -> Vec<PathBuf> {
+    let tls = agent.address.tls.as_ref();
+    tls.map_or_else(Vec::new, |tls| {
+        [&tls.files.ca, &tls.files.cert, &tls.files.key]
+            .map(Clone::clone)
+            .into()
+    })
 }
 
 /// The node of a device's port: `umad0` of `/sys/class/infiniband_mad`.
@@ -132,6 +161,18 @@ mod tests {
         let text = of("kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 2\nroute = \"0,2\"\n").unwrap();
         assert!(text.contains("DeviceAllow=/dev/infiniband/umad1 rw\n"), "{text}");
         assert!(!text.contains("CAP_") && !text.contains("AF_INET"), "{text}");
+        let agent = "agent = \"10.1.2.3:7000\"\nagent_ca = \"/e/ca.pem\"\nagent_cert = \"/e/c.pem\"\nagent_key = \"/e/k.pem\"\n";
+        let text = of(&format!(
+            "kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 2\nroute = \"0,2\"\n{agent}"
+        ))
+        .unwrap();
+        for line in [
+            "IPAddressAllow=10.1.2.3",
+            "BindReadOnlyPaths=-/e/k.pem",
+            "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}: {text}");
+        }
         let error = of("kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 3\nroute = \"0,3\"\n").unwrap_err();
         assert!(error.contains("mlx5_0 port 3"), "{error}");
     }
@@ -148,8 +189,17 @@ mod tests {
         let wire = "socket = { local = \"/run/v/t\", remote = \"/run/v/m\" }\nmac = \"02:00:00:00:00:02\"\n";
         let text = of(&format!("{packet}{wire}")).unwrap();
         assert!(!text.contains("CAP_") && !text.contains("AF_PACKET"), "{text}");
+        assert!(
+            text.contains("BindPaths=/run/v\nBindReadOnlyPaths=-/run/v/m\n"),
+            "{text}"
+        );
         let model = of("kind = \"model\"\nsocket = \"/run/v/m\"\n").unwrap();
-        assert!(model.ends_with("RestrictAddressFamilies=AF_UNIX\n"), "{model}");
+        assert!(
+            model.ends_with("BindReadOnlyPaths=-/run/v/m\nRestrictAddressFamilies=AF_UNIX\n"),
+            "{model}"
+        );
+        let agent = "kind = \"packet\"\nip = \"10.0.0.2\"\nagent = \"unix:/run/a/s\"\ninterface = \"eth1\"\n";
+        assert!(of(agent).unwrap().contains("BindReadOnlyPaths=-/run/a/s\n"));
         assert!(of("kind = \"virtual\"\n").unwrap_err().contains("needs no worker"));
     }
 

@@ -29,6 +29,7 @@ use verbatim_run::{Event, RunId};
 pub use child::{WorkerArguments, work};
 pub use drop_in::drop_in;
 pub use host::Supervision;
+pub(crate) use unit::{are_units, out_of_sight};
 
 /// What a worker is to do.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! A worker's process: its start, its connection, its end.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -16,8 +17,9 @@ use super::Supervision;
 use super::output::Output;
 use super::unit::{self, Unit};
 use verbatim_rig::{Place, RigConfig, env};
-use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
+use verbatim_run::{Event, journal_owner};
+use verbatim_tester::FileJournal;
 
 /// How long output may still come after the end of a process: somebody else may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -78,6 +80,7 @@ pub(super) async fn start(
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<(Process, UnixStream), Failure> {
     if let Some(socket) = unit::socket_of(supervision.units.as_deref(), &rig.name) {
+        hand_over_journal(rig, state).await?;
         return of_unit(supervision, rig, &socket, events).await;
     }
     let failed = |what: &str, error: &io::Error| {
@@ -139,6 +142,30 @@ pub(super) async fn start(
     };
     process.kill(supervision.grace).await;
     Err(failure)
+}
+
+/// A worker in a unit sees the directory of its own rig's journal alone: it is made, and what another rig's name kept of the
+/// same device is put there, before.
+async fn hand_over_journal(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
+    let (journals, runs, owner, name) = (state.journals(), state.runs(), journal_owner(rig), rig.name.clone());
+    let prepared = tokio::task::spawn_blocking(move || {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
+        FileJournal::prepare(&journals, &name)?;
+        if FileJournal::look(&journals, owner.clone()).is_some() {
+            // Held, damaged or of another device: the worker finds the same, and says so.
+            drop(FileJournal::open(&journals, owner));
+        }
+        io::Result::Ok(())
+    });
+    let prepared = prepared.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    prepared.map_err(|error| {
+        Failure::new(format!(
+            "the worker of rig {} was not started: making its places in {} failed ({error}); free space, or mend the \
+             permissions there, then run again",
+            rig.name,
+            state.path().display()
+        ))
+    })
 }
 
 /// Has the service manager start a worker.

@@ -15,6 +15,18 @@ use tokio::time::timeout;
 /// The directory of their sockets, `RIG.sock`, in the environment of the daemon.
 pub(super) const VARIABLE: &str = "VERBATIM_WORKERS";
 
+/// Whether workers are units of their own, which are taken to be hostile to each other and to the daemon.
+pub(crate) fn are_units() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// Keeps other processes of this user from what /proc shows of this one: its memory, its descriptors, and the file system as it
+/// sees it. All workers are of the daemon's user, and a unit hides from each what is not its rig's.
+pub(crate) fn out_of_sight() {
+    // It fails on no kernel that this runs on; and then a worker is what it would be without.
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
 /// The unit of one rig's worker.
 #[derive(Debug)]
 pub(super) struct Unit {

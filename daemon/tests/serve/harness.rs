@@ -68,7 +68,7 @@ impl Bench {
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
-        self.path("state/journals/model.journal.json")
+        self.path("state/journals/model/model.journal.json")
     }
 
     pub(crate) fn start_model(&mut self) {

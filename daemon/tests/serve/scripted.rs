@@ -241,8 +241,8 @@ async fn a_daemon_that_cannot_read_who_has_which_rig_does_not_begin() {
 async fn tokens_go_on_above_the_rigs_fences_when_the_database_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let journals = StateDirectory::at(directory.path()).journals();
-    std::fs::create_dir_all(&journals).unwrap();
-    std::fs::write(journals.join("another.token"), "41\n").unwrap();
+    std::fs::create_dir_all(journals.join("another")).unwrap();
+    std::fs::write(journals.join("another/another.token"), "41\n").unwrap();
     let store = files(directory.path());
     let steps = Arc::new(Steps::default());
     let runs = start(directory.path(), Arc::clone(&store) as Arc<dyn Store>, &steps);

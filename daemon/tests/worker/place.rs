@@ -151,7 +151,7 @@ impl Place {
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
-        self.state.journals().join("r.journal.json")
+        self.state.journals().join("r/r.journal.json")
     }
 
     /// The worker of this place, by its arguments.

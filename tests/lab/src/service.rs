@@ -10,19 +10,24 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::{
     command::{self, LAB_PROFILE},
     inside::{attend, write_command},
-    machine::{BootOptions, Image, Machine, MachineError, Ran, Share, console_log, debian},
+    machine::{BootOptions, Image, Machine, MachineError, Ran, Share, adapter_module, console_log, debian},
     package::build_packages,
+    vib::{FarEnds, VibOptions},
 };
 
 /// Takes the place of the machine's own system.
 const FIRST_SCRIPT: &str = include_str!("../guest/service.first");
 /// The lab's service in Debian.
 const SYSTEM_SCRIPT: &str = include_str!("../guest/system.sh");
+/// Brings up the machine's hardware, in Debian.
+const HARDWARE_SCRIPT: &str = include_str!("../guest/hardware.sh");
+/// Ports of its adapter.
+const PORTS: u8 = 2;
 /// A Debian comes up in 20 s where nobody else computes.
 const BOOT_WITHIN: Duration = Duration::from_secs(600);
 /// It lives in memory.
@@ -35,6 +40,7 @@ const MEMORY: u32 = 1400;
 pub struct ServiceLab {
     machine: Machine,
     _share: Share,
+    _far_ends: Option<FarEnds>,
 }
 
 impl ServiceLab {
@@ -46,10 +52,32 @@ impl ServiceLab {
     /// When packages of the host are missing ([`MachineError::NotInstalled`], which `downcast_ref` finds), or the machine does
     /// not come up.
     pub fn start(packages: &[PathBuf]) -> anyhow::Result<Self> {
-        Self::boot(packages, None)
+        Self::boot(packages, None, None)
     }
 
-    fn boot(packages: &[PathBuf], command: Option<(&[OsString], &Path)>) -> anyhow::Result<Self> {
+    /// The same with what a lab's host has of hardware: an InfiniBand adapter with two ports, `vib0`, each cabled to a device
+    /// model of its own outside, and the kernel's RoCE device `rxe0` on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the
+    /// directory of `verbatimd`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServiceLab::start`].
+    pub fn with_hardware(packages: &[PathBuf], binaries: &Path) -> anyhow::Result<Self> {
+        let options = VibOptions {
+            ports: PORTS,
+            ..VibOptions::default()
+        };
+        let lab = Self::boot(packages, None, Some(FarEnds::start(binaries, &options)?))?;
+        let ran = lab.run(HARDWARE_SCRIPT, BOOT_WITHIN)?;
+        ensure!(ran.status == 0, "the machine's hardware: {}", ran.text());
+        Ok(lab)
+    }
+
+    fn boot(
+        packages: &[PathBuf],
+        command: Option<(&[OsString], &Path)>,
+        far_ends: Option<FarEnds>,
+    ) -> anyhow::Result<Self> {
         let image = Image::ensure()?;
         let share = Share::new()?;
         share.write("service.first", FIRST_SCRIPT)?;
@@ -67,16 +95,26 @@ impl ServiceLab {
         if let Some((command, here)) = command {
             write_command(command, "", &image, &share, here)?;
         }
+        if far_ends.is_some() {
+            let module = adapter_module(&image)?;
+            let content = fs::read(&module).with_context(|| format!("reading {}", module.display()))?;
+            share.write("vib.ko", content)?;
+        }
         let mut options = BootOptions::new(share.path(), "service.first", console_log("lab-service")?)
             .with_agent_port()
             .with_cpus(2)
             .with_memory(MEMORY)
-            .with_limit(BOOT_WITHIN);
+            .with_limit(BOOT_WITHIN)
+            .with_cables(far_ends.as_ref().map(FarEnds::cables).unwrap_or_default());
         if command.is_some() {
             options = options.with_output();
         }
         let machine = Machine::boot(&image, &options)?;
-        Ok(Self { machine, _share: share })
+        Ok(Self {
+            machine,
+            _share: share,
+            _far_ends: far_ends,
+        })
     }
 
     /// The machine.
@@ -112,6 +150,6 @@ pub fn run_in_service(command: &[OsString]) -> anyhow::Result<u8> {
     let signal = command::catch_signals()?;
     let packages = build_packages(LAB_PROFILE, None)?;
     let here = env::current_dir().context("the working directory")?;
-    let mut lab = ServiceLab::boot(&packages, Some((command, &here)))?;
+    let mut lab = ServiceLab::boot(&packages, Some((command, &here)), None)?;
     attend(&mut lab.machine, &signal, stdout(), stderr())
 }

@@ -100,7 +100,7 @@ impl Default for VibOptions {
 
 /// The far ends of the cables: device models, each a process. They outlive every machine that is cabled to them.
 #[derive(Debug)]
-struct FarEnds {
+pub(crate) struct FarEnds {
     place: tempfile::TempDir,
     binaries: PathBuf,
     /// Each with its socket.
@@ -111,7 +111,7 @@ struct FarEnds {
 }
 
 impl FarEnds {
-    fn start(binaries: &Path, options: &VibOptions) -> anyhow::Result<Self> {
+    pub(crate) fn start(binaries: &Path, options: &VibOptions) -> anyhow::Result<Self> {
         let mut ends = Self {
             place: tempfile::Builder::new().prefix("verbatim-vib-").tempdir()?,
             binaries: binaries.to_owned(),
@@ -149,6 +149,11 @@ impl FarEnds {
             ends.cables.push(cable);
         }
         Ok(ends)
+    }
+
+    /// The sockets that a machine is cabled to.
+    pub(crate) fn cables(&self) -> Vec<PathBuf> {
+        self.cables.iter().map(|cable| cable.path().to_owned()).collect()
     }
 
     /// Starts a model, and returns when it listens.
@@ -251,8 +256,7 @@ impl VibLab {
 
 fn boot_options(share: &Share, ends: &FarEnds) -> anyhow::Result<BootOptions> {
     let boot = BootOptions::new(share.path(), "vib.sh", console_log("lab-vib")?);
-    let cables = ends.cables.iter().map(|cable| cable.path().to_owned());
-    Ok(boot.with_cpus(2).with_memory(1024).with_cables(cables.collect()))
+    Ok(boot.with_cpus(2).with_memory(1024).with_cables(ends.cables()))
 }
 
 fn environment() -> String {

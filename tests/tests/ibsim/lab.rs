@@ -80,7 +80,7 @@ impl Sim {
 
     /// Where the rig's restore journal is while something is to be restored.
     pub(crate) fn journal(&self) -> PathBuf {
-        self.place.path("state/journals/ibsim.journal.json")
+        self.place.path("state/journals/ibsim/ibsim.journal.json")
     }
 
     /// All tables of the device, line by line, counters apart.

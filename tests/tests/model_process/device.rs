@@ -67,7 +67,7 @@ impl Device {
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
-        self.place.path("state/journals/model.journal.json")
+        self.place.path("state/journals/model/model.journal.json")
     }
 
     /// What the device answers to Get(PortInfo) with the key that it was found with; none when that is not its key now.

@@ -3,35 +3,23 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::process::Command;
+mod hardware;
+mod isolation;
+mod page;
+
 use std::time::Duration;
 
 use verbatim_lab::machine::MachineError;
 use verbatim_lab::{LAB_PROFILE, ServiceLab, build_packages};
-use verbatim_tests::product::{Place, run};
+use verbatim_tests::product::programs;
 
 /// A command in the machine takes at most this, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(600);
-/// What the machine's port 7000 is listened on with.
-const LISTEN: &str = r#"config_version = 1
-
-[listen]
-address = "10.0.2.15:7000"
-cert = "pki/server.pem"
-key = "pki/server-key.pem"
-client_ca = "pki/ca.pem"
-crl = "pki/crl.pem"
-
-[[role]]
-role = "operator"
-who = ["cert:admin", "group:verbatim"]
-"#;
-
 /// A machine without our packages; none where there cannot be one and need not be.
 fn lab() -> Option<ServiceLab> {
     let mut packages = build_packages(LAB_PROFILE, Some("0.1.0")).unwrap();
     packages.extend(build_packages(LAB_PROFILE, Some("0.1.1")).unwrap());
-    match ServiceLab::start(&packages) {
+    match ServiceLab::with_hardware(&packages, programs()) {
         Ok(lab) => Some(lab),
         Err(error) => {
             let missing = matches!(error.downcast_ref(), Some(MachineError::NotInstalled { .. }));
@@ -79,9 +67,11 @@ fn exposure(lab: &ServiceLab, unit: &str) -> f64 {
 #[test]
 fn a_package_is_installed_started_used_upgraded_in_mid_run_removed_and_purged() {
     let Some(lab) = lab() else { return };
+    let client = page::holds(&lab);
     installed(&lab);
     used_by_the_group_alone(&lab);
-    reached_over_the_network_with_a_certificate_alone(&lab);
+    hardware::is_reached_by_a_remote_client(&lab, &client);
+    isolation::a_worker_reaches_its_own_rig_alone(&lab);
     the_worker_of_a_rig_has_what_the_rig_needs(&lab);
     watched_and_reloaded(&lab);
     upgraded_in_mid_run(&lab);
@@ -89,17 +79,11 @@ fn a_package_is_installed_started_used_upgraded_in_mid_run_removed_and_purged() 
 }
 
 fn installed(lab: &ServiceLab) {
-    done(lab, "dpkg --install /mnt/share/debs/*_0.1.0_amd64.deb 2>&1");
-    done(lab, "usermod --append --groups verbatim alice");
     let state = done(
         lab,
         "systemctl is-enabled verbatimd.socket verbatimd.service | tr '\\n' ' '",
     );
     assert_eq!(state.trim(), "enabled enabled");
-    let (_, state) = asked(lab, "systemctl is-active verbatimd.service");
-    assert_eq!(state.trim(), "inactive", "its rig file is to be written first");
-    done(lab, "verbatimd check-config");
-    done(lab, "systemctl start verbatimd.service");
     let modes = done(
         lab,
         "stat --format '%A %U %G %n' /var/lib/verbatim /run/verbatim/verbatim.sock /etc/verbatim",
@@ -145,55 +129,6 @@ fn used_by_the_group_alone(lab: &ServiceLab) {
     }
 }
 
-fn reached_over_the_network_with_a_certificate_alone(lab: &ServiceLab) {
-    let place = Place::new();
-    assert_eq!(run(&mut place.verbatim("pki init pki")).code(), 0);
-    done(
-        lab,
-        "mkdir -p /etc/verbatim/pki /etc/systemd/system/verbatimd.service.d",
-    );
-    let put = |name: &str, content: &str| {
-        done(
-            lab,
-            &format!("cat >{name} <<'END'\n{content}END\nchgrp verbatim {name} && chmod 0640 {name}"),
-        );
-    };
-    let read = |name: &str| std::fs::read_to_string(place.path("pki").join(name)).unwrap();
-    for name in ["ca.pem", "crl.pem", "server.pem", "server-key.pem"] {
-        put(&format!("/etc/verbatim/pki/{name}"), &read(name));
-    }
-    put("/etc/verbatim/verbatimd.toml", LISTEN);
-    put(
-        "/etc/systemd/system/verbatimd.service.d/network.conf",
-        "[Service]\nIPAddressAllow=10.0.2.0/24\n",
-    );
-    done(lab, "systemctl daemon-reload && systemctl restart verbatimd.service");
-    let server = format!("https://{}", lab.address().unwrap());
-    let client = |with_certificate: bool| -> Command {
-        let mut command = place.verbatim("run --rig virtual c14-024-node-info");
-        command
-            .env("VERBATIM_SERVER", &server)
-            .env("VERBATIM_CA", place.path("pki/ca.pem"));
-        if with_certificate {
-            command.env("VERBATIM_CERT", place.path("pki/client.pem"));
-            command.env("VERBATIM_KEY", place.path("pki/client-key.pem"));
-        }
-        command
-    };
-    let with = run(&mut client(true));
-    assert_eq!(with.code(), 0, "{with}");
-    let without = run(&mut client(false));
-    assert!(
-        without.code() == 2 && without.stderr.contains("--cert is missing"),
-        "{without}"
-    );
-    assert_eq!(run(&mut place.verbatim("pki revoke pki client")).code(), 0);
-    put("/etc/verbatim/pki/crl.pem", &read("crl.pem"));
-    done(lab, "systemctl reload verbatimd.service");
-    let revoked = run(&mut client(true));
-    assert!(revoked.code() == 3 && revoked.stderr.contains("revoked"), "{revoked}");
-}
-
 fn the_worker_of_a_rig_has_what_the_rig_needs(lab: &ServiceLab) {
     done(
         lab,
@@ -237,7 +172,7 @@ fn upgraded_in_mid_run(lab: &ServiceLab) {
         lab,
         &format!(
             "{{ {}; echo \"exit $?\"; }} >/run/run.out 2>&1 & \
-             until ls /var/lib/verbatim/journals/model.journal.json; do busybox usleep 100000; done",
+             until ls /var/lib/verbatim/journals/model/model.journal.json; do busybox usleep 100000; done",
             user("alice", "verbatim run --rig model c14-017-*")
         ),
     );
@@ -246,7 +181,7 @@ fn upgraded_in_mid_run(lab: &ServiceLab) {
     for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(status.contains(line), "{line}: {status}");
     }
-    done(lab, "dpkg --install /mnt/share/debs/*_0.1.1_amd64.deb 2>&1");
+    done(lab, "apt-get install --yes /mnt/share/debs/*_0.1.1_amd64.deb 2>&1");
     let ended = done(
         lab,
         "until grep -q '^exit' /run/run.out; do busybox usleep 100000; done; cat /run/run.out",
@@ -263,7 +198,10 @@ fn upgraded_in_mid_run(lab: &ServiceLab) {
 }
 
 fn removed_and_purged(lab: &ServiceLab) {
-    done(lab, "systemctl disable verbatim-worker@model.socket");
+    done(
+        lab,
+        "systemctl disable verbatim-worker@model.socket verbatim-worker@rxe.socket verbatim-worker@vib.socket",
+    );
     done(lab, "dpkg --remove verbatim-daemon verbatim-agent verbatim 2>&1");
     let (_, left) = asked(
         lab,
@@ -272,7 +210,10 @@ fn removed_and_purged(lab: &ServiceLab) {
     assert!(!left.lines().any(|line| line == "active"), "{left}");
     let kept = done(lab, "ls -d /var/lib/verbatim /etc/verbatim/rigs.toml");
     assert_eq!(kept.lines().count(), 2, "what was configured, and runs, stay: {kept}");
-    done(lab, "rm -r /etc/verbatim/pki /etc/verbatim/verbatimd.toml");
+    done(
+        lab,
+        "rm -r /etc/verbatim/pki /etc/verbatim/verbatimd.toml /etc/verbatim/agent-rxe0.conf",
+    );
     done(lab, "dpkg --purge verbatim-daemon verbatim-agent verbatim 2>&1");
     let (_, left) = asked(
         lab,

@@ -92,6 +92,11 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: mutants::run,
     },
     Campaign {
+        name: "soak",
+        summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
+        run: soak,
+    },
+    Campaign {
         name: "vib",
         summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
         run: vib,
@@ -145,6 +150,12 @@ fn leases(options: &Options) -> anyhow::Result<()> {
 fn link(options: &Options) -> anyhow::Result<()> {
     let packets = options.times_or(10_000_000).to_string();
     example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)
+}
+
+/// Mixed load through the installed service.
+fn soak(options: &Options) -> anyhow::Result<()> {
+    let seconds = options.seconds_or(3600).to_string();
+    example("soak", ["--times".as_ref(), seconds.as_ref()], options)
 }
 
 /// The native adapter in the machine: defects that die there, and kills of whoever takes part.

@@ -16,13 +16,16 @@ const PRIVATE: u32 = 0o600;
 /// What the names of files end in.
 const JOURNAL: &str = ".journal.json";
 const LOCK: &str = ".lock";
+/// What versions before this one kept of all rigs in one directory; the lock first, for it must be missed by nobody.
+const ONCE_IN_ONE_PLACE: [&str; 4] = [LOCK, JOURNAL, ".token", ".journal.by-hand.txt"];
 
 /// Also where a version before this one made the file.
 fn keep_private(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(PRIVATE))
 }
 
-/// A journal on disk, one for each rig, locked for as long as it is open.
+/// A journal on disk, one for each rig, locked for as long as it is open. Each lies in a directory of its rig, so that a
+/// worker can be given that one alone.
 ///
 /// Each change writes a new file, syncs it, and renames it over the old one: after a crash at any instant
 /// the journal is the old one or the new one.
@@ -41,11 +44,8 @@ impl FileJournal {
     /// When another process holds it, it cannot be read, or it is of another device.
     pub fn open(directory: &Path, owner: impl Into<Owner>) -> Result<Self, JournalError> {
         let owner = owner.into();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(io(directory))?;
+        Self::gather(directory).map_err(io(directory))?;
+        make(directory, &owner.rig).map_err(io(directory))?;
         let lock = lock(directory, &owner.rig)?;
         let path = place(directory, &owner.rig);
         if !path.exists()
@@ -80,6 +80,48 @@ impl FileJournal {
         }
         let content = Content { owner, ..content };
         Ok(Self { path, content, lock })
+    }
+
+    /// Where a rig's journal lies, with what belongs to it: a directory in that of all journals.
+    #[must_use]
+    pub fn directory(journals: &Path, rig: &str) -> PathBuf {
+        journals.join(rig)
+    }
+
+    /// Puts what a version before this one left in the directory of all journals where it is looked for now.
+    ///
+    /// # Errors
+    /// When it cannot be moved: until it is, a device may be left changed and nobody knows.
+    pub fn gather(journals: &Path) -> io::Result<()> {
+        let entries = match std::fs::read_dir(journals) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            read => read?,
+        };
+        let mut flat = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                flat.extend(entry.file_name().into_string().ok());
+            }
+        }
+        for suffix in ONCE_IN_ONE_PLACE {
+            let rigs = flat.iter().filter_map(|name| name.strip_suffix(suffix));
+            for rig in rigs.filter(|rig| !rig.is_empty()) {
+                make(journals, rig)?;
+                let name = format!("{rig}{suffix}");
+                let to = Self::directory(journals, rig).join(&name);
+                // A lock that is held here already must not be put out of sight.
+                if suffix == LOCK && to.exists() {
+                    continue;
+                }
+                match std::fs::rename(journals.join(&name), to) {
+                    // Somebody else did.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    moved => moved?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Areas that an earlier run left changed.
@@ -153,7 +195,7 @@ impl FileJournal {
     /// # Errors
     /// When it cannot be written.
     pub fn prepare(directory: &Path, rig: &str) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        make(directory, rig)?;
         let path = lock_place(directory, rig);
         let made = File::options().create_new(true).write(true).mode(PRIVATE).open(path);
         match made {
@@ -315,14 +357,25 @@ impl Unrestored {
     }
 }
 
+/// Makes the directory of a rig's journal, if it is absent.
+fn make(directory: &Path, rig: &str) -> io::Result<()> {
+    let of_rig = FileJournal::directory(directory, rig);
+    if of_rig.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(of_rig)?;
+    // What is synced in it is found after a crash only if it is, too.
+    File::open(directory)?.sync_all()
+}
+
 /// Where the journal of a rig is.
 fn place(directory: &Path, rig: &str) -> PathBuf {
-    directory.join(format!("{rig}{JOURNAL}"))
+    FileJournal::directory(directory, rig).join(format!("{rig}{JOURNAL}"))
 }
 
 /// What is locked for as long as a process holds it.
 fn lock_place(directory: &Path, rig: &str) -> PathBuf {
-    directory.join(format!("{rig}{LOCK}"))
+    FileJournal::directory(directory, rig).join(format!("{rig}{LOCK}"))
 }
 
 /// Why a journal's file tells nothing.
@@ -387,9 +440,8 @@ fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
 fn rigs(directory: &Path) -> impl Iterator<Item = String> {
     let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
     names.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let rig = name.strip_suffix(JOURNAL).or_else(|| name.strip_suffix(LOCK))?;
-        Some(rig.to_string())
+        let rig = entry.file_name().into_string().ok()?;
+        (place(directory, &rig).exists() || lock_place(directory, &rig).exists()).then_some(rig)
     })
 }
 
@@ -622,9 +674,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_version_before_left_in_one_directory_is_found_and_a_held_lock_stays_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+        journal.save(&area, &parts, &[MKey(1)]).unwrap();
+        let own = FileJournal::directory(directory.path(), "r");
+        for name in ["r.journal.json", "r.lock"] {
+            std::fs::rename(own.join(name), directory.path().join(name)).unwrap();
+        }
+        std::fs::remove_dir(&own).unwrap();
+        let error = FileJournal::open(directory.path(), "r").unwrap_err();
+        assert!(matches!(error, JournalError::Busy { .. }), "{error}");
+        drop(journal);
+        assert_eq!(FileJournal::open(directory.path(), "r").unwrap().pending().len(), 1);
+        let left = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(left, 1, "the rig's directory alone");
+    }
+
+    #[test]
     fn a_journal_that_cannot_be_read_counts_as_something_to_restore() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("r.journal.json"), "{").unwrap();
+        make(directory.path(), "r").unwrap();
+        std::fs::write(place(directory.path(), "r"), "{").unwrap();
         let seen = FileJournal::look(directory.path(), "r").unwrap();
         assert!(seen.in_words()[0].contains("it is no journal"), "{seen:?}");
     }

@@ -16,14 +16,14 @@ use crate::machine::{
 /// The release: that of the packages' own host.
 const SUITE: &str = "bookworm";
 /// What is in it beside what is essential.
-const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers";
+const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers,apt";
 /// What nobody reads in there is left out: all of it goes into the machine's memory.
 const LEFT_OUT: [&str; 3] = ["/usr/share/locale/*", "/usr/share/man/*", "/usr/share/doc/*"];
 /// And what comes of installing. $1 is the tree.
 const CLEAN: &str =
     r#"rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/share/zoneinfo/* "$1"/usr/lib/udev/hwdb.bin"#;
 /// Raised when what is made of the same ingredients changes.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// The userland as an archive, made if there is none yet: that takes a minute or two, and downloads 50 MB.
 ///

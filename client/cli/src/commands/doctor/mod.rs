@@ -1,8 +1,9 @@
 //! `verbatim doctor`: what this machine offers and what it lacks, each with its remedy.
 
 mod agent;
+mod host;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
             Some(path) => good("rig file", path.display().to_string()),
             None => good("rig file", "none: only the built-in rig `virtual`".into()),
         });
+        found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
         // A daemon's rigs are the daemon's: `--rig` looks from here.
         found.extend(daemon(place));

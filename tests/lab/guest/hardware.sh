@@ -1,0 +1,25 @@
+# What a lab's host has of hardware, in Debian: vib0 with two ports, each cabled to a device model outside; rxe0 on veth0, the
+# tester's end of whose cable is veth1.
+. /etc/lab.sh
+fail() { say "failed: $*"; echo "$*"; exit 1; }
+busybox insmod /mnt/share/vib.ko ports=2 || fail "the module vib was refused"
+for number in 1 2; do
+    # Opened once: a virtio port cannot be opened twice. Nothing of it is the shell's that asked for this.
+    exec 5<>"$(port cable$number)"
+    setsid cat <&5 >/dev/vib0p$number 2>/dev/null &
+    setsid cat /dev/vib0p$number >&5 2>/dev/null &
+    exec 5>&-
+done
+ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 || fail "no veth pair"
+# Who sees its frames makes its own, and answers for 10.0.0.2.
+echo 1 >/proc/sys/net/ipv6/conf/veth1/disable_ipv6
+ip link set veth1 up
+up veth0 10.0.0.1/24
+rdma link add rxe0 type rxe netdev veth0 || fail "no rxe0"
+tries=0
+until grep -q INIT /sys/class/infiniband/vib0/ports/1/state && grep -q INIT /sys/class/infiniband/vib0/ports/2/state &&
+    [ -e /dev/infiniband/umad1 ] && [ -e /dev/infiniband/uverbs0 ]; do
+    tries=$((tries + 1))
+    [ $tries -gt 600 ] && fail "no ports: $(ls /dev/infiniband /sys/class/infiniband/ 2>&1 | tr '\n' ' ')"
+    busybox usleep 100000
+done
