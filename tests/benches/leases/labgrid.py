@@ -34,9 +34,10 @@ async def session(channel, name, places):
     sync = pb.ClientInMessage()
     sync.sync.id = 1
     asked.put_nowait(sync)
-    stream = stub.ClientStream(requests())
+    # The coordinator may still be starting.
+    stream = stub.ClientStream(requests(), wait_for_ready=True)
     async for message in stream:
-        if message.WhichOneof("kind") == "sync":
+        if message.HasField("sync"):
             break
 
     async def read():
