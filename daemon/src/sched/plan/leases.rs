@@ -146,8 +146,12 @@ impl Plan {
                 left_s: last.saturating_sub(now).as_secs(),
             });
         }
-        held.until = until;
+        let before = std::mem::replace(&mut held.until, until);
         self.expires(until);
+        if self.soonest == Some(before) {
+            // It may have been the first.
+            self.soonest = self.exactly_soonest();
+        }
         Ok(vec![Action::Keep(id.clone())])
     }
 
@@ -191,7 +195,7 @@ impl Plan {
         actions
     }
 
-    /// When it is worth a [`Plan::tick`]: nothing ends by itself sooner.
+    /// When it is worth a [`Plan::tick`]: nothing ends by itself sooner. The lease that was to end then may have been ended.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.soonest
