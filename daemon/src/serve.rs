@@ -68,6 +68,8 @@ use verbatim_tls::Gate;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Calls under way on one connection.
 const STREAMS: u32 = 256;
+/// No request that is valid has more bytes: what says that it has is refused before it is read, and takes nobody's time.
+const LARGEST_REQUEST: usize = 1 << 20;
 
 /// How often files of runs are looked at that may be over the limits.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
@@ -214,10 +216,10 @@ async fn run(
                 .build_v1alpha()
                 .context("the descriptors of the services")?,
         )
-        .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))))
-        .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))))
-        .with(LeaseServiceServer::new(Leases::new(Arc::clone(&shared))))
-        .with(RunServiceServer::new(Runs::new(shared)));
+        .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
+        .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
+        .with(LeaseServiceServer::new(Leases::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
+        .with(RunServiceServer::new(Runs::new(shared)).max_decoding_message_size(LARGEST_REQUEST));
     let seats = Seats::default();
     let local = UnixListenerStream::new(listener).then(patiently).map({
         let seats = seats.clone();

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use serde::Serialize;
 
@@ -27,6 +29,13 @@ pub struct Act<'a> {
     pub refused: &'a str,
 }
 
+impl Act<'_> {
+    /// Whether nobody hears of it before its line is on the disk for good.
+    fn is_waited_for(&self) -> bool {
+        self.refused.is_empty() && !matches!(self.what, "CreateLease" | "RenewLease" | "EndLease")
+    }
+}
+
 #[derive(Serialize)]
 struct Line<'a> {
     time: String,
@@ -40,7 +49,11 @@ struct Line<'a> {
 #[derive(Debug)]
 pub struct Audit {
     path: PathBuf,
-    file: Mutex<File>,
+    file: Arc<File>,
+    /// Held while a line is written.
+    writes: Mutex<()>,
+    /// Tells that there are lines that nobody waits for.
+    soon: SyncSender<()>,
 }
 
 impl Audit {
@@ -50,14 +63,26 @@ impl Audit {
     /// When it cannot be opened.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join("audit.jsonl");
-        let file = File::options().append(true).create(true).mode(0o600).open(&path)?;
+        let file = Arc::new(File::options().append(true).create(true).mode(0o600).open(&path)?);
+        let (soon, asked) = sync_channel(1);
+        let (lines, of) = (Arc::clone(&file), path.clone());
+        thread::Builder::new().name("audit".into()).spawn(move || {
+            while asked.recv().is_ok() {
+                if let Err(error) = lines.sync_data() {
+                    tracing::error!(path = %of.display(), %error, "the audit log cannot be synced");
+                }
+            }
+        })?;
         Ok(Self {
             path,
-            file: Mutex::new(file),
+            file,
+            writes: Mutex::default(),
+            soon,
         })
     }
 
-    /// Appends a line, and waits until it is on the disk.
+    /// Appends a line. It outlives the daemon when this returns; what is done to a device outlives a loss of power too, as the
+    /// run that it is about does. That of a lease, which is kept no better, and of what was refused, is synced in a moment.
     ///
     /// # Errors
     /// When it cannot be kept.
@@ -70,9 +95,20 @@ impl Audit {
         };
         let mut line = serde_json::to_string(&line)?;
         line.push('\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
-        written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+        let written = {
+            let _turn = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            (&*self.file).write_all(line.as_bytes())
+        };
+        let kept = written.and_then(|()| match act.is_waited_for() {
+            // Without a turn: who waits meanwhile is synced with it.
+            true => self.file.sync_data(),
+            false => {
+                // When one is asked for already, it is of this line too.
+                let _ = self.soon.try_send(());
+                Ok(())
+            }
+        });
+        kept.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
     }
 }
 

@@ -294,6 +294,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     let own = rigs
         .rigs
         .iter()
+        .filter(|of| rig.is_empty() || of.name == rig)
         .map(|of| (of.name.clone(), of.all_labels().collect(), None));
     let others = elsewhere.iter().map(|(of, host)| {
         let name = of.name.trim_start_matches("rigs/").to_string();

@@ -12,6 +12,7 @@ mod page;
 mod rigs;
 mod runs;
 mod shared;
+mod snapshot;
 mod streams;
 mod validate;
 mod view;

@@ -49,40 +49,88 @@ impl Rigs {
 
     /// All rigs that somebody sees.
     async fn seen(&self, caller: &Caller) -> Result<Vec<Rig>, Status> {
-        let sees = self.shared.access.table().sees(caller);
-        let seen = |rig: &&RigConfig| sees.as_ref().is_none_or(|patterns| access::names(patterns, &rig.name));
-        let rigs = self.shared.scheduler.rigs();
-        let mut rigs = self.view(rigs.rigs.iter().filter(seen).cloned().collect()).await?;
-        if self.shared.scheduler.store().lab().is_some() {
-            let shared = Arc::clone(&self.shared);
-            // While the database is away, one's own rigs are still seen.
-            let others = blocking(move || shared.all_elsewhere()).await?.unwrap_or_default();
-            let seen = |rig: &Rig| {
-                let name = rig.name.trim_start_matches("rigs/");
-                sees.as_ref().is_none_or(|patterns| access::names(patterns, name))
-            };
-            rigs.extend(others.into_iter().map(|(rig, ..)| rig).filter(seen));
-        }
-        Ok(rigs)
+        let (shared, caller) = (Arc::clone(&self.shared), caller.clone());
+        let seen = move || {
+            let sees = Sees::of(&shared, &caller);
+            let own = shared.rigs.now(&shared.scheduler);
+            let own = own.rigs.iter().filter(|rig| sees.rig(rig)).map(|rig| Rig::clone(rig));
+            own.chain(sees.elsewhere(&shared)).collect()
+        };
+        blocking(seen).await
     }
 
-    async fn view(&self, rigs: Vec<RigConfig>) -> Result<Vec<Rig>, Status> {
+    async fn view(&self, rig: RigConfig) -> Result<Rig, Status> {
         let scheduler = Arc::clone(&self.shared.scheduler);
         blocking(move || {
-            let mut lanes = scheduler.lanes();
-            let host = scheduler
-                .store()
-                .lab()
-                .map(|lab| lab.host().to_string())
-                .unwrap_or_default();
-            let journals = scheduler.all_pending();
-            let view = |rig: &RigConfig| Rig {
-                host: host.clone(),
-                ..view::rig(rig, lanes.remove(&rig.name), scheduler.pending(rig, &journals).as_ref())
-            };
-            rigs.iter().map(view).collect()
+            let lab = scheduler.store().lab();
+            let host = lab.map(|lab| lab.host().to_string()).unwrap_or_default();
+            let (lane, journals) = (scheduler.lane(&rig.name), scheduler.all_pending());
+            Rig {
+                host,
+                ..view::rig(&rig, lane, scheduler.pending(&rig, &journals).as_ref())
+            }
         })
         .await
+    }
+}
+
+/// Which rigs somebody sees.
+struct Sees(Option<Vec<String>>);
+
+impl Sees {
+    fn of(shared: &Shared, caller: &Caller) -> Self {
+        Self(shared.access.table().sees(caller))
+    }
+
+    fn rig(&self, rig: &Rig) -> bool {
+        let name = rig.name.trim_start_matches("rigs/");
+        self.0.as_ref().is_none_or(|patterns| access::names(patterns, name))
+    }
+
+    /// The rigs of other hosts. Blocks on the store.
+    fn elsewhere(&self, shared: &Shared) -> impl Iterator<Item = Rig> {
+        // While the database is away, one's own rigs are still seen.
+        let others = shared.all_elsewhere().unwrap_or_default();
+        others.into_iter().map(|(rig, ..)| rig).filter(|rig| self.rig(rig))
+    }
+}
+
+/// What a watcher was told.
+#[derive(Default)]
+struct Told {
+    own: Vec<Arc<Rig>>,
+    elsewhere: Vec<Rig>,
+    /// What [`Scheduler::changes`] had counted then.
+    count: u64,
+}
+
+impl Told {
+    /// Tells what changed; what there is may be a moment old. Blocks on the store.
+    fn next(&mut self, shared: &Shared, caller: &Caller) -> Vec<Rig> {
+        // A role may be given or taken while somebody watches.
+        let sees = Sees::of(shared, caller);
+        let last = shared.rigs.lately(&shared.scheduler, PAUSE);
+        self.count = last.count;
+        let mut new = Vec::new();
+        // In one order, so that what is told already is mostly found at the next place.
+        let mut at = 0;
+        let mut own = Vec::with_capacity(last.rigs.len());
+        for rig in last.rigs.iter().filter(|rig| sees.rig(rig)) {
+            let is_it = |at: &usize| self.own.get(*at).is_some_and(|told| told.name == rig.name);
+            let anywhere = || self.own.iter().position(|told| told.name == rig.name);
+            let found = Some(at).filter(is_it).or_else(anywhere);
+            let told = found.map(|found| &self.own[found]);
+            if told.is_none_or(|told| !Arc::ptr_eq(told, rig) && told != rig) {
+                new.push(Rig::clone(rig));
+            }
+            at = found.map_or(at, |found| found + 1);
+            own.push(Arc::clone(rig));
+        }
+        self.own = own;
+        let elsewhere: Vec<Rig> = sees.elsewhere(shared).collect();
+        new.extend(elsewhere.iter().filter(|rig| !self.elsewhere.contains(rig)).cloned());
+        self.elsewhere = elsewhere;
+        new
     }
 }
 
@@ -118,8 +166,8 @@ impl RigService for Rigs {
 
     async fn get_rig(&self, request: Request<GetRigRequest>) -> Result<Response<GetRigResponse>, Status> {
         let (rig, _) = self.find(&request, &request.get_ref().name)?;
-        let rig = self.view(vec![rig]).await?.pop();
-        Ok(Response::new(GetRigResponse { rig }))
+        let rig = self.view(rig).await?;
+        Ok(Response::new(GetRigResponse { rig: Some(rig) }))
     }
 
     type WatchRigsStream = Answer<WatchRigsResponse>;
@@ -131,24 +179,28 @@ impl RigService for Rigs {
         let of = self.clone();
         let shares = self.shared.scheduler.store().lab().is_some();
         tokio::spawn(async move {
-            let mut told: Vec<Rig> = Vec::new();
+            let mut told = Told::default();
             loop {
-                // A role may be given or taken while somebody watches.
-                let now = of.seen(&caller).await;
-                let changed = now.map(|now| {
-                    let rigs: Vec<Rig> = now.iter().filter(|rig| !told.contains(rig)).cloned().collect();
-                    told = now;
-                    WatchRigsResponse { rigs }
-                });
-                let (empty, failed) = match &changed {
-                    Ok(changed) => (changed.rigs.is_empty(), false),
-                    Err(_) => (false, true),
+                let (shared, caller) = (Arc::clone(&of.shared), caller.clone());
+                let look = move || {
+                    let rigs = told.next(&shared, &caller);
+                    (told, rigs)
                 };
-                if !empty && sender.send(changed).await.is_err() || failed {
+                let rigs;
+                (told, rigs) = match blocking(look).await {
+                    Ok(looked) => looked,
+                    Err(failed) => {
+                        // A reader that left need not hear it.
+                        let _ = sender.send(Err(failed)).await;
+                        return;
+                    }
+                };
+                if !rigs.is_empty() && sender.send(Ok(WatchRigsResponse { rigs })).await.is_err() {
                     return;
                 }
+                let count = told.count;
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
+                    gone = async { changes.wait_for(|now| *now != count).await.is_err() } => if gone { return },
                     // Of other hosts we only hear by looking.
                     () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
                     () = sender.closed() => return,
@@ -184,8 +236,8 @@ impl RigService for Rigs {
             Ok::<_, Status>(())
         };
         blocking(drain).await??;
-        let rig = self.view(vec![rig]).await?.pop();
-        Ok(Response::new(DrainRigResponse { rig }))
+        let rig = self.view(rig).await?;
+        Ok(Response::new(DrainRigResponse { rig: Some(rig) }))
     }
 
     async fn reload_rigs(&self, request: Request<ReloadRigsRequest>) -> Result<Response<ReloadRigsResponse>, Status> {
@@ -232,7 +284,10 @@ impl RigService for Rigs {
         let done = done
             .await
             .map_err(|_| errors::internal("the restore ended without a result; look at the daemon's log"))?;
-        let rig = self.view(vec![rig]).await?.pop();
-        Ok(Response::new(RestoreRigResponse { rig, areas: done.areas }))
+        let rig = self.view(rig).await?;
+        Ok(Response::new(RestoreRigResponse {
+            rig: Some(rig),
+            areas: done.areas,
+        }))
     }
 }

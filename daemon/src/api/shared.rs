@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use tonic::{Request, Status};
 
 use super::streams::Streams;
-use super::{errors, view};
+use super::{errors, snapshot, view};
 use crate::access::{Access, Act, Audit, Caller, Denied, End, May, View};
 use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
@@ -26,6 +26,8 @@ pub struct Shared {
     pub(super) captures: Arc<Semaphore>,
     /// Answers that go on.
     pub(super) streams: Streams,
+    /// The rigs as they stood last.
+    pub(super) rigs: snapshot::Last,
 }
 
 impl Shared {
@@ -38,6 +40,7 @@ impl Shared {
             audit,
             captures: Arc::new(Semaphore::new(CAPTURES)),
             streams: Streams::default(),
+            rigs: snapshot::Last::default(),
         })
     }
 

@@ -283,6 +283,28 @@ impl Scheduler {
         lanes.into_iter().map(with_owner).collect()
     }
 
+    /// The present use of one rig, and whose lease holds it.
+    #[must_use]
+    pub fn lane(&self, rig: &str) -> Option<(LaneView, Option<Identity>)> {
+        let state = self.state();
+        let view = state.plan.lane_view(leases::now(), rig)?;
+        let holder = view.lane.holder.as_ref().and_then(|holder| state.plan.lease(holder));
+        let owner = holder.map(|lease| lease.owner.clone());
+        Some((view, owner))
+    }
+
+    /// How many rigs there are: an answer, if it comes, that nothing holds up who decides.
+    #[must_use]
+    pub fn answers(&self) -> usize {
+        self.state().plan.rigs()
+    }
+
+    /// Where journals are.
+    #[must_use]
+    pub fn journals(&self) -> &Path {
+        &self.journals
+    }
+
     /// What is counted.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
@@ -292,12 +314,11 @@ impl Scheduler {
     /// How all rigs stand, for who counts them.
     #[must_use]
     pub fn stands(&self) -> BTreeMap<String, RigStands> {
-        let lanes = self.state().plan.lanes(leases::now());
-        let stands = |(rig, view): (String, LaneView)| {
-            let (state, waiting) = (view.lane.state().0, view.queue.len());
-            (rig, RigStands { state, waiting })
-        };
-        lanes.into_iter().map(stands).collect()
+        let stands = self.state().plan.stands();
+        let stands = stands.into_iter();
+        stands
+            .map(|(rig, (state, waiting))| (rig, RigStands { state, waiting }))
+            .collect()
     }
 
     /// The rig that a lease holds, under which its owner may run what they like.

@@ -33,7 +33,7 @@ pub(super) async fn feed(scheduler: Arc<Scheduler>) {
             continue;
         }
         let scheduler = Arc::clone(&scheduler);
-        let asked = tokio::task::spawn_blocking(move || scheduler.lanes().len());
+        let asked = tokio::task::spawn_blocking(move || scheduler.answers());
         match timeout(every, asked).await {
             Ok(Ok(_)) => notify::tell("WATCHDOG=1"),
             _ => tracing::error!("the scheduler does not answer within {every:?}: the watchdog is not fed"),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod begin;
+mod disk;
 mod hardware;
 mod harness;
 mod journals;

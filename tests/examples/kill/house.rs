@@ -1,5 +1,6 @@
 //! A device, a daemon before it, and what kills them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,13 @@ use verbatim_lab::IbsimLab;
 
 use crate::device::{self, Fields};
 
+/// How an exception begins that is of a run which is gone.
+pub(crate) const LOST: &str = "lost";
+/// How one begins that is of a run which is there twice.
+pub(crate) const DOUBLED: &str = "doubled";
+/// How one begins that is of a daemon which cannot read what it kept.
+pub(crate) const CORRUPT: &str = "corrupt";
+
 /// What the device is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
@@ -21,11 +29,26 @@ pub(crate) enum Kind {
 }
 
 /// Who is killed.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Victim {
     Daemon,
+    /// Whoever drives the device for the daemon.
     Worker,
-    Both,
+    /// Who asked for the run, and follows it.
+    Client,
+    /// Whoever restores the device after another was killed.
+    Restore,
+}
+
+/// What a kill came to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Came {
+    /// Runs that it cut short.
+    pub(crate) interrupted: usize,
+    /// Whether the rig was quarantined, and a restore that somebody asked for mended it.
+    pub(crate) quarantined: bool,
+    /// Whether a restore was under way and was killed.
+    pub(crate) restore_killed: bool,
 }
 
 enum Device {
@@ -90,10 +113,12 @@ impl House {
             daemon: None,
         };
         house.start_daemon()?;
+        house.wait_until_idle()?;
         Ok(house)
     }
 
     fn start_daemon(&mut self) -> anyhow::Result<()> {
+        // A store that was corrupt would not let it start.
         let mut daemon = Command::new(self.binaries.join("verbatimd"))
             .args(["serve", "--socket"])
             .arg(self.socket())
@@ -103,9 +128,9 @@ impl House {
             .arg(&self.rig_file)
             .stderr(Stdio::piped())
             .spawn()?;
-        wait_for_line(&mut daemon, "serving")?;
+        wait_for_line(&mut daemon, "serving").context(CORRUPT)?;
         self.daemon = Some(daemon);
-        self.wait_until_idle()
+        Ok(())
     }
 
     fn socket(&self) -> PathBuf {
@@ -130,68 +155,147 @@ impl House {
         serde_json::from_str(&text).with_context(|| format!("verbatim {arguments:?} printed {text:?}"))
     }
 
-    /// Waits until the rig has restored what was left and runs nothing.
-    fn wait_until_idle(&self) -> anyhow::Result<()> {
+    /// Waits until the rig has restored what was left and runs nothing; true when that took somebody to ask for it.
+    fn wait_until_idle(&self) -> anyhow::Result<bool> {
         // There is no event for "idle": the state is asked for, with a bound that no sound restore reaches.
-        let bound = Instant::now() + Duration::from_secs(180);
+        let bound = Instant::now() + Duration::from_secs(240);
+        let mut quarantined = false;
         loop {
             let rigs = self.json(&["rigs", "--json"])?;
             let rig = rigs["rigs"]
                 .as_array()
                 .and_then(|rigs| rigs.iter().find(|rig| rig["name"] == self.rig));
             match rig.and_then(|rig| rig["state"].as_str()) {
-                Some("IDLE") => return Ok(()),
-                Some("QUARANTINED") => bail!(
-                    "the rig is quarantined: {}",
+                Some("IDLE") => return Ok(quarantined),
+                Some("QUARANTINED") if quarantined => bail!(
+                    "the rig is quarantined after a restore by hand: {}",
                     rig.map_or(&Value::Null, |r| &r["state_reason"])
                 ),
-                _ if Instant::now() > bound => bail!("the rig is not idle after 180 s: {rigs}"),
+                Some("QUARANTINED") => {
+                    quarantined = true;
+                    self.verbatim(&["rigs", "restore", self.rig])?;
+                }
+                _ if Instant::now() > bound => bail!("the rig is not idle after 240 s: {rigs}"),
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }
 
-    /// Starts a run, kills, starts what is dead again, waits for the restore. True when the run was interrupted.
-    pub(crate) fn kill_in_mid_run(&mut self, victim: Victim, wait: Duration, m_key: bool) -> anyhow::Result<bool> {
-        let test = if m_key {
-            "c14-016-set-protect-2"
-        } else {
-            "c14-024-vl-arbitration-ca"
-        };
-        let run = self
-            .verbatim(&["run", "--detach", "--rig", self.rig, test])?
-            .trim()
-            .to_string();
-        std::thread::sleep(wait);
-        if victim != Victim::Daemon {
-            for worker in self.workers() {
-                kill(worker)?;
-            }
+    /// Puts runs into the queue, kills these while the first is under way, starts what is dead again, waits for the end of all
+    /// and for the restore.
+    pub(crate) fn kill_in_mid_run(
+        &mut self,
+        victims: &BTreeSet<Victim>,
+        wait: Duration,
+        tests: &[&str],
+    ) -> anyhow::Result<Came> {
+        let mut came = Came::default();
+        let before = self.runs()?;
+        // Somebody follows the first; the others only wait.
+        let mut client = Command::new(self.binaries.join("verbatim"))
+            .arg("--server")
+            .arg(self.socket())
+            .args(["run", "--rig", self.rig, tests[0]])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut asked = Vec::new();
+        for test in &tests[1..] {
+            let run = self.verbatim(&["run", "--detach", "--rig", self.rig, test])?;
+            asked.push(run.trim().to_string());
         }
-        if victim != Victim::Worker {
+        std::thread::sleep(wait);
+        // Whoever it has asked for is there by now, or was never taken: of the killed client's run both are right.
+        if victims.contains(&Victim::Client) {
+            // One that ended meanwhile is as good as killed.
+            let _ = client.kill();
+        }
+        if victims.contains(&Victim::Worker) {
+            self.kill_workers()?;
+        }
+        if victims.contains(&Victim::Daemon) {
             if let Some(mut daemon) = self.daemon.take() {
                 daemon.kill()?;
                 daemon.wait()?;
             }
+            if victims.contains(&Victim::Restore) {
+                // The worker of a daemon that died restores the device.
+                std::thread::sleep(wait / 8);
+                came.restore_killed |= self.kill_workers()?;
+            }
             self.wait_for_workers()?;
             self.start_daemon()?;
+        } else if victims.contains(&Victim::Restore) {
+            std::thread::sleep(wait / 8);
+            came.restore_killed |= self.kill_workers()?;
         }
-        self.wait_until_ended(&run)?;
-        self.wait_until_idle()?;
-        let ended = self.json(&["runs", "show", &run, "--json"])?;
-        let outcome = ended["outcome"].as_str().unwrap_or_default();
+        client.wait()?;
+        for run in &asked {
+            self.wait_until_ended(run)?;
+        }
+        came.quarantined = self.wait_until_idle()?;
+        let after = self.runs()?;
+        let new: Vec<&Value> = after
+            .iter()
+            .filter(|(name, _)| !before.contains_key(*name))
+            .map(|(_, run)| run)
+            .collect();
+        for run in &asked {
+            if !after.contains_key(run) {
+                bail!("{LOST}: {run} was taken, and is not listed");
+            }
+        }
+        if before.keys().any(|name| !after.contains_key(name)) {
+            bail!("{LOST}: a run of before is not listed any more");
+        }
+        // The client's own, if it came so far; it asks again under one id when the daemon is away.
+        if new.len() > asked.len() + 1 {
+            bail!(
+                "{DOUBLED}: {} runs were asked for, {} are listed",
+                asked.len() + 1,
+                new.len()
+            );
+        }
+        for run in new {
+            came.interrupted += usize::from(self.is_interrupted(run)?);
+        }
+        Ok(came)
+    }
+
+    /// All runs by name.
+    fn runs(&self) -> anyhow::Result<BTreeMap<String, Value>> {
+        let listed = self.json(&["runs", "--all", "--json"])?;
+        let runs = listed["runs"].as_array().context("a list of runs")?;
+        let named = runs
+            .iter()
+            .map(|run| (run["name"].as_str().unwrap_or_default().to_string(), run.clone()));
+        let map: BTreeMap<String, Value> = named.collect();
+        if map.len() != runs.len() {
+            bail!("{DOUBLED}: one run is listed twice: {listed}");
+        }
+        Ok(map)
+    }
+
+    /// Whether a run that ended was cut short. Then it says so, and what there is of its record is kept.
+    fn is_interrupted(&self, run: &Value) -> anyhow::Result<bool> {
+        let name = run["name"].as_str().context("a run has a name")?;
+        if run["state"] != "ENDED" {
+            bail!("{name} has not ended: {run}");
+        }
         // An M_Key test on ibsim fails at once: it keeps no key. What matters here is whether the run was cut short.
-        // A run that lost its worker has a report all the same.
-        let interrupted = ended["report"].is_null() || outcome == "ERROR";
-        if interrupted {
-            if outcome != "ERROR" || ended["cause"].is_null() {
-                bail!("an interrupted run ended {outcome} with cause {}", ended["cause"]);
-            }
-            let id = run.trim_start_matches("runs/");
-            let record = self.directory.path().join("state/runs").join(id);
-            if !record.is_dir() {
-                bail!("the partial record is gone: {}", record.display());
-            }
+        let began = !run["start_time"].is_null();
+        let interrupted = run["outcome"] == "ERROR" && began;
+        if run["outcome"] == "ERROR" && run["cause"].is_null() {
+            bail!("an interrupted run ended without a cause: {run}");
+        }
+        let record = self
+            .directory
+            .path()
+            .join("state/runs")
+            .join(name.trim_start_matches("runs/"));
+        if interrupted && !record.is_dir() {
+            bail!("{LOST}: the partial record is gone: {}", record.display());
         }
         Ok(interrupted)
     }
@@ -205,6 +309,15 @@ impl House {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+
+    /// Kills whoever drives the device; whether there was one.
+    fn kill_workers(&self) -> anyhow::Result<bool> {
+        let workers = self.workers();
+        for worker in &workers {
+            kill(*worker)?;
+        }
+        Ok(!workers.is_empty())
     }
 
     /// Workers of this house: they know its state directory.

@@ -18,6 +18,7 @@ impl Plan {
     pub fn lasts_as_before(&mut self, id: &LeaseId, until: Duration) {
         if let Some(held) = self.leases.get_mut(id).and_then(|lease| lease.held.as_mut()) {
             held.until = until;
+            self.expires(until);
         }
     }
 

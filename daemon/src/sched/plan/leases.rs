@@ -48,13 +48,9 @@ impl Plan {
         // That of a run alone counts with its run as one.
         let counts =
             |lease: &Lease| usize::from(lease.run.is_none()) + lease.runs.len().max(usize::from(lease.run.is_some()));
-        let all: usize = self.leases.values().map(counts).sum();
-        let own: usize = self
-            .leases
-            .values()
-            .filter(|lease| lease.owner == *who)
-            .map(counts)
-            .sum();
+        let own: usize = self.leases.of_owner(who).map(counts).sum();
+        // Of all, also the runs under way under leases that somebody reserved.
+        let all = self.leases.len() + self.of_run.len().saturating_sub(self.leases.of_runs());
         let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
         match (own, all) {
             (own, _) if own >= MOST_OF_ONE => too_many(format!("{who} has"), MOST_OF_ONE),
@@ -73,7 +69,7 @@ impl Plan {
             self.of_run.insert(run.clone(), lease.id.clone());
         }
         let (id, rigs) = (lease.id.clone(), lease.rigs.clone());
-        self.leases.insert(id.clone(), lease);
+        self.leases.insert(lease);
         // Nobody who waits could use a rig that is free: otherwise it would have been given it.
         let given = self.give(now, &rigs, Some(&id));
         if self.leases.get(&id).is_none_or(|lease| lease.held.is_some()) {
@@ -150,7 +146,12 @@ impl Plan {
                 left_s: last.saturating_sub(now).as_secs(),
             });
         }
-        held.until = until;
+        let before = std::mem::replace(&mut held.until, until);
+        self.expires(until);
+        if self.soonest == Some(before) {
+            // It may have been the first.
+            self.soonest = self.exactly_soonest();
+        }
         Ok(vec![Action::Keep(id.clone())])
     }
 
@@ -173,6 +174,8 @@ impl Plan {
 
     /// What ends by itself at this time.
     pub fn tick(&mut self, now: Duration) -> Vec<Action> {
+        // Which is the next is looked for anew, now that one may be over.
+        self.soonest = self.exactly_soonest();
         let is_over =
             |lease: &&Lease| lease.held.as_ref().is_some_and(|held| held.until <= now) && lease.ends.is_none();
         let over: Vec<LeaseId> = self
@@ -187,13 +190,23 @@ impl Plan {
         let rigs: Vec<String> = self.lanes.keys().cloned().collect();
         if !over.is_empty() {
             actions.extend(self.give(now, &rigs, None));
+            self.soonest = self.exactly_soonest();
         }
         actions
     }
 
-    /// When something ends by itself next.
+    /// When it is worth a [`Plan::tick`]: nothing ends by itself sooner. The lease that was to end then may have been ended.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
+        self.soonest
+    }
+
+    /// A lease expires then.
+    pub(super) fn expires(&mut self, until: Duration) {
+        self.soonest = Some(self.soonest.map_or(until, |soonest| soonest.min(until)));
+    }
+
+    fn exactly_soonest(&self) -> Option<Duration> {
         let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
         let held = holders
             .filter_map(|id| self.leases.get(id))
@@ -255,7 +268,10 @@ impl Plan {
             .filter_map(|rig| self.lanes.get(rig).map(|lane| self.used(now, rig, lane)));
         let free: Vec<Use<'_>> = uses.filter(|used| used.by == By::Nobody).collect();
         if free.is_empty() {
-            let wanted = |rig: &&String| self.leases.values().filter_map(waits).any(|of| of.rigs.contains(rig));
+            let wanted = |rig: &&String| {
+                let of = self.leases.of_rigs(std::slice::from_ref(*rig));
+                of.into_iter().any(|lease| waits(lease).is_some())
+            };
             let unknown = |rig: &&String| self.lanes.get(*rig).is_some_and(|lane| !lane.reach.is_fresh(now));
             let wanted = match to {
                 None => rigs.iter().filter(unknown).find(wanted).cloned(),
@@ -265,10 +281,16 @@ impl Plan {
         }
         let waiting = match to {
             Some(id) => self.leases.get(id).and_then(waits).into_iter().collect(),
-            None => self.waiting(),
+            None => {
+                let free: Vec<String> = free.iter().map(|used| used.rig.to_string()).collect();
+                self.waiting_for(&free)
+            }
         };
         // Of one alone the order is known.
-        let shares = if to.is_some() { Shares::new() } else { self.shares() };
+        let shares = match to.is_some() {
+            true => Shares::new(),
+            false => self.shares_of(&waiting),
+        };
         let decisions = queue::decide(now, &waiting, &free, &shares);
         let mut actions = Vec::new();
         for decision in decisions {
@@ -286,6 +308,8 @@ impl Plan {
                 until: now.saturating_add(of.lasts),
             });
             lane.holder = Some(lease.clone());
+            let until = now.saturating_add(of.lasts);
+            self.expires(until);
             actions.push(Action::Keep(lease));
             actions.extend(self.next(&rig));
         }

@@ -12,6 +12,7 @@
 //! | `devices` | runs and restores, from their beginning to their end |
 //! | `reach` | whether devices can be reached: now and then, and before a lease |
 //! | `reload` | another rig file |
+//! | `table` | the leases, by rig and by owner |
 //! | `view` | what is told of it: queues, places, why somebody waits |
 
 mod away;
@@ -20,6 +21,7 @@ mod leases;
 mod reach;
 mod refusal;
 mod reload;
+mod table;
 mod view;
 mod way;
 
@@ -35,6 +37,7 @@ pub use refusal::Refusal;
 use super::queue::Class;
 use crate::access::Identity;
 use crate::store::LeaseId;
+use table::Table;
 
 /// What a rig's device is used for at the moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -214,12 +217,14 @@ pub enum Cancelled {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     lanes: BTreeMap<String, Lane>,
-    leases: BTreeMap<LeaseId, Lease>,
+    leases: Table,
     /// The lease of each run that waits or is under way.
     of_run: HashMap<RunId, LeaseId>,
     /// How long each owner held rigs, of late: halved every hour.
     had: BTreeMap<Identity, Duration>,
     halved: Duration,
+    /// No lease expires sooner.
+    soonest: Option<Duration>,
     last_token: u64,
     stopping: bool,
     /// Whether what keeps the leases is away.
@@ -254,7 +259,10 @@ impl Plan {
             for run in &lease.runs {
                 plan.of_run.insert(run.clone(), lease.id.clone());
             }
-            plan.leases.insert(lease.id.clone(), lease);
+            if let Some(held) = &lease.held {
+                plan.expires(held.until);
+            }
+            plan.leases.insert(lease);
         }
         for id in over {
             actions.extend(plan.end_lease(now, &id, "ended: its rig is not in the rig file any more"));

@@ -102,8 +102,8 @@ impl Plan {
         let mut actions = self.give(now, &[rig.to_string()], None);
         if self.lanes.get(rig).is_some_and(|lane| lane.reach.away.is_some()) {
             // Those who would have taken it may take another.
-            let others = self.leases.values().filter(|lease| lease.held.is_none());
-            let others = others.filter(|lease| lease.rigs.iter().any(|wanted| wanted == rig));
+            let others = self.leases.of_rigs(&[rig.to_string()]).into_iter();
+            let others = others.filter(|lease| lease.held.is_none());
             let others: Vec<String> = others.flat_map(|lease| lease.rigs.clone()).collect();
             actions.extend(self.look_before(now, &others));
             actions.extend(self.make_way_to_all(now));

@@ -47,13 +47,16 @@ impl Plan {
         self.lanes.retain(|rig, _| !go.contains(rig));
         // Nobody gets any of them any more.
         let mut hopeless: Vec<LeaseId> = Vec::new();
-        for lease in self.leases.values_mut().filter(|lease| lease.held.is_none()) {
-            let before = lease.rigs.len();
-            lease.rigs.retain(|rig| !gone.contains(rig));
-            match lease.rigs.len() {
-                0 => hopeless.push(lease.id.clone()),
-                now if now < before => actions.push(Action::Keep(lease.id.clone())),
-                _ => {}
+        let waiting = self
+            .leases
+            .of_rigs(gone)
+            .into_iter()
+            .filter(|lease| lease.held.is_none());
+        let waiting: Vec<LeaseId> = waiting.map(|lease| lease.id.clone()).collect();
+        for id in waiting {
+            match self.leases.take_rigs(&id, gone) {
+                0 => hopeless.push(id),
+                _ => actions.push(Action::Keep(id)),
             }
         }
         for id in hopeless {

@@ -1,11 +1,13 @@
 //! What is told of the plan: queues, places, why somebody waits.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use verbatim_proto::v1::RigState;
 use verbatim_run::RunId;
 
-use super::{Lane, LaneView, Lease, Phase, Plan};
+use super::{Held, Lane, LaneView, Lease, Phase, Plan};
 use crate::sched::queue::{self, By, Shares, Use, Wait, Waiting};
 use crate::store::LeaseId;
 
@@ -13,30 +15,72 @@ impl Plan {
     /// All rigs with the runs that wait for each.
     #[must_use]
     pub fn lanes(&self, now: Duration) -> BTreeMap<String, LaneView> {
-        let view = |(rig, lane): (&String, &Lane)| {
-            let under = lane.holder.as_ref().and_then(|holder| self.leases.get(holder));
-            let queue = under.map(|lease| lease.runs.iter().cloned().collect());
-            (
-                rig.clone(),
-                LaneView {
-                    lane: lane.clone(),
-                    queue: queue.unwrap_or_default(),
-                },
-            )
-        };
-        let mut lanes: BTreeMap<String, LaneView> = self.lanes.iter().map(view).collect();
-        let waiting = self.waiting();
-        for waiting in queue::in_order(now, &waiting, &self.shares()) {
-            let Some(lease) = self.leases.get(waiting.lease) else {
-                continue;
-            };
-            for rig in &lease.rigs {
-                if let Some(view) = lanes.get_mut(rig) {
-                    view.queue.extend(lease.runs.iter().cloned());
-                }
+        let shares = self.shares();
+        let view = |(rig, lane): (&String, &Lane)| (rig.clone(), self.seen(now, rig, lane, |_| Cow::Borrowed(&shares)));
+        self.lanes.iter().map(view).collect()
+    }
+
+    /// One rig with the runs that wait for it.
+    #[must_use]
+    pub fn lane_view(&self, now: Duration, rig: &str) -> Option<LaneView> {
+        let lane = self.lanes.get(rig)?;
+        Some(self.seen(now, rig, lane, |waiting| Cow::Owned(self.shares_of(waiting))))
+    }
+
+    fn seen<'s>(
+        &self,
+        now: Duration,
+        rig: &str,
+        lane: &Lane,
+        shares: impl FnOnce(&[Waiting<'_>]) -> Cow<'s, Shares>,
+    ) -> LaneView {
+        let under = lane.holder.as_ref().and_then(|holder| self.leases.get(holder));
+        let first = under.into_iter().flat_map(|lease| lease.runs.iter().cloned());
+        let of = self.leases.of_rigs(&[rig.to_string()]).into_iter();
+        // A lease that is to have no run yet has no place in a queue of runs.
+        let waiting: Vec<Waiting<'_>> = of.filter(|lease| !lease.runs.is_empty()).filter_map(waits).collect();
+        let shares = shares(&waiting);
+        let order = queue::in_order(now, &waiting, &shares).into_iter();
+        let then = order.filter_map(|waiting| self.leases.get(waiting.lease));
+        let queue = first.chain(then.flat_map(|lease| lease.runs.iter().cloned()));
+        LaneView {
+            lane: lane.clone(),
+            queue: queue.collect(),
+        }
+    }
+
+    /// What all who hold or held something have had.
+    fn shares(&self) -> Shares {
+        let mut shares: Shares = self.had.iter().map(|(who, had)| (who.clone(), (0, *had))).collect();
+        let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
+        for lease in holders.filter_map(|holder| self.leases.get(holder)) {
+            match shares.get_mut(&lease.owner) {
+                Some(share) => share.0 += 1,
+                None => drop(shares.insert(lease.owner.clone(), (1, Duration::ZERO))),
             }
         }
-        lanes
+        shares
+    }
+
+    /// How many rigs there are.
+    #[must_use]
+    pub fn rigs(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// How each rig stands, and how many runs wait for it.
+    #[must_use]
+    pub fn stands(&self) -> BTreeMap<String, (RigState, usize)> {
+        let stands = |(rig, lane): (&String, &Lane)| {
+            let of = self.leases.of_rigs(std::slice::from_ref(rig)).into_iter();
+            let waits_here = |lease: &&Lease| match &lease.held {
+                Some(held) => held.rig == *rig,
+                None => waits(lease).is_some(),
+            };
+            let waiting = of.filter(waits_here).map(|lease| lease.runs.len()).sum();
+            (rig.clone(), (lane.state().0, waiting))
+        };
+        self.lanes.iter().map(stands).collect()
     }
 
     /// The place of a run among those that wait for its rig, from 1 on.
@@ -53,18 +97,16 @@ impl Plan {
     /// Why a lease waits. Who waits for none of the same rigs counts for nothing in it.
     #[must_use]
     pub fn why(&self, now: Duration, lease: &LeaseId) -> Option<Wait> {
-        let rigs = &self.leases.get(lease)?.rigs;
-        let concerns = |waiting: &Waiting<'_>| waiting.rigs.iter().any(|rig| rigs.contains(rig));
-        let waiting: Vec<_> = self.leases.values().filter_map(waits).filter(concerns).collect();
-        queue::why(now, lease, &waiting, &self.uses(now), &self.shares())
+        let waiting = self.waiting_for(&self.leases.get(lease)?.rigs);
+        let rigs: BTreeSet<&String> = waiting.iter().flat_map(|waiting| waiting.rigs).collect();
+        let lanes = rigs.into_iter().filter_map(|rig| self.lanes.get_key_value(rig));
+        let uses: Vec<_> = lanes.map(|(rig, lane)| self.used(now, rig, lane)).collect();
+        queue::why(now, lease, &waiting, &uses, &self.shares_of(&waiting))
     }
 
-    pub(super) fn waiting(&self) -> Vec<Waiting<'_>> {
-        self.leases.values().filter_map(waits).collect()
-    }
-
-    fn uses(&self, now: Duration) -> Vec<Use<'_>> {
-        self.lanes.iter().map(|(rig, lane)| self.used(now, rig, lane)).collect()
+    /// Those who wait for one of these rigs.
+    pub(super) fn waiting_for(&self, rigs: &[String]) -> Vec<Waiting<'_>> {
+        self.leases.of_rigs(rigs).into_iter().filter_map(waits).collect()
     }
 
     /// Why rigs that would do for a lease go to nobody at the moment, of the first few.
@@ -122,11 +164,26 @@ impl Plan {
         Use { rig, by }
     }
 
-    pub(super) fn shares(&self) -> Shares {
-        let mut shares: Shares = self.had.iter().map(|(who, had)| (who.clone(), (0, *had))).collect();
-        let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
-        for lease in holders.filter_map(|holder| self.leases.get(holder)) {
-            shares.entry(lease.owner.clone()).or_default().0 += 1;
+    /// What the owners of these have had. Of one alone nothing needs to be known.
+    pub(super) fn shares_of(&self, waiting: &[Waiting<'_>]) -> Shares {
+        let mut shares = Shares::new();
+        if waiting.len() < 2 {
+            return shares;
+        }
+        for who in waiting.iter().map(|waiting| waiting.owner) {
+            if !shares.contains_key(who) {
+                let held = self
+                    .leases
+                    .of_owner(who)
+                    .filter_map(|lease| Some((&lease.id, lease.held.as_ref()?)));
+                let holds = |(id, held): &(&LeaseId, &Held)| {
+                    self.lanes
+                        .get(&held.rig)
+                        .is_some_and(|lane| lane.holder.as_ref() == Some(id))
+                };
+                let had = self.had.get(who).copied().unwrap_or_default();
+                shares.insert(who.clone(), (held.filter(holds).count(), had));
+            }
         }
         shares
     }

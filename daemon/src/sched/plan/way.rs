@@ -15,7 +15,14 @@ impl Plan {
         if self.stopping {
             return Vec::new();
         }
-        let rigs = self.lanes.iter().map(|(rig, lane)| self.used(now, rig, lane));
+        // Nobody makes way on other rigs than those that they would take.
+        let wanted = to
+            .iter()
+            .filter_map(|id| self.leases.get(id))
+            .flat_map(|lease| &lease.rigs);
+        let wanted: BTreeSet<&String> = wanted.collect();
+        let lanes = wanted.iter().filter_map(|rig| self.lanes.get_key_value(*rig));
+        let rigs = lanes.clone().map(|(rig, lane)| self.used(now, rig, lane));
         let below = |used: &Use<'_>| match used.by {
             By::Lease {
                 class, gives_way: true, ..
@@ -27,11 +34,12 @@ impl Plan {
             return Vec::new();
         };
         // For whom somebody makes way already, nobody else does.
-        let served: BTreeSet<&LeaseId> = self.leases.values().filter_map(|of| of.gives_way.as_ref()).collect();
+        let holders = lanes.filter_map(|(_, lane)| self.leases.get(lane.holder.as_ref()?));
+        let served: BTreeSet<&LeaseId> = holders.filter_map(|of| of.gives_way.as_ref()).collect();
         let of = |id: &LeaseId| self.leases.get(id).and_then(waits);
         let waiting = to.iter().filter(|id| !served.contains(id)).filter_map(of);
         let waiting: Vec<_> = waiting.filter(|waiting| waiting.class > lowest).collect();
-        let decisions = queue::decide(now, &waiting, &rigs, &self.shares());
+        let decisions = queue::decide(now, &waiting, &rigs, &self.shares_of(&waiting));
         let mut actions = Vec::new();
         for decision in decisions {
             if let Decision::GiveWay { lease: holder, to, .. } = decision

@@ -1,0 +1,86 @@
+"""A labgrid coordinator's client: so many places, watchers and reservations that wait, then reservations on demand.
+
+For each number on stdin that many reservations are made and cancelled; the seconds that each took to be made are on stdout.
+"""
+
+import asyncio
+import sys
+import time
+
+import grpc
+from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
+from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as services
+
+# A reservation that waits expires after 60 s unless it is asked for; as many are made as come within less.
+FILL_FOR_S = 40.0
+
+
+async def session(channel, name, places):
+    stub = services.CoordinatorStub(channel)
+    asked = asyncio.Queue()
+
+    async def requests():
+        while True:
+            yield await asked.get()
+
+    started = pb.ClientInMessage()
+    started.startup.version = "bench"
+    started.startup.name = name
+    asked.put_nowait(started)
+    if places:
+        subscribe = pb.ClientInMessage()
+        subscribe.subscribe.all_places = True
+        asked.put_nowait(subscribe)
+    sync = pb.ClientInMessage()
+    sync.sync.id = 1
+    asked.put_nowait(sync)
+    # The coordinator may still be starting.
+    stream = stub.ClientStream(requests(), wait_for_ready=True)
+    async for message in stream:
+        if message.HasField("sync"):
+            break
+
+    async def read():
+        async for _ in stream:
+            pass
+
+    return stub, asyncio.create_task(read())
+
+
+def channel(address, number):
+    # Each has a connection of its own: a session is one.
+    return grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), ("n", number)])
+
+
+async def reserve(stub, place):
+    request = pb.CreateReservationRequest(prio=0.0)
+    request.filters["main"].filter["name"] = place
+    return (await stub.CreateReservation(request)).reservation.token
+
+
+async def main(address, places, waiting, watchers):
+    stub, _reader = await session(channel(address, 0), "bench/owner", False)
+    names = [f"place-{number}" for number in range(places)]
+    for name in names:
+        await stub.AddPlace(pb.AddPlaceRequest(name=name))
+    for name in names:
+        await stub.AcquirePlace(pb.AcquirePlaceRequest(placename=name))
+    held = [await session(channel(address, number + 1), f"bench/{number}", True) for number in range(watchers)]
+    until = time.monotonic() + FILL_FOR_S
+    queued = 0
+    while queued < waiting and time.monotonic() < until:
+        await reserve(stub, names[queued % places])
+        queued += 1
+    print("ready", queued, len(held), flush=True)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        took = []
+        for number in range(int(line)):
+            began = time.monotonic()
+            token = await reserve(stub, names[number % places])
+            took.append(time.monotonic() - began)
+            await stub.CancelReservation(pb.CancelReservationRequest(token=token))
+        print(*took, flush=True)
+
+
+asyncio.run(main(sys.argv[1], *(int(number) for number in sys.argv[2:5])))

@@ -1,0 +1,89 @@
+//! labgrid's coordinator under the same load, and a client of it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, bail};
+
+/// A coordinator, and the client that loads it.
+pub(crate) struct Labgrid {
+    _directory: tempfile::TempDir,
+    coordinator: Child,
+    client: Child,
+    asks: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    /// Reservations that wait: as many as were wanted, or as could be made before the first expires.
+    pub(crate) queued: usize,
+}
+
+impl Drop for Labgrid {
+    fn drop(&mut self) {
+        for child in [&mut self.client, &mut self.coordinator] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Labgrid {
+    /// Brings it up: places that are all acquired, reservations that wait for one of them each, and watchers of all places.
+    pub(crate) fn start(environment: &Path, places: usize, queued: usize, watchers: usize) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let quiet = || Stdio::null();
+        let mut coordinator = Command::new(environment.join("bin/labgrid-coordinator"))
+            .args(["--listen", &address])
+            .current_dir(directory.path())
+            .stdout(quiet())
+            .stderr(quiet())
+            .spawn()
+            .with_context(|| format!("{}/bin/labgrid-coordinator", environment.display()))?;
+        let client = Command::new(environment.join("bin/python"))
+            .args(["-c", include_str!("labgrid.py"), &address])
+            .args([places, queued, watchers].map(|number| number.to_string()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut client = match client {
+            Ok(client) => client,
+            Err(error) => {
+                let _ = coordinator.kill();
+                return Err(error.into());
+            }
+        };
+        let asks = client.stdin.take().context("stdin is piped")?;
+        let answers = BufReader::new(client.stdout.take().context("stdout is piped")?);
+        let mut labgrid = Self {
+            _directory: directory,
+            coordinator,
+            client,
+            asks,
+            answers,
+            queued: 0,
+        };
+        let ready = labgrid.line()?;
+        let Some(number) = ready.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) else {
+            bail!("labgrid's client said {ready:?}");
+        };
+        labgrid.queued = number.parse()?;
+        Ok(labgrid)
+    }
+
+    /// Makes so many reservations; the seconds that each took.
+    pub(crate) fn reserve(&mut self, times: usize) -> anyhow::Result<Vec<f64>> {
+        writeln!(self.asks, "{times}")?;
+        let line = self.line()?;
+        Ok(line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+    }
+
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            bail!("labgrid's client ended: what it said is above");
+        }
+        Ok(line.trim_end().into())
+    }
+}
