@@ -1,7 +1,8 @@
 //! `cargo xtask campaign walk`: random walks on the device model, and on models with a defect.
 //!
 //! On sound models, whatever choices they make and whatever the way to them loses, no walk may fail. Of each defect it says
-//! at which seed a walk found it, and in how many steps; the table of docs/walks.md is what `--table` prints.
+//! at which seed a walk found it, and in how many steps; what no walk found is listed, and so is what was not shrunk to ten
+//! steps. `--table` lists them all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +14,28 @@ use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{DeviceSeed, Disturbances, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
-const WALK: &str = "c09-walk";
+/// The walks, and the one whose defects are hunted.
+const WALKS: [&str; 2] = [TRANSPORT, "c14-walk"];
+const TRANSPORT: &str = "c09-walk";
 const THREADS: usize = 2;
+/// Steps that a walk that fails is to be shrunk to.
+const SHORT: u32 = 10;
 
 fn main() -> std::process::ExitCode {
     let mut given: BTreeMap<String, u64> = BTreeMap::new();
-    let mut table = false;
+    let (mut table, mut walks) = (false, WALKS.to_vec());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--table" {
+            table = true;
+            continue;
+        }
         match (word.as_str(), words.next().map(|value| (value.parse(), value))) {
-            ("--table", _) => table = true,
+            ("--walk", Some((_, value))) if WALKS.contains(&value.as_str()) => walks.retain(|walk| *walk == value),
             (name, Some((Ok(value), _))) => drop(given.insert(name.trim_start_matches('-').into(), value)),
             (name, _) => {
                 eprintln!(
-                    "{name}: a number was expected behind it; --seeds, --first, --defect-seeds, --steps, --table"
+                    "{name}: a number was expected behind it; --seeds, --first, --defect-seeds, --steps, --table, --walk c09-walk or c14-walk"
                 );
                 return std::process::ExitCode::from(2);
             }
@@ -34,10 +43,14 @@ fn main() -> std::process::ExitCode {
     }
     let get = |name: &str, usual: u64| given.get(name).copied().unwrap_or(usual);
     let (first, seeds, steps) = (get("first", 0), get("seeds", 10_000), get("steps", 48));
-    let alarms = on_sound(first, seeds, steps);
-    println!(
-        "walks: {seeds} seeds from {first} on, each by the rules of simulation and of hardware: {alarms} findings"
-    );
+    let mut all = 0;
+    for walk in walks {
+        let alarms = on_sound(walk, first, seeds, steps);
+        println!(
+            "{walk}: {seeds} seeds from {first} on, each by the rules of simulation and of hardware: {alarms} findings"
+        );
+        all += alarms;
+    }
     let survivors = match get("defect-seeds", 0) {
         0 => 0,
         seeds => on_defects(seeds, steps, table),
@@ -45,17 +58,17 @@ fn main() -> std::process::ExitCode {
     if survivors > 0 {
         println!("{survivors} defects are found by no walk");
     }
-    std::process::ExitCode::from(u8::from(alarms > 0))
+    std::process::ExitCode::from(u8::from(all > 0))
 }
 
 /// A walk of a seed on a device.
-fn walk(config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request, Verdict) {
+fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request, Verdict) {
     let rig = RigConfig::built_in(config);
     let request = Request {
         id: RunId::new(0, 0),
         spec: RunSpec {
             rig: rig.name.clone(),
-            patterns: vec![WALK.into()],
+            patterns: vec![test.into()],
             parameters: [("steps".to_string(), steps)].into(),
             seed,
             exit_first: false,
@@ -71,7 +84,7 @@ fn walk(config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request
 }
 
 /// Walks on sound models. How many were failed.
-fn on_sound(first: u64, seeds: u64, steps: u64) -> usize {
+fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
     let (next, alarms) = (AtomicU64::new(first), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -83,7 +96,7 @@ fn on_sound(first: u64, seeds: u64, steps: u64) -> usize {
                     }
                     for rules_of_hardware in [false, true] {
                         let config = sound(seed, rules_of_hardware);
-                        let (request, verdict) = walk(config, seed, steps, true);
+                        let (request, verdict) = walk(test, config, seed, steps, true);
                         let is_disturbed = request.rig.is_disturbed();
                         let is_alarm = match verdict.outcome() {
                             Outcome::Pass => false,
@@ -145,7 +158,10 @@ fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
     for ((statement, name), caught) in found {
         match caught {
             Some((seed, steps)) if table => println!("| `{name}` | {statement} | {seed} | {steps} |"),
-            None => println!("| `{name}` | {statement} | not found | |"),
+            Some((seed, steps)) if steps > SHORT => {
+                println!("`{name}` ({statement}): found at seed {seed}, and not shrunk to {SHORT} steps: {steps}");
+            }
+            None => println!("`{name}` ({statement}): not found"),
             Some(_) => {}
         }
     }
@@ -159,11 +175,11 @@ fn hunt(defect: RcDefect, seeds: u64, steps: u64) -> Option<(u64, u32)> {
             adapter_defects: vec![defect],
             ..sound(seed, false)
         };
-        let (_, verdict) = walk(config(), seed, steps, false);
+        let (_, verdict) = walk(TRANSPORT, config(), seed, steps, false);
         if verdict.outcome() != Outcome::Fail {
             return None;
         }
-        let (_, verdict) = walk(config(), seed, steps, true);
+        let (_, verdict) = walk(TRANSPORT, config(), seed, steps, true);
         let keep = verdict.observations.iter().find_map(|seen| {
             let (_, keep) = seen.text.rsplit_once("keep=")?;
             keep.parse::<u64>().ok()

@@ -103,7 +103,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "walk",
-        summary: "c09-walk on sound adapters, --seeds N (10000) from --first on: no findings; --defect-seeds N: which defects it finds",
+        summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first on: no findings; --walk NAME: that one; --defect-seeds N: which defects c09-walk does not find",
         run: walk,
     },
 ];

@@ -11,10 +11,22 @@ use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
 use super::rules::{COUNT, msn, rule};
-use super::window::{Place, Window};
+use super::window::{Place, Source, Window};
 
 /// Findings of a connection that are kept whole; all are counted.
 pub const KEPT: usize = 16;
+
+/// Rules of what makes a message: what breaks them, nobody knows how to count.
+const OF_MESSAGES: [&str; 8] = [
+    "udp-length",
+    "opcode",
+    "format",
+    "padding",
+    "same-again",
+    "opcode-order",
+    "payload-length",
+    "dma-length",
+];
 
 static P_KEY_RULE: Rule = rule!(
     "p-key",
@@ -112,9 +124,12 @@ impl Connection {
             flow.responses.offset = Some(Offset::default());
         }
         let [flow, other] = &mut self.flows;
-        learn(&mut flow.window, other, |size| {
-            path_mtu.is_none_or(|known| known == size)
-        });
+        if let Some(pmtu) = path_mtu.and_then(Pmtu::only) {
+            for window in [&mut flow.window, &mut other.window] {
+                window.set_pmtu(pmtu);
+                window.pmtu_source = Source::Known;
+            }
+        }
     }
 
     /// The rules, each with how often it was asked and broken.
@@ -268,11 +283,13 @@ impl Connection {
         let heard = Heard::of(event);
         self.packets[by] += 1;
         let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
+        let mut is_odd = false;
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
-            self.note(at, rule, by, heard.number, || match asks(&heard) {
+            let is_broken = self.note(at, rule, by, heard.number, || match asks(&heard) {
                 held if is_damaged => held.unless(Excuse::Damaged),
                 held => held,
             });
+            is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
         }
         if heard.is_taken {
             self.p_key(by, &heard);
@@ -282,7 +299,7 @@ impl Connection {
                 self.response(by, &heard);
             }
         } else if heard.opcode.0 < 0x20 {
-            self.request(by, &heard);
+            self.request(by, &heard, is_odd);
         }
     }
 
@@ -310,7 +327,7 @@ impl Connection {
         self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);
     }
 
-    fn request(&mut self, by: usize, heard: &Heard<'_>) {
+    fn request(&mut self, by: usize, heard: &Heard<'_>, mut is_odd: bool) {
         let place = self.flows[by].window.place(heard.psn);
         // A packet that nobody takes is judged as a packet; its other fields may be what the damage made of them.
         if heard.is_taken {
@@ -323,10 +340,16 @@ impl Connection {
                     responses: &flow.responses,
                 };
                 let held = asks(&asked);
-                self.note(PACKET.len() + at, rule, by, heard.number, || held);
+                let is_broken = self.note(PACKET.len() + at, rule, by, heard.number, || held);
+                is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
             }
         }
         self.sent(by, heard, place);
+        if is_odd && heard.is_taken {
+            let flow = &mut self.flows[by];
+            flow.window.doubt(heard.psn);
+            flow.responses.odd = Some((heard.psn, heard.number));
+        }
     }
 
     /// The state after a request.
@@ -358,7 +381,10 @@ impl Connection {
         let asks = Asks::of(heard.opcode);
         flow.responses.asked(heard.psn);
         if matches!(asks, Asks::Send(_) | Asks::Write(_)) {
-            learn(window, other, |size| requester::fits(asks.part(), heard.length, size));
+            let is_whole = matches!(asks.part(), Part::First | Part::Middle);
+            learn(window, other, (heard, is_whole), |size| {
+                requester::fits(asks.part(), heard.length, size)
+            });
         }
     }
 
@@ -395,6 +421,10 @@ impl Connection {
         }
         if let Some(offset) = offset {
             flow.narrow(offset);
+            let is_counted = |odd: &mut (Psn, u64)| requester::is_up_to(odd.0, heard.psn);
+            if !flow.doubts_offset {
+                flow.responses.odd.take_if(is_counted);
+            }
         }
     }
 
@@ -430,7 +460,7 @@ impl Connection {
                     window.answered(at, into, (begins, matches!(part, Part::Last | Part::Only)));
                 }
                 if matches!(part, Part::First | Part::Middle) {
-                    learn(window, other, |size| heard.length == size);
+                    learn(window, other, (heard, true), |size| heard.length == size);
                 }
                 responses.acknowledge(heard.psn, heard.number);
             }
@@ -459,14 +489,14 @@ impl Connection {
         }
     }
 
-    /// Counts what a rule says, and keeps it.
-    fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) {
+    /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
+    fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {
-            Held::NotAsked => return,
+            Held::NotAsked => return false,
             Held::Holds => {
                 count.asked += 1;
-                return;
+                return false;
             }
             Held::Broken(broken) => *broken,
         };
@@ -489,12 +519,13 @@ impl Connection {
             count.broken += 1;
             self.totals.0 += 1;
         }
+        let is_violation = unless.is_none();
         // What is excused never keeps a violation from being shown.
         let excused = self.findings.iter().rposition(|finding| finding.unless.is_some());
         if self.findings.len() >= KEPT {
             match excused {
                 Some(at) if unless.is_none() => drop(self.findings.remove(at)),
-                _ => return,
+                _ => return is_violation,
             }
         }
         let packets = with.filter(|with| *with != 0 && *with != number);
@@ -506,6 +537,7 @@ impl Connection {
             seen,
             unless,
         });
+        is_violation
     }
 }
 
@@ -532,11 +564,24 @@ fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
     if asks == 0 { (first, second) } else { (second, first) }
 }
 
-/// Both directions have one path MTU.
-fn learn(window: &mut Window, other: &mut Flow, fits: impl Fn(u32) -> bool) {
+/// Both directions have one path MTU. A size that contradicts twice in a row is believed: what told another was altered.
+fn learn(window: &mut Window, other: &mut Flow, (heard, is_whole): (&Heard<'_>, bool), fits: impl Fn(u32) -> bool) {
     let known: Pmtu = window.pmtu;
-    if let Some(pmtu) = known.kept(fits) {
+    let (pmtu, source) = match (known.kept(fits), window.pmtu_source) {
+        (Some(pmtu), Source::Known) => (pmtu, Source::Known),
+        (Some(pmtu), source) if pmtu == known && !is_whole => (pmtu, source),
+        (Some(pmtu), Source::Packet(number, _)) if pmtu == known => (pmtu, Source::Packet(number, None)),
+        (Some(pmtu), _) => (pmtu, Source::Packet(heard.number, None)),
+        (None, Source::Packet(number, doubt)) if is_whole && Pmtu::only(heard.length).is_some() => {
+            match Pmtu::only(heard.length).filter(|_| doubt == Some(heard.length)) {
+                Some(pmtu) => (pmtu, Source::Packet(heard.number, None)),
+                None => (known, Source::Packet(number, Some(heard.length))),
+            }
+        }
+        (None, _) => return,
+    };
+    for window in [window, &mut other.window] {
         window.set_pmtu(pmtu);
-        other.window.set_pmtu(pmtu);
+        window.pmtu_source = source;
     }
 }

@@ -27,6 +27,11 @@ impl Pmtu {
         (kept != 0).then_some(Self(kept))
     }
 
+    /// That size alone; `None` when it is none.
+    pub(super) fn only(size: u32) -> Option<Self> {
+        Self::default().kept(|legal| legal == size)
+    }
+
     /// What both allow; this one, when nothing is left.
     pub(super) fn both(self, other: Self) -> Self {
         if self.0 & other.0 == 0 {

@@ -41,6 +41,9 @@ pub(super) struct Responses {
     /// The NAK that ended the connection.
     pub(super) fatal: Option<Refusal>,
     pub(super) offset: Option<Offset>,
+    /// A request that is no part of a message as it should be, and its packet: what the responder made of it, its count
+    /// will show.
+    pub(super) odd: Option<(Psn, u64)>,
 }
 
 impl Responses {

@@ -36,6 +36,8 @@ pub enum Excuse {
     MemoryChanged,
     /// The subnet manager changed the partition, or the path.
     PartitionChanged,
+    /// A request before it, which breaks rules itself, was another one when the responder counted it.
+    RequestAltered,
 }
 
 impl Excuse {
@@ -44,7 +46,7 @@ impl Excuse {
     pub(super) fn is_excluded_in_record(self) -> bool {
         matches!(
             self,
-            Self::Damaged | Self::NewestLost | Self::MemoryChanged | Self::PartitionChanged
+            Self::Damaged | Self::NewestLost | Self::MemoryChanged | Self::PartitionChanged | Self::RequestAltered
         )
     }
 }
@@ -62,6 +64,7 @@ impl fmt::Display for Excuse {
             Self::AnotherConnection => "another connection begins here",
             Self::MemoryChanged => "the host changed the memory of the request",
             Self::PartitionChanged => "the partition was changed, or the path",
+            Self::RequestAltered => "a request that breaks a rule was altered before it was captured",
         })
     }
 }

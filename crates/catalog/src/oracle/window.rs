@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Psn};
 
-use super::heard::{Asks, Heard};
+use super::heard::{Asks, Heard, Part};
 use super::pmtu::Pmtu;
 
 /// Requests that are kept behind the last acknowledged one, for duplicates of them.
@@ -35,6 +35,8 @@ pub(super) struct Request {
     pub(super) bytes: u32,
     /// Bytes of a WRITE that are still to come after it.
     pub(super) left: Option<u32>,
+    /// The packet that its message began with.
+    pub(super) began: u64,
     /// The packet that carried it first.
     pub(super) number: u64,
     /// When it was seen last.
@@ -89,6 +91,18 @@ pub(super) struct Repeated {
     number: u64,
 }
 
+/// What the path MTU was learnt from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Source {
+    /// It is known, whatever packets say.
+    Known,
+    /// That packet; and the size that the last one had which contradicts.
+    Packet(u64, Option<u32>),
+    /// Nothing yet.
+    #[default]
+    Nothing,
+}
+
 /// Where a request's PSN stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
@@ -118,6 +132,8 @@ pub(super) struct Window {
     /// Counts of messages that were begun: their numbers only grow.
     epochs: u32,
     pub(super) pmtu: Pmtu,
+    /// What the path MTU was learnt from.
+    pub(super) pmtu_source: Source,
     /// READs and atomics that are owed responses, at most: none when 0.
     owed: u32,
     /// READs and atomics that came again and were not answered since.
@@ -205,6 +221,13 @@ impl Window {
                 .cursor
                 .map(|cursor| if Some(cursor) == self.next { next } else { cursor });
             self.next = Some(next);
+        }
+    }
+
+    /// The request with that PSN is no part of a message as it should be: of what follows, its lengths say nothing.
+    pub(super) fn doubt(&mut self, psn: Psn) {
+        if let Some((at, _)) = self.find(psn) {
+            self.requests[at].left = None;
         }
     }
 
@@ -321,6 +344,10 @@ impl Window {
             target: of_reth.or(of_atomic).unwrap_or_default(),
             bytes,
             left: left(heard, before),
+            began: match before {
+                Some(before) if !matches!(asks.part(), Part::First | Part::Only) => before.began,
+                _ => heard.number,
+            },
             number: heard.number,
             at: heard.at,
             messages,
@@ -412,6 +439,11 @@ impl Window {
         self.owed + self.asked_again > 0
     }
 
+    /// Whether READs or atomics came again and were not answered since.
+    pub(super) fn is_asked_again(&self) -> bool {
+        self.asked_again > 0
+    }
+
     /// The oldest READ or atomic before that index that is owed a response.
     pub(super) fn owed_before(&self, at: usize) -> Option<usize> {
         if self.owed == 0 {
@@ -490,7 +522,6 @@ impl Window {
 
 /// Bytes of a WRITE that are still to come after this packet.
 fn left(heard: &Heard<'_>, before: Option<&Request>) -> Option<u32> {
-    use super::heard::Part;
     match (Asks::of(heard.opcode), heard.reth()) {
         (Asks::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(heard.length),
         (Asks::Write(_), _) => before?.left?.checked_sub(heard.length),

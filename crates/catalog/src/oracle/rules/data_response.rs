@@ -96,6 +96,13 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
         _ => held,
     };
+    // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.
+    let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
+    let held = if is_cut {
+        held.unless(Excuse::RequestsLost)
+    } else {
+        held
+    };
     held.with(request.number)
 }
 

@@ -2,10 +2,11 @@
 
 use verbatim_wire::packet::Psn;
 
+use super::requester::is_up_to;
 use super::responder::{Answered, Says};
 use crate::oracle::heard::Part;
 use crate::oracle::responses::Offset;
-use crate::oracle::rule::Held;
+use crate::oracle::rule::{Excuse, Held};
 
 /// How many messages the responder may have counted, and in which count; see [`Request::messages`].
 fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
@@ -68,6 +69,11 @@ pub(in crate::oracle) fn both(earlier: &Offset, later: &Offset) -> Option<Offset
     Some(Offset { least, room, ..*later })
 }
 
+/// Whether the later one has counted more.
+fn is_above(earlier: &Offset, later: &Offset) -> bool {
+    Psn(later.least).since(Psn(earlier.least)) < Psn::COUNT / 2
+}
+
 pub(super) fn msn(answered: &Answered<'_>) -> Held {
     let (Some(earlier), Some(later)) = (&answered.responses.offset, offset(answered)) else {
         return Held::NotAsked;
@@ -76,7 +82,7 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     debug_assert_eq!(epoch, later.epoch);
-    Held::must(both(earlier, &later).is_some(), || {
+    let held = Held::must(both(earlier, &later).is_some(), || {
         let first = Psn(earlier.least).plus(least).0;
         let last = Psn(earlier.least).plus(most + earlier.room).0;
         let expected = if first == last {
@@ -85,6 +91,14 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
             format!("MSN {first} to {last}")
         };
         (expected, format!("MSN {}", Psn(later.least).plus(most).0))
-    })
-    .with(earlier.number)
+    });
+    // Of what a request that breaks rules was when it was sent, its packet says nothing.
+    match answered.responses.odd {
+        Some((psn, number)) if is_up_to(psn, answered.heard.psn) => held.with(number).unless(Excuse::RequestAltered),
+        // What is answered again is answered with all that was counted since, be it of requests that were not seen.
+        _ if is_above(earlier, &later) && answered.window.is_asked_again() => {
+            held.with(earlier.number).unless(Excuse::NewestLost)
+        }
+        _ => held.with(earlier.number),
+    }
 }

@@ -9,7 +9,7 @@ use super::rule;
 use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::responses::Responses;
 use crate::oracle::rule::{Excuse, Held, Rule};
-use crate::oracle::window::{Place, Request, Window};
+use crate::oracle::window::{Place, Request, Source, Window};
 
 /// What a rule of the requester looks at.
 #[derive(Clone, Copy, Debug)]
@@ -291,6 +291,10 @@ fn payload_length(asked: &Asked<'_>) -> Held {
             length,
         )
     })
+    .with(match asked.window.pmtu_source {
+        Source::Packet(number, _) => number,
+        Source::Known | Source::Nothing => 0,
+    })
 }
 
 /// Whether a packet that stands there in its message may have so many bytes.
@@ -310,11 +314,13 @@ fn dma_length(asked: &Asked<'_>) -> Held {
         return Held::must(reth.dma_len() <= MOST, || ("at most 2^31", reth.dma_len()));
     }
     let left = match (asks, reth) {
-        (Asks::Write(Part::First | Part::Only), Some(reth)) => Some(reth.dma_len()),
-        (Asks::Write(Part::Middle | Part::Last), _) => asked.before().and_then(|before| before.left),
+        (Asks::Write(Part::First | Part::Only), Some(reth)) => Some((reth.dma_len(), heard.number)),
+        (Asks::Write(Part::Middle | Part::Last), _) => asked
+            .before()
+            .and_then(|before| before.left.map(|left| (left, before.began))),
         _ => None,
     };
-    let Some(left) = left else {
+    let Some((left, began)) = left else {
         return Held::NotAsked;
     };
     let is_so = match asks.ends() {
@@ -325,6 +331,7 @@ fn dma_length(asked: &Asked<'_>) -> Held {
         let more = if asks.ends() { "" } else { "fewer than " };
         (format!("{more}the {left} bytes that are left of DMALen"), heard.length)
     })
+    .with(began)
 }
 
 fn rnr_interval(asked: &Asked<'_>) -> Held {

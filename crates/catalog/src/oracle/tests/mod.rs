@@ -2,6 +2,7 @@
 
 mod altered;
 mod golden;
+mod real;
 mod rules;
 mod talk;
 mod verbs;
