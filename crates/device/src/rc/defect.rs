@@ -149,7 +149,6 @@ defects! {
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
         ResetKeepsReceives "reset-keeps-receives" "Receives that were posted before RESET are there after it."
-        ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
     }
     "11.2.5.2 modify queue pair" {
         RefusedStepTaken "refused-step-taken" "A step that is refused for its attributes takes the queue pair to its state all the same."
@@ -196,6 +195,7 @@ defects! {
         ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
     }
     "9.7.7.1 MSN" {
+        ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."

@@ -3,6 +3,7 @@
 mod altered;
 mod golden;
 mod rules;
+mod states;
 mod talk;
 mod verbs;
 

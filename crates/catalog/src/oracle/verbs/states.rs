@@ -515,9 +515,9 @@ fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(path) = rc::path(life.trace).or_else(|| life.is_simulated().then_some(SIMULATED_PATH)) else {
-        return;
-    };
+    let measured = rc::path(life.trace).map(|path| path + MARGIN);
+    let path = measured.or_else(|| life.is_simulated().then_some(SIMULATED_PATH));
+    let path = path.unwrap_or(ANY_PATH);
     let modify = |done: &&'t VerbsDone| match &done.command {
         Command::ModifyQp(modify) if is_done(done) => Some((*done, modify)),
         _ => None,
@@ -538,7 +538,7 @@ fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
             life,
             asking,
             (done, modify.state()),
-            (known.latest.after(path + MARGIN), until),
+            (known.latest.after(path), until),
             peer,
         );
     }
@@ -546,6 +546,8 @@ fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
 
 /// What a path may take beyond the longest that was measured.
 const MARGIN: Duration = Duration::from_millis(1);
+/// Longer than any path takes of which nothing is known.
+const ANY_PATH: Duration = Duration::from_secs(1);
 
 fn listen<'t>(
     life: &Life<'t>,
