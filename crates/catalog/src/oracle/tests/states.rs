@@ -59,9 +59,7 @@ fn a_step_that_there_is_not_is_refused_and_one_that_there_is_taken() {
         &done(),
     );
     assert!(names.contains(&"step-refused") && names.contains(&"state"), "{names:?}");
-    let to_init = |command: &Command, reply: &Reply| {
-        matches!(command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Init && !is_refused(reply))
-    };
+    let to_init = |command: &Command, reply: &Reply| matches!(command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Init && !is_refused(reply));
     let names = replied("c09-modify-steps", to_init, &refused());
     assert!(names.contains(&"step-taken"), "{names:?}");
 }

@@ -442,7 +442,7 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Whether memory is there that a request names.
+/// Whether memory is there that a request names, which the device may write: a host may refuse what lands elsewhere.
 fn is_in_memory(trace: &Trace, local: Option<pb::Slice>, until: usize) -> bool {
     let Some(local) = local.filter(|local| local.length > 0) else {
         return true;
@@ -454,7 +454,8 @@ fn is_in_memory(trace: &Trace, local: Option<pb::Slice>, until: usize) -> bool {
         .filter(|done| done.side == Side::Dut && done.place < until);
     before.fold(false, |there, done| match (&done.command, &done.answer) {
         (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
-            u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length)
+            let is_writable = asked.access.is_some_and(|access| access.local_write);
+            is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length)
         }
         (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => false,
         (Command::DestroyAll(_), _) => false,
