@@ -592,11 +592,11 @@ fn listen<'t>(
         return;
     }
     let is_completion = |told: &&&Told| matches!(told.event, Event::Completion(_)) && told.at.earliest > since;
-    let within = life
+    let mut within = life
         .told
         .iter()
         .filter(|told| told.place > step.place && told.place < until);
-    let done = within.filter(is_completion).next();
+    let done = within.find(is_completion);
     let evidence = [Evidence::from(step)]
         .into_iter()
         .chain(done.map(|told| Evidence::from(*told)));
