@@ -37,7 +37,15 @@ pub(super) static TEST: Test = Test {
     about: "Attributes that are changed in RTS and SQD hold from then on.",
     reading: "Rights and min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
-    statements: &[STEPS, ACKNOWLEDGEMENT, MSN, rc::GENERATION],
+    statements: &[
+        STEPS,
+        "C9-60",
+        "C9-143",
+        "9.7.5.2.8 RNR error completion",
+        ACKNOWLEDGEMENT,
+        MSN,
+        rc::GENERATION,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: attributes,
