@@ -10,6 +10,7 @@ use super::heard::Event;
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs::{self, Said};
+use crate::transport::rc::{connections_of, is_taken};
 
 /// The tester's end of a connection, and the device's.
 const TESTER: usize = 0;
@@ -188,28 +189,34 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
     let commands = || trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
     let made: Vec<_> = commands()
         .filter_map(|done| match (&done.command, &done.answer) {
-            (Command::CreateQp(of), Some((_, _, Reply::Qp(qp), _))) => Some((done.place, of.service(), qp)),
+            (Command::CreateQp(of), Some((_, _, Reply::Qp(qp), _))) => Some((done, of.service(), qp)),
             _ => None,
         })
         .collect();
     let end = trace.timeline.order.len();
     let mut pairs = Vec::new();
-    for (at, (place, service, qp)) in made.iter().enumerate() {
-        let given = |done: &'_ VerbsDone| match &done.command {
-            Command::ModifyQp(modify) if modify.qp == qp.qp && done.place > *place => modify.attributes.clone(),
-            _ => None,
-        };
-        let all: Vec<pb::QpAttributes> = commands().filter_map(given).collect();
-        let own = all.iter().find_map(|given| given.dest_qpn);
-        if let (Some(own), pb::Service::Rc) = (own, service) {
-            let path_mtu = all.iter().find_map(|given| given.path_mtu);
-            pairs.push(Pair {
-                dut: Qpn(qp.qpn),
-                own: Qpn(own),
-                expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
-                path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
-                places: (*place, made.get(at + 1).map_or(end, |(next, ..)| *next)),
-            });
+    for (at, (created, service, qp)) in made.iter().enumerate() {
+        let until = made.get(at + 1).map_or(end, |(next, ..)| next.place);
+        for places in connections_of(trace, created, until) {
+            // Later steps may stand behind where another queue pair was made; those of the next connection may not.
+            let last = if places.1 == until { end } else { places.1 };
+            let given = |done: &'_ VerbsDone| match &done.command {
+                Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),
+                _ => None,
+            };
+            let its = commands().filter(|done| done.place >= places.0 && done.place < last);
+            let all: Vec<pb::QpAttributes> = its.filter_map(given).collect();
+            let own = all.iter().find_map(|given| given.dest_qpn);
+            if let (Some(own), pb::Service::Rc) = (own, service) {
+                let path_mtu = all.iter().find_map(|given| given.path_mtu);
+                pairs.push(Pair {
+                    dut: Qpn(qp.qpn),
+                    own: Qpn(own),
+                    expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
+                    path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
+                    places,
+                });
+            }
         }
     }
     pairs

@@ -60,6 +60,9 @@ mod c09_send_invalidate;
 // What a queue pair does of itself: its states, events, errors of its own side
 mod c09_events;
 mod c09_local_errors;
+mod c09_modify;
+mod c09_modify_attributes;
+mod c09_reset_again;
 mod c09_send_queue_drain;
 
 // Random walks over all of it
@@ -106,6 +109,8 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_link_p_key::TEST,
     &c09_link_tver::TEST,
     &c09_local_errors::TEST,
+    &c09_modify_attributes::TEST,
+    &c09_modify::TEST,
     &c09_nak_fatal::TEST,
     &c09_nak_implied::TEST,
     &c09_nak_invalid_request::TEST,
@@ -123,6 +128,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
     &c09_reset::TEST,
+    &c09_reset_again::TEST,
     &c09_send_queue_drain::TEST,
     &walk::ATOMIC_REPLAY,
     &walk::LOSS_POSITIONS,

@@ -148,6 +148,14 @@ defects! {
     "10.3.1 RESET" {
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
+        ResetKeepsReceives "reset-keeps-receives" "Receives that were posted before RESET are there after it."
+    }
+    "11.2.5.2 modify queue pair" {
+        RefusedStepTaken "refused-step-taken" "A step that is refused for its attributes takes the queue pair to its state all the same."
+        LaterAttributesIgnored "later-attributes-ignored" "Attributes that a step in RTS or SQD changes stay as they were."
+    }
+    "11.4.1 work requests" {
+        SendQueueOneShort "send-queue-one-short" "A send queue takes one request less than it was made for."
     }
     "10.3.1 send queue drained" {
         SqdSends "sqd-sends" "In SQD requests are begun as in RTS."
@@ -187,6 +195,7 @@ defects! {
         ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
     }
     "9.7.7.1 MSN" {
+        ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."

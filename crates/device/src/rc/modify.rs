@@ -120,9 +120,14 @@ impl Qp {
             )));
         };
         let bits = bits_of(named);
-        self.check_named("expected these attributes too: ", to, needed & !bits)?;
-        self.check_named("expected none of these attributes: ", to, bits & !(needed | taken))?;
-        self.check_values(cx, named)?;
+        let checked = self
+            .check_named("expected these attributes too: ", to, needed & !bits)
+            .and_then(|()| self.check_named("expected none of these attributes: ", to, bits & !(needed | taken)))
+            .and_then(|()| self.check_values(cx, named));
+        if checked.is_err() && cx.has(RcDefect::RefusedStepTaken) {
+            self.state = to;
+        }
+        checked?;
         if to == QpState::Reset && cx.has(RcDefect::ResetNotDone) {
             return Ok(());
         }
@@ -130,10 +135,20 @@ impl Qp {
             if cx.has(RcDefect::ResetFlushes) {
                 self.enter_error(cx);
             }
+            let before = core::mem::take(&mut self.receive);
             self.reset();
+            if cx.has(RcDefect::ResetKeepsReceives) {
+                self.receive.posted = before.posted;
+            }
+            if cx.has(RcDefect::ResetKeepsMsn) {
+                self.receive.msn = before.msn;
+            }
             return Ok(());
         }
-        self.take_values(cx, named)?;
+        let is_later = matches!(self.state, QpState::Rts | QpState::Sqd);
+        if !(is_later && cx.has(RcDefect::LaterAttributesIgnored)) {
+            self.take_values(cx, named)?;
+        }
         if let Some(path) = self.attributes.path.filter(|_| named.address.is_some()) {
             cx.port.resolve(cx.now, &path);
         }

@@ -214,7 +214,7 @@ impl Qp {
                 self.state
             )));
         }
-        if self.send.len() >= self.send_depth {
+        if self.send.len() + usize::from(cx.has(RcDefect::SendQueueOneShort)) >= self.send_depth {
             return Err(Refusal::full(format!(
                 "expected at most {} send requests in the queue; fetch completions first",
                 self.send_depth

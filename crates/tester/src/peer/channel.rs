@@ -208,6 +208,26 @@ impl Tester<'_> {
     /// # Errors
     /// When the DUT's host refuses a step, and when the run must stop.
     pub fn open_channel(&mut self, options: &ChannelOptions) -> Step<Channel> {
+        self.open_channel_of(None, options)
+    }
+
+    /// Makes another connection of the DUT's queue pair with the packet peer, when it is in RESET: other numbers and PSNs of
+    /// the peer, the same memory.
+    ///
+    /// # Errors
+    /// When the DUT's host refuses a step, and when the run must stop.
+    pub fn open_channel_again(&mut self, channel: &Channel, options: &ChannelOptions) -> Step<Channel> {
+        let end = End {
+            side: Side::Dut,
+            qp: channel.qp,
+            qpn: channel.dut_qpn,
+            memory: channel.memory,
+        };
+        self.open_channel_of(Some(end), options)
+    }
+
+    /// On a queue pair that is there, or else on a new one.
+    fn open_channel_of(&mut self, end: Option<End>, options: &ChannelOptions) -> Step<Channel> {
         let own = self.frame_port()?;
         let facts = self.open_device(Side::Dut)?;
         let Some((mac, ip)) = self.peer.dut else {
@@ -218,7 +238,10 @@ impl Tester<'_> {
         let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
         let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
-        let end = self.make_end(Side::Dut, options)?;
+        let end = match end {
+            Some(end) => end,
+            None => self.make_end(Side::Dut, options)?,
+        };
         let address = address(own.ip, gid, options.network);
         let mtu = Mtu(options.mtu.0.min(u8::try_from(facts.active_mtu).unwrap_or(u8::MAX)));
         self.connect(&end, options, mtu, (own_qpn, own_psn, dut_psn), address, facts.port)?;

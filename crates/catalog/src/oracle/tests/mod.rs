@@ -4,6 +4,7 @@ mod altered;
 mod golden;
 mod real;
 mod rules;
+mod states;
 mod talk;
 mod verbs;
 

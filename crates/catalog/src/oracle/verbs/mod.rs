@@ -19,6 +19,8 @@ mod network;
 mod owed;
 mod request;
 mod retry;
+mod states;
+mod steps;
 mod talk;
 
 use verbatim_record::{Evidence, Passed, Trace};
@@ -116,12 +118,24 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
 
 /// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| rule))
+    let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| rule));
+    of_talks.chain(states::RULES.iter().map(|(rule, _)| rule))
 }
 
-/// Asks all rules of all connections with the packet peer.
+/// Asks all rules of all connections with the packet peer, and of all queue pairs.
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
+    for life in &states::lives(trace) {
+        for (rule, asks) in states::RULES {
+            asks(
+                life,
+                &mut Asking {
+                    rule,
+                    ruling: &mut ruling,
+                },
+            );
+        }
+    }
     for talk in &talks(trace) {
         for (rule, asks) in RULES.iter().copied().flatten() {
             asks(

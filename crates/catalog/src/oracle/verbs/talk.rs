@@ -21,7 +21,7 @@ use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, dialogues};
 pub(super) const SOON: Duration = Duration::from_secs(2);
 
 /// No packet is longer on a simulated path: some 4 KB at 10 Gbit/s, and a few switches.
-const SIMULATED_PATH: Duration = Duration::from_micros(20);
+pub(super) const SIMULATED_PATH: Duration = Duration::from_micros(20);
 
 /// A request that was posted.
 #[derive(Clone, Debug)]
@@ -242,14 +242,7 @@ impl<'t> Talk<'t> {
     /// What the host was asked: posts, and what takes the queue pair out of RTS.
     fn commands(&mut self) {
         let trace = self.trace;
-        let (begin, _) = self.dialogue.places;
-        let commands = &trace.timeline.commands;
-        let created = commands.get(commands.partition_point(|done| done.place < begin));
-        let created = created.filter(|done| done.place == begin);
-        let handle = match created.and_then(|done| done.answer.as_ref()) {
-            Some((_, _, Reply::Qp(qp), _)) => Some(qp.qp),
-            _ => None,
-        };
+        let handle = Some(self.dialogue.handle);
         let of_it = trace.timeline.commands_between(self.dialogue.places).iter();
         let mut next = 0;
         for done in of_it.filter(|done| done.side == Side::Dut) {

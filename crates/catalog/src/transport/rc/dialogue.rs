@@ -50,6 +50,8 @@ impl Done<'_> {
 /// One connection of the DUT with the packet peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialogue<'t> {
+    /// Handle of the DUT's queue pair.
+    pub(crate) handle: u32,
     /// The DUT's queue pair.
     pub(crate) dut_qpn: Qpn,
     /// The queue pair that the peer plays.
@@ -101,17 +103,45 @@ pub(crate) fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
         return Err(Gap::Missing(labels::CREATE.name));
     }
     let memories: Vec<&VerbsDone> = of_dut(trace.commands(labels::MEMORY));
-    let modified: Vec<&VerbsDone> = [labels::INIT, labels::RTR, labels::RTS]
-        .into_iter()
-        .flat_map(|label| of_dut(trace.commands(label)))
-        .collect();
+    for label in [labels::INIT, labels::RTR, labels::RTS] {
+        let _ = trace.commands(label);
+    }
     let last = trace.timeline.order.len();
-    (0..made.len())
-        .map(|at| {
-            let places = (made[at].place, made.get(at + 1).map_or(last, |next| next.place));
-            one(trace, made[at], memories.get(at).copied(), &modified, places)
-        })
-        .collect()
+    let mut all = Vec::new();
+    for (at, created) in made.iter().enumerate() {
+        let until = made.get(at + 1).map_or(last, |next| next.place);
+        for places in connections_of(trace, created, until) {
+            all.push(one(trace, created, memories.get(at).copied(), places)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The connections of a queue pair, one behind the other: each begins where it was made, or where it was taken to INIT again after
+/// RESET.
+pub(crate) fn connections_of(trace: &Trace, created: &VerbsDone, until: usize) -> Vec<(usize, usize)> {
+    let Some((.., Reply::Qp(qp), _)) = &created.answer else {
+        return vec![(created.place, until)];
+    };
+    let (mut begins, mut was_reset) = (vec![created.place], false);
+    for done in trace.timeline.commands_between((created.place, until)) {
+        match &done.command {
+            Command::ModifyQp(modify) if done.side == Side::Dut && modify.qp == qp.qp && is_taken(done) => {
+                if was_reset && modify.state() == pb::QpState::Init {
+                    begins.push(done.place);
+                }
+                was_reset = modify.state() == pb::QpState::Reset;
+            }
+            _ => {}
+        }
+    }
+    let ends = begins[1..].iter().copied().chain([until]);
+    begins.iter().copied().zip(ends).collect()
+}
+
+/// Whether a step was not refused.
+pub(crate) fn is_taken(done: &VerbsDone) -> bool {
+    !matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
 
 fn of_dut<'t>(commands: impl Iterator<Item = &'t VerbsDone>) -> Vec<&'t VerbsDone> {
@@ -122,7 +152,6 @@ fn one<'t>(
     trace: &'t Trace,
     created: &'t VerbsDone,
     memory: Option<&'t VerbsDone>,
-    modified: &[&'t VerbsDone],
     places: (usize, usize),
 ) -> Result<Dialogue<'t>, Gap> {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
@@ -132,12 +161,16 @@ fn one<'t>(
         return Err(Gap::Missing(labels::MEMORY.name));
     };
     let mut attributes = pb::QpAttributes::default();
-    for modify in modified {
-        if let Command::ModifyQp(modify) = &modify.command
-            && modify.qp == qp.qp
-            && let Some(given) = &modify.attributes
-        {
-            merge(&mut attributes, given);
+    // That which a connection begins with belongs to it.
+    for done in trace.timeline.commands_between((places.0.saturating_sub(1), places.1)) {
+        match &done.command {
+            Command::ModifyQp(modify) if done.side == Side::Dut && modify.qp == qp.qp && is_taken(done) => {
+                merge(
+                    &mut attributes,
+                    modify.attributes.as_ref().unwrap_or(&pb::QpAttributes::default()),
+                );
+            }
+            _ => {}
         }
     }
     let (Some(own_qpn), Some(dut_psn)) = (attributes.dest_qpn, attributes.sq_psn) else {
@@ -180,6 +213,7 @@ fn one<'t>(
         })
         .collect();
     Ok(Dialogue {
+        handle: qp.qp,
         dut_qpn,
         own_qpn,
         dut_psn: Psn::new(dut_psn),

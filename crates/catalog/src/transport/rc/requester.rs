@@ -115,6 +115,8 @@ pub(crate) struct Requester {
     pub(crate) memory: Vec<u8>,
     next: Psn,
     posted: u32,
+    /// Posted on connections before.
+    before: u32,
 }
 
 impl Requester {
@@ -136,6 +138,28 @@ impl Requester {
             memory,
             next: channel.dut_psn,
             posted: 0,
+            before: 0,
+        })
+    }
+
+    /// Makes another connection of the same queue pair, which is in RESET. Its requests are numbered on, so that a completion
+    /// of before is known.
+    pub(crate) fn again(self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
+        let channel = t.open_channel_again(&self.channel, options)?;
+        let fill = Command::WriteMemory(pb::WriteMemory {
+            memory: channel.memory.handle,
+            offset: 0,
+            bytes: self.memory.clone(),
+        });
+        t.verbs_must(steps::FILL, Side::Dut, fill)?;
+        t.skip_packets();
+        Ok(Self {
+            channel,
+            mtu: channel.mtu.bytes().unwrap_or(256),
+            next: channel.dut_psn,
+            posted: 0,
+            before: self.before + self.posted,
+            ..self
         })
     }
 
@@ -145,7 +169,7 @@ impl Requester {
     /// # Errors
     /// When its host refused one of those, and when the run must stop.
     pub(crate) fn try_post(&mut self, t: &mut Tester<'_>, ask: Ask) -> Step<Option<Sent>> {
-        let number = u64::from(self.posted) + 1;
+        let number = u64::from(self.before + self.posted) + 1;
         let is_swap = ask.operation == pb::Operation::CompareSwap;
         let is_atomic = is_swap || ask.operation == pb::Operation::FetchAdd;
         let post = Command::PostSend(pb::PostSend {

@@ -1,0 +1,611 @@
+//! Rules of a queue pair's own states: which steps it takes, in which it takes work, what it says of itself and reports, where
+//! it is silent. They look at every queue pair of the device, connected or not.
+//!
+//! What a queue pair may be is a set of states: from the first packet or send request on it may have failed by itself. Where
+//! the states of a set differ in what must be, nothing is asked.
+//!
+//! Source: architecture 10.3.1 (states), 11.2.5.2 (modify queue pair), 11.4.1 (work requests), 11.6.3.1 (events); Linux
+//! `ib_modify_qp_is_ok`. On a host its kernel and its driver refuse before the device hears of it, so that what they take or
+//! refuse is INCONCLUSIVE there.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::{Evidence, Passed, Side, Told, Trace, VerbsDone};
+use verbatim_wire::packet::{Medium, Packet};
+use verbatim_wire::verbs::EventKind;
+
+use super::talk::SIMULATED_PATH;
+use super::{Asking, steps};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::rule;
+use crate::transport::rc;
+use steps::{Facts, Verdict, state_in_words};
+
+pub(super) type StatesRule = for<'t> fn(&Life<'t>, &mut Asking<'_, 't>);
+
+pub(super) static RULES: &[(Rule, StatesRule)] = &[
+    (
+        rule!(
+            "step-refused",
+            "11.2.5.2 modify queue pair",
+            "A step that no queue pair has is refused, and so is one without an attribute that it needs, or with one that it does \
+             not take."
+        ),
+        step_refused,
+    ),
+    (
+        rule!(
+            "step-taken",
+            "11.2.5.2 modify queue pair",
+            "A step with all attributes that it needs is taken, with those that it may have."
+        ),
+        step_taken,
+    ),
+    (
+        rule!(
+            "state",
+            "11.2.5.2 modify queue pair",
+            "A queue pair is in the state of its last step, with the PSNs that it was given, and in the one before when that was \
+             refused."
+        ),
+        state,
+    ),
+    (
+        rule!(
+            "work-refused",
+            "11.4.1 work requests",
+            "Send requests are refused before RTS, and receives in RESET."
+        ),
+        work_refused,
+    ),
+    (
+        rule!(
+            "work-taken",
+            "11.4.1 work requests",
+            "From RTS on send requests are taken, and from INIT on receives, as many as the queue was made for."
+        ),
+        work_taken,
+    ),
+    (
+        rule!(
+            "event-reason",
+            "11.6.3 asynchronous events",
+            "A queue pair reports only what has happened: that it was spoken to in RTR, once; that its send queue is drained, once \
+             and in SQD; an error, after it was spoken to."
+        ),
+        event_reason,
+    ),
+    (
+        rule!(
+            "silent-state",
+            "10.3.1 RESET",
+            "A queue pair in RESET or INIT sends nothing and completes nothing, one in ERR sends nothing."
+        ),
+        silent_state,
+    ),
+];
+
+/// A queue pair of the device, from when it was made until it was destroyed.
+pub(super) struct Life<'t> {
+    trace: &'t Trace,
+    facts: Facts,
+    handle: u32,
+    service: pb::Service,
+    depths: (u32, u32),
+    /// What its host was asked to do with it, in order.
+    commands: Vec<&'t VerbsDone>,
+    /// What was told of it.
+    told: Vec<&'t Told>,
+    /// Where something came to it, or was posted to be sent, that may have made it fail.
+    traffic: Vec<usize>,
+    /// Where something came in for each queue pair number of the other side.
+    begin: usize,
+    end: usize,
+}
+
+/// What a queue pair is when its host is asked for something.
+#[derive(Clone, Copy, Debug)]
+struct Is {
+    /// By its steps.
+    state: pb::QpState,
+    /// The place of the step that made it so.
+    since: usize,
+    /// Where it went to RTR.
+    up: usize,
+    /// Whether it may have failed.
+    may_have_failed: bool,
+}
+
+impl Is {
+    /// The states that it may be in.
+    fn states(self, service: pb::Service) -> Vec<pb::QpState> {
+        let mut states = vec![self.state];
+        if self.may_have_failed {
+            states.push(pb::QpState::Err);
+        }
+        if self.may_have_failed && service == pb::Service::Ud {
+            states.push(pb::QpState::Sqe);
+        }
+        states
+    }
+}
+
+fn is_done(done: &VerbsDone) -> bool {
+    matches!(done.answer, Some((_, _, Reply::Done(_), _)))
+}
+
+fn is_refused(done: &VerbsDone) -> bool {
+    matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
+}
+
+/// Whose queue pair a command is about.
+fn handle_of(command: &Command) -> Option<u32> {
+    Some(match command {
+        Command::ModifyQp(of) => of.qp,
+        Command::QueryQp(of) => of.qp,
+        Command::PostSend(of) => of.qp,
+        Command::PostReceive(of) => of.qp,
+        Command::DestroyQp(of) => of.qp,
+        _ => return None,
+    })
+}
+
+/// All queue pairs of the device.
+pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
+    let commands = || trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
+    let facts = Facts::of(trace);
+    let last = trace.timeline.order.len();
+    let all_gone = |after: usize| {
+        let mut ends = commands().filter(|done| matches!(done.command, Command::DestroyAll(_)));
+        ends.find(|done| done.place > after).map(|done| done.place)
+    };
+    let made = commands().filter_map(|done| match (&done.command, &done.answer) {
+        (Command::CreateQp(of), Some((_, _, Reply::Qp(qp), _))) => Some((done, of, qp)),
+        _ => None,
+    });
+    let mut to: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for frame in trace.timeline.frames.iter().filter(|frame| !frame.received) {
+        if let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) {
+            to.entry(packet.bth().dest_qp().0).or_default().push(frame.place);
+        }
+    }
+    made.map(|(made, of, qp)| {
+        let about = |done: &&VerbsDone| done.place > made.place && handle_of(&done.command) == Some(qp.qp);
+        let its: Vec<&VerbsDone> = commands().filter(about).collect();
+        let gone = its.iter().find(|done| matches!(done.command, Command::DestroyQp(_)));
+        let end = gone
+            .map(|done| done.place)
+            .or_else(|| all_gone(made.place))
+            .unwrap_or(last);
+        let its: Vec<&VerbsDone> = its.into_iter().filter(|done| done.place < end).collect();
+        let is_of_it = |told: &&Told| match &told.event {
+            Event::Completion(completion) => completion.qp == qp.qp,
+            Event::AsyncEvent(event) => event.qp == qp.qp,
+        };
+        let within = trace.timeline.told_between((made.place, end)).iter();
+        let posts = its
+            .iter()
+            .filter(|done| matches!(done.command, Command::PostSend(_)) && !is_refused(done));
+        let came = to.get(&qp.qpn).into_iter().flatten().copied();
+        let mut traffic: Vec<usize> = posts.map(|done| done.place).chain(came).collect();
+        traffic.sort_unstable();
+        Life {
+            trace,
+            facts,
+            handle: qp.qp,
+            service: of.service(),
+            depths: (of.send_depth, of.receive_depth),
+            told: within.filter(|told| told.side == Side::Dut).filter(is_of_it).collect(),
+            commands: its,
+            traffic,
+            begin: made.place,
+            end,
+        }
+    })
+    .collect()
+}
+
+impl<'t> Life<'t> {
+    fn is_simulated(&self) -> bool {
+        self.trace.begin.simulated
+    }
+
+    /// What is not as it must be on a host of which nobody knows whether it was the device.
+    fn otherwise(&self) -> Passed {
+        if self.is_simulated() {
+            Passed::Fail
+        } else {
+            Passed::Inconclusive
+        }
+    }
+
+    fn has_traffic(&self, after: usize, before: usize) -> bool {
+        let at = self.traffic.partition_point(|place| *place <= after);
+        self.traffic.get(at).is_some_and(|place| *place < before)
+    }
+
+    /// Each command with what the queue pair is by then; ends where nobody answered.
+    fn each(&self, mut say: impl FnMut(Is, &'t VerbsDone)) {
+        let mut is = Is {
+            state: pb::QpState::Reset,
+            since: self.begin,
+            up: self.begin,
+            may_have_failed: false,
+        };
+        for done in &self.commands {
+            let is_up = !matches!(is.state, pb::QpState::Reset | pb::QpState::Init | pb::QpState::Err);
+            is.may_have_failed = is_up && self.has_traffic(is.up, done.place);
+            say(is, done);
+            match (&done.command, &done.answer) {
+                (_, None) => return,
+                (Command::ModifyQp(modify), _) if is_done(done) => {
+                    if matches!(
+                        modify.state(),
+                        pb::QpState::Reset | pb::QpState::Init | pb::QpState::Rtr
+                    ) {
+                        is.up = done.place;
+                    }
+                    is.since = done.place;
+                    is.state = modify.state();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Each step, with what must come of it in all states that the queue pair may be in.
+    fn each_step(&self, mut say: impl FnMut(Is, &Verdict, &'t VerbsDone, &'t pb::ModifyQp)) {
+        self.each(|is, done| {
+            let Command::ModifyQp(modify) = &done.command else {
+                return;
+            };
+            let verdicts: Vec<Verdict> = is
+                .states(self.service)
+                .into_iter()
+                .map(|state| steps::verdict(self.service, state, modify, &self.facts))
+                .collect();
+            let is_same = verdicts.windows(2).all(|pair| pair[0].is_like(&pair[1]));
+            if is_same && (is_done(done) || is_refused(done)) {
+                say(is, &verdicts[0], done, modify);
+            }
+        });
+    }
+}
+
+fn about(is: Is, modify: &pb::ModifyQp) -> String {
+    let given = steps::given(modify);
+    let with = if given.is_empty() {
+        "nothing".into()
+    } else {
+        given.join(", ")
+    };
+    format!(
+        "{} to {} with {with}",
+        state_in_words(is.state),
+        state_in_words(modify.state())
+    )
+}
+
+fn reply_in_words(done: &VerbsDone) -> &'static str {
+    if is_done(done) { "done" } else { "refused" }
+}
+
+fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each_step(|is, verdict, done, modify| {
+        let Verdict::Refused(why) = verdict else { return };
+        let result = if is_refused(done) {
+            Passed::Pass
+        } else {
+            life.otherwise()
+        };
+        asking.say(result, [done.into()], || {
+            (
+                about(is, modify),
+                format!("refused: {why}"),
+                reply_in_words(done).into(),
+            )
+        });
+    });
+}
+
+fn step_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each_step(|is, verdict, done, modify| {
+        if !matches!(verdict, Verdict::Taken) {
+            return;
+        }
+        let result = if is_done(done) { Passed::Pass } else { life.otherwise() };
+        asking.say(result, [done.into()], || {
+            (about(is, modify), "done".into(), reply_in_words(done).into())
+        });
+    });
+}
+
+fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let (mut sq_psn, mut rq_psn) = (None, None);
+    let mut psn_since = life.begin;
+    life.each(|is, done| {
+        match (&done.command, &done.answer) {
+            (Command::ModifyQp(modify), _) if is_done(done) => {
+                let given = modify.attributes.clone().unwrap_or_default();
+                if modify.state() == pb::QpState::Reset {
+                    (sq_psn, rq_psn) = (None, None);
+                    psn_since = done.place;
+                }
+                sq_psn = given.sq_psn.or(sq_psn);
+                rq_psn = given.rq_psn.or(rq_psn);
+            }
+            (Command::QueryQp(_), Some((_, _, Reply::Status(status), _))) => {
+                let states = is.states(life.service);
+                let wanted = states.iter().map(|state| state_in_words(*state)).collect::<Vec<_>>();
+                let is_so = states.contains(&status.state());
+                asking.must(is_so, [done.into()], || {
+                    let about = "state of the queue pair".to_owned();
+                    (about, wanted.join(" or "), state_in_words(status.state()))
+                });
+                // What has come or gone has moved them on; a driver may tell of them as it likes.
+                if !life.is_simulated() || life.has_traffic(psn_since, done.place) {
+                    return;
+                }
+                for (name, given, seen) in [("sq_psn", sq_psn, status.sq_psn), ("rq_psn", rq_psn, status.rq_psn)] {
+                    if let Some(given) = given {
+                        asking.must(given == seen, [done.into()], || {
+                            (format!("{name} of the queue pair"), given.to_string(), seen.to_string())
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+/// What a command posts: whether it is a receive, and where its data are.
+fn posts(command: &Command) -> Option<(bool, u64, Option<pb::Slice>)> {
+    match command {
+        Command::PostSend(post) => Some((false, post.wr_id, post.local)),
+        Command::PostReceive(post) => Some((true, post.wr_id, post.local)),
+        _ => None,
+    }
+}
+
+fn work_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    if !life.is_simulated() {
+        return;
+    }
+    life.each(|is, done| {
+        let Some((is_receive, ..)) = posts(&done.command) else {
+            return;
+        };
+        let refuses = match is.state {
+            pb::QpState::Reset => true,
+            pb::QpState::Init | pb::QpState::Rtr => !is_receive,
+            _ => false,
+        };
+        if refuses && !is.may_have_failed && done.answer.is_some() {
+            asking.must(is_refused(done), [done.into()], || {
+                let what = if is_receive { "a receive" } else { "a send request" };
+                let about = format!("{what} in {}", state_in_words(is.state));
+                (about, "refused".into(), reply_in_words(done).into())
+            });
+        }
+    });
+}
+
+fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let mut taken: [Vec<(u64, usize)>; 2] = [Vec::new(), Vec::new()];
+    life.each(|is, done| {
+        if matches!(&done.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Reset && is_done(done)) {
+            taken = [Vec::new(), Vec::new()];
+        }
+        let Some((is_receive, wr_id, local)) = posts(&done.command) else {
+            return;
+        };
+        let of_kind = &mut taken[usize::from(is_receive)];
+        let completed = |wr_id: u64, place: usize| {
+            life.told.iter().any(|told| {
+                let is_it = matches!(&told.event, Event::Completion(completion) if completion.wr_id == wr_id);
+                is_it && (place..done.place).contains(&told.place)
+            })
+        };
+        of_kind.retain(|(wr_id, place)| !completed(*wr_id, *place));
+        let depth = if is_receive { life.depths.1 } else { life.depths.0 };
+        let has_room = of_kind.len() < depth as usize;
+        if !is_refused(done) {
+            of_kind.push((wr_id, done.place));
+        }
+        let takes = match is.state {
+            pb::QpState::Rts | pb::QpState::Sqd => true,
+            pb::QpState::Init | pb::QpState::Rtr => is_receive,
+            _ => false,
+        };
+        let is_usual = match &done.command {
+            Command::PostSend(post) if life.service == pb::Service::Rc => matches!(
+                post.operation(),
+                pb::Operation::Send | pb::Operation::Write | pb::Operation::Read
+            ),
+            Command::PostSend(_) => false,
+            _ => true,
+        };
+        if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {
+            return;
+        }
+        if !is_in_memory(life.trace, local, done.place) || done.answer.is_none() {
+            return;
+        }
+        asking.must(!is_refused(done), [done.into()], || {
+            let what = if is_receive { "a receive" } else { "a send request" };
+            let about = format!("{what} in {}", state_in_words(is.state));
+            (about, "taken".into(), "refused".into())
+        });
+    });
+}
+
+/// Whether memory is there that a request names, which the device may write: a host may refuse what lands elsewhere.
+fn is_in_memory(trace: &Trace, local: Option<pb::Slice>, until: usize) -> bool {
+    let Some(local) = local.filter(|local| local.length > 0) else {
+        return true;
+    };
+    let before = trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| done.side == Side::Dut && done.place < until);
+    before.fold(false, |there, done| match (&done.command, &done.answer) {
+        (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
+            let is_writable = asked.access.is_some_and(|access| access.local_write);
+            is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length)
+        }
+        (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => false,
+        (Command::DestroyAll(_), _) => false,
+        _ => there,
+    })
+}
+
+/// The state that the steps have made by a place, and where it began: by what was asked by then, since what comes of a step may be
+/// told before its answer.
+fn by_steps(life: &Life<'_>, until: usize) -> (pb::QpState, usize) {
+    let steps = life.commands.iter().filter(|done| done.place < until && is_done(done));
+    let last = steps.filter_map(|done| match &done.command {
+        Command::ModifyQp(modify) => Some((modify.state(), done.place)),
+        _ => None,
+    });
+    // SQD to SQD is one stay.
+    last.fold((pb::QpState::Reset, life.begin), |(state, since), (to, place)| {
+        if to == state { (state, since) } else { (to, place) }
+    })
+}
+
+fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    // On a host an event may be told of late.
+    if !life.is_simulated() {
+        return;
+    }
+    let mut drained = None;
+    let mut spoken_to = None;
+    for told in &life.told {
+        let Event::AsyncEvent(event) = &told.event else {
+            continue;
+        };
+        let is = |kind: EventKind| event.name == kind.to_string();
+        let (state, since) = by_steps(life, told.place);
+        let up = life.commands.iter().rev().find(|done| {
+            let is_rtr = matches!(&done.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rtr);
+            is_rtr && is_done(done) && done.place < told.place
+        });
+        let up = up.map(|done| done.place);
+        let came = up.is_some_and(|up| life.has_traffic(up, told.place));
+        let (is_so, expected) = if is(EventKind::SQ_DRAINED) {
+            let is_first = drained.replace(since) != Some(since);
+            (state == pb::QpState::Sqd && is_first, "in SQD alone, and once")
+        } else if is(EventKind::COMM_EST) {
+            let is_first = spoken_to.replace(up) != Some(up);
+            let in_rtr = state == pb::QpState::Rtr && came;
+            (in_rtr && is_first, "once, when something comes in RTR")
+        } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
+            (came, "after something has come")
+        } else {
+            continue;
+        };
+        asking.must(is_so, [Evidence::from(*told)], || {
+            let about = format!("{}: when it is reported", event.name);
+            (about, expected.into(), format!("in {}", state_in_words(state)))
+        });
+    }
+}
+
+fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let measured = rc::path(life.trace).map(|path| path + MARGIN);
+    let path = measured.or_else(|| life.is_simulated().then_some(SIMULATED_PATH));
+    let path = path.unwrap_or(ANY_PATH);
+    let modify = |done: &&'t VerbsDone| match &done.command {
+        Command::ModifyQp(modify) if is_done(done) => Some((*done, modify)),
+        _ => None,
+    };
+    let steps: Vec<(&VerbsDone, &pb::ModifyQp)> = life.commands.iter().filter_map(modify).collect();
+    let mut peer = None;
+    for (at, (done, modify)) in steps.iter().enumerate() {
+        peer = modify.attributes.as_ref().and_then(|given| given.dest_qpn).or(peer);
+        let is_silent = matches!(
+            modify.state(),
+            pb::QpState::Reset | pb::QpState::Init | pb::QpState::Err
+        );
+        let (Some((known, ..)), Some(peer)) = (&done.answer, peer.filter(|_| is_silent)) else {
+            continue;
+        };
+        let until = steps.get(at + 1).map_or(life.end, |(next, _)| next.place);
+        listen(
+            life,
+            asking,
+            (done, modify.state()),
+            (known.latest.after(path), until),
+            peer,
+        );
+    }
+}
+
+/// What a path may take beyond the longest that was measured.
+const MARGIN: Duration = Duration::from_millis(1);
+/// Longer than any path takes of which nothing is known.
+const ANY_PATH: Duration = Duration::from_secs(1);
+
+fn listen<'t>(
+    life: &Life<'t>,
+    asking: &mut Asking<'_, 't>,
+    (step, state): (&'t VerbsDone, pb::QpState),
+    (since, until): (verbatim_record::Time, usize),
+    peer: u32,
+) {
+    let others: Vec<u32> = life
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| done.side == Side::Dut && is_done(done))
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(modify) if modify.qp != life.handle => modify.attributes.as_ref()?.dest_qpn,
+            _ => None,
+        })
+        .collect();
+    // Another queue pair may talk to the same one.
+    if others.contains(&peer) {
+        return;
+    }
+    let frames = life.trace.timeline.frames_between((step.place, until)).iter();
+    let late = frames
+        .filter(|frame| frame.received && frame.at.earliest > since)
+        .find(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
+            packet.is_ok_and(|packet| packet.bth().dest_qp().0 == peer)
+        });
+    let evidence = [Evidence::from(step)].into_iter().chain(late.map(Evidence::from));
+    asking.must(late.is_none(), evidence, || {
+        let about = format!("packets in {}", state_in_words(state));
+        (
+            about,
+            "none".into(),
+            late.map(|frame| Evidence::from(frame).in_words()).unwrap_or_default(),
+        )
+    });
+    if state == pb::QpState::Err {
+        return;
+    }
+    let is_completion = |told: &&&Told| matches!(told.event, Event::Completion(_)) && told.at.earliest > since;
+    let mut within = life
+        .told
+        .iter()
+        .filter(|told| told.place > step.place && told.place < until);
+    let done = within.find(is_completion);
+    let evidence = [Evidence::from(step)]
+        .into_iter()
+        .chain(done.map(|told| Evidence::from(*told)));
+    asking.must(done.is_none(), evidence, || {
+        let about = format!("completions in {}", state_in_words(state));
+        (
+            about,
+            "none".into(),
+            done.map(|told| Evidence::from(*told).in_words()).unwrap_or_default(),
+        )
+    });
+}

@@ -1,0 +1,200 @@
+//! Which steps a queue pair has: the attributes that each needs, and those that it may have.
+//!
+//! Source: architecture 10.3.1 and 11.2.5.2 (the table of attributes by transition); Linux `ib_modify_qp_is_ok`, which has the
+//! same. Either way conforms: RESET to ERR, which Linux refuses; an attribute with a step to RESET or ERR; another port in SQD,
+//! which a device need not have; values that do not fit into the field of a packet, since who calls cannot give them.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Side, Trace};
+
+/// What the host said of its device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    port: Option<u32>,
+    max_rd_atomic: Option<u32>,
+    max_dest_rd_atomic: Option<u32>,
+    ethernet: bool,
+}
+
+impl Facts {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let mut opened = trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
+        let facts = opened.find_map(|done| match (&done.command, &done.answer) {
+            (Command::Open(_), Some((_, _, Reply::Opened(facts), _))) => Some(facts),
+            _ => None,
+        });
+        let known = |value: u32| Some(value).filter(|value| *value > 0);
+        facts.map_or_else(Self::default, |facts| Self {
+            port: known(facts.port),
+            max_rd_atomic: known(facts.max_qp_init_rd_atom),
+            max_dest_rd_atomic: known(facts.max_qp_rd_atom),
+            ethernet: facts.ethernet,
+        })
+    }
+}
+
+/// What must come of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is done.
+    Taken,
+    /// It is not, and why.
+    Refused(String),
+    /// Both conform.
+    Either,
+}
+
+impl Verdict {
+    /// Whether the same must come of it, whatever the reason.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        core::mem::discriminant(self) == core::mem::discriminant(other)
+    }
+}
+
+/// A state in words.
+pub(super) fn state_in_words(state: pb::QpState) -> String {
+    state.as_str_name().replace("QP_STATE_", "")
+}
+
+/// The names of the attributes that are given.
+pub(super) fn given(modify: &pb::ModifyQp) -> Vec<&'static str> {
+    let Some(of) = &modify.attributes else {
+        return Vec::new();
+    };
+    let all = [
+        ("pkey_index", of.pkey_index.is_some()),
+        ("port", of.port.is_some()),
+        ("access", of.access.is_some()),
+        ("path_mtu", of.path_mtu.is_some()),
+        ("dest_qpn", of.dest_qpn.is_some()),
+        ("rq_psn", of.rq_psn.is_some()),
+        ("sq_psn", of.sq_psn.is_some()),
+        ("max_dest_rd_atomic", of.max_dest_rd_atomic.is_some()),
+        ("max_rd_atomic", of.max_rd_atomic.is_some()),
+        ("min_rnr_timer", of.min_rnr_timer.is_some()),
+        ("timeout", of.timeout.is_some()),
+        ("retry_cnt", of.retry_cnt.is_some()),
+        ("rnr_retry", of.rnr_retry.is_some()),
+        ("qkey", of.qkey.is_some()),
+        ("address", of.address.is_some()),
+    ];
+    all.into_iter()
+        .filter(|(_, is_given)| *is_given)
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// Attributes that a step of a reliable connection needs, and those that it may have; `None`: there is no such step.
+fn of_connection(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    use pb::QpState::{Init, Reset, Rtr, Rts, Sqd};
+    Some(match (from, to) {
+        (Reset, Init) => (&["pkey_index", "port", "access"], &[]),
+        (Init, Init) => (&[], &["pkey_index", "port", "access"]),
+        (Init, Rtr) => (
+            &[
+                "address",
+                "path_mtu",
+                "dest_qpn",
+                "rq_psn",
+                "max_dest_rd_atomic",
+                "min_rnr_timer",
+            ],
+            &["access", "pkey_index"],
+        ),
+        (Rtr, Rts) => (
+            &["sq_psn", "timeout", "retry_cnt", "rnr_retry", "max_rd_atomic"],
+            &["access", "min_rnr_timer"],
+        ),
+        (Rts | Sqd, Rts) => (&[], &["access", "min_rnr_timer"]),
+        (Rts, Sqd) => (&[], &[]),
+        (Sqd, Sqd) => (
+            &[],
+            &[
+                "pkey_index",
+                "access",
+                "address",
+                "timeout",
+                "retry_cnt",
+                "rnr_retry",
+                "max_rd_atomic",
+                "max_dest_rd_atomic",
+                "min_rnr_timer",
+            ],
+        ),
+        _ => return None,
+    })
+}
+
+/// The same of a datagram queue pair.
+fn of_datagrams(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    use pb::QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
+    Some(match (from, to) {
+        (Reset, Init) => (&["pkey_index", "port", "qkey"], &[]),
+        (Init, Init) => (&[], &["pkey_index", "port", "qkey"]),
+        (Init, Rtr) => (&[], &["pkey_index", "qkey"]),
+        (Rtr, Rts) => (&["sq_psn"], &["qkey"]),
+        (Rts | Sqd | Sqe, Rts) => (&[], &["qkey"]),
+        (Rts, Sqd) => (&[], &[]),
+        (Sqd, Sqd) => (&[], &["pkey_index", "qkey"]),
+        _ => return None,
+    })
+}
+
+/// What must come of a step from a state.
+pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::ModifyQp, facts: &Facts) -> Verdict {
+    use pb::QpState::{Err, Reset, Sqd};
+    let (to, given) = (modify.state(), given(modify));
+    let of_service = match service {
+        pb::Service::Rc => of_connection,
+        pb::Service::Ud => of_datagrams,
+        pb::Service::Unspecified => return Verdict::Either,
+    };
+    match (from, to) {
+        (_, pb::QpState::Unspecified) | (Reset, Err) => return Verdict::Either,
+        (_, Reset | Err) if given.is_empty() => return Verdict::Taken,
+        (_, Reset | Err) => return Verdict::Either,
+        (Sqd, Sqd) if given.contains(&"port") => return Verdict::Either,
+        _ => {}
+    }
+    let Some((needed, may)) = of_service(from, to) else {
+        return Verdict::Refused(format!(
+            "there is no step from {} to {}",
+            state_in_words(from),
+            state_in_words(to)
+        ));
+    };
+    let missing = needed.iter().find(|name| !given.contains(name));
+    let odd = given.iter().find(|name| !needed.contains(name) && !may.contains(name));
+    match (missing, odd) {
+        (Some(missing), _) => return Verdict::Refused(format!("it needs {missing}")),
+        (_, Some(odd)) => return Verdict::Refused(format!("it does not take {odd}")),
+        (None, None) => {}
+    }
+    let of = modify.attributes.clone().unwrap_or_default();
+    let beyond = |value: Option<u32>, most: Option<u32>| value.zip(most).is_some_and(|(value, most)| value > most);
+    let other_port = of
+        .port
+        .zip(facts.port)
+        .is_some_and(|(port, own)| port == 0 || port > own && own == 1);
+    let without_gid = facts.ethernet && of.address.as_ref().is_some_and(|address| address.dgid.is_empty());
+    if other_port {
+        Verdict::Refused("there is no such port".into())
+    } else if of.pkey_index == Some(0xFFFF) {
+        // A table has at most 65,535 entries.
+        Verdict::Refused("the table has no such entry".into())
+    } else if beyond(of.max_rd_atomic, facts.max_rd_atomic) || beyond(of.max_dest_rd_atomic, facts.max_dest_rd_atomic) {
+        Verdict::Refused("more READs and atomics than the device has".into())
+    } else if without_gid {
+        Verdict::Refused("the address vector names nobody".into())
+    } else {
+        let fits = |value: Option<u32>, bits: u32| value.is_none_or(|value| value >> bits == 0);
+        let is_fit = fits(of.timeout, 5)
+            && fits(of.min_rnr_timer, 5)
+            && fits(of.retry_cnt, 3)
+            && fits(of.rnr_retry, 3)
+            && fits(of.rq_psn, 24)
+            && fits(of.sq_psn, 24)
+            && fits(of.dest_qpn, 24);
+        if is_fit { Verdict::Taken } else { Verdict::Either }
+    }
+}

@@ -1,0 +1,255 @@
+//! `c09-modify-attributes`: what a step in RTS or SQD changes holds for the packets that come then.
+//!
+//! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
+//! are done, and an RNR NAK asks for the longer one. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
+//! another max_rd_atomic and traffic class in SQD: back in RTS they go by these.
+//! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, RnrTimer, SyndromeKind};
+
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, RESULTS, Requester};
+
+const STEPS: &str = "11.2.5.2 modify queue pair";
+
+const OPEN: Label<Verbs> = Label::new("ask for the port");
+const MODIFY: Label<Verbs> = Label::new("modify the queue pair");
+const ANSWER: Label<Frames> = Label::new("answer");
+const AGAIN: Label<Frames> = Label::new("answer, again");
+const ASKED: Label<Frames> = Label::new("request of the peer");
+const UNREADY: Label<Frames> = Label::new("SEND without a receive");
+const RNR: Label<Frames> = Label::new("RNR NAK");
+const ENDS: Label<Wait> = Label::new("until all retries are over");
+
+/// What steps change.
+pub(super) static TEST: Test = Test {
+    id: "c09-modify-attributes",
+    aliases: &[],
+    revision: 1,
+    about: "Attributes that are changed in RTS and SQD hold from then on.",
+    reading: "Rights and min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
+        SQD, where the host takes that: packets and errors go by the new ones.",
+    statements: &[
+        STEPS,
+        "C9-60",
+        "C9-143",
+        "9.7.5.2.8 RNR error completion",
+        ACKNOWLEDGEMENT,
+        MSN,
+        rc::GENERATION,
+    ],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: attributes,
+    judge: judge_attributes,
+};
+
+/// No rights at all.
+const NONE: pb::Access = pb::Access {
+    local_write: false,
+    remote_write: false,
+    remote_read: false,
+    remote_atomic: false,
+};
+/// What is changed in RTS.
+const LATER_RNR: RnrTimer = RnrTimer(20);
+const TIMEOUT: AckTimeout = AckTimeout(14);
+
+fn attributes(t: &mut Tester<'_>) -> Step {
+    in_rtr_and_rts(t)?;
+    for change in 0..3 {
+        in_sqd(t, change)?;
+    }
+    Ok(())
+}
+
+fn step(t: &mut Tester<'_>, channel: &Channel, state: pb::QpState, attributes: pb::QpAttributes) -> Step<bool> {
+    let modify = Command::ModifyQp(pb::ModifyQp {
+        qp: channel.qp,
+        state: state.into(),
+        attributes: Some(attributes),
+    });
+    Ok(!matches!(t.verbs(MODIFY, Side::Dut, modify)?, Reply::Refused(_)))
+}
+
+/// Rights and the RNR interval.
+fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        qp_access: NONE,
+        min_rnr_timer: RnrTimer(1),
+        ..ChannelOptions::default()
+    };
+    let dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    let all = ChannelOptions::default().qp_access;
+    let changed = pb::QpAttributes {
+        access: Some(all),
+        min_rnr_timer: Some(LATER_RNR.0.into()),
+        ..pb::QpAttributes::default()
+    };
+    if step(t, &channel, pb::QpState::Rts, changed)? {
+        let psn = channel.own_psn;
+        let mut asked = vec![
+            Message::write(&channel, psn, 0, &[0x5A; 8]),
+            Message::read(&channel, psn.plus(1), 0, 8),
+        ];
+        if channel.atomics {
+            asked.push(Message::fetch_add(&channel, psn.plus(2), 16, 1));
+        }
+        for message in &asked {
+            ask::ask(t, &channel, ASKED, message)?;
+        }
+        let next = psn.plus(asked.len() as u32);
+        ask::ask_unready(t, &channel, UNREADY, &Message::send(&channel, next, &[0x5A; 8]))?;
+    }
+    dut.close(t)
+}
+
+/// What the requester goes by: changed while it is drained.
+fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
+    let options = ChannelOptions {
+        rnr_retry: 7,
+        retry_cnt: 7,
+        max_rd_atomic: 4,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    let none = pb::QpAttributes::default;
+    let Reply::Opened(facts) = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
+        return dut.close(t);
+    };
+    let address = pb::AddressVector {
+        traffic_class: 0xA8,
+        ..t.address_of_peer(&facts)?
+    };
+    let changed = [
+        pb::QpAttributes {
+            timeout: Some(TIMEOUT.0.into()),
+            retry_cnt: Some(2),
+            ..none()
+        },
+        pb::QpAttributes {
+            rnr_retry: Some(1),
+            pkey_index: Some(0),
+            ..none()
+        },
+        pb::QpAttributes {
+            max_rd_atomic: Some(1),
+            max_dest_rd_atomic: Some(2),
+            address: Some(address),
+            ..none()
+        },
+    ];
+    let is_drained = step(t, &channel, pb::QpState::Sqd, none())?
+        && step(t, &channel, pb::QpState::Sqd, changed[change].clone())?
+        && step(t, &channel, pb::QpState::Rts, none())?;
+    if !is_drained {
+        return dut.close(t);
+    }
+    match change {
+        0 => {
+            let send = dut.post(t, Ask::send(64))?;
+            dut.see_all(t, &send)?;
+            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, TIMEOUT, 2))?;
+        }
+        1 => {
+            let send = dut.post(t, Ask::send(64))?;
+            let nak = dut.rnr_nak(send.first, RnrTimer(12), 0);
+            for _ in 0..2 {
+                if dut.see_all(t, &send)? {
+                    t.send_frame(RNR, &nak)?;
+                }
+            }
+            t.wait_for(ENDS, t.rc_silence(RnrTimer(12).duration(), AckTimeout::OFF, 0))?;
+        }
+        _ => {
+            let mut sent = Vec::new();
+            for place in 0..3 {
+                sent.push(dut.post(t, Ask::new(pb::Operation::Read, 8).at(RESULTS + 64 * place))?);
+            }
+            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+            for sent in &sent {
+                if dut.see_all(t, sent)? {
+                    let answers = dut.answers(t, sent);
+                    dut.answer(t, (ANSWER, AGAIN), &answers, 1)?;
+                }
+            }
+        }
+    }
+    dut.close(t)
+}
+
+fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for label in [OPEN, MODIFY] {
+        t.not_judged(label);
+    }
+    for label in [ANSWER, AGAIN, RNR] {
+        t.not_judged(label);
+    }
+    t.commands(rc::steps::STATE).count();
+    let all = rc::cases(t)?;
+    let first = all
+        .first()
+        .map(|case| &case.dialogue)
+        .ok_or(Gap::Missing(rc::steps::STATE.name))?;
+    // Rights: nothing is refused that was allowed since.
+    if t.frames(ASKED).next().is_some() {
+        let naks: Vec<rc::Seen<'_>> = first
+            .of_dut()
+            .filter(|seen| ask::nak_of(&seen.packet).is_some())
+            .collect();
+        let is_rnr = |seen: &&rc::Seen<'_>| {
+            let syndrome = ask::nak_of(&seen.packet).map(|syndrome| syndrome.kind());
+            matches!(syndrome, Some(SyndromeKind::RnrNak(_)))
+        };
+        let (rnr, others): (Vec<rc::Seen<'_>>, Vec<rc::Seen<'_>>) =
+            naks.iter().copied().partition(|seen| is_rnr(&seen));
+        let result = if others.is_empty() { Passed::Pass } else { Passed::Fail };
+        let shown: Vec<Evidence<'_>> = others.iter().map(|seen| seen.frame.into()).collect();
+        let words = ("no refusal", rc::in_words(&others));
+        f.prove(
+            STEPS,
+            &shown,
+            "requests after all rights were given in RTS",
+            words,
+            result,
+        );
+        let turn = answer::turn(t, first, UNREADY).ok_or(Gap::Missing(UNREADY.name))?;
+        let asks = |seen: &rc::Seen<'_>| match ask::nak_of(&seen.packet).map(|syndrome| syndrome.kind()) {
+            Some(SyndromeKind::RnrNak(timer)) => timer.duration() >= LATER_RNR.duration(),
+            _ => false,
+        };
+        let of_it: Vec<rc::Seen<'_>> = rnr
+            .iter()
+            .filter(|seen| seen.psn() == turn.last_sent())
+            .copied()
+            .collect();
+        let result = match of_it.as_slice() {
+            [] => rc::alive(t, turn.places.0, turn.asked_again()),
+            some if some.iter().all(asks) => Passed::Pass,
+            _ => Passed::Fail,
+        };
+        let shown: Vec<Evidence<'_>> = of_it.iter().map(|seen| seen.frame.into()).collect();
+        let words = (
+            format!("an RNR NAK with code {}, or one that is longer", LATER_RNR.0),
+            rc::in_words(&of_it),
+        );
+        f.prove(STEPS, &shown, "min_rnr_timer that was given in RTS", words, result);
+    }
+    let mut rules = vec!["step-taken", "address-vector"];
+    t.not_judged(ENDS);
+    if t.timeline.waits.iter().any(|wait| wait.label == ENDS.name) {
+        rules.extend(["retry-fails", "rnr-fails", "in-flight", "answered-completes"]);
+    }
+    f.exercises(&rules);
+    Ok(())
+}

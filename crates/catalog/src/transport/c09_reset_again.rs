@@ -1,0 +1,201 @@
+//! `c09-reset-again`: a queue pair that went to RESET is as new: with another peer it has nothing left of the one before.
+//!
+//! The DUT has work of every kind when its queue pair goes to RESET: requests that nobody answers, one of which waits after an RNR
+//! NAK, receives, half a SEND of the peer, a gap behind it. It is taken to RTS again, with another queue pair of the peer, other
+//! PSNs and another path MTU. Messages of more packets than are in flight at a time go through without an ACK timeout, a WRITE of
+//! the peer is counted as the first message, a SEND finds no receive before one is posted.
+//! Reading: work that RESET takes away is not told of; nothing else is unclear. False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Mtu;
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, SyndromeKind};
+
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const STATES: &str = "10.3.1 RESET";
+const COMPLETION: &str = "C9-60";
+
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const RESET: Label<Verbs> = Label::new("modify to RESET");
+const SETTLE: Label<Wait> = Label::new("what was on its way");
+const STILL: Label<Wait> = Label::new("in RESET");
+const FIRST: Label<Frames> = Label::new("half a message, and a gap");
+const RNR: Label<Frames> = Label::new("RNR NAK");
+const PART: Label<Frames> = Label::new("ACK within a message");
+const ANSWER: Label<Frames> = Label::new("answer");
+const AGAIN: Label<Frames> = Label::new("answer, again");
+const ASKED: Label<Frames> = Label::new("request of the peer");
+const UNREADY: Label<Frames> = Label::new("SEND without a receive");
+const AFTER: Label<Frames> = Label::new("SEND with a receive");
+
+const TIMEOUT: AckTimeout = AckTimeout(14);
+/// Packets of a long message.
+const LONG: u32 = 140;
+
+/// RESET, and on.
+pub(super) static TEST: Test = Test {
+    id: "c09-reset-again",
+    aliases: &[],
+    revision: 1,
+    about: "A queue pair that went to RESET is as new: with another peer it has nothing left of the one before.",
+    reading: "Requests that nobody answers, one that waits after an RNR NAK, half a SEND of the peer, a gap, receives: after RESET, INIT, RTR \
+        and RTS with another peer requests and responses of every kind are those of a new connection, the MSN counts from \
+        0, and no receive of before completes.",
+    statements: &[STATES, COMPLETION, ACKNOWLEDGEMENT, MSN, rc::GENERATION],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: reset,
+    judge: judge_reset,
+};
+
+fn reset(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMEOUT,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    for wr_id in [100, 101] {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (40 * 1024, 4096))?;
+    }
+    let mut psn = channel.own_psn;
+    if channel.atomics {
+        ask::ask(t, &channel, ASKED, &Message::fetch_add(&channel, psn, 48 * 1024, 1))?;
+        psn = psn.next();
+    }
+    // Half a message, then a gap.
+    let half = Message::send(&channel, psn, &vec![0x33; ask::mtu(&channel) as usize + 8]);
+    t.send_frame(FIRST, &half.frames(&channel)[0])?;
+    let beyond = Message::write(&channel, psn.plus(3), 48 * 1024 + 64, &[0x44; 8]);
+    ask::put(t, &channel, FIRST, &beyond)?;
+    let send = dut.post(t, Ask::send(dut.mtu + 8))?;
+    dut.post(t, Ask::new(pb::Operation::Read, 64))?;
+    dut.post(t, Ask::send(64))?;
+    if !dut.see_all(t, &send)? {
+        return dut.close(t);
+    }
+    // It waits, when RESET comes: half a second is longer than all that is done until then.
+    t.send_frame(RNR, &dut.rnr_nak(send.first, RnrTimer(31), 0))?;
+    t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
+    let modify = Command::ModifyQp(pb::ModifyQp {
+        qp: channel.qp,
+        state: pb::QpState::Reset.into(),
+        attributes: Some(pb::QpAttributes::default()),
+    });
+    t.verbs_must(RESET, Side::Dut, modify)?;
+    t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
+    let options = ChannelOptions {
+        mtu: Mtu(1),
+        ..ChannelOptions::default()
+    };
+    let mut dut = dut.again(t, &options)?;
+    second(t, &mut dut)?;
+    dut.close(t)
+}
+
+/// The connection after RESET: a receive of its own, requests of the peer, requests of the device.
+fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
+    // More packets than most adapters keep in flight: without a timer only ACKs bring the others.
+    let long = LONG * dut.mtu + 8;
+    let asks = [
+        Ask::send(long),
+        Ask::new(pb::Operation::Write, long),
+        // Its results land where those were sent from.
+        Ask::new(pb::Operation::Read, 64),
+        Ask::send(64),
+    ];
+    for ask in asks {
+        let sent = dut.post(t, ask)?;
+        if !dut.serve(t, PART, &sent)? {
+            break;
+        }
+        let answers = dut.answers(t, &sent);
+        if !dut.answer(t, (ANSWER, AGAIN), &answers, 1)? {
+            break;
+        }
+    }
+    let channel = dut.channel;
+    let psn = channel.own_psn;
+    let write = Message::write(&channel, psn, 48 * 1024 + 128, &[0x55; 8]);
+    ask::ask(t, &channel, ASKED, &write)?;
+    let send = Message::send(&channel, psn.next(), &[0x66; 8]);
+    ask::ask_unready(t, &channel, UNREADY, &send)?;
+    ask::post_receive(t, &channel, RECEIVE, 200, (40 * 1024, 64))?;
+    t.pause(RnrTimer(12).duration())?;
+    ask::ask(t, &channel, AFTER, &send)?;
+    Ok(())
+}
+
+fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for label in [FIRST, RNR, PART, ANSWER, AGAIN] {
+        t.not_judged(label);
+    }
+    t.not_judged(RECEIVE);
+    t.not_judged(SETTLE);
+    t.not_judged(STILL);
+    t.command(RESET)?;
+    t.commands(rc::steps::STATE).count();
+    t.commands(rc::steps::FILL).count();
+    t.commands(rc::steps::POST).count();
+    t.commands(rc::steps::DESTROY).count();
+    let all = rc::dialogues(t)?;
+    let [_, dialogue] = all.as_slice() else {
+        return Err(Gap::Missing(RESET.name));
+    };
+    let own = Psn::new(dialogue.attributes.rq_psn.unwrap_or_default());
+    for (label, msn, psn) in [(ASKED, 1, own), (AFTER, 2, own.next())] {
+        let turn = answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name))?;
+        answer::acknowledged(t, f, (ACKNOWLEDGEMENT, label.name), (dialogue, &turn), (psn, msn));
+    }
+    let turn = answer::turn(t, dialogue, UNREADY).ok_or(Gap::Missing(UNREADY.name))?;
+    let answers = turn.counted_unready(t);
+    let is_rnr = |seen: &rc::Seen<'_>| {
+        matches!(
+            ask::nak_of(&seen.packet).map(|syndrome| syndrome.kind()),
+            Some(SyndromeKind::RnrNak(_))
+        )
+    };
+    let result = match answers.as_slice() {
+        [] => rc::alive(t, turn.places.0, turn.asked_again()),
+        some if some.iter().all(is_rnr) => Passed::Pass,
+        _ => Passed::Fail,
+    };
+    let shown: Vec<Evidence<'_>> = answers.iter().map(|seen| seen.frame.into()).collect();
+    let words = ("an RNR NAK: the receives are those of before", rc::in_words(&answers));
+    f.prove(STATES, &shown, "SEND after RESET without a receive", words, result);
+    let receives: Vec<rc::Done<'_>> = dialogue
+        .completions
+        .iter()
+        .filter(|done| (100..=200).contains(&done.completion.wr_id))
+        .copied()
+        .collect();
+    let result = match receives.as_slice() {
+        [only]
+            if only.completion.wr_id == 200 && only.status() == WcStatus::SUCCESS && only.completion.byte_len == 8 =>
+        {
+            Passed::Pass
+        }
+        [] => rc::alive(t, dialogue.places.0, t.begin.simulated),
+        _ => Passed::Fail,
+    };
+    let words = (
+        "wr_id 200 with IBV_WC_SUCCESS, 8 bytes",
+        rc::completions_in_words(&receives),
+    );
+    f.prove(STATES, &rc::evidence(&receives), "receives after RESET", words, result);
+    f.exercises(&[
+        "silent-state",
+        "posted",
+        "in-order",
+        "answered-completes",
+        "completed-by",
+    ]);
+    Ok(())
+}
