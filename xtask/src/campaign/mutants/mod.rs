@@ -167,10 +167,7 @@ fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
     };
     let mut all: Vec<usize> = (0..built.mutants.len()).filter(wanted).collect();
     if all.is_empty() {
-        bail!(
-            "no mutant has {:?} in its name",
-            arguments.only.join(" or ")
-        );
+        bail!("no mutant has {:?} in its name", arguments.only.join(" or "));
     }
     if arguments.sample > 0 && arguments.sample < all.len() {
         // SplitMix64: a sample, not a secret.
