@@ -11,7 +11,8 @@
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Test};
-use verbatim_wire::packet::{NakCode, Opcode, Psn, Transport};
+use verbatim_wire::packet::{ImmDt, NakCode, Opcode, Psn, Transport};
+use verbatim_wire::values::Hex32;
 
 use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc;
@@ -28,6 +29,10 @@ const TOO_LONG: u32 = (1 << 31) + 1;
 
 /// Where the last bytes of the DUT's memory are: fewer than any path MTU.
 const LAST_BYTES: u32 = ChannelOptions::MEMORY - 64;
+
+/// Where what breaks into a message would write: not where the message does.
+const BEHIND: u32 = TARGET + 16 * 1024;
+const IMMEDIATE: u32 = 0xC0DE_0061;
 
 static CASES: &[Refusal] = &[
     // Rights of the queue pair.
@@ -82,6 +87,64 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_ONLY, 64)])
     })
     .at_second(),
+    Refusal::new("SEND Only with Immediate within a SEND", CODE, |c, psn| {
+        let mut packets = data(
+            c,
+            psn,
+            &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_ONLY_IMM, 64)],
+        );
+        packets[1].imm = Some(ImmDt::default().with_data(Hex32(IMMEDIATE)));
+        packets
+    })
+    .at_second(),
+    Refusal::new("WRITE Only within a SEND", CODE, |c, psn| {
+        let write = Message::write(c, psn.next(), BEHIND, &pattern(64)).packets;
+        behind(data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c))]), write)
+    })
+    .at_second(),
+    Refusal::new("READ within a SEND", CODE, |c, psn| {
+        let read = Message::read(c, psn.next(), TARGET, 64).packets;
+        behind(data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c))]), read)
+    })
+    .at_second(),
+    Refusal::new("WRITE First within a WRITE", CODE, |c, psn| {
+        let mut others = Message::write(c, psn.next(), BEHIND, &pattern(3 * mtu(c))).packets;
+        others.truncate(1);
+        behind(first(c, psn), others)
+    })
+    .at_second(),
+    Refusal::new("WRITE Only within a WRITE", CODE, |c, psn| {
+        let write = Message::write(c, psn.next(), BEHIND, &pattern(64)).packets;
+        behind(first(c, psn), write)
+    })
+    .at_second(),
+    Refusal::new("SEND Last within a WRITE", CODE, |c, psn| {
+        behind(first(c, psn), data(c, psn.next(), &[(Opcode::RC_SEND_LAST, 64)]))
+    })
+    .at_second(),
+    Refusal::new("SEND Only within a WRITE", CODE, |c, psn| {
+        behind(first(c, psn), data(c, psn.next(), &[(Opcode::RC_SEND_ONLY, 64)]))
+    })
+    .at_second(),
+    Refusal::new("READ within a WRITE", CODE, |c, psn| {
+        behind(first(c, psn), Message::read(c, psn.next(), TARGET, 64).packets)
+    })
+    .at_second(),
+    Refusal::new("FetchAdd within a WRITE", CODE, |c, psn| {
+        behind(first(c, psn), Message::fetch_add(c, psn.next(), BEHIND, 1).packets)
+    })
+    .at_second()
+    .atomic(),
+    Refusal::new("SEND Last with Immediate without a First", CODE, |c, psn| {
+        let mut packets = data(c, psn, &[(Opcode::RC_SEND_LAST_IMM, 64)]);
+        packets[0].imm = Some(ImmDt::default().with_data(Hex32(IMMEDIATE)));
+        packets
+    }),
+    Refusal::new("WRITE Last with Immediate without a First", CODE, |c, psn| {
+        let mut packets = data(c, psn, &[(Opcode::RC_WRITE_LAST_IMM, 64)]);
+        packets[0].imm = Some(ImmDt::default().with_data(Hex32(IMMEDIATE)));
+        packets
+    }),
     // Lengths.
     Refusal::new("SEND longer than the receive", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_ONLY, 128)])
@@ -91,6 +154,16 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 128)])
     })
     .with_receive(64),
+    Refusal::new("SEND a byte longer than the receive", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_ONLY, 65)])
+    })
+    .with_receive(64),
+    Refusal::new("SEND of two packets a byte longer than the receive", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 65)])
+    })
+    .on(|options| options.mtu = verbatim_wire::Mtu(1))
+    .with_receive(256 + 64)
+    .at_second(),
     Refusal::new("SEND First shorter than the path MTU", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c) - 4)])
     }),
@@ -113,6 +186,54 @@ static CASES: &[Refusal] = &[
     Refusal::new("SEND Only longer than the path MTU", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_ONLY, mtu(c) + 4)])
     }),
+    Refusal::new("SEND First longer than the path MTU", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c) + 4)])
+    }),
+    Refusal::new("SEND Middle longer than the path MTU", CODE, |c, psn| {
+        data(
+            c,
+            psn,
+            &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_MIDDLE, mtu(c) + 4)],
+        )
+    })
+    .at_second(),
+    Refusal::new("SEND Last longer than the path MTU", CODE, |c, psn| {
+        data(
+            c,
+            psn,
+            &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, mtu(c) + 4)],
+        )
+    })
+    .at_second(),
+    Refusal::new("WRITE Only longer than the path MTU", CODE, |c, psn| {
+        let mut packets = of_length(write(c, psn, 64), mtu(c) + 4);
+        packets[0].payload = pattern(mtu(c) + 4);
+        packets
+    }),
+    Refusal::new("WRITE First longer than the path MTU", CODE, |c, psn| {
+        let mut packets = first(c, psn);
+        packets[0].payload = pattern(mtu(c) + 4);
+        packets
+    }),
+    Refusal::new("WRITE Middle shorter than the path MTU", CODE, |c, psn| {
+        let mut packets = write(c, psn, 3 * mtu(c));
+        packets.truncate(2);
+        packets[1].payload.truncate(mtu(c) as usize - 4);
+        packets
+    })
+    .at_second(),
+    Refusal::new("WRITE Last longer than the path MTU", CODE, |c, psn| {
+        let mut packets = of_length(write(c, psn, mtu(c) + 64), 2 * mtu(c) + 4);
+        packets[1].payload = pattern(mtu(c) + 4);
+        packets
+    })
+    .at_second(),
+    Refusal::new("WRITE Last without data", CODE, |c, psn| {
+        let mut packets = of_length(write(c, psn, mtu(c) + 64), mtu(c) + 1);
+        packets[1].payload.clear();
+        packets
+    })
+    .at_second(),
     Refusal::new("SEND Last without data", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 0)])
     })
@@ -124,6 +245,26 @@ static CASES: &[Refusal] = &[
     Refusal::new("WRITE Only with more data than DMALen", CODE, |c, psn| {
         of_length(write(c, psn, 64), 60)
     }),
+    Refusal::new("WRITE Only with a byte more than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, 64), 63)
+    }),
+    Refusal::new("WRITE Only without data and DMALen 1", CODE, |c, psn| {
+        of_length(write(c, psn, 0), 1)
+    }),
+    Refusal::new(
+        "WRITE Only with Immediate with a byte less than DMALen",
+        CODE,
+        |c, psn| of_length(Message::write(c, psn, TARGET, &pattern(64)).with_imm(7).packets, 65),
+    ),
+    Refusal::new("WRITE First with more data than DMALen", CODE, |c, psn| {
+        of_length(first(c, psn), mtu(c) - 1)
+    }),
+    Refusal::new("WRITE Middle with more data than is left of DMALen", CODE, |c, psn| {
+        let mut packets = of_length(write(c, psn, 3 * mtu(c)), 2 * mtu(c) - 1);
+        packets.truncate(2);
+        packets
+    })
+    .at_second(),
     Refusal::new("WRITE of two packets with less data than DMALen", CODE, |c, psn| {
         of_length(write(c, psn, mtu(c) + 64), mtu(c) + 68)
     })
@@ -172,7 +313,7 @@ pub(super) static NO_RESOURCES: Test = Test {
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
         MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \
@@ -191,6 +332,19 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// Bytes that are not 0: what was not to be done would show.
 fn pattern(length: u32) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 + 1).collect()
+}
+
+/// The first packet of a WRITE of three.
+fn first(channel: &Channel, psn: Psn) -> Vec<Transport> {
+    let mut packets = write(channel, psn, 3 * mtu(channel));
+    packets.truncate(1);
+    packets
+}
+
+/// Packets, and others behind them.
+fn behind(mut packets: Vec<Transport>, others: Vec<Transport>) -> Vec<Transport> {
+    packets.extend(others);
+    packets
 }
 
 fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {

@@ -38,6 +38,34 @@ pub(super) struct Datagrams {
 /// # Errors
 /// When the DUT's host refuses, and when the run must stop.
 pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn) -> Step<Datagrams> {
+    let of = begin(t, channel, q_key)?;
+    let rts = pb::QpAttributes {
+        sq_psn: Some(psn.0),
+        ..pb::QpAttributes::default()
+    };
+    step(t, &of, pb::QpState::Rtr, pb::QpAttributes::default())?;
+    step(t, &of, pb::QpState::Rts, rts)?;
+    Ok(of)
+}
+
+/// Takes it to a state.
+///
+/// # Errors
+/// When the DUT's host refuses, and when the run must stop.
+pub(super) fn step(t: &mut Tester<'_>, of: &Datagrams, state: pb::QpState, attributes: pb::QpAttributes) -> Step {
+    let modify = Command::ModifyQp(pb::ModifyQp {
+        qp: of.channel.qp,
+        state: state.into(),
+        attributes: Some(attributes),
+    });
+    t.verbs_must(labels::MODIFY, Side::Dut, modify).map(drop)
+}
+
+/// Makes a datagram queue pair in INIT.
+///
+/// # Errors
+/// When the DUT's host refuses, and when the run must stop.
+pub(super) fn begin(t: &mut Tester<'_>, channel: &Channel, q_key: QKey) -> Step<Datagrams> {
     let opened = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))?;
     let Reply::Opened(facts) = &opened else {
         return Err(Stop::Tester("a host answered Open with something else".into()));
@@ -52,35 +80,21 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
         Reply::Refused(refused) => return Err(no_datagrams(&refused)),
         _ => return Err(Stop::Tester("a host answered CreateQp with something else".into())),
     };
-    let init = pb::QpAttributes {
-        pkey_index: Some(0),
-        port: Some(facts.port),
-        qkey: Some(q_key.0),
-        ..pb::QpAttributes::default()
-    };
-    let rts = pb::QpAttributes {
-        sq_psn: Some(psn.0),
-        ..pb::QpAttributes::default()
-    };
-    let steps = [
-        (pb::QpState::Init, init),
-        (pb::QpState::Rtr, pb::QpAttributes::default()),
-        (pb::QpState::Rts, rts),
-    ];
-    for (state, attributes) in steps {
-        let modify = Command::ModifyQp(pb::ModifyQp {
-            qp: qp.qp,
-            state: state.into(),
-            attributes: Some(attributes),
-        });
-        t.verbs_must(labels::MODIFY, Side::Dut, modify)?;
-    }
-    Ok(Datagrams {
+    let port = facts.port;
+    let of = Datagrams {
         channel: Channel { qp: qp.qp, ..*channel },
         qpn: Qpn(qp.qpn),
         peer: t.address_of_peer(facts)?,
         opened,
-    })
+    };
+    let init = pb::QpAttributes {
+        pkey_index: Some(0),
+        port: Some(port),
+        qkey: Some(q_key.0),
+        ..pb::QpAttributes::default()
+    };
+    step(t, &of, pb::QpState::Init, init)?;
+    Ok(of)
 }
 
 /// The system's words for what it does not have: ENOSYS and EOPNOTSUPP; an agent that refuses by itself has no number.

@@ -28,8 +28,10 @@ mod c09_rnr_retry;
 // Requests and responses: their packets, their PSNs
 mod c09_address_vector;
 mod c09_duplicates;
+mod c09_psn_regions;
 mod c09_psn_sequence;
 mod c09_read_response;
+mod c09_receives;
 mod c09_requests;
 mod c09_requests_in_flight;
 mod c09_reserved_bits;
@@ -43,6 +45,7 @@ mod c09_q_key;
 
 // Datagrams
 mod c09_datagrams;
+mod c09_datagrams_dropped;
 mod datagrams;
 mod soft_roce;
 
@@ -102,6 +105,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_143_retry_count::TEST,
     &c09_address_vector::TEST,
     &c09_datagrams::TEST,
+    &c09_datagrams_dropped::TEST,
     &c09_duplicates::TEST,
     &c09_events::TEST,
     &c09_header_validation::TEST,
@@ -118,9 +122,11 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_nak_invalid_request::NO_RESOURCES,
     &c09_nak_remote_access::TEST,
     &c09_nak_sequence::TEST,
+    &c09_psn_regions::TEST,
     &c09_psn_sequence::TEST,
     &c09_q_key::TEST,
     &c09_read_response::TEST,
+    &c09_receives::TEST,
     &c09_requests::TEST,
     &c09_requests_in_flight::TEST,
     &c09_reserved_bits::TEST,

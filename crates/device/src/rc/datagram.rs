@@ -33,7 +33,7 @@ impl Qp {
             self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
             return;
         }
-        if !cx.memory.is_writable(receive.local) {
+        if !cx.memory.is_writable(receive.local) && !cx.has(RcDefect::DatagramStoredAnyway) {
             self.complete_receive(cx, &receive, WcStatus::LOC_PROT_ERR);
             return;
         }

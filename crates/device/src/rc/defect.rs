@@ -126,6 +126,8 @@ defects! {
         ReservedBitsSet "reserved-bits-set" "Packets carry ones in reserved bits of the BTH."
         SolicitedEventIgnored "solicited-event-ignored" "A solicited SEND carries SE 0."
         FlowLabelIgnored "flow-label-ignored" "Packets carry flow label 0 whatever the address vector says."
+        UdpChecksumWrong "udp-checksum-wrong" "Packets carry a UDP checksum that is not theirs."
+        SourceAddressOther "source-address-other" "Packets leave with a source address beside the queue pair's."
         ImmediateSwapped "immediate-swapped" "Immediate data are sent with their bytes in reverse."
     }
     "7.8.1 ICRC" {
@@ -140,6 +142,8 @@ defects! {
     "9.8.3 datagrams" {
         DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
+        DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
+        DatagramStoredAnyway "datagram-stored-anyway" "A datagram is stored where the device may not write."
     }
     // Queue pairs and their hosts.
     "10.3.1 ERR" {
@@ -225,6 +229,8 @@ defects! {
         DuplicateNotAcknowledged "duplicate-not-acknowledged" "A duplicate of a SEND or WRITE gets no ACK."
         DuplicateNaked "duplicate-naked" "A duplicate gets a sequence NAK."
         DuplicateAckOldPsn "duplicate-ack-old-psn" "A duplicate is acknowledged with its own PSN, though more was received."
+        DuplicateAtomicOtherExecuted "duplicate-atomic-other-executed" "An atomic with a PSN that was answered, and other operands, is executed."
+        DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }
     "9.7.4.1.1 PSN sequence" {
         OutOfSequenceExecuted "out-of-sequence-executed" "A request behind a gap is executed."
@@ -281,6 +287,8 @@ defects! {
     "9.4.1 SEND and immediate" {
         SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."
         ReceiveLengthOfLastPacket "receive-length-of-last-packet" "A receive's byte count is that of the last packet."
+        ReceiveOpcodeOfWrite "receive-opcode-of-write" "A receive that a SEND filled completes as that of a WRITE with Immediate."
+        ReceivesNewestFirst "receives-newest-first" "A SEND takes the receive that was posted last."
         ImmediateLost "immediate-lost" "Immediate data do not reach the completion."
         WriteImmTakesNoReceive "write-imm-takes-no-receive" "An RDMA WRITE with Immediate completes no receive."
         WriteTakesReceive "write-takes-receive" "An RDMA WRITE without Immediate completes a receive."

@@ -106,6 +106,13 @@ impl Qp {
         let is_same = opcode == request.opcode && va == header.va().0 && r_key == header.r_key();
         let newest = self.receive.kept.iter().map(|kept| kept.first).next_back();
         let is_forgotten = cx.has(RcDefect::AtomicReplayNewestOnly) && newest != Some(psn);
+        if !is_same && cx.has(RcDefect::DuplicateAtomicOtherExecuted) {
+            if let Ok(place) = cx.memory.remote(header.r_key(), header.va().0, 8, Right::Atomic) {
+                let shown = atomic::perform(cx, place, request.opcode, &header);
+                self.send_atomic_ack(cx, psn, shown);
+            }
+            return;
+        }
         if !is_same || is_forgotten || cx.has(RcDefect::DuplicateAtomicDropped) {
             return;
         }

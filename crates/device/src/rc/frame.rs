@@ -2,10 +2,11 @@
 
 use core::net::IpAddr;
 
-use verbatim_wire::values::{Hex32, Hex64};
+use verbatim_wire::ether::Udp;
+use verbatim_wire::values::{Hex16, Hex32, Hex64};
 use verbatim_wire::{
-    Bth, MacAddress, Medium, Network, PKey, Packet, Reserved, Station, Transport, edit, mend_icrc, mend_lengths,
-    packet::packet,
+    Bth, Layout, MacAddress, Medium, Network, PKey, Packet, Reserved, Station, Transport, edit, mend_icrc,
+    mend_lengths, packet::packet,
 };
 
 use super::defect::{RcDefect, RcFaults};
@@ -38,7 +39,12 @@ pub(crate) fn build(
         ip,
         udp_port: path.udp_port,
     };
-    let network = match Network::roce_v2(&station(from, path.from), &station(to, path.to)) {
+    let source = if faults.has(RcDefect::SourceAddressOther) {
+        beside(path.from)
+    } else {
+        path.from
+    };
+    let network = match Network::roce_v2(&station(from, source), &station(to, path.to)) {
         Network::RoceV2Ipv4 { link, ip, udp } => Network::RoceV2Ipv4 {
             link,
             ip: ip
@@ -61,6 +67,14 @@ pub(crate) fn build(
     let mut frame = packet(&network, transport);
     spoil(&mut frame, faults);
     frame
+}
+
+/// Another address of the same subnet.
+fn beside(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::from((u32::from(ip) ^ 0x80).to_be_bytes()),
+        IpAddr::V6(ip) => IpAddr::from((u128::from(ip) ^ 0x80).to_be_bytes()),
+    }
 }
 
 fn flow_label(path: &Path, faults: &RcFaults) -> u32 {
@@ -104,6 +118,9 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     }
     if changed {
         let _ = mend_icrc(Medium::Ethernet, frame);
+    }
+    if faults.has(RcDefect::UdpChecksumWrong) {
+        edit::<Udp>(frame, at - Udp::SIZE, |udp| udp.with_checksum(Hex16(0xBAD1)));
     }
     let end = frame.len() - ICRC_LENGTH;
     if faults.has(RcDefect::IcrcCoversTrafficClass) {

@@ -87,7 +87,9 @@ impl Qp {
             cx.memory.put(place, &bytes);
         }
         let psn = request.bth.psn();
+        let is_far = self.receive.expected.since(psn) > HALF / 2 && cx.has(RcDefect::DuplicateRegionHalved);
         match psn.since(self.receive.expected) {
+            _ if is_far => self.handle_out_of_sequence(cx, request),
             0 => self.handle_expected(cx, request),
             1..HALF => self.handle_out_of_sequence(cx, request),
             _ => self.handle_duplicate(cx, request),
@@ -208,7 +210,12 @@ impl Qp {
     fn execute_send(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let (receive, at) = match self.receive.message {
             Message::Send { request, at } => (request, at),
-            _ => (*self.receive.posted.front().ok_or(Refused::NotReady)?, 0),
+            _ => {
+                if cx.has(RcDefect::ReceivesNewestFirst) && !self.receive.posted.is_empty() {
+                    self.receive.posted.rotate_right(1);
+                }
+                (*self.receive.posted.front().ok_or(Refused::NotReady)?, 0)
+            }
         };
         let mut payload = request.payload;
         let room = (receive.local.length - at.min(receive.local.length)) as usize;
@@ -254,7 +261,12 @@ impl Qp {
             } else {
                 at
             };
-            self.deliver(cx, &receive, WcOpcode::RECV, length, request.imm());
+            let opcode = if cx.has(RcDefect::ReceiveOpcodeOfWrite) {
+                WcOpcode::RECV_RDMA_WITH_IMM
+            } else {
+                WcOpcode::RECV
+            };
+            self.deliver(cx, &receive, opcode, length, request.imm());
         }
         self.advance(cx, request);
         Ok(())

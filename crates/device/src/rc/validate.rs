@@ -31,7 +31,8 @@ pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
 impl Qp {
     /// A packet for this queue pair arrives. Whether its P_Key was wrong.
     pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
-        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) {
+        let is_early = self.state == QpState::Init && self.service == Service::Ud && cx.has(RcDefect::DatagramInInit);
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early {
             return false;
         }
         let bth = packet.bth();

@@ -7,8 +7,9 @@ use super::opcode::Headers;
 use super::route::{NotAPacket, Route};
 use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Grh, Ieth, ImmDt, Lrh, Opcode, Rdeth, Reth, Xrceth};
 use crate::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc_of, vcrc};
-use crate::ether::{Ethernet, Ipv4, Ipv6, Udp, Vlan, internet_checksum};
+use crate::ether::{Ethernet, IpProtocol, Ipv4, Ipv6, Udp, Vlan, internet_checksum, pseudo_header_checksum};
 use crate::layout::Layout;
+use crate::values::Hex16;
 
 /// A packet in bytes of somebody else's.
 ///
@@ -332,6 +333,21 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn ip_checksum_is_right(&self) -> Option<bool> {
         self.ipv4().map(|ip| internet_checksum(&[ip.bytes()]) == 0)
+    }
+
+    /// Whether the UDP checksum is right; `None` where the sender made none, or where there is no UDP.
+    #[must_use]
+    pub fn udp_checksum_is_right(&self) -> Option<bool> {
+        let udp = self.udp().filter(|udp| udp.checksum() != Hex16(0))?;
+        let message = &self.bytes[self.route.udp()?..self.end];
+        if let Some(ip) = self.ipv6() {
+            return Some(pseudo_header_checksum(ip.src(), ip.dst(), IpProtocol::UDP, message) == 0);
+        }
+        let ip = self.ipv4()?;
+        let (src, dst) = (ip.src().octets(), ip.dst().octets());
+        let protocol = [0, IpProtocol::UDP.0];
+        let sum = internet_checksum(&[&src, &dst, &protocol, &udp.length().to_be_bytes(), message]);
+        Some(sum == 0)
     }
 
     /// The BTH, what follows it, and a copy of the payload.

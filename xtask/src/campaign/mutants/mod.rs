@@ -48,9 +48,9 @@ pub(super) struct Arguments {
     /// Cases of each test, spread over models and states, that a mutant is tried in before all others; 0: none.
     #[arg(long, default_value_t = 3)]
     cases: usize,
-    /// Only mutants whose name has this.
+    /// Only mutants whose name has this, or one of these.
     #[arg(long)]
-    only: Option<String>,
+    only: Vec<String>,
     /// Only mutants of the device's files in this folder, such as `rc`; `.`: of those in none, which are the management agents.
     #[arg(long)]
     under: Vec<String>,
@@ -163,14 +163,11 @@ fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
                 .any(|under| under.trim_end_matches('/') == folder);
         !built.refused.contains(id)
             && is_under
-            && arguments.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+            && (arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str())))
     };
     let mut all: Vec<usize> = (0..built.mutants.len()).filter(wanted).collect();
     if all.is_empty() {
-        bail!(
-            "no mutant has {:?} in its name",
-            arguments.only.as_deref().unwrap_or_default()
-        );
+        bail!("no mutant has {:?} in its name", arguments.only.join(" or "));
     }
     if arguments.sample > 0 && arguments.sample < all.len() {
         // SplitMix64: a sample, not a secret.

@@ -39,6 +39,14 @@ pub(in crate::oracle) static RULES: &[(Rule, PacketRule)] = &[
         udp_length,
     ),
     (
+        rule!(
+            "udp-checksum",
+            "9.7.3 request generation",
+            "The UDP checksum is 0, for none, or right."
+        ),
+        udp_checksum,
+    ),
+    (
         rule!("opcode", "9.7.3 request generation", "The opcode has a meaning."),
         opcode,
     ),
@@ -122,6 +130,14 @@ fn udp_length(heard: &Heard<'_>) -> Held {
     let offsets = heard.packet.offsets();
     let length = offsets.end - offsets.udp.unwrap_or(offsets.bth);
     Held::must(usize::from(udp.length()) == length, || (length, udp.length()))
+}
+
+fn udp_checksum(heard: &Heard<'_>) -> Held {
+    let Some(udp) = heard.packet.udp() else {
+        return Held::NotAsked;
+    };
+    let is_right = heard.packet.udp_checksum_is_right().unwrap_or(true);
+    Held::must(is_right, || ("0 or the checksum of the datagram", udp.checksum()))
 }
 
 fn opcode(heard: &Heard<'_>) -> Held {

@@ -285,3 +285,73 @@ fn retries_are_counted_and_have_a_reason() {
     let names = set("c09-rnr-retry", |of| &mut of.rnr_retry, 0);
     assert!(names.contains(&"rnr-count"), "{names:?}");
 }
+
+/// Flips a bit of what was read of the memory.
+fn flip(entries: &mut [Entry], at: usize) {
+    for entry in entries {
+        if let Entry::VerbsAnswered(answered) = entry
+            && let Reply::Bytes(found) = &mut answered.reply
+        {
+            found.bytes[at] ^= 1;
+        }
+    }
+}
+
+#[test]
+fn receives_complete_once_in_order_and_say_what_filled_them() {
+    assert_eq!(broken("c09-receives", |_| ()), Vec::<&str>::new());
+    let of_write = |entries: &mut Vec<Entry>| completions(entries)[0].opcode ^= 1;
+    assert_eq!(broken("c09-receives", of_write), ["receive-fields"]);
+    let longer = |entries: &mut Vec<Entry>| completions(entries)[4].byte_len += 1;
+    assert_eq!(broken("c09-receives", longer), ["receive-fields"]);
+    let other = |entries: &mut Vec<Entry>| completions(entries)[2].imm = Some(0x0403_0201);
+    assert_eq!(broken("c09-receives", other), ["receive-fields"]);
+    let swapped = |entries: &mut Vec<Entry>| completions(entries)[1].wr_id = 3;
+    assert_eq!(broken("c09-receives", swapped), ["receive-order"]);
+    let twice = |entries: &mut Vec<Entry>| {
+        let at = nth(entries, 8, is_completion);
+        entries.insert(at, entries[at].clone());
+    };
+    assert_eq!(broken("c09-receives", twice), ["receive-order", "receive-fields"]);
+}
+
+#[test]
+fn memory_that_nothing_may_fill_stays_as_it_was() {
+    // Behind the receives, in front of what a WRITE wrote, and the last byte.
+    for at in [9 * 4096, 40 * 1024 - 1, 64 * 1024 - 1] {
+        assert_eq!(
+            broken("c09-receives", |entries| flip(entries, at)),
+            ["untouched"],
+            "{at}"
+        );
+    }
+    let filled = broken("c09-receives", |entries| flip(entries, 3 * 4096));
+    assert_eq!(filled, Vec::<&str>::new(), "a receive holds what came");
+}
+
+#[test]
+fn a_packet_goes_from_the_own_address_to_the_peer_in_a_frame_of_its_own() {
+    let change = |change: fn(&mut Vec<u8>)| {
+        broken("c09-receives", move |entries| {
+            let is_of_dut = |entry: &Entry| matches!(entry, Entry::Frame(frame) if frame.received);
+            let at = nth(entries, 3, is_of_dut);
+            if let Entry::Frame(frame) = &mut entries[at] {
+                let mut bytes = frame.bytes.to_vec();
+                change(&mut bytes);
+                frame.bytes = bytes.into();
+            }
+        })
+    };
+    assert_eq!(change(|bytes| bytes.extend([0; 4])), ["frame"]);
+    assert_eq!(
+        change(|bytes| bytes[5] ^= 1),
+        ["frame"],
+        "another destination on Ethernet"
+    );
+    // The ICRC covers the addresses.
+    let elsewhere = change(|bytes| {
+        bytes[29] ^= 0x80;
+        mend_icrc(Medium::Ethernet, bytes).unwrap();
+    });
+    assert_eq!(elsewhere, ["frame"], "another source address");
+}

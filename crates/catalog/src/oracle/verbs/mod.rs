@@ -17,6 +17,7 @@ mod local;
 mod memory;
 mod network;
 mod owed;
+mod received;
 mod request;
 mod retry;
 mod states;
@@ -114,6 +115,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     local::RULES,
     memory::RULES,
     network::RULES,
+    received::RULES,
 ];
 
 /// All rules.

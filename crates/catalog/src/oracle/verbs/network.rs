@@ -4,21 +4,37 @@
 //! rxe. The low two bits of the traffic class are ECN's, which congestion control has for itself. A flow label of 0 says
 //! nothing, and IPv4 has none.
 
-use verbatim_record::Passed;
+use core::net::{IpAddr, Ipv6Addr};
+
+use verbatim_record::verbs::Reply;
+use verbatim_record::{Passed, Side};
+use verbatim_wire::MacAddress;
+use verbatim_wire::packet::Packet;
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::rule;
+use crate::transport::rc::Seen;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "address-vector",
-        "9.7.3 request generation",
-        "Every packet carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "address-vector",
+            "9.7.3 request generation",
+            "Every packet carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
+        ),
+        address_vector,
     ),
-    address_vector,
-)];
+    (
+        rule!(
+            "frame",
+            "9.7.3 request generation",
+            "Every packet goes from the queue pair's own address to its peer's, in a frame that holds it alone."
+        ),
+        frame,
+    ),
+];
 
 /// Congestion experienced: no end of a connection says so of its own packets.
 const CE: u8 = 3;
@@ -56,6 +72,74 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let found = words(hops.into(), dscp.into(), flow);
             let ecn = if ecn == CE { ", congestion experienced" } else { "" };
             (seen.packet.to_string(), expected, format!("{found}{ecn}"))
+        });
+    }
+}
+
+/// An IP address as a GID has it.
+fn as_gid(ip: Option<(IpAddr, IpAddr)>) -> Option<[Ipv6Addr; 2]> {
+    let of = |ip| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    ip.map(|(from, to)| [of(from), of(to)])
+}
+
+/// Source and destination, as GIDs.
+fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
+    let of_v4 = packet.ipv4().map(|ip| (IpAddr::V4(ip.src()), IpAddr::V4(ip.dst())));
+    let of_v6 = || packet.ipv6().map(|ip| (IpAddr::V6(ip.src()), IpAddr::V6(ip.dst())));
+    as_gid(of_v4.or_else(of_v6))
+}
+
+fn frame<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
+        return;
+    };
+    let gid = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from);
+    let mut opened = talk
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter_map(|done| match &done.answer {
+            Some((_, _, Reply::Opened(facts), _)) if done.side == Side::Dut => Some(facts),
+            _ => None,
+        });
+    let own = opened.find_map(|facts| facts.gids.iter().find(|gid| gid.index == asked.sgid_index));
+    let Some((own, peer)) = own.and_then(|own| gid(&own.gid)).zip(gid(&asked.dgid)) else {
+        return;
+    };
+    let is_of_peer = |seen: &&Seen<'_>| !seen.frame.received && ends(&seen.packet) == Some([peer, own]);
+    let of_peer = talk.dialogue.packets.iter().find(is_of_peer);
+    let macs_of_peer = of_peer
+        .and_then(|seen| seen.packet.ethernet())
+        .map(|of| (of.dst(), of.src()));
+    for seen in talk.dialogue.of_dut() {
+        let packet = &seen.packet;
+        let Some(ends) = ends(packet) else { continue };
+        let own_macs = packet.ethernet().map(|of| (of.src(), of.dst()));
+        // A route may lead elsewhere, a switch may tag, an adapter may show what it pads a frame with, or its check sequence.
+        let is_so = !talk.is_lossless()
+            || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
+                && packet.vlan().is_none()
+                && packet.trailer().is_empty();
+        asking.must(ends == [own, peer] && is_so, [seen.frame.into()], || {
+            let macs = |of: Option<(MacAddress, MacAddress)>| {
+                of.map_or(String::new(), |(from, to)| format!(", in a frame from {from} to {to}"))
+            };
+            let expected = format!("from {own} to {peer}{}", macs(own_macs.and(macs_of_peer)));
+            let tag = packet
+                .vlan()
+                .map_or(String::new(), |tag| format!(", VLAN {}", tag.vid()));
+            let behind = packet.trailer().len();
+            let seen_words = format!(
+                "from {} to {}{}{tag}, {behind} bytes behind it",
+                ends[0],
+                ends[1],
+                macs(own_macs)
+            );
+            (packet.to_string(), format!("{expected}, nothing behind it"), seen_words)
         });
     }
 }

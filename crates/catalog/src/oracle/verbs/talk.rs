@@ -137,6 +137,8 @@ pub(super) struct Talk<'t> {
     pub(super) answers: Vec<Answer<'t>>,
     pub(super) requests: Vec<Request<'t>>,
     pub(super) told: Vec<Told<'t>>,
+    /// The completions of receives.
+    pub(super) received: Vec<Done<'t>>,
     /// Whether a receive ended with an error of its own.
     pub(super) receive_failed: bool,
     /// Where the tester takes the queue pair out of RTS, or the dialogue is over.
@@ -192,6 +194,7 @@ impl<'t> Talk<'t> {
             answers: Vec::new(),
             requests: Vec::new(),
             told: Vec::new(),
+            received: Vec::new(),
             receive_failed: false,
             until: 0,
             to_error: None,
@@ -206,8 +209,9 @@ impl<'t> Talk<'t> {
             return None;
         }
         let is_error = |done: &Done<'_>| !matches!(done.status(), WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
-        let mut of_receives = talk.dialogue.completions.iter().filter(&is_of_receive);
-        talk.receive_failed = of_receives.any(is_error);
+        let of_receives = talk.dialogue.completions.iter().filter(&is_of_receive);
+        let received: Vec<Done<'t>> = of_receives.copied().collect();
+        talk.receive_failed = received.iter().any(is_error);
         let completions = talk.dialogue.completions.iter().filter(|done| !is_of_receive(done));
         talk.told = completions
             .map(|done| Told {
@@ -215,6 +219,7 @@ impl<'t> Talk<'t> {
                 post: sends.iter().position(|wr_id| *wr_id == done.completion.wr_id),
             })
             .collect();
+        talk.received = received;
         Some(talk)
     }
 

@@ -369,15 +369,11 @@ fn refused(
         );
     }
     receives(t, f, about, (dialogue, nak), silent);
-    if let (0, Some(read)) = (case.refused, answer::commands_in(t, dialogue, MEMORY).last()) {
-        unchanged(
-            f,
-            about,
-            read,
-            &answer::turn(t, dialogue, SOUND)
-                .map(|sound| sound.payload())
-                .unwrap_or_default(),
-        );
+    if let Some(read) = answer::commands_in(t, dialogue, MEMORY).last() {
+        let sound = answer::turn(t, dialogue, SOUND).map(|sound| sound.payload());
+        // What came before the packet that is refused may have been done.
+        let done = case.refused * answer::mtu(dialogue);
+        unchanged(f, about, read, (&sound.unwrap_or_default(), done));
     }
 }
 
@@ -436,8 +432,8 @@ fn goes_to(frame: &verbatim_record::FrameSeen, dialogue: &Dialogue<'_>) -> bool 
     packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)
 }
 
-/// Nothing of the memory changed but for what SENDs may fill.
-fn unchanged(f: &mut Findings<'_>, about: &str, read: &verbatim_record::VerbsDone, sound: &[u8]) {
+/// Nothing of the memory changed but for what SENDs may fill, and so many bytes from [`TARGET`] on.
+fn unchanged(f: &mut Findings<'_>, about: &str, read: &verbatim_record::VerbsDone, (sound, done): (&[u8], u32)) {
     let about = format!("{about}: memory");
     let Some(Reply::Bytes(found)) = reply(read) else {
         let words = ("unchanged", "the memory could not be read");
@@ -449,6 +445,8 @@ fn unchanged(f: &mut Findings<'_>, about: &str, read: &verbatim_record::VerbsDon
     // What a receive holds after an error is nobody's business.
     let filled = found.bytes.get(RECEIVES as usize..(RECEIVES + ROOM) as usize);
     effect::put(&mut expected, RECEIVES, filled.unwrap_or_default());
+    let written = found.bytes.get(TARGET as usize..(TARGET + done) as usize);
+    effect::put(&mut expected, TARGET, written.unwrap_or_default());
     let words = ("unchanged", expected.as_slice());
     effect::memory_is(f, (ERRORS, &about), read, words);
 }

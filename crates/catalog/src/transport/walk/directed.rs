@@ -1,7 +1,7 @@
 //! Fixed walks: what random ones rarely come to. Each is a list of connections and steps, taken and judged as those are.
 //!
 //! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first.
-//! - `c09-region-edges`: bits of the R_Key flipped, one at a time, a byte beyond the region and before it.
+//! - `c09-region-edges`: each bit of the R_Key flipped, a byte beyond the region and before it, and its last byte.
 //! - `c09-psn-wrap`: each operation over the wrap, both roles.
 //! - `c09-loss-positions`: each packet of messages of four is lost, refused or damaged once, both roles, behind and before others;
 //!   long messages of which each packet is acknowledged; READs and atomics refused once each, more of them than `retry_cnt`.
@@ -15,6 +15,7 @@ use verbatim_tester::{Need, Step as Done, Test, Tester};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
+use super::peer::TARGET;
 use super::step::{Fault, Illegal, Leg, Step, Want, Way};
 use super::{judge, take};
 use crate::transport::rc::GENERATION;
@@ -26,12 +27,12 @@ const MTU: u32 = 256;
 const FOUR: u32 = 3 * MTU + 5;
 
 macro_rules! directed {
-    ($name:ident $id:literal $about:literal $reading:literal $legs:path, [$($statement:path),*]) => {
+    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $legs:path, [$($statement:path),*]) => {
         #[doc = $about]
         pub(in crate::transport) static $name: Test = Test {
             id: $id,
             aliases: &[],
-            revision: 1,
+            revision: $revision,
             about: $about,
             reading: $reading,
             statements: &[ACKNOWLEDGEMENT, judge::IMMEDIATE, $($statement),*],
@@ -43,19 +44,20 @@ macro_rules! directed {
     };
 }
 
-directed!(ATOMIC_REPLAY "c09-atomic-replay"
+directed!(ATOMIC_REPLAY 1 "c09-atomic-replay"
     "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
     "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on: the result of the first time, and memory as it was."
     atomic_replay, [judge::ATOMICS, judge::DUPLICATES]);
-directed!(REGION_EDGES "c09-region-edges"
-    "An R_Key with one bit flipped, a byte beyond the region or before it: refused, and nothing is done."
-    "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address."
-    region_edges, [judge::ACCESS, judge::ERRORS]);
-directed!(PSN_WRAP "c09-psn-wrap"
+directed!(REGION_EDGES 2 "c09-region-edges"
+    "An R_Key with one bit flipped, a byte beyond the region or before it: refused, and nothing is done. The last byte is done."
+    "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address. \
+    Atomics lie 8 bytes outside; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
+    region_edges, [judge::ACCESS, judge::ATOMICS, judge::ERRORS]);
+directed!(PSN_WRAP 1 "c09-psn-wrap"
     "Each operation goes over the wrap of the PSN as over any other, both roles."
     "The first PSN is the last but one, or, for atomics, the last."
     psn_wrap, [judge::ATOMICS, judge::COMPLETION, GENERATION, judge::RESPONSE_DATA]);
-directed!(LOSS_POSITIONS "c09-loss-positions"
+directed!(LOSS_POSITIONS 1 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, [judge::COMPLETION, GENERATION, judge::NAKS, judge::RESPONSE_DATA]);
@@ -103,24 +105,35 @@ fn atomic_replay() -> Vec<Leg> {
     ])
 }
 
+/// Bytes of the region, of which an edge is tried.
+const REGION: u32 = ChannelOptions::MEMORY;
+
 fn region_edges() -> Vec<Leg> {
-    let bits = [
-        (0, O::Write),
-        (4, O::Read),
-        (7, O::FetchAdd),
-        (8, O::Read),
-        (15, O::Write),
-        (23, O::FetchAdd),
-        (31, O::Write),
-    ];
-    let keys = bits.into_iter().map(|(bit, operation)| Illegal::RKey(operation, bit));
-    let edges = [O::Write, O::Read].into_iter();
-    let edges = edges.flat_map(|operation| [Illegal::Beyond(operation), Illegal::Before(operation)]);
-    let refused = keys.chain(edges).map(|illegal| {
+    let each = [O::Write, O::Read, O::FetchAdd].into_iter().cycle();
+    let keys = (0..32).zip(each).map(|(bit, operation)| Illegal::RKey(operation, bit));
+    let beyond = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Beyond);
+    let before = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Before);
+    let around = [O::Write, O::Read].map(Illegal::Around);
+    let refused = keys.chain(beyond).chain(before).chain(around).map(|illegal| {
         let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
         (None, vec![sound, Step::Illegal(illegal)])
     });
-    legs(refused)
+    // What ends with the region's last byte, or begins with its first, is within it.
+    let from_end = |operation: O, length: u32| Want {
+        place: REGION - TARGET - length,
+        ..want(operation, length)
+    };
+    let to_end = [(O::Write, 1), (O::Write, FOUR), (O::Read, 1), (O::Read, FOUR)];
+    let atomics = [(O::FetchAdd, 8), (O::CompareSwap, 8)];
+    let all = to_end.into_iter().chain(atomics);
+    let within = all.map(|(operation, length)| Step::Ask(vec![from_end(operation, length)], Way::Sound));
+    let whole = Want {
+        place: 0u32.wrapping_sub(TARGET),
+        ..want(O::Read, REGION)
+    };
+    let first = Want { length: 1, ..whole };
+    let whole = [whole, first].map(|want| Step::Ask(vec![want], Way::Sound));
+    legs(refused.chain([(None, within.chain(whole).collect())]))
 }
 
 fn psn_wrap() -> Vec<Leg> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::packet::{Opcode, Packet};
 
 use crate::transport::rc::effect::{self, Received};
@@ -23,7 +24,9 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn new(bytes: Vec<u8>, base: u64) -> Self {
+    /// What the host wrote, and behind it what was registered: zeros.
+    pub(super) fn new(mut bytes: Vec<u8>, base: u64) -> Self {
+        bytes.resize(bytes.len().max(ChannelOptions::MEMORY as usize), 0);
         Self {
             bytes,
             base,

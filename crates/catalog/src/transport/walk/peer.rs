@@ -13,7 +13,7 @@ use super::image::Image;
 use super::step::{Illegal, Leg, Step, Want, Way};
 use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
-use crate::transport::rc::{Ask, RESULTS, Requester};
+use crate::transport::rc::{Ask, RESULTS, Requester, steps};
 
 /// Labels of what a walk sends.
 pub(super) mod labels {
@@ -197,7 +197,7 @@ impl Peer {
 
     /// Makes a message, and says what it does to the memory.
     fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
-        let (channel, psn, place) = (&self.requester.channel, self.next, TARGET + want.place);
+        let (channel, psn, place) = (&self.requester.channel, self.next, TARGET.wrapping_add(want.place));
         let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
         if is_atomic && !self.requester.channel.atomics || !t.executes(want.operation) {
             return;
@@ -337,7 +337,14 @@ impl Peer {
 
     /// Sends what the DUT must refuse, until it does; three times at most.
     fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
-        let needs_atomics = matches!(illegal, Illegal::Unaligned(_) | Illegal::RKey(O::FetchAdd, _));
+        let of_atomic = |operation: O| matches!(operation, O::CompareSwap | O::FetchAdd);
+        let needs_atomics = match illegal {
+            Illegal::Unaligned(_) => true,
+            Illegal::RKey(operation, _) | Illegal::Beyond(operation) | Illegal::Before(operation) => {
+                of_atomic(operation)
+            }
+            _ => false,
+        };
         if self.is_over || needs_atomics && !self.requester.channel.atomics {
             return Ok(());
         }
@@ -479,7 +486,9 @@ impl Peer {
     pub(super) fn close(mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         ask::drain(t)?;
         self.is_over = true;
-        self.requester.read_memory(t)?;
+        // All of it: what lies behind what was filled must be as it was registered.
+        let channel = &self.requester.channel;
+        ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
         self.requester.close(t)
     }
 }

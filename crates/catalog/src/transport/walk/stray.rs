@@ -77,10 +77,20 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
     let of = |operation: O| match operation {
         O::Read => Message::read(channel, psn, PLACE, LENGTH),
         O::FetchAdd => Message::fetch_add(channel, psn, PLACE, 1),
+        O::CompareSwap => Message::compare_swap(channel, psn, PLACE, (0, 1)),
         _ => Message::write(channel, psn, PLACE, &bytes(LENGTH)),
     };
     let moved = |operation: O, va: u64| {
-        of(operation).changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_va(Hex64(va))))
+        of(operation).changed(|packets| {
+            let packet = &mut packets[0];
+            packet.reth = packet.reth.map(|reth| reth.with_va(Hex64(va)));
+            packet.atomic = packet.atomic.map(|atomic| atomic.with_va(Hex64(va)));
+        })
+    };
+    // An atomic lies on a multiple of 8, as the region does.
+    let outside = |operation: O| match operation {
+        O::CompareSwap | O::FetchAdd => (8, 8),
+        _ => (LENGTH, 1),
     };
     let region = channel.memory.address;
     match illegal {
@@ -90,8 +100,12 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
             packet.reth = packet.reth.map(|reth| reth.with_r_key(other(reth.r_key())));
             packet.atomic = packet.atomic.map(|atomic| atomic.with_r_key(other(atomic.r_key())));
         }),
-        Illegal::Beyond(operation) => moved(operation, region + u64::from(channel.memory.length - LENGTH) + 1),
-        Illegal::Before(operation) => moved(operation, region - 1),
+        Illegal::Beyond(operation) => {
+            let (length, by) = outside(operation);
+            moved(operation, region + u64::from(channel.memory.length - length + by))
+        }
+        Illegal::Before(operation) => moved(operation, region - u64::from(outside(operation).1)),
+        Illegal::Around(operation) => moved(operation, u64::MAX - 31),
         Illegal::TooLong(operation, by) => {
             let payload = bytes(mtu + by);
             let only = match operation {

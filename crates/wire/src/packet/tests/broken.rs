@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use super::random::{network, packets, stations, transport};
 use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::packet::{
-    Bth, Form, Grh, Lrh, Medium, Network, NotAPacket, Opcode, Packet, Psn, Transport, edit, mend_icrc,
+    Bth, Form, Grh, Lrh, Medium, Network, NotAPacket, Offsets, Opcode, Packet, Psn, Transport, edit, mend_icrc,
     mend_ip_checksum, mend_lengths, mend_vcrc, packet,
 };
+use crate::values::Hex16;
 
 /// The bits before the payload that the ICRC leaves out, counted from the packet's first.
 fn masked_bits(form: Form, start: usize) -> Vec<usize> {
@@ -69,6 +70,16 @@ fn any_field_can_be_broken_with_the_icrc_right_or_wrong() {
     mend_ip_checksum(Medium::Ethernet, &mut bytes).unwrap();
     let seen = Packet::parse(Medium::Ethernet, &bytes).unwrap();
     assert_eq!((seen.ip_checksum_is_right(), seen.icrc_is_right()), (Some(true), true));
+
+    assert_eq!(seen.udp_checksum_is_right(), None, "none was made");
+    let udp = offsets.udp.unwrap();
+    for (checksum, is_right) in [(0xBAD1, false), (right_udp_checksum(&sound, &offsets), true)] {
+        let mut bytes = sound.clone();
+        edit(&mut bytes, udp, |of: Udp| of.with_checksum(Hex16(checksum)));
+        let seen = Packet::parse(Medium::Ethernet, &bytes).unwrap();
+        assert_eq!(seen.udp_checksum_is_right(), Some(is_right), "{checksum:#06x}");
+        assert!(seen.icrc_is_right(), "the ICRC does not cover it");
+    }
 
     // Broken beyond parsing; the places of the sound packet still serve.
     let mut bytes = sound.clone();
@@ -237,4 +248,17 @@ proptest! {
             }
         }
     }
+}
+
+/// RFC 768 by hand: the sum of all 16-bit words of pseudo header and datagram, its carries added, complemented.
+fn right_udp_checksum(bytes: &[u8], offsets: &Offsets) -> u16 {
+    let (ip, udp) = (offsets.ipv4.unwrap(), offsets.udp.unwrap());
+    let length = (offsets.end - udp) as u32;
+    let words = bytes[ip + 12..ip + 20]
+        .chunks(2)
+        .chain(bytes[udp..offsets.end].chunks(2));
+    let sum: u32 = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let sum = sum + 17 + length;
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    !((folded & 0xFFFF) + (folded >> 16)) as u16
 }

@@ -53,10 +53,14 @@ fn code_of(packet: &Packet<'_>, case: &Case<'_>) -> NakCode {
     let length = verbatim_tester::peer::ChannelOptions::MEMORY;
     let is_outside = packet.reth().is_some_and(|reth| {
         let end = reth.va().0.wrapping_add(reth.dma_len().into());
-        reth.r_key() != r_key || reth.va().0 < base || end > base + u64::from(length)
+        let is_beyond = end < reth.va().0 || end > base + u64::from(length);
+        reth.r_key() != r_key || reth.va().0 < base || is_beyond
     });
-    let is_key = packet.atomic().is_some_and(|atomic| atomic.r_key() != r_key);
-    if is_outside || is_key {
+    let is_atomic_outside = packet.atomic().is_some_and(|atomic| {
+        let is_beyond = atomic.va().0 > base + u64::from(length) - 8;
+        atomic.r_key() != r_key || atomic.va().0 < base || is_beyond
+    });
+    if is_outside || is_atomic_outside {
         NakCode::REMOTE_ACCESS
     } else {
         NakCode::INVALID_REQUEST

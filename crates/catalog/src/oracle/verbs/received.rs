@@ -1,0 +1,288 @@
+//! Rules of what the peer's messages do to the device's host: receives complete in their order, each says which message filled
+//! it, and memory changes only where a message may have written.
+//!
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.6 (memory), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
+//! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Psn, Service};
+use verbatim_wire::verbs::WcOpcode;
+
+use super::talk::Talk;
+use super::{Asking, VerbsRule};
+use crate::oracle::heard::{Asks, Event, Heard, Part};
+use crate::oracle::record::reaches;
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::rule;
+use crate::transport::rc::ask::HALF;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "receive-order",
+            "9.4.1 SEND and immediate",
+            "Receives complete once each, in the order in which they were posted."
+        ),
+        receive_order,
+    ),
+    (
+        rule!(
+            "receive-fields",
+            "9.4.1 SEND and immediate",
+            "A receive that completes with success says which operation of the peer filled it, how many bytes came, and which \
+             immediate data."
+        ),
+        receive_fields,
+    ),
+    (
+        rule!(
+            "untouched",
+            "9.4.1 SEND and immediate",
+            "Memory that no receive, no request of the peer and no response may fill holds what the host wrote."
+        ),
+        untouched,
+    ),
+];
+
+/// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.
+fn commands<'t>(talk: &Talk<'t>) -> Option<Vec<&'t VerbsDone>> {
+    let all = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();
+    let is_reset =
+        |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.state() == pb::QpState::Reset);
+    (!all.iter().any(is_reset)).then_some(all)
+}
+
+fn is_refused(done: &VerbsDone) -> bool {
+    matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
+}
+
+/// The receives of the connection's queue pair, in order.
+fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
+    let handle = talk.dialogue.handle;
+    let of_it = commands.iter().filter(|done| !is_refused(done));
+    of_it
+        .filter_map(|done| match &done.command {
+            Command::PostReceive(post) if post.qp == handle => Some((*done, post)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn receive_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(commands) = commands(talk) else { return };
+    let posted = posted(talk, &commands);
+    for (at, done) in talk.received.iter().enumerate() {
+        let wr_id = posted.get(at).map(|(_, post)| post.wr_id);
+        asking.must(
+            wr_id == Some(done.completion.wr_id),
+            [Evidence::from(done.told)],
+            || {
+                let expected = wr_id.map_or("no further one".into(), |wr_id| format!("wr_id {wr_id}"));
+                ("receive".into(), expected, done.in_words())
+            },
+        );
+    }
+}
+
+/// A message of the peer that fills a receive.
+struct Message {
+    /// Its last PSN, counted from the first that the device expects.
+    last: u32,
+    place: usize,
+    opcode: WcOpcode,
+    length: u32,
+    imm: Option<u32>,
+}
+
+impl Message {
+    fn in_words(&self) -> String {
+        words(self.opcode, self.length, self.imm)
+    }
+}
+
+fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
+    let imm = imm.map_or(String::new(), |imm| format!(", immediate {imm:#010x}"));
+    format!("{opcode}, {length} bytes{imm}")
+}
+
+/// The peer's sound requests, each with its PSN counted from the first that the device expects.
+fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, usize)> {
+    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+        return Vec::new();
+    };
+    let of_dut = talk.dialogue.of_dut().next();
+    let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let heard = sent.map(|seen| {
+        let heard = Heard::of(&Event {
+            number: seen.frame.number.into(),
+            at: None,
+            packet: seen.packet,
+        });
+        let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
+        (heard.psn.since(first), heard, seen.frame.place, arrives)
+    });
+    let is_request = |heard: &Heard<'_>| {
+        let is_to_it = heard.bth.dest_qp() == talk.dialogue.dut_qpn && heard.opcode.service() == Service::Rc;
+        is_to_it && heard.is_taken && !heard.opcode.is_response()
+    };
+    heard
+        .filter(|(offset, heard, _, arrives)| *offset < HALF && *arrives && is_request(heard))
+        .map(|(offset, heard, place, _)| (offset, heard, place))
+        .collect()
+}
+
+/// Messages that may fill a receive, in the order of their PSNs.
+fn messages(talk: &Talk<'_>) -> Vec<Message> {
+    let asked = asked(talk);
+    let mut messages: Vec<Message> = asked
+        .iter()
+        .filter_map(|(last, heard, place)| {
+            let imm = heard.packet.imm().map(|imm| imm.data().0);
+            let opcode = match (Asks::of(heard.opcode), imm) {
+                (Asks::Send(Part::Last | Part::Only), _) => WcOpcode::RECV,
+                (Asks::Write(Part::Last | Part::Only), Some(_)) => WcOpcode::RECV_RDMA_WITH_IMM,
+                _ => return None,
+            };
+            let is_send = opcode == WcOpcode::RECV;
+            let mut length = heard.length;
+            let mut part = Asks::of(heard.opcode).part();
+            let mut at = *last;
+            while matches!(part, Part::Last | Part::Middle) {
+                at = at.checked_sub(1)?;
+                let before = asked.iter().rev().find(|(offset, heard, _)| {
+                    let is_of_kind = match Asks::of(heard.opcode) {
+                        Asks::Send(Part::First | Part::Middle) => is_send,
+                        Asks::Write(Part::First | Part::Middle) => !is_send,
+                        _ => false,
+                    };
+                    *offset == at && is_of_kind
+                });
+                let (_, before, _) = before?;
+                length += before.length;
+                part = Asks::of(before.opcode).part();
+            }
+            Some(Message {
+                last: *last,
+                place: *place,
+                opcode,
+                length,
+                imm,
+            })
+        })
+        .collect();
+    messages.sort_by_key(|message| message.last);
+    messages
+}
+
+fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(talk).is_none() || talk.received.is_empty() {
+        return;
+    }
+    let messages = messages(talk);
+    let mut next = 0;
+    for done in &talk.received {
+        if done.status() != WcStatus::SUCCESS {
+            continue;
+        }
+        let of = done.completion;
+        let is_it = |message: &&Message| {
+            let is_same = message.opcode.0 == of.opcode && message.length == of.byte_len && message.imm == of.imm;
+            message.last >= next && message.place < done.told.place && is_same
+        };
+        let found = messages.iter().find(is_it);
+        asking.must(found.is_some(), [Evidence::from(done.told)], || {
+            let mut later = messages.iter().filter(|message| message.last >= next);
+            let expected = later.next().map_or("no message".into(), Message::in_words);
+            let seen = words(WcOpcode(of.opcode), of.byte_len, of.imm);
+            (format!("receive wr_id {}", of.wr_id), expected, seen)
+        });
+        next = found.map_or(next, |found| found.last + 1);
+    }
+}
+
+fn untouched<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (base, r_key) = talk.dialogue.memory;
+    let begins = talk.dialogue.places.0;
+    let made = talk
+        .memory
+        .iter()
+        .rev()
+        .find_map(|done| match (&done.command, &done.answer) {
+            (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => {
+                let is_it = made.address == base && made.r_key == r_key.0;
+                is_it.then_some((made.memory, asked.length as usize))
+            }
+            _ => None,
+        });
+    let Some((handle, length)) = made else { return };
+    let (mut image, mut is_free) = (vec![0; length], vec![false; length]);
+    for post in talk.posts.iter().filter(|post| post.posted.has_response_data()) {
+        free(
+            &mut is_free,
+            post.posted.post.local.filter(|local| local.memory == handle),
+        );
+    }
+    for (_, heard, _) in asked(talk) {
+        let reth = heard
+            .reth()
+            .filter(|_| matches!(Asks::of(heard.opcode), Asks::Write(_)));
+        let write = reth.map(|reth| (reth.va().0, reth.r_key(), reth.dma_len()));
+        let atomic = heard.atomic().map(|atomic| (atomic.va().0, atomic.r_key(), 8));
+        for (va, key, bytes) in write.into_iter().chain(atomic).filter(|(_, key, _)| *key == r_key) {
+            if let Some(offset) = va.checked_sub(base).and_then(|offset| u32::try_from(offset).ok()) {
+                debug_assert_eq!(key, r_key);
+                free(
+                    &mut is_free,
+                    Some(pb::Slice {
+                        memory: handle,
+                        offset,
+                        length: bytes,
+                    }),
+                );
+            }
+        }
+    }
+    let all = talk
+        .trace
+        .timeline
+        .commands_between((begins, talk.dialogue.places.1))
+        .iter();
+    for done in all.filter(|done| done.side == Side::Dut && !is_refused(done)) {
+        match (&done.command, &done.answer) {
+            (Command::PostReceive(post), _) => free(&mut is_free, post.local.filter(|local| local.memory == handle)),
+            (Command::WriteMemory(write), _) if write.memory == handle => {
+                for (place, byte) in image.iter_mut().skip(write.offset as usize).zip(&write.bytes) {
+                    *place = *byte;
+                }
+            }
+            (Command::ReadMemory(read), Some((_, _, Reply::Bytes(found), _))) => {
+                let Some(from) = read.from.filter(|from| from.memory == handle) else {
+                    continue;
+                };
+                let from = from.offset as usize;
+                let is_wrong = |at: &usize| {
+                    let wanted = image.get(from + at).zip(is_free.get(from + at));
+                    wanted.is_some_and(|(wanted, is_free)| !is_free && *wanted != found.bytes[*at])
+                };
+                let wrong = (0..found.bytes.len()).find(is_wrong);
+                asking.must(wrong.is_none(), [done.into()], || {
+                    let at = wrong.unwrap_or_default();
+                    let words =
+                        |byte: Option<&u8>| format!("{:#04x} at byte {}", byte.copied().unwrap_or_default(), from + at);
+                    let (expected, seen) = (words(image.get(from + at)), words(found.bytes.get(at)));
+                    ("memory that nothing may fill".into(), expected, seen)
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Any value may stand there.
+fn free(is_free: &mut [bool], slice: Option<pb::Slice>) {
+    let Some(slice) = slice else { return };
+    let places = is_free.iter_mut().skip(slice.offset as usize);
+    places.take(slice.length as usize).for_each(|place| *place = true);
+}

@@ -1,0 +1,237 @@
+//! `c09-datagrams-dropped`: a datagram that comes too early, finds no receive, or is none, leaves no trace; one whose receive lies where
+//! the device may not write does not complete with success.
+//!
+//! A datagram queue pair of the DUT with a receive is in INIT when datagrams come, then in RTR when one comes that must fill the
+//! receive. In RTS some come while there is no receive; one that is posted afterwards is filled by the next one. Behind it come
+//! packets of other services, of another partition and with P_Key 0, then one datagram that is sound. The last finds a receive in
+//! memory that the DUT may not write.
+//! Reading: what is dropped takes no receive, completes nothing and is not answered. What becomes of a queue pair whose
+//! receive failed is left open: that is the last step. False alarm: none known; what was lost on a real path decides nothing.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::PKey;
+use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, Psn, QKey, Transport};
+use verbatim_wire::verbs::WcOpcode;
+
+use super::datagrams::labels::{CREATE, MODIFY, OPEN};
+use super::datagrams::{self, HEADER, datagram};
+use crate::transport::rc;
+use crate::transport::rc::ask;
+
+const DATAGRAMS: &str = "9.8.3 datagrams";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const CLOSED: Label<Verbs> = Label::new("register memory that the device may not write");
+const DROPPED: Label<Frames> = Label::new("datagram that must be dropped");
+const TAKEN: Label<Frames> = Label::new("datagram that must be taken");
+const NOWHERE: Label<Frames> = Label::new("datagram whose receive may not be written");
+const AFTER: Label<Wait> = Label::new("after all datagrams");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const CLOSED_RESULT: Label<Verbs> = Label::new("read the memory that may not be written");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+const Q_KEY: QKey = QKey(0x1357_9BDF);
+const LENGTH: u32 = 64;
+const SLOT: u32 = HEADER + LENGTH;
+/// Receives in the memory of the connection, and the number of the one that is not.
+const RECEIVES: u64 = 3;
+const LOOKED_AT: u32 = 4096;
+/// How long what must not come is waited for.
+const MOMENT: Duration = Duration::from_millis(100);
+
+pub(super) static TEST: Test = Test {
+    id: "c09-datagrams-dropped",
+    aliases: &[],
+    revision: 1,
+    about: "A datagram that comes too early, finds no receive or is none leaves no trace; nor is what may not be written.",
+    reading: "In INIT, without a receive, of another service or partition: no receive is taken. In RTR and RTS the next sound \
+        one fills the next receive. One whose receive lies where the device may not write does not complete with success, and \
+        nothing is written.",
+    statements: &[DATAGRAMS],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+/// A datagram with a payload of its own.
+fn one(t: &Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, name: &str) -> Transport {
+    datagram(channel, of.qpn, Q_KEY, ask::random_bytes(t, name, LENGTH))
+}
+
+fn drop_all(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, packets: &[Transport]) -> Step {
+    for packet in packets {
+        ask::insist(t, DROPPED, &channel.frame(packet))?;
+    }
+    t.next_completion(Side::Dut, of.channel.qp, t.now().after(MOMENT))?;
+    Ok(())
+}
+
+fn take(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, name: &str) -> Step {
+    let packet = one(t, channel, of, name);
+    t.send_frame(TAKEN, &channel.frame(&packet))?;
+    t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::SOON))?;
+    Ok(())
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    let of = datagrams::begin(t, &channel, Q_KEY)?;
+    let receive =
+        |t: &mut Tester<'_>, at: u32| ask::post_receive(t, &of.channel, RECEIVE, u64::from(at) + 1, (at * SLOT, SLOT));
+    receive(t, 0)?;
+    let early = one(t, &channel, &of, "early");
+    drop_all(t, &channel, &of, &[early])?;
+    datagrams::step(t, &of, pb::QpState::Rtr, pb::QpAttributes::default())?;
+    take(t, &channel, &of, "in RTR")?;
+    let rts = pb::QpAttributes {
+        sq_psn: Some(0),
+        ..pb::QpAttributes::default()
+    };
+    datagrams::step(t, &of, pb::QpState::Rts, rts)?;
+    let late = one(t, &channel, &of, "without a receive");
+    drop_all(t, &channel, &of, &[late])?;
+    receive(t, 1)?;
+    take(t, &channel, &of, "in RTS")?;
+    receive(t, 2)?;
+    let others = [Opcode::RC_SEND_ONLY, Opcode::UC_SEND_ONLY].map(|opcode| {
+        let mut packet = Transport {
+            payload: ask::random_bytes(t, "of another service", SLOT),
+            ..channel.transport(opcode, Psn(0))
+        };
+        packet.bth = packet.bth.with_dest_qp(of.qpn);
+        packet
+    });
+    let keys = [PKey(0), PKey(0x8000), PKey(0xFFFE)].map(|key| {
+        let mut packet = one(t, &channel, &of, "of another partition");
+        packet.bth = packet.bth.with_p_key(key);
+        packet
+    });
+    drop_all(t, &channel, &of, &others)?;
+    drop_all(t, &channel, &of, &keys)?;
+    take(t, &channel, &of, "behind others")?;
+    let closed = Command::RegisterMemory(pb::RegisterMemory {
+        length: LOOKED_AT,
+        access: Some(pb::Access::default()),
+    });
+    if let Reply::Memory(closed) = t.verbs(CLOSED, Side::Dut, closed)? {
+        let slice = pb::Slice {
+            memory: closed.memory,
+            offset: 0,
+            length: SLOT,
+        };
+        let post = Command::PostReceive(pb::PostReceive {
+            qp: of.channel.qp,
+            wr_id: RECEIVES + 1,
+            local: Some(slice),
+        });
+        t.verbs(RECEIVE, Side::Dut, post)?;
+        let packet = one(t, &channel, &of, NOWHERE.name);
+        t.send_frame(NOWHERE, &channel.frame(&packet))?;
+        t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::SOON))?;
+        let read = Command::ReadMemory(pb::ReadMemory { from: Some(slice) });
+        t.verbs(CLOSED_RESULT, Side::Dut, read)?;
+    }
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+    ask::query(t, &of.channel, STATE)?;
+    Ok(())
+}
+
+fn is(holds: bool) -> Passed {
+    if holds { Passed::Pass } else { Passed::Fail }
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let _ = (t.command(OPEN)?, t.commands(MODIFY).count(), t.command(STATE)?);
+    let _ = (
+        t.commands(RECEIVE).count(),
+        t.commands(CLOSED).count(),
+        t.frames(NOWHERE).count(),
+    );
+    let (created, after, read) = (t.command(CREATE)?, t.waited(AFTER)?, t.command(RESULT)?);
+    let Some(Reply::Qp(qp)) = rc::reply(created) else {
+        return Err(Gap::Missing(CREATE.name));
+    };
+    let mut done = rc::completions_of(t, Side::Dut, (created.place, after.place));
+    done.retain(|done| done.completion.qp == qp.qp);
+    let dropped: Vec<Evidence<'_>> = t.frames(DROPPED).map(Evidence::from).collect();
+    if dropped.is_empty() {
+        return Err(Gap::Missing(DROPPED.name));
+    }
+    let taken: Vec<_> = t.frames(TAKEN).collect();
+    let of_taken = |done: &&rc::Done<'_>| done.completion.wr_id <= RECEIVES;
+    let filled: Vec<&rc::Done<'_>> = done.iter().filter(of_taken).collect();
+    let words = |wr_id: u64, status: WcStatus, opcode: u32, bytes: u32, imm: Option<u32>| {
+        let imm = imm.map_or(String::new(), |imm| format!(", ImmDt {imm:#x}"));
+        format!("wr_id {wr_id} with {status}, {}, {bytes} bytes{imm}", WcOpcode(opcode))
+    };
+    let seen = |done: &rc::Done<'_>| {
+        let of = done.completion;
+        words(of.wr_id, done.status(), of.opcode, of.byte_len, of.imm)
+    };
+    let expected: Vec<String> = (1..=taken.len() as u64)
+        .map(|wr_id| words(wr_id, WcStatus::SUCCESS, WcOpcode::RECV.0, SLOT, None))
+        .collect();
+    let seen: Vec<String> = filled.iter().map(|done| seen(done)).collect();
+    // One that was lost leaves its receive to what comes next.
+    let sent_later = |place: usize| {
+        let sent = t.timeline.frames.iter().filter(|frame| !frame.received);
+        sent.map(|frame| frame.place)
+            .find(|sent| *sent > place)
+            .unwrap_or(usize::MAX)
+    };
+    let in_time = taken.iter().zip(&filled);
+    let is_late = in_time
+        .into_iter()
+        .any(|(frame, done)| done.told.place > sent_later(frame.place));
+    let comes_later = seen.len() < expected.len() && expected.starts_with(&seen);
+    let result = match (seen == expected, comes_later) {
+        _ if is_late && !t.begin.simulated => Passed::Inconclusive,
+        (true, _) => Passed::Pass,
+        (_, true) if t.begin.simulated => rc::alive(t, after.place, true),
+        // One may have been lost; then its receive is the next one's.
+        (_, true) => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    let about = "receives of datagrams";
+    let evidence: Vec<Evidence<'_>> = filled.iter().map(|done| done.told.into()).chain(dropped).collect();
+    let in_words = (expected.join("; "), seen.join("; "));
+    if !f.prove(DATAGRAMS, &evidence, about, in_words, result) {
+        return Ok(());
+    }
+    let mut memory = rc::effect::written(t.command(FILL)?).to_vec();
+    let Some(Reply::Bytes(found)) = rc::reply(read) else {
+        return Err(Gap::Missing(RESULT.name));
+    };
+    for (at, frame) in (0u32..).zip(&taken) {
+        let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+            continue;
+        };
+        // What the header holds, c09-datagrams looks at.
+        let header = found.bytes.get((at * SLOT) as usize..(at * SLOT + HEADER) as usize);
+        rc::effect::put(&mut memory, at * SLOT, header.unwrap_or_default());
+        rc::effect::put(&mut memory, at * SLOT + HEADER, packet.payload());
+    }
+    let words = ("the payloads that were taken, the rest unchanged", memory.as_slice());
+    rc::effect::memory_is(f, (DATAGRAMS, "memory of the DUT"), read, words);
+    let failed = done.iter().find(|done| done.completion.wr_id > RECEIVES);
+    let is_done = failed.is_some_and(|failed| failed.status() == WcStatus::SUCCESS);
+    let seen = failed.map_or("none".into(), rc::Done::in_words);
+    let about = "receive where the device may not write";
+    let evidence: Vec<Evidence<'_>> = failed.iter().map(|failed| failed.told.into()).collect();
+    f.prove(DATAGRAMS, &evidence, about, ("no success", seen), is(!is_done));
+    if let Some(read) = t.commands(CLOSED_RESULT).next() {
+        let words = ("as it was registered", [0; SLOT as usize].as_slice());
+        rc::effect::memory_is(f, (DATAGRAMS, "memory that may not be written"), read, words);
+    }
+    Ok(())
+}

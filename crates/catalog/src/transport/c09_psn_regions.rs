@@ -1,0 +1,266 @@
+//! `c09-psn-regions`: half of all PSNs lie before the expected one and are duplicates, the other half are out of sequence; and a
+//! duplicate does nothing, whatever else it says.
+//!
+//! On one connection, behind a sound WRITE: a WRITE with the oldest PSN that is a duplicate is acknowledged and not done, one
+//! with the furthest PSN ahead gets a sequence NAK and is not done, the oldest one again is acknowledged while the gap is open.
+//! Then duplicates of the WRITE that say something else: another address, another length, another R_Key, another place in
+//! their message. On a second connection a FetchAdd comes, then others with its PSN: another number, another address, a
+//! CmpSwap.
+//! Reading: with 2^24 PSNs, those from 2^23 before the expected one to the one before it are duplicates, all others are ahead.
+//! A duplicate that is not what was sent before may be answered as if it were, or not at all; nothing of it is refused, and
+//! nothing is done. What is answered to an atomic is the result that it had.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn, RKey, Transport};
+use verbatim_wire::values::Hex64;
+
+use super::c09_060_atomic_responder::has_atomics;
+use crate::transport::rc::answer::{self, MSN, nak_in};
+use crate::transport::rc::ask::{self, HALF, Message};
+use crate::transport::rc::{self, Dialogue, alive, effect};
+
+const SEQUENCE: &str = "9.7.4.1.1 PSN sequence";
+const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const FIRST: Label<Frames> = Label::new("WRITE");
+const OLDEST: Label<Frames> = Label::new("WRITE with the oldest PSN of a duplicate");
+const FURTHEST: Label<Frames> = Label::new("WRITE with the PSN that is furthest ahead");
+const OLDEST_IN_GAP: Label<Frames> = Label::new("WRITE with the oldest PSN, while the gap is open");
+const OTHER: Label<Frames> = Label::new("request with the WRITE's PSN, another one");
+const LAST: Label<Frames> = Label::new("WRITE behind all of them");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+
+const FILL_ATOMIC: Label<Verbs> = Label::new("fill the memory for atomics");
+const ATOMIC: Label<Frames> = Label::new("FetchAdd");
+const OTHER_ATOMIC: Label<Frames> = Label::new("atomic with its PSN, another one");
+const LAST_ATOMIC: Label<Frames> = Label::new("WRITE behind the atomics");
+const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomics");
+const AFTER: Label<Wait> = Label::new("after all requests");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+const LENGTH: u32 = 64;
+/// Bytes that are filled before, and looked at after.
+const LOOKED_AT: u32 = 16 * 1024;
+/// Where the WRITEs lie that are done.
+const PLACES: [u32; 2] = [8, 256];
+/// Where those would that are not.
+const NOWHERE: u32 = 1024;
+/// The number of the atomics, where it lies, and what is added.
+const NUMBER: u64 = 0xFEDC_BA98_7654_3210;
+const NUMBER_AT: u32 = 64;
+const ADDED: u64 = 0x0101_0202_0303_0404;
+
+pub(super) static TEST: Test = Test {
+    id: "c09-psn-regions",
+    aliases: &[],
+    revision: 1,
+    about: "Half of all PSNs are duplicates, the others out of sequence; a duplicate does nothing, whatever it says.",
+    reading: "2^23 PSNs before the expected one is a duplicate: acknowledged, not done. 2^23 - 1 ahead is out of sequence: one \
+        sequence NAK. A duplicate with other contents may be answered, as what was sent before, or not; it gets no NAK and \
+        changes nothing.",
+    statements: &[SEQUENCE, DUPLICATES, MSN, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn write(t: &Tester<'_>, channel: &Channel, psn: Psn, (label, place): (Label<Frames>, u32)) -> Message {
+    Message::write(channel, psn, place, &ask::random_bytes(t, label.name, LENGTH))
+}
+
+/// Requests with a PSN that was executed, none of which is what was.
+fn others(t: &Tester<'_>, channel: &Channel, psn: Psn) -> Vec<Transport> {
+    let mtu = ask::mtu(channel);
+    let bytes = |length| ask::random_bytes(t, OTHER.name, length);
+    let elsewhere = Message::write(channel, psn, NOWHERE, &bytes(LENGTH));
+    let wrong_key = elsewhere.clone().changed(|packets| {
+        let other = |key: RKey| RKey(key.0 ^ 0x0004_0040);
+        packets[0].reth = packets[0].reth.map(|reth| reth.with_r_key(other(reth.r_key())));
+    });
+    let outside = elsewhere.clone().changed(|packets| {
+        packets[0].reth = packets[0]
+            .reth
+            .map(|reth| reth.with_va(Hex64(channel.memory.address - 1)));
+    });
+    let of_length = elsewhere.clone().changed(|packets| {
+        packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(LENGTH + 1));
+    });
+    let part = |opcode: Opcode, length: u32| Transport {
+        payload: bytes(length),
+        ..channel.transport(opcode, psn)
+    };
+    let parts = [
+        (Opcode::RC_SEND_ONLY, LENGTH),
+        (Opcode::RC_SEND_LAST, LENGTH),
+        (Opcode::RC_SEND_MIDDLE, mtu),
+        (Opcode::RC_WRITE_LAST, LENGTH),
+        (Opcode::RC_WRITE_MIDDLE, mtu),
+    ];
+    let whole = [elsewhere, wrong_key, outside, of_length].map(|mut message| message.packets.remove(0));
+    let read = Message::read(channel, psn, NOWHERE, LENGTH).packets;
+    let parts = parts.map(|(opcode, length)| part(opcode, length));
+    whole.into_iter().chain(parts).chain(read).collect()
+}
+
+fn other_atomics(channel: &Channel, psn: Psn) -> Vec<Transport> {
+    let after = NUMBER.wrapping_add(ADDED);
+    let all = [
+        Message::fetch_add(channel, psn, NUMBER_AT, 1),
+        Message::fetch_add(channel, psn, NUMBER_AT + 8, ADDED),
+        Message::compare_swap(channel, psn, NUMBER_AT, (after, 1)),
+        Message::compare_swap(channel, psn, NUMBER_AT, (NUMBER, 1)),
+        Message::fetch_add(channel, psn, NUMBER_AT + 1, ADDED),
+    ];
+    all.into_iter().flat_map(|message| message.packets).collect()
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    let first = channel.own_psn;
+    let expected = first.next();
+    let message = write(t, &channel, first, (FIRST, PLACES[0]));
+    ask::ask(t, &channel, FIRST, &message)?;
+    let oldest = write(t, &channel, expected.minus(HALF), (OLDEST, NOWHERE));
+    ask::ask(t, &channel, OLDEST, &oldest)?;
+    let furthest = write(t, &channel, expected.plus(HALF - 1), (FURTHEST, NOWHERE));
+    t.skip_packets();
+    for _ in 0..TRIES {
+        ask::put(t, &channel, FURTHEST, &furthest)?;
+        if ask::listen(t, &channel)? {
+            break;
+        }
+    }
+    ask::ask(t, &channel, OLDEST_IN_GAP, &oldest)?;
+    for mut packet in others(t, &channel, first) {
+        packet.bth = packet.bth.with_ack_request(true);
+        ask::insist(t, OTHER, &channel.frame(&packet))?;
+    }
+    ask::drain(t)?;
+    let last = write(t, &channel, expected, (LAST, PLACES[1]));
+    ask::ask(t, &channel, LAST, &last)?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let mut bytes = ask::random_bytes(t, "memory", LOOKED_AT);
+    bytes[NUMBER_AT as usize..NUMBER_AT as usize + 8].copy_from_slice(&NUMBER.to_le_bytes());
+    ask::fill(t, &channel, FILL_ATOMIC, 0, bytes)?;
+    let add = Message::fetch_add(&channel, channel.own_psn, NUMBER_AT, ADDED);
+    ask::ask(t, &channel, ATOMIC, &add)?;
+    for packet in other_atomics(&channel, channel.own_psn) {
+        ask::insist(t, OTHER_ATOMIC, &channel.frame(&packet))?;
+    }
+    ask::drain(t)?;
+    let last = write(t, &channel, channel.own_psn.next(), (LAST_ATOMIC, PLACES[1]));
+    ask::ask(t, &channel, LAST_ATOMIC, &last)?;
+    ask::read_memory(t, &channel, RESULT_ATOMIC, LOOKED_AT)?;
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    let [messages, atomics] = all.as_slice() else {
+        return Err(Gap::Missing(ATOMIC.name));
+    };
+    let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
+    judge_messages(t, f, messages)?;
+    judge_atomics(t, f, atomics)
+}
+
+fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let (first, last) = (turn(FIRST)?, turn(LAST)?);
+    let psn = first.last_sent();
+    for label in [FIRST, OLDEST, OLDEST_IN_GAP] {
+        let statement = if label.name == FIRST.name { SEQUENCE } else { DUPLICATES };
+        answer::acknowledged(t, f, (statement, label.name), (dialogue, &turn(label)?), (psn, 1));
+    }
+    let furthest = turn(FURTHEST)?;
+    let is_right = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && seen.psn() == psn.next();
+    let result = match furthest.answers.as_slice() {
+        // It is said once, and may be lost.
+        [] => alive(t, furthest.places.0, false),
+        all if all.iter().all(is_right) => Passed::Pass,
+        _ => Passed::Fail,
+    };
+    let words = (
+        format!("a sequence NAK of PSN {}", psn.next()),
+        rc::in_words(&furthest.answers),
+    );
+    f.prove(
+        SEQUENCE,
+        &furthest.evidence(&furthest.answers),
+        FURTHEST.name,
+        words,
+        result,
+    );
+    not_refused(f, &turn(OTHER)?, OTHER.name);
+    answer::acknowledged(t, f, (SEQUENCE, LAST.name), (dialogue, &last), (last.last_sent(), 2));
+    let mut memory = effect::written(t.command(FILL)?).to_vec();
+    effect::put(&mut memory, PLACES[0], &first.payload());
+    effect::put(&mut memory, PLACES[1], &last.payload());
+    let words = ("what the first and the last WRITE wrote", memory.as_slice());
+    effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
+    Ok(())
+}
+
+fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let (first, others, last) = (turn(ATOMIC)?, turn(OTHER_ATOMIC)?, turn(LAST_ATOMIC)?);
+    let (fill, read) = (t.command(FILL_ATOMIC)?, t.command(RESULT_ATOMIC)?);
+    if !has_atomics(t) {
+        f.observe("no atomics: nothing is said of their duplicates", &[]);
+        return Ok(());
+    }
+    rc::sound_packets(f, dialogue);
+    let names = (SEQUENCE, DUPLICATES, ATOMIC.name);
+    answer::atomic_answered(t, f, names, &first, (NUMBER, 1));
+    not_refused(f, &others, OTHER_ATOMIC.name);
+    let value = |seen: &rc::Seen<'_>| seen.packet.atomic_ack().map(|ack| ack.original().0);
+    let other = others
+        .answers
+        .iter()
+        .find_map(|seen| value(seen).filter(|value| *value != NUMBER));
+    let seen = other.map_or("none".into(), |value| format!("{value:#018x}"));
+    let words = (format!("no original but {NUMBER:#018x}"), seen);
+    let result = if other.is_none() { Passed::Pass } else { Passed::Fail };
+    f.prove(
+        DUPLICATES,
+        &others.evidence(&others.answers),
+        OTHER_ATOMIC.name,
+        words,
+        result,
+    );
+    answer::acknowledged(
+        t,
+        f,
+        (SEQUENCE, LAST_ATOMIC.name),
+        (dialogue, &last),
+        (last.last_sent(), 2),
+    );
+    let mut memory = effect::written(fill).to_vec();
+    effect::put(&mut memory, NUMBER_AT, &NUMBER.wrapping_add(ADDED).to_le_bytes());
+    effect::put(&mut memory, PLACES[1], &last.payload());
+    let words = ("the number added to once", memory.as_slice());
+    effect::memory_is(f, (DUPLICATES, "memory after the atomics"), read, words);
+    Ok(())
+}
+
+/// Nothing of what came again is refused.
+fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str) {
+    let nak = turn.answers.iter().any(|seen| nak_in(seen).is_some());
+    let result = if nak { Passed::Fail } else { Passed::Pass };
+    let words = ("no NAK", rc::in_words(&turn.answers));
+    f.prove(DUPLICATES, &turn.evidence(&turn.answers), about, words, result);
+}

@@ -1,0 +1,101 @@
+//! `c09-receives`: what the peer sends fills receives in their order, each says what filled it, and nothing else is touched.
+//!
+//! On one connection the peer sends messages of no byte, one, one packet and three, with and without immediate data, WRITEs with
+//! Immediate between them and one without, whose receives lie apart from each other in other order than they were posted. The
+//! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
+//! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
+
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+
+use crate::transport::rc;
+use crate::transport::rc::ask::{self, Message};
+
+const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const SENT: Label<Frames> = Label::new("message of the peer");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// Bytes of a receive, and where they lie, in the order in which they are posted.
+const SLOT: u32 = 4096;
+const PLACES: [u32; 9] = [3, 1, 6, 0, 5, 2, 7, 4, 8];
+/// Where WRITEs go.
+const TARGET: u32 = 40 * 1024;
+
+pub(super) static TEST: Test = Test {
+    id: "c09-receives",
+    aliases: &[],
+    revision: 1,
+    about: "Messages fill receives in their order, each receive says what filled it, and nothing else is touched.",
+    reading: "Opcode, length and immediate data of each receive; memory that nothing may fill is as the host wrote it, to the end \
+        of the region.",
+    statements: &[IMMEDIATE, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, "memory", channel.memory.length);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    for (wr_id, place) in (1..).zip(PLACES) {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (place * SLOT, SLOT))?;
+    }
+    let mtu = ask::mtu(&channel);
+    let mut psn = channel.own_psn;
+    // Bytes, whether it is a WRITE, immediate data.
+    let messages = [
+        (64, false, None),
+        (0, false, None),
+        (2 * mtu + 5, false, Some(0x0102_0304)),
+        (mtu, true, None),
+        (1, true, Some(0xFFFF_FFFF)),
+        (mtu, false, None),
+        (0, true, Some(0)),
+        (3 * mtu, true, Some(0x8000_0001)),
+        (SLOT.min(3 * mtu), false, None),
+        (1, false, Some(0x7FFF_FFFE)),
+    ];
+    for (length, is_write, imm) in messages {
+        let payload = ask::random_bytes(t, &format!("{length} bytes"), length);
+        let message = if is_write {
+            Message::write(&channel, psn, TARGET, &payload)
+        } else {
+            Message::send(&channel, psn, &payload)
+        };
+        let message = match imm {
+            Some(imm) => message.with_imm(imm),
+            None => message,
+        };
+        ask::ask(t, &channel, SENT, &message)?;
+        psn = message.next();
+    }
+    ask::read_memory(t, &channel, RESULT, channel.memory.length)?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["receive-order", "receive-fields", "untouched", "frame", "udp-checksum"]);
+    for label in [FILL, RECEIVE, STATE] {
+        t.not_judged(label);
+    }
+    let all = rc::dialogues(t)?;
+    let (dialogue, read) = (all.first().ok_or(Gap::Missing(SENT.name))?, t.command(RESULT)?);
+    let done = dialogue.completions_between(dialogue.places.0, read.place);
+    let result = match done.len() == PLACES.len() {
+        true => Passed::Pass,
+        false if t.begin.simulated => rc::alive(t, read.place, true),
+        // A message may have been lost.
+        false => Passed::Inconclusive,
+    };
+    let words = (format!("{} completed", PLACES.len()), format!("{}", done.len()));
+    f.prove(IMMEDIATE, &rc::evidence(&done), "receives", words, result);
+    rc::came(t, &[SENT])
+}
