@@ -30,16 +30,21 @@ const PORT: Label<PortInfo> = Label::new("PortInfo");
 const REPEATED: Label<AnyAttribute> = Label::new("wrong key, whose trap is left to be repeated");
 const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repressed");
 const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
+const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
+const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 /// A TrapRepress has no answer: it is sent so often that one of them arrives.
 const TIMES: usize = verbatim_record::TRIES as usize;
+/// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
+/// for the oracle.
+const HOPS: [u8; 5] = [3, 29, 30, 31, 63];
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
 
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -68,8 +73,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if !sends_traps(&port) {
         return Ok(());
     }
-    let (ours, [other, another, ..]) = keys::keys(t);
-    let lease = t.longer_than(16);
+    let (ours, [other, another, third, _]) = keys::keys(t);
+    let lease = t.longer_than(48);
     keys::lock(t, ours, 2, lease, 4)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
@@ -88,6 +93,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.wait_out(repetitions)?;
         }
     }
+    // Switches on a real way would write the route themselves.
+    for hops in HOPS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
+        t.ask_from_afar(FAR_RIGHT, hops, (AttributeId::NODE_INFO, 0), ours)?;
+        t.provoke_trap_from_afar(FAR, hops, (AttributeId::GUID_INFO, 0), third)?;
+        t.wait_out(repetitions)?;
+    }
     t.get(AFTER, ours)?;
     Ok(())
 }
@@ -103,6 +114,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     t.answer::<PortInfo>(AFTER)?;
+    t.not_judged(FAR);
+    t.not_judged(FAR_RIGHT);
     let before: PortInfo = t.answer(BEFORE)?;
     let (repeated, repressed) = (t.exchange(REPEATED)?, t.exchange(REPRESSED)?);
     if repeated.is_busy() || repressed.is_busy() {
