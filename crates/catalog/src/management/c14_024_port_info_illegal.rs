@@ -170,7 +170,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.status("C13-24", t.exchange(case.set)?, &[Status::INVALID_FIELD]);
         f.same_fields("C13-24", t.exchange(case.after)?, &[case.field], &found)?;
     }
-    for (set, after) in t.each(EDGE).zip(t.each(AFTER_EDGE)).filter(|(set, _)| !set.is_busy()) {
+    let done = |label| t.each(label).filter(|of| !of.is_busy() && of.answer().is_some());
+    for (set, after) in done(EDGE).zip(done(AFTER_EDGE)) {
         f.status("C13-24", set, &[Status::OK]);
         f.same_fields(
             "C13-24",

@@ -9,7 +9,8 @@
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
 //! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
 //! return path is the one that responses on that route have, with or without the first byte, which no hop uses. Traps that
-//! name none of the test's keys are of others, or of earlier tests. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
+//! name none of the test's keys are of others, or of earlier tests. On a simulated rig SMPs of longer routes, as switches
+//! would have written them, raise traps too, which the oracle judges. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
 //! together must have taken their time, less a way. A port that is busy when it is asked may have looked at the key or
 //! not: nothing is judged then. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
