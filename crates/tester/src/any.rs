@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use verbatim_record::Label;
 use verbatim_wire::trap::m_key_of;
-use verbatim_wire::{AnyAttribute, AttributeId, Layout, Lid, MKey, Mad, Method, Notice};
+use verbatim_wire::{AnyAttribute, AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, Notice};
 
 use crate::guard::{Guarded, Quiet, Settable};
 use crate::rig::Arrival;
@@ -110,11 +110,65 @@ impl Tester<'_> {
         (attribute, modifier): (AttributeId, u32),
         key: MKey,
     ) -> Step<Option<Mad>> {
+        let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
+        self.provoke_trap_by(label, &mad)
+    }
+
+    /// The same by an SMP that has come so many hops.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn provoke_trap_from_afar(
+        &mut self,
+        label: Label<AnyAttribute>,
+        hops: u8,
+        what: (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        let mad = from_afar(hops, what).with_m_key(key);
+        self.provoke_trap_by(label, &mad)
+    }
+
+    /// Gets an attribute by an SMP that has come so many hops: up to three tries. Only where nothing but a cable is on the
+    /// way, since real switches would write the route themselves.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_from_afar(
+        &mut self,
+        label: Label<AnyAttribute>,
+        hops: u8,
+        what: (AttributeId, u32),
+        key: MKey,
+    ) -> Step<Option<Mad>> {
+        let mad = from_afar(hops, what).with_m_key(key);
+        self.ask_thrice(label, &mad)
+    }
+
+    /// Gets an attribute of the performance class by its number, whose refusal is as good an answer as its value: up to three
+    /// tries.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn ask_performance(&mut self, label: Label<AnyAttribute>, attribute: AttributeId) -> Step<Option<Mad>> {
+        self.ask_thrice(label, &Mad::performance(Method::GET, attribute, 0))
+    }
+
+    fn ask_thrice(&mut self, label: Label<AnyAttribute>, mad: &Mad) -> Step<Option<Mad>> {
+        for attempt in 0..TRIES {
+            if let Some((answer, _)) = self.exchange_any(label.name, attempt, mad)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    fn provoke_trap_by(&mut self, label: Label<AnyAttribute>, mad: &Mad) -> Step<Option<Mad>> {
+        let key = mad.m_key();
         // Others send traps too, and the port itself repeats those of earlier tests.
         let names_it = |trap: &Mad| m_key_of(trap) == key;
         self.last_trap = None;
-        let mad = self.mad_of(Method::GET, attribute, modifier).with_m_key(key);
-        self.launch(label.name, 0, &mad)?;
+        self.launch(label.name, 0, mad)?;
         let until = self.now().after(self.silence());
         while !self.last_trap.as_ref().is_some_and(names_it) {
             match self.rig.wait(until) {
@@ -173,4 +227,14 @@ impl Tester<'_> {
         let seconds = (self.silence().as_secs() + 1).saturating_mul(silences as u64 + 12);
         u16::try_from(seconds.max(60)).unwrap_or(u16::MAX)
     }
+}
+
+/// A Get as it leaves the last of so many hops but one: the others are behind it, and have written where it came in.
+fn from_afar(hops: u8, (attribute, modifier): (AttributeId, u32)) -> Mad {
+    let path: Vec<u8> = (1..=hops).collect();
+    let mad = Mad::directed(Method::GET, attribute, modifier, &path);
+    let smp = DrSmp::from_bytes(mad.bytes()).with_hop_pointer(hops.saturating_sub(1));
+    let behind = 1..usize::from(hops);
+    let smp = behind.fold(smp, |smp, hop| smp.with_return_path(hop, 100 + path[hop]));
+    Mad::try_from(smp.bytes()).unwrap_or(mad)
 }

@@ -41,6 +41,8 @@ pub struct Tester<'r> {
     pub(crate) role: Role,
     /// The port that requests of the procedure leave by.
     pub(crate) port: PortId,
+    /// The port that the runner's own reads leave by, where that is another than the first.
+    pub(crate) reads_at: Option<PortId>,
     /// The LID that SMPs of the procedure go to, where that is another than the rig's way.
     pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
@@ -91,6 +93,7 @@ impl<'r> Tester<'r> {
             case,
             role: Role::Test,
             port: 0,
+            reads_at: None,
             to: None,
             labels: Vec::new(),
             id_base,
@@ -334,6 +337,21 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
+    /// Sends a TrapRepress of another base version or class version than 1, and waits until silence is proven.
+    ///
+    /// # Errors
+    /// When the run must stop.
+    pub fn repress_as_version(
+        &mut self,
+        label: Label<Notice>,
+        (base, class): (u8, u8),
+        key: MKey,
+    ) -> Step<Option<Answer<Notice>>> {
+        let mad = self.mad::<Notice>(Method::TRAP_REPRESS, 0).with_m_key(key);
+        let header = mad.header().with_base_version(base).with_class_version(class);
+        self.exchange(label, 0, &mad.with_header(&header))
+    }
+
     /// Sends a MAD of an attribute once, with any method, for tests of methods and modifiers.
     ///
     /// A Set must go through [`Tester::set`], which guards what it changes.
@@ -398,7 +416,11 @@ impl<'r> Tester<'r> {
 
     /// The port that a request leaves by; what restores always goes out by the first, whatever the procedure was at.
     pub(crate) fn leaves_by(&self) -> PortId {
-        if self.role == Role::Runner { 0 } else { self.port }
+        match self.reads_at {
+            Some(port) => port,
+            None if self.role == Role::Runner => 0,
+            None => self.port,
+        }
     }
 
     /// The LID that a request goes to, where that is another than the rig's way; never of what restores.

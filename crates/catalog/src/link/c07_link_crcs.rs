@@ -5,6 +5,7 @@
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Lnh;
 
 use crate::link::native::{self, Link, Rule, Wire};
 
@@ -15,7 +16,7 @@ const SENT_ON: &str = "7.4 discard or corrupt";
 pub(super) static TEST: Test = Test {
     id: "c07-link-crcs",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A packet with a wrong VCRC or ICRC is discarded and counted, and not sent on.",
     reading: "SMPs go to the permissive LID while the port has none. Packets on data VLs are sent where the port takes them.",
     statements: &["7.8.2 VCRC", "7.8.1 ICRC", "7.4 discard or corrupt"],
@@ -46,6 +47,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         link.probe(&ICRC, &global.bad_icrc())?;
         let raw = Wire::raw(link.port.lid(), RAW);
         link.probe(&ICRC, &raw)?;
+        let ipv6 = raw.clone().lrh(|lrh| lrh.with_lnh(Lnh::IPV6)).resealed();
+        link.probe(&ICRC, &ipv6)?;
         link.probe(&VCRC, &raw.flipped(1, 0x80))?;
     }
     Ok(())

@@ -10,7 +10,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{LinearForwardingTable, Method, MulticastForwardingTable, NodeInfo, Status};
+use verbatim_wire::{LinearForwardingTable, Method, MulticastForwardingTable, NodeInfo, Notice, Status};
 
 use crate::management::adapter::{self, NODE};
 
@@ -31,6 +31,7 @@ const VERSIONS: [(Label<NodeInfo>, (u8, u8)); 6] = [
     (Label::new("base version 0x81"), (0x81, 1)),
 ];
 const TRAP: Label<NodeInfo> = Label::new("a Trap, which goes to managers");
+const REPRESS: Label<Notice> = Label::new("a TrapRepress of class version 2, which nobody answers");
 const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
 const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
@@ -38,7 +39,7 @@ const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
 pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],
-    revision: 2,
+    revision: 3,
     about: "Methods, attributes and versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
     reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or version is an \
         observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",
@@ -62,6 +63,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.get_as_version(label, version, key)?;
     }
     t.send_once(TRAP, Method::TRAP, 0, key)?;
+    t.repress_as_version(REPRESS, (1, 2), key)?;
     t.ask_at(LINEAR, key, 0)?;
     t.ask_at(MULTICAST, key, 0)?;
     t.get(LAST, key)?;
@@ -82,6 +84,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         adapter::refused_or_discarded(f, "C13-24", t.exchange(label)?, &what, &[Status::BAD_VERSION]);
     }
     f.silent("C13-24", t.exchange(TRAP)?);
+    if t.has(REPRESS) {
+        f.silent("C13-24", t.exchange(REPRESS)?);
+    }
     f.status("C13-24", t.exchange(LINEAR)?, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
     f.status(
         "C13-24",

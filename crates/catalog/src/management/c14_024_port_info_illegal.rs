@@ -1,15 +1,15 @@
 //! `c14-024-port-info-illegal` (C14_024_06_CA_03): an illegal value in PortInfo is refused with 0x001C and not stored.
 //!
-//! Nine Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap and one of 0,
+//! Eleven Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap and one of 0,
 //! LinkWidthEnabled and LinkSpeedEnabled with a width or speed that is not supported beside those that are, a
-//! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port. Each is answered with 0x001C, and the
+//! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port, and LIDs of 0 where one was assigned. Each is answered with 0x001C, and the
 //! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
-//! else is changed by it and only the illegal one is judged. The LID is not tried where the device is reached by it.
+//! else is changed by it and only the illegal one is judged. On a simulated rig the first and the last unicast LIDs are Set too, and kept. The LID is not tried where the device is reached by it.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{Lid, LinkDownDefault, LinkSpeeds, LinkWidths, Mtu, PortInfo, Status, VlCap};
+use verbatim_wire::{Layout, Lid, LinkDownDefault, LinkSpeeds, LinkWidths, Mtu, PortInfo, Status, VlCap};
 
 use crate::management::adapter::{self, NODE};
 
@@ -24,7 +24,7 @@ struct Case {
 }
 
 /// The LID comes last: what is restored next begins with it.
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     Case {
         field: "OperationalVLs",
         set: Label::new("set OperationalVLs beyond VLCap"),
@@ -80,7 +80,36 @@ const CASES: [Case; 9] = [
         after: Label::new("after a multicast LID"),
         illegal: |info| info.with_lid(Lid(0xC000)),
     },
+    Case {
+        field: "MasterSMLID",
+        set: Label::new("set MasterSMLID 0"),
+        after: Label::new("after MasterSMLID 0"),
+        illegal: |info| info.with_master_sm_lid(Lid(0)),
+    },
+    Case {
+        field: "LID",
+        set: Label::new("set LID 0"),
+        after: Label::new("after LID 0"),
+        illegal: |info| info.with_lid(Lid(0)),
+    },
 ];
+
+const EDGE: Label<PortInfo> = Label::new("set the first and the last of the unicast LIDs");
+const AFTER_EDGE: Label<PortInfo> = Label::new("after the first and the last of the unicast LIDs");
+/// LID and MasterSMLID at the ends of what is legal. The device's place in its subnet is moved only where there is no subnet.
+const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
+
+impl Case {
+    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor 0 where none was assigned.
+    fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
+        let is_0 = |lid: fn(&PortInfo) -> Lid| lid(&(self.illegal)(*found)) == Lid(0) && lid(found) == Lid(0);
+        match self.field {
+            "LID" => !by_lid && !is_0(PortInfo::lid),
+            "MasterSMLID" => !is_0(PortInfo::master_sm_lid),
+            _ => true,
+        }
+    }
+}
 
 /// The widths that are supported, and one that is not.
 fn with_another_width(supported: LinkWidths) -> LinkWidths {
@@ -91,7 +120,7 @@ fn with_another_width(supported: LinkWidths) -> LinkWidths {
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],
-    revision: 2,
+    revision: 3,
     about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, MasterSMLID or LID is answered with 0x001C and leaves that component alone.",
     reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
         LID is not tried on a LID-routed rig.",
@@ -110,9 +139,17 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let by_lid = t.is_lid_routed();
     let port = t.guard(FOUND, key)?;
-    for case in CASES.iter().filter(|case| !by_lid || case.field != "LID") {
+    let found = *port.found();
+    for case in CASES.iter().filter(|case| case.is_tried(by_lid, &found)) {
         t.set(case.set, &port, port.quiet().change(case.illegal))?;
         t.get(case.after, key)?;
+    }
+    if t.is_simulated() && !by_lid && found.lid() != Lid(0) && found.master_sm_lid() != Lid(0) {
+        for (lid, sm_lid) in EDGES {
+            let change = |info: PortInfo| info.with_lid(lid).with_lmc(0).with_master_sm_lid(sm_lid);
+            t.set(EDGE, &port, port.quiet().change(change))?;
+            t.get(AFTER_EDGE, key)?;
+        }
     }
     Ok(())
 }
@@ -123,12 +160,25 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let found: PortInfo = t.answer(FOUND)?;
     for case in CASES {
-        if case.field == "LID" && !t.has(case.set) {
-            f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
+        if matches!(case.field, "LID" | "MasterSMLID") && !t.has(case.set) {
+            // Of records that are older than the case, or of a port without an address, there is nothing to say.
+            if !(case.illegal)(found).is_zero_in(case.field) {
+                f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
+            }
             continue;
         }
         f.status("C13-24", t.exchange(case.set)?, &[Status::INVALID_FIELD]);
         f.same_fields("C13-24", t.exchange(case.after)?, &[case.field], &found)?;
+    }
+    let done = |label| t.each(label).filter(|of| !of.is_busy() && of.answer().is_some());
+    for (set, after) in done(EDGE).zip(done(AFTER_EDGE)) {
+        f.status("C13-24", set, &[Status::OK]);
+        f.same_fields(
+            "C13-24",
+            after,
+            &["LID", "LMC", "MasterSMLID"],
+            &set.request.attribute::<PortInfo>(),
+        )?;
     }
     Ok(())
 }

@@ -9,7 +9,8 @@
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
 //! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
 //! return path is the one that responses on that route have, with or without the first byte, which no hop uses. Traps that
-//! name none of the test's keys are of others, or of earlier tests. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
+//! name none of the test's keys are of others, or of earlier tests. On a simulated rig SMPs of longer routes, as switches
+//! would have written them, raise traps too, which the oracle judges. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
 //! together must have taken their time, less a way. A port that is busy when it is asked may have looked at the key or
 //! not: nothing is judged then. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
@@ -30,16 +31,21 @@ const PORT: Label<PortInfo> = Label::new("PortInfo");
 const REPEATED: Label<AnyAttribute> = Label::new("wrong key, whose trap is left to be repeated");
 const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repressed");
 const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
+const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
+const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 /// A TrapRepress has no answer: it is sent so often that one of them arrives.
 const TIMES: usize = verbatim_record::TRIES as usize;
+/// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
+/// for the oracle.
+const HOPS: [u8; 5] = [3, 29, 30, 31, 63];
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
 
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -68,8 +74,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if !sends_traps(&port) {
         return Ok(());
     }
-    let (ours, [other, another, ..]) = keys::keys(t);
-    let lease = t.longer_than(16);
+    let (ours, [other, another, third, _]) = keys::keys(t);
+    let lease = t.longer_than(48);
     keys::lock(t, ours, 2, lease, 4)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
@@ -88,6 +94,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.wait_out(repetitions)?;
         }
     }
+    // Switches on a real way would write the route themselves.
+    for hops in HOPS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
+        t.ask_from_afar(FAR_RIGHT, hops, (AttributeId::NODE_INFO, 0), ours)?;
+        t.provoke_trap_from_afar(FAR, hops, (AttributeId::GUID_INFO, 0), third)?;
+        t.wait_out(repetitions)?;
+    }
     t.get(AFTER, ours)?;
     Ok(())
 }
@@ -103,6 +115,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     t.answer::<PortInfo>(AFTER)?;
+    t.not_judged(FAR);
+    t.not_judged(FAR_RIGHT);
     let before: PortInfo = t.answer(BEFORE)?;
     let (repeated, repressed) = (t.exchange(REPEATED)?, t.exchange(REPRESSED)?);
     if repeated.is_busy() || repressed.is_busy() {

@@ -4,11 +4,11 @@
 //! Reading: PortRcvErrorDetails is optional and judged where it is there. `violations` goes beyond 0xFFFF by default. False
 //! alarm: errors of the link itself, which a simulated one has not.
 
-use verbatim_record::{Delimiter, Exchange, Findings, Gap, Label, Trace};
+use verbatim_record::{Delimiter, Exchange, Findings, Gap, Label, Span, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::{PKey, PortCounters};
+use verbatim_wire::{Attribute, PKey, Status};
 
-use crate::link::native::{self, COUNTERS, Link, Rule, Wire};
+use crate::link::native::{self, COUNTERS, DETAILS, Link, Rule, Wire};
 
 const STATEMENT: &str = "16.1 counters";
 const ONE: Rule = Rule::new(STATEMENT);
@@ -20,7 +20,7 @@ const MANY: Rule = Rule {
 pub(super) static TEST: Test = Test {
     id: "c16-link-counters",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Each discarded packet counts once, a sound one never, and PortRcvErrors stops at 0xFFFF.",
     reading: "PortRcvErrorDetails is optional and judged where it is there.",
     statements: &["16.1 counters"],
@@ -66,20 +66,60 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (Some(first), Some(last)) = (t.frames(MANY.label).next(), t.frames(MANY.label).last()) else {
         return Err(Gap::Missing(MANY.label.name));
     };
-    let before = t
-        .each(COUNTERS)
-        .filter(|read| read.sent.latest < first.at.earliest)
-        .last();
-    let after = t.each(COUNTERS).find(|read| read.sent.earliest > last.at.latest);
-    let value = |read: Option<&Exchange>| t.answered::<PortCounters>(read.ok_or(Gap::Missing(COUNTERS.name))?);
-    let sent = t.frames(MANY.label).count();
-    let wanted = usize::from(value(before)?.port_rcv_errors())
-        .saturating_add(sent)
-        .min(0xFFFF);
-    let seen = usize::from(value(after)?.port_rcv_errors());
-    f.claim(STATEMENT, format!("PortRcvErrors after {sent} broken packets"))
-        .by_all(before.into_iter().chain(after))
-        .saw(seen)
-        .is(wanted);
+    let (first, last) = (first.at, last.at);
+    many(t, f, (first, last), COUNTERS, &["PortRcvErrors"])?;
+    if t.each(DETAILS)
+        .any(|read| is_success(read) && read.sent.earliest > last.latest)
+    {
+        many(t, f, (first, last), DETAILS, &["PortLocalPhysicalErrors"])?;
+    }
+    Ok(())
+}
+
+fn is_success(read: &Exchange) -> bool {
+    read.answer().is_some_and(|answer| answer.mad.status() == Status::OK)
+}
+
+/// What counts of the lanes themselves, when many packets are broken one after the other.
+const OF_THE_LANES: [&str; 3] = [
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LocalLinkIntegrityErrors",
+];
+
+/// Judges what many broken packets made of some counters: those that count them stop at their end, the others stay.
+fn many<A: Attribute>(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    (first, last): (Span, Span),
+    label: Label<A>,
+    counting: &[&str],
+) -> Result<(), Gap> {
+    let reads = || t.each(label).filter(|read| is_success(read));
+    let before = reads().filter(|read| read.sent.latest < first.earliest).last();
+    let after = reads().find(|read| read.sent.earliest > last.latest);
+    let value = |read: Option<&Exchange>| t.answered::<A>(read.ok_or(Gap::Missing(label.name))?);
+    let sent = t.frames(MANY.label).count() as u64;
+    let (was, is) = (value(before)?, value(after)?);
+    for name in counting {
+        let of = |counters: &A| A::field(name).bits(counters.bytes(), 0);
+        f.claim(STATEMENT, format!("{name} after {sent} broken packets"))
+            .by_all(before.into_iter().chain(after))
+            .saw(of(&is))
+            .is(of(&was).saturating_add(sent).min(0xFFFF));
+    }
+    let except: Vec<&str> = counting.iter().chain(&OF_THE_LANES).copied().collect();
+    let moved = native::differences(&was, &is, &except);
+    f.claim(
+        STATEMENT,
+        format!("other counters of {} after {sent} broken packets", A::NAME),
+    )
+    .by_all(before.into_iter().chain(after))
+    .saw(if moved.is_empty() {
+        "as before".into()
+    } else {
+        moved.join(", ")
+    })
+    .must("as before", moved.is_empty());
     Ok(())
 }

@@ -2,8 +2,10 @@
 //!
 //! Each counter of PortCounters and PortRcvErrorDetails is Set alone, then none, then all to their ends, then all to what they
 //! were found at. What the agent does not have is refused: port 0, a port beyond NumPorts, all ports together where
-//! ClassPortInfo has no AllPortSelect, methods of other classes, other class versions. Reading: data and packets are counted on
-//! while this goes on, so what they show is a range; silence to an unknown method or version is an observation. Only where
+//! ClassPortInfo has no AllPortSelect, methods of other classes, other versions, an unknown attribute; a response, a Trap and a
+//! TrapRepress have no answer; another port's counters stay. Reading: data and packets are counted on
+//! while this goes on, so what they show is a range: on the virtual rig, of one packet a MAD, LRH to ICRC, which is counted once;
+//! silence to an unknown method or version is an observation. Only where
 //! counters may be written: they cannot be given back to the last packet, and a run that is cut off leaves what it Set. On a
 //! real port the link's errors and other people's packets are counted meanwhile: more than expected fails nobody there, less
 //! does. False alarm: who else resets counters, such as a performance manager; who lets them be written says that there is none.
@@ -12,7 +14,8 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::{Hex8, Hex16};
 use verbatim_wire::{
-    Attribute, ClassPortInfo, Layout, Lid, Method, NodeInfo, PortCounters, PortInfo, PortRcvErrorDetails, Status,
+    AnyAttribute, Attribute, AttributeId, ClassPortInfo, Layout, Lid, Method, NodeInfo, PortCounters, PortInfo,
+    PortRcvErrorDetails, Status,
 };
 
 use crate::management::adapter::refused_or_discarded;
@@ -23,13 +26,28 @@ const NODE: Label<NodeInfo> = Label::new("the node");
 const CLASS: Label<ClassPortInfo> = Label::new("ClassPortInfo");
 const BEYOND: Label<PortCounters> = Label::new("counters of a port that does not exist");
 const OF_0: Label<PortCounters> = Label::new("counters of port 0");
+const OTHER: Label<PortCounters> = Label::new("counters of another port");
 const OF_ALL: Label<PortCounters> = Label::new("counters of all ports together");
 const METHODS: [(Label<PortCounters>, Method); 3] = [
     (Label::new("GetTable"), Method::GET_TABLE),
     (Label::new("GetMulti"), Method::GET_MULTI),
     (Label::new("method 0x1F"), Method(0x1F)),
 ];
-const VERSION: Label<PortCounters> = Label::new("class version 2");
+/// What nobody answers.
+const NO_REQUESTS: [(Label<PortCounters>, Method); 3] = [
+    (Label::new("a response"), Method::GET_RESP),
+    (Label::new("a Trap, which goes to managers"), Method::TRAP),
+    (Label::new("a TrapRepress of no trap"), Method::TRAP_REPRESS),
+];
+const VERSIONS: [(Label<PortCounters>, (u8, u8)); 2] = [
+    (Label::new("class version 2"), (1, 2)),
+    (Label::new("base version 2"), (2, 1)),
+];
+/// A number that no attribute of the class has.
+const UNKNOWN: (Label<AnyAttribute>, AttributeId) = (
+    Label::new("an attribute that the class does not have"),
+    AttributeId(0x00FE),
+);
 const COUNTERS: Labels<PortCounters> = Labels {
     get: Label::new("the counters"),
     set: Label::new("set counters"),
@@ -88,13 +106,15 @@ const OF_THE_LINK: [&str; 7] = [
 ];
 /// ClassPortInfo:CapabilityMask of the performance class: PortSelect 0xFF stands for all ports.
 const ALL_PORT_SELECT: u16 = 1 << 8;
-/// How far they may go between a Set and the read after it, tries and all.
+/// How far they may go between a Set and the read after it, tries and all, where others send too.
 const MOST: u64 = 20_000;
+/// What a packet with a MAD has between its first delimiter and its VCRC, in units of 4 bytes: LRH, BTH, DETH, 256 bytes, ICRC.
+const DWORDS: u64 = 72;
 
 pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
     reading: "Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
@@ -149,12 +169,23 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if let Some(beyond) = node.num_ports().checked_add(1).filter(|port| *port != 0xFF) {
         t.ask_with(BEYOND, &of(beyond))?;
     }
+    let other = Some(node.local_port_num() % node.num_ports().max(1) + 1).filter(|_| node.num_ports() > 1);
+    if let Some(other) = other {
+        t.ask_with(OTHER, &of(other))?;
+    }
     t.ask_with(OF_0, &of(0))?;
     t.ask_with(OF_ALL, &of(0xFF))?;
     for (label, method) in METHODS {
         t.send_once(label, method, 0, t.rig_key())?;
     }
-    t.get_as_version(VERSION, (1, 2), t.rig_key())?;
+    for (label, version) in VERSIONS {
+        t.get_as_version(label, version, t.rig_key())?;
+    }
+    t.ask_performance(UNKNOWN.0, UNKNOWN.1)?;
+    // What a host's kernel makes of them is not the device's.
+    for (label, method) in NO_REQUESTS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
+        t.send_once(label, method, 0, t.rig_key())?;
+    }
 
     let asked = of(node.local_port_num());
     let Some(found) = t.ask_with(COUNTERS.get, &asked)? else {
@@ -174,6 +205,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
     set(t, full(PortCounters::default(), &NAMES), 0x1_FFFF)?;
     set(t, found.value, 0x1_FFFF)?;
+    if let Some(other) = other {
+        t.ask_with(OTHER, &of(other))?;
+    }
 
     let asked = PortRcvErrorDetails::default().with_port_select(node.local_port_num());
     let found = t.ask_with(DETAILS.get, &asked)?;
@@ -223,8 +257,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let what = format!("status of {} of PortCounters", label.name);
         refused_or_discarded(f, STATEMENT, t.exchange(label)?, &what, &unknown);
     }
-    let what = "status of Get(PortCounters) of class version 2";
-    refused_or_discarded(f, STATEMENT, t.exchange(VERSION)?, what, &[Status::BAD_VERSION]);
+    for (label, _) in VERSIONS.into_iter().filter(|(label, _)| t.has(*label)) {
+        let what = format!("status of Get(PortCounters) of {}", label.name);
+        refused_or_discarded(f, STATEMENT, t.exchange(label)?, &what, &[Status::BAD_VERSION]);
+    }
+    if t.has(UNKNOWN.0) {
+        let (what, status) = ("status of an unknown attribute", [Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
+        refused_or_discarded(f, STATEMENT, t.exchange(UNKNOWN.0)?, what, &status);
+    }
+    for (label, _) in NO_REQUESTS {
+        if t.has(label) {
+            f.silent(STATEMENT, t.exchange(label)?);
+        }
+    }
+    t.not_judged(OTHER);
+    of_another(t, f)?;
     counts(t, f)?;
     written(t, f, &COUNTERS, &NAMES, |set| {
         u32::from(set.counter_select().0) | u32::from(set.counter_select_2().0) << 16
@@ -238,36 +285,93 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())
 }
 
-/// What the port sent and received between the first two reads was counted, unless the counter was at its end. A real adapter
-/// may bring its counters up to date later: there it is an observation.
+/// What the port sent and received between the first two reads was counted, once each, unless the counter came to its end. A
+/// real adapter may bring its counters up to date later: there it is an observation.
 fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let answered = |exchange: &&Exchange| {
-        exchange
-            .answer()
-            .is_some_and(|answer| answer.mad.status() == Status::OK)
-    };
     let mut reads = t.each(COUNTERS.get).filter(answered);
     let (Some(first), Some(second)) = (reads.next(), reads.next()) else {
         return Ok(());
     };
     let (before, after): (PortCounters, PortCounters) = (t.answered(first)?, t.answered(second)?);
-    for name in ["PortXmitPkts", "PortRcvPkts", "PortXmitData", "PortRcvData"] {
+    for name in MOVING {
         let of = |counters: &PortCounters| PortCounters::field(name).bits(counters.bytes(), 0);
         let (was, is) = (of(&before), of(&after));
         if was == u64::from(u32::MAX) {
             continue;
         }
         if t.begin.simulated {
+            let (least, most) = goes_on(t, name, was, (first, second));
             f.claim(STATEMENT, format!("{name} after a request and its response"))
                 .by_all([first, second])
                 .saw(is)
-                .must(format!("more than {was}"), is > was);
+                .must(format!("{least} to {most}"), (least..=most).contains(&is));
         } else if is <= was {
             f.observe(
                 format!("{name} shows {is} after {was}, and a request and its response between"),
                 &[first, second],
             );
         }
+    }
+    Ok(())
+}
+
+fn answered(exchange: &&Exchange) -> bool {
+    exchange
+        .answer()
+        .is_some_and(|answer| answer.mad.status() == Status::OK)
+}
+
+/// What a counter that goes on may show from one exchange to another, where nobody else sends: what lies between is counted,
+/// the two themselves may be.
+fn goes_on(t: &Trace, name: &str, was: u64, (from, to): (&Exchange, &Exchange)) -> (u64, u64) {
+    let all = t.exchanges.iter();
+    let all: Vec<_> = all
+        .filter(|of| (from.number..=to.number).contains(&of.number))
+        .collect();
+    let between = |of: &&&Exchange| of.number != from.number && of.number != to.number && of.answer().is_some();
+    let (least, most) = (all.iter().filter(between).count() as u64, all.len() as u64);
+    let each = if name.ends_with("Data") { DWORDS } else { 1 };
+    let end = end(PortCounters::field(name).width);
+    (
+        was.saturating_add(least * each).min(end),
+        was.saturating_add(most * each).min(end),
+    )
+}
+
+/// The counters of another port, which nothing goes through, are no business of these Sets. A node may show those of the port
+/// that it is asked at alone.
+fn of_another(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let mut reads = t.each(OTHER).filter(answered);
+    let (Some(first), Some(last)) = (reads.next(), reads.last()) else {
+        return Ok(());
+    };
+    let (was, is): (PortCounters, PortCounters) = (t.answered(first)?, t.answered(last)?);
+    let asked: PortCounters = first.request.attribute();
+    f.claim(STATEMENT, "PortSelect of another port")
+        .by(first)
+        .saw(was.port_select())
+        .is(asked.port_select());
+    if t.begin.simulated {
+        let fields = PortCounters::FIELDS.iter();
+        let moved: Vec<_> = fields
+            .filter(|field| field.bits(was.bytes(), 0) != field.bits(is.bytes(), 0))
+            .map(|field| {
+                format!(
+                    "{} {} / {}",
+                    field.name,
+                    field.words(was.bytes()),
+                    field.words(is.bytes())
+                )
+            })
+            .collect();
+        f.claim(STATEMENT, "counters of another port, after these Sets")
+            .by_all([first, last])
+            .saw(if moved.is_empty() {
+                "as before".into()
+            } else {
+                moved.join(", ")
+            })
+            .must("as before", moved.is_empty());
     }
     Ok(())
 }
@@ -305,10 +409,6 @@ fn written<A: Attribute>(
     names: &[&str],
     select: impl Fn(&A) -> u32,
 ) -> Result<(), Gap> {
-    let answered = |exchange: &&Exchange| {
-        let answer = exchange.answer();
-        answer.is_some_and(|answer| answer.mad.status() == Status::OK)
-    };
     for set in t
         .each(labels.set)
         .filter(|set| set.answer().is_some() && !set.is_busy())
@@ -331,14 +431,19 @@ fn written<A: Attribute>(
         for (bit, name) in names.iter().enumerate() {
             let bits = |of: &A| A::field(name).bits(of.bytes(), 0);
             let is_written = select(&image) >> bit & 1 == 1;
-            let least = if is_written { bits(&image) } else { bits(&was) };
+            let (least, from) = if is_written {
+                (bits(&image), set)
+            } else {
+                (bits(&was), before)
+            };
             // At its end a counter stays.
             let end = end(A::field(name).width);
-            let moves = MOVING.contains(name) || !t.begin.simulated && OF_THE_LINK.contains(name);
-            let most = if moves {
-                least.saturating_add(MOST).min(end)
-            } else {
-                least
+            let (least, most) = match t.begin.simulated {
+                true if MOVING.contains(name) => goes_on(t, name, least, (from, after)),
+                false if MOVING.contains(name) || OF_THE_LINK.contains(name) => {
+                    (least, least.saturating_add(MOST).min(end))
+                }
+                _ => (least, least),
             };
             let words = if is_written {
                 "it was Set to"

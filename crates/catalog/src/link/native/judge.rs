@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
-use verbatim_wire::{
-    Attribute, Lid, Medium, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails, RespTime, Status,
-};
+use verbatim_wire::{Attribute, Lid, Medium, PKey, PKeyTable, PortInfo, RespTime, Status};
 
-use super::wire::{asks, is_marked, mad_in};
+use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
+use super::wire::{asks, mad_in};
 use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
-use crate::link::{Action, Certainty, Check, Counter, Judgement, Kind, Port, Received, check, explain};
+use crate::link::{Action, Judgement, Kind, Port, Received, check, explain};
 
 /// Why a test does not apply that sent nothing, though SMPs can always be sent.
 pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
@@ -102,13 +101,6 @@ struct Probe<'a> {
     why: String,
 }
 
-/// The port and its counters at one time.
-struct Shown {
-    port: PortInfo,
-    counters: PortCounters,
-    details: Option<PortRcvErrorDetails>,
-}
-
 /// Judges one packet.
 fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -> Result<(), Gap> {
     let before = Shown {
@@ -148,7 +140,7 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
             counters,
             details,
         };
-        probe.counted(f, &before, &after);
+        probe.counted(t, f, &before, &after);
     }
     Ok(())
 }
@@ -243,38 +235,35 @@ impl Probe<'_> {
         }
     }
 
-    /// What a counter that may not have moved, or had to, shows.
-    fn counted(&self, f: &mut Findings<'_>, before: &Shown, after: &Shown) {
-        let Some(counts) = expected(&self.judgement, self.frame) else {
+    /// What a counter that may not have moved, or had to, shows; and that nothing else of the port did.
+    fn counted(&self, t: &Trace, f: &mut Findings<'_>, before: &Shown, after: &Shown) {
+        let counts = expected(&self.judgement, self.frame);
+        if let Some(counts) = &counts {
+            for (name, before, after) in before.counters(after) {
+                f.claim(self.statement, format!("{name} ({})", self.why))
+                    .by(self.frame)
+                    .saw(after)
+                    .is((before + u64::from(counts.contains(&name))).min(MOST));
+            }
+        }
+        if !t.begin.simulated {
             return;
+        }
+        let may = |name: &str| match &counts {
+            // A check of its own above.
+            Some(_) if COUNTED.contains(&name) => true,
+            Some(_) => is_of_the_lanes(name, &self.judgement),
+            None => may_count(name, &self.judgement),
         };
-        for ((name, before), (_, after)) in before.counters(after).into_iter().zip(after.counters(before)) {
-            f.claim(self.statement, format!("{name} ({})", self.why))
-                .by(self.frame)
-                .saw(after)
-                .is(before.saturating_add(u16::from(counts.contains(&name))));
-        }
-    }
-}
-
-impl Shown {
-    /// The counters that both readings have, by name.
-    fn counters(&self, other: &Self) -> Vec<(&'static str, u16)> {
-        let mut counters = vec![
-            (Counter::PortRcvErrors.name(), self.counters.port_rcv_errors()),
-            (
-                Counter::PortRcvRemotePhysicalErrors.name(),
-                self.counters.port_rcv_remote_physical_errors(),
-            ),
-            (Counter::PKeyViolations.name(), self.port.p_key_violations()),
-        ];
-        if let Some(details) = self.details.as_ref().filter(|_| other.details.is_some()) {
-            counters.extend([
-                ("PortLocalPhysicalErrors", details.port_local_physical_errors()),
-                ("PortMalformedPktErrors", details.port_malformed_pkt_errors()),
-            ]);
-        }
-        counters
+        let moved = before.moved(after, may);
+        f.claim(self.statement, format!("what else the port shows ({})", self.why))
+            .by(self.frame)
+            .saw(if moved.is_empty() {
+                "as before".into()
+            } else {
+                moved.join(", ")
+            })
+            .must("as before", moved.is_empty());
     }
 }
 
@@ -284,29 +273,4 @@ fn is_waited_out(t: &Trace, frame: &FrameSeen, wait: &WaitDone) -> bool {
     let subnet = t.begin.subnet_timeout.unwrap_or(port.subnet_timeout());
     let needed = silence::lasts(RespTime(port.resp_time_value().0), subnet, t.begin.host_bound);
     wait.until.since(frame.at.latest) >= needed
-}
-
-/// The counters that count a packet; `None` when that is not laid down, or when it is not certain which check ranks first.
-fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&'static str>> {
-    if judgement.action == Action::Accept {
-        return Some(Vec::new());
-    }
-    let (first, certainty) = judgement.first?;
-    // Whoever marks a packet spoils its VCRC: if that ranked first, no packet would ever be counted as marked.
-    let is_marked = frame
-        .delimiter
-        .is_some_and(|delimiter| is_marked(&frame.bytes, delimiter));
-    let alone = judgement
-        .failed
-        .without(crate::link::Checks::of(&[Check::Delimiter, Check::Vcrc]));
-    let is_settled = certainty == Certainty::Certain || (is_marked && alone.is_empty());
-    let counter = judgement.counter.filter(|_| is_settled)?;
-    let detail = match first {
-        Check::Delimiter if counter == Counter::PortRcvErrors => Some("PortLocalPhysicalErrors"),
-        Check::Delimiter => None,
-        other => other.detail(),
-    };
-    let mut counts = vec![counter.name()];
-    counts.extend(detail.filter(|_| counter == Counter::PortRcvErrors));
-    Some(counts)
 }

@@ -1,9 +1,11 @@
 //! What the tests of the link layer share: a packet is sent, its answer is waited for, and what the port counts is read
 //! before and after; the judge asks [`crate::link`] what a conforming port does.
 
+mod counted;
 mod judge;
 mod wire;
 
+pub(crate) use counted::differences;
 pub(crate) use judge::{NOTHING_SENT, judge, strays, took};
 pub(crate) use wire::{MULTICAST, Wire};
 

@@ -172,6 +172,8 @@ impl Facts {
         let beyond = (Becomes::Anything, Legal::Open);
         let entry = u32::try_from(element.index).unwrap_or(u32::MAX);
         match attribute {
+            // Another port's is read-only here.
+            AttributeId::PORT_INFO if modifier != 0 => (Becomes::Stays, kept(asked, now)),
             AttributeId::PORT_INFO => self.set_port_info(request, element, now),
             AttributeId::NODE_DESCRIPTION if self.sets_description() => plain,
             AttributeId::GUID_INFO => match modifier.saturating_mul(8).saturating_add(entry) {

@@ -89,7 +89,8 @@ impl Port<'_> {
     fn compare(&mut self, exchange: &Exchange, asked: &Asked, response: &Mad) {
         let Some(blank) = Image::of(response) else { return };
         let is_own_port = asked.place == (AttributeId::PORT_INFO, 0);
-        if !is_own_port && asked.place.0 == AttributeId::PORT_INFO || asked.place.0 == AttributeId::SM_INFO {
+        let is_other_port = !is_own_port && asked.place.0 == AttributeId::PORT_INFO;
+        if is_other_port && !self.begin.simulated || asked.place.0 == AttributeId::SM_INFO {
             return;
         }
         let is_set = exchange.request.method() == Method::SET;
@@ -101,7 +102,8 @@ impl Port<'_> {
         let mut image = self.images.remove(&asked.place).unwrap_or(blank);
         for element in image.elements() {
             if moves(self.begin.simulated, asked.place.0, element.field.name)
-                || is_own_port && !is_shown(element, &exchange.request)
+                || asked.place.0 == AttributeId::PORT_INFO && !is_shown(element, &exchange.request)
+                || is_other_port && OF_THE_KEY.contains(&element.field.name)
             {
                 continue;
             }
@@ -265,6 +267,9 @@ impl Port<'_> {
         }
     }
 }
+
+/// What another port may show, hide or count by a key of its own.
+const OF_THE_KEY: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyViolations"];
 
 /// Whether an element is shown to whoever asks so.
 fn is_shown(element: Element, request: &Mad) -> bool {

@@ -22,14 +22,14 @@ mod legal;
 mod lock;
 mod port;
 mod rules;
+mod traps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::{Evidence, Exchange, Findings, Match, Passed, Time, Trace};
 use verbatim_tester::{Need, Test};
-use verbatim_wire::trap::{self, BadMKey};
 use verbatim_wire::values::CapabilityMask;
-use verbatim_wire::{DrSmp, Layout, MKey, Mad, Method, Notice};
+use verbatim_wire::{DrSmp, Layout, MKey, Mad, Method};
 
 pub(crate) use port::Broken;
 pub(crate) use rules::ALL as RULES;
@@ -97,12 +97,25 @@ enum Event<'t> {
     Sent(&'t Exchange),
 }
 
-/// Asks the rules of all that a record holds.
+/// Asks the rules of all that a record holds: of the port under test, and of another port of the device where it was read.
 pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
+    let mut judged = replay_at(test, trace, 0);
+    let others: BTreeSet<u32> = trace.exchanges.iter().map(|exchange| exchange.port).collect();
+    for port in others.into_iter().filter(|port| *port != 0 && trace.begin.simulated) {
+        let other = replay_at(test, trace, port);
+        judged.broken.extend(other.broken);
+        for (rule, times) in other.asked {
+            *judged.asked.entry(rule).or_default() += times;
+        }
+    }
+    judged
+}
+
+fn replay_at(test: &Test, trace: &Trace, at: u32) -> Judged {
     let simulated = trace.begin.simulated;
     let ours = || {
         let all = trace.exchanges.iter();
-        all.filter(move |exchange| is_of_the_port(exchange, simulated))
+        all.filter(move |exchange| is_of_the_port(exchange, at, simulated))
     };
     let mut events: Vec<((Time, usize), Event<'_>)> = Vec::new();
     for exchange in ours() {
@@ -136,12 +149,17 @@ pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
     }
     let facts = port.facts();
     let Port {
-        mut broken, mut asked, ..
+        mut broken,
+        mut asked,
+        mut violations,
+        ..
     } = port;
-    for exchange in ours().filter(|exchange| is_of_version_1(&exchange.request)) {
-        header(exchange, &mut broken, &mut asked);
-        once(exchange, &mut broken, &mut asked);
+    for exchange in ours() {
         no_request(exchange, &mut broken, &mut asked);
+    }
+    for exchange in ours().filter(|exchange| is_of_version_1(&exchange.request)) {
+        header(exchange, simulated, &mut broken, &mut asked);
+        once(exchange, &mut broken, &mut asked);
         if let Some(facts) = &facts {
             return_path(
                 exchange,
@@ -151,20 +169,31 @@ pub(crate) fn replay(test: &Test, trace: &Trace) -> Judged {
             );
         }
     }
-    unasked(trace, &mut broken, &mut asked);
+    if at == 0 {
+        unasked(trace, &mut broken, &mut asked);
+    }
     let again = broken.iter().filter(|of| of.rule.name == rules::ONCE.name).count();
     for broken in broken.iter_mut().filter(|of| of.rule.name == rules::ONCE.name) {
         broken.excusable = again <= EXCUSED_REPEATS;
     }
     legal::judge(ours(), &mut broken, &mut asked);
-    let sends_traps = facts.map(|facts| facts.port.capability_mask().has(CapabilityMask::TRAP));
-    traps(trace, sends_traps, &mut broken, &mut asked);
+    if at != 0 {
+        return Judged { broken, asked };
+    }
+    let others = trace.exchanges.iter().filter(|of| !is_of_the_port(of, at, simulated));
+    violations.extend(others.map(|of| of.number));
+    let sender = traps::Sender {
+        sends: facts.map(|facts| facts.port.capability_mask().has(CapabilityMask::TRAP)),
+        node: facts.map(|facts| facts.node.node_type()),
+        violations: &violations,
+    };
+    traps::judge(trace, &sender, &mut broken, &mut asked);
     Judged { broken, asked }
 }
 
-/// Whether a request went to the port that the rig is for, by the way that the rig has; where no switch may lose it, by a LID.
-fn is_of_the_port(exchange: &Exchange, simulated: bool) -> bool {
-    exchange.port == 0
+/// Whether a request went to that port, by the way that the rig has; where no switch may lose it, by a LID.
+fn is_of_the_port(exchange: &Exchange, at: u32, simulated: bool) -> bool {
+    exchange.port == at
         && (simulated || exchange.dlid.is_none())
         && exchange.request.is_smp()
         && is_at_the_end(&exchange.request)
@@ -180,8 +209,9 @@ fn is_of_version_1(request: &Mad) -> bool {
     header.base_version() == 1 && header.class_version() == 1
 }
 
-/// What a response repeats of its request.
-fn header(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+/// What a response repeats of its request. Its M_Key is looked at by nobody; of the port's own it says nothing: where nothing
+/// on the way changes it, it is the request's, or 0.
+fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let responses = exchange
         .arrivals
         .iter()
@@ -190,10 +220,14 @@ fn header(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'
         *asked.entry(rules::HEADER.name).or_default() += 1;
         let wrong = super::c13_response_header::differences(&exchange.request, &arrived.mad);
         // Reserved bits are judged in a test of their own, lest one vendor's marking fail all others.
-        let wrong: Vec<_> = wrong
+        let mut wrong: Vec<_> = wrong
             .into_iter()
             .filter(|wrong| !wrong.starts_with("reserved"))
             .collect();
+        let (key, carried) = (arrived.mad.m_key(), exchange.request.m_key());
+        if simulated && key != MKey(0) && key != carried {
+            wrong.push(format!("M_Key {key}"));
+        }
         if !wrong.is_empty() {
             broken.push(Broken {
                 rule: &rules::HEADER,
@@ -229,9 +263,11 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
     }
 }
 
-/// Nobody answers a response.
+/// Nobody answers a response, a Trap or a TrapRepress, whatever its version.
 fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
-    if !exchange.request.method().is_response() {
+    let method = exchange.request.method();
+    let is_repress = method == Method::TRAP_REPRESS && !is_of_version_1(&exchange.request);
+    if !method.is_response() && method != Method::TRAP && !is_repress {
         return;
     }
     *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
@@ -299,88 +335,5 @@ fn return_path(
             exchanges: vec![exchange.number],
             excusable: false,
         });
-    }
-}
-
-/// What a trap 256 tells of an SMP, but for its M_Key: method, AttributeID, AttributeModifier, and of one on a directed route
-/// hop count and DrSLID.
-type Told = (u8, u16, u32, Option<(u8, u16)>);
-
-fn told_of(request: &Mad) -> Told {
-    let route = request.is_directed().then(|| {
-        let smp = DrSmp::from_bytes(request.bytes());
-        (smp.hop_count(), smp.dr_slid().0)
-    });
-    (request.method().0, request.attribute_id().0, request.modifier(), route)
-}
-
-/// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, changes of its own, bad
-/// M_Key, P_Key and Q_Key.
-const OF_PORTS: [u16; 8] = [129, 130, 131, 144, 145, trap::BAD_M_KEY, 257, 258];
-
-/// A trap 256 that names a key of ours tells of an SMP that carried it.
-///
-/// A port that says that it sends none, sends none.
-fn traps(trace: &Trace, sends_traps: Option<bool>, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
-    // Looked up by key: a test may send 65,000 SMPs that each bring a trap.
-    let mut carried: BTreeMap<u64, (BTreeSet<Told>, &Exchange)> = BTreeMap::new();
-    for exchange in trace.exchanges.iter().filter(|of| of.request.is_smp()) {
-        let (told, nearest) = carried
-            .entry(exchange.request.m_key().0)
-            .or_insert_with(|| (BTreeSet::new(), exchange));
-        told.insert(told_of(&exchange.request));
-        *nearest = exchange;
-    }
-    for arrived in trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP) {
-        let notice: Notice = arrived.mad.attribute();
-        if trace.begin.simulated {
-            *asked.entry(rules::TRAP.name).or_default() += 1;
-            let number = notice.trap_number();
-            if !notice.is_generic() || !OF_PORTS.contains(&number) {
-                broken.push(Broken {
-                    rule: &rules::TRAP,
-                    about: "a trap".into(),
-                    expected: "a generic one, with a number that an adapter's traps have".into(),
-                    seen: format!("{notice}").replace('\n', ";"),
-                    exchanges: Vec::new(),
-                    excusable: true,
-                });
-                continue;
-            }
-        }
-        if !notice.is_generic() || notice.trap_number() != trap::BAD_M_KEY {
-            continue;
-        }
-        let says = BadMKey::from_bytes(notice.details());
-        let named = carried.get(&says.m_key().0).filter(|_| says.m_key() != MKey(0));
-        let Some((told, nearest)) = named else { continue };
-        *asked.entry(rules::TRAP.name).or_default() += 1;
-        if sends_traps == Some(false) {
-            broken.push(Broken {
-                rule: &rules::TRAP,
-                about: "trap 256 of a port whose IsTrapSupported is not set".into(),
-                expected: "no trap".into(),
-                seen: format!("{says}").replace('\n', ";"),
-                exchanges: vec![nearest.number],
-                excusable: trace.begin.shared_subnet,
-            });
-            continue;
-        }
-        let route = says.directed().then(|| (says.hop_count(), says.dr_slid().0));
-        let says_of = (says.method().0, says.attribute().0, says.modifier().0, route);
-        if !told.contains(&says_of) {
-            broken.push(Broken {
-                rule: &rules::TRAP,
-                about: "what trap 256 says of the SMP".into(),
-                expected: format!(
-                    "an SMP that carried M_Key {}, such as {}",
-                    says.m_key(),
-                    nearest.request
-                ),
-                seen: format!("{says}").replace('\n', ";"),
-                exchanges: vec![nearest.number],
-                excusable: trace.begin.shared_subnet,
-            });
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! A port as it may be by now, moved by every SMP that reaches it, compared with every answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
@@ -64,6 +64,8 @@ pub(super) struct Port<'t> {
     pub(super) on_the_way: BTreeMap<u32, Asked>,
     /// The request that was not answered last, and how often one after the other.
     silences: Option<(Mad, u32)>,
+    /// The requests that may have been violations of the M_Key.
+    pub(super) violations: BTreeSet<u32>,
     pub(super) broken: Vec<Broken>,
     /// How often each rule was asked.
     pub(super) asked: BTreeMap<&'static str, u64>,
@@ -80,6 +82,7 @@ impl<'t> Port<'t> {
             lock: Lock::default(),
             on_the_way: BTreeMap::new(),
             silences: None,
+            violations: BTreeSet::new(),
             broken: Vec::new(),
             asked: BTreeMap::new(),
         }
@@ -153,6 +156,7 @@ impl<'t> Port<'t> {
         self.expire(now);
         let request = &exchange.request;
         if exchange.dlid.is_some_and(|lid| !self.has_lid(lid)) {
+            self.violations.insert(exchange.number);
             return;
         }
         let fate = fate(exchange);
@@ -166,8 +170,9 @@ impl<'t> Port<'t> {
         };
         if is_of_version_1(request) && access::is_checked(request.method()) {
             self.silence(exchange, &asked, is_alive_after);
-            self.look_at_key(request.method(), now, &asked, fate);
+            self.look_at_key(exchange, now, &asked, fate);
         } else if asked.opens != Sure::Yes {
+            self.violations.insert(exchange.number);
             self.lock.violated(now, &self.own("M_KeyLeasePeriod"), false);
         }
         let asked = if request.method() == Method::SET {
@@ -245,7 +250,7 @@ impl<'t> Port<'t> {
     }
 
     /// What follows from the key of an SMP.
-    fn look_at_key(&mut self, method: Method, now: Span, asked: &Asked, fate: Fate) {
+    fn look_at_key(&mut self, exchange: &Exchange, now: Span, asked: &Asked, fate: Fate) {
         let arrived = self.begin.simulated || fate != Fate::Silent;
         let certain = arrived && fate != Fate::Busy;
         match asked.opens {
@@ -253,7 +258,7 @@ impl<'t> Port<'t> {
             Sure::Yes => return self.lock.may_stop(),
             _ => {}
         }
-        let is_get = method == Method::GET;
+        let is_get = exchange.request.method() == Method::GET;
         let answered = matches!(fate, Fate::Answered(_));
         let is_violation = match asked.drops {
             _ if !is_get => Sure::Yes,
@@ -267,6 +272,7 @@ impl<'t> Port<'t> {
             self.lock.may_stop();
         }
         if is_violation != Sure::No {
+            self.violations.insert(exchange.number);
             let certain = certain && is_violation == Sure::Yes && asked.opens == Sure::No;
             self.lock.violated(now, &self.own("M_KeyLeasePeriod"), certain);
         }

@@ -1,0 +1,339 @@
+//! What a port says unasked: traps, and those of a bad M_Key against the SMPs that raised them.
+//!
+//! Source: architecture 13.4.8.2 (Notice), 13.4.9 (traps), 14.2.5.1 (trap 256).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::{Arrived, Exchange, Trace, duration_words};
+use verbatim_wire::trap::{self, BadMKey};
+use verbatim_wire::values::NodeType;
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, MgmtClass, Notice, PortInfo, Status};
+
+use super::port::Broken;
+use super::rules;
+
+/// What a trap 256 tells of an SMP, but for its M_Key: method, AttributeID, AttributeModifier, and of one on a directed route
+/// hop count and DrSLID.
+type Told = (u8, u16, u32, Option<(u8, u16)>);
+
+/// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, changes of its own, bad
+/// M_Key, P_Key and Q_Key.
+const OF_PORTS: [u16; 8] = [129, 130, 131, 144, 145, trap::BAD_M_KEY, 257, 258];
+/// Notice:Type of a security trap.
+const SECURITY: u8 = 2;
+/// Bytes of the return path that a notice has room for.
+const ROOM: usize = 30;
+
+/// What the port is by all that it showed.
+pub(super) struct Sender<'t> {
+    /// Whether it says that it sends traps; `None`: not known.
+    pub(super) sends: Option<bool>,
+    /// What it is a port of.
+    pub(super) node: Option<NodeType>,
+    /// The SMPs that may have been violations, by their numbers.
+    pub(super) violations: &'t BTreeSet<u32>,
+}
+
+fn told_of(request: &Mad) -> Told {
+    let route = request.is_directed().then(|| {
+        let smp = DrSmp::from_bytes(request.bytes());
+        (smp.hop_count(), smp.dr_slid().0)
+    });
+    (request.method().0, request.attribute_id().0, request.modifier(), route)
+}
+
+/// A trap 256 that names a key of ours tells of an SMP that carried it, and where nobody else sends, of one that was a violation.
+///
+/// A port that says that it sends none, sends none.
+pub(super) fn judge(
+    trace: &Trace,
+    sender: &Sender<'_>,
+    broken: &mut Vec<Broken>,
+    asked: &mut BTreeMap<&'static str, u64>,
+) {
+    let simulated = trace.begin.simulated;
+    // Looked up by key: a test may send 65,000 SMPs that each bring a trap.
+    let mut carried: BTreeMap<u64, (BTreeMap<Told, bool>, &Exchange)> = BTreeMap::new();
+    for exchange in trace.exchanges.iter().filter(|of| of.request.is_smp()) {
+        let (told, nearest) = carried
+            .entry(exchange.request.m_key().0)
+            .or_insert_with(|| (BTreeMap::new(), exchange));
+        *told.entry(told_of(&exchange.request)).or_default() |= sender.violations.contains(&exchange.number);
+        *nearest = exchange;
+    }
+    let lids = lids(trace);
+    let traps = trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP);
+    if simulated {
+        repetitions(trace, broken, asked);
+    }
+    for arrived in traps {
+        let notice: Notice = arrived.mad.attribute();
+        let mut must = |about: &str, holds: bool, expected: String, seen: String, exchanges: Vec<u32>| {
+            *asked.entry(rules::TRAP.name).or_default() += 1;
+            if !holds {
+                broken.push(Broken {
+                    rule: &rules::TRAP,
+                    about: about.into(),
+                    expected,
+                    seen,
+                    exchanges,
+                    excusable: trace.begin.shared_subnet || simulated,
+                });
+            }
+            holds
+        };
+        if simulated {
+            let number = notice.trap_number();
+            let is_one = notice.is_generic() && OF_PORTS.contains(&number);
+            let expected = "a generic one, with a number that an adapter's traps have";
+            if !must("a trap", is_one, expected.into(), in_words(&notice), Vec::new()) {
+                continue;
+            }
+            let wrong = headers(&arrived.mad, &notice, sender.node);
+            must(
+                "header and notice of a trap",
+                wrong.is_empty(),
+                "versions 1, no key, no status, 0 in what is reserved, and who sends it".into(),
+                wrong.join(", "),
+                Vec::new(),
+            );
+        }
+        if !notice.is_generic() || notice.trap_number() != trap::BAD_M_KEY {
+            continue;
+        }
+        let says = BadMKey::from_bytes(notice.details());
+        let named = carried.get(&says.m_key().0).filter(|_| says.m_key() != MKey(0));
+        // Others are of earlier tests, which a port goes on repeating.
+        let Some((told, nearest)) = named else { continue };
+        let near = vec![nearest.number];
+        if sender.sends == Some(false) {
+            let about = "trap 256 of a port whose IsTrapSupported is not set";
+            must(about, false, "no trap".into(), in_words(&says), near);
+            continue;
+        }
+        let route = says.directed().then(|| (says.hop_count(), says.dr_slid().0));
+        let of = told.get(&(says.method().0, says.attribute().0, says.modifier().0, route));
+        let expected = format!(
+            "an SMP that carried M_Key {}, such as {}",
+            says.m_key(),
+            nearest.request
+        );
+        if !must(
+            "what trap 256 says of the SMP",
+            of.is_some(),
+            expected,
+            in_words(&says),
+            near.clone(),
+        ) || !simulated
+        {
+            continue;
+        }
+        let was_wrong = of.copied().unwrap_or_default();
+        must(
+            "the SMP that trap 256 tells of",
+            was_wrong,
+            "one whose M_Key was wrong".into(),
+            in_words(&says),
+            near.clone(),
+        );
+        let mut wrong = details(trace, &says, &lids);
+        let issuer = notice.issuer_lid();
+        if issuer == Lid(0) || !lids.contains(&issuer.0) {
+            wrong.push(format!("IssuerLID {issuer}"));
+        }
+        must(
+            "what trap 256 says of the way of the SMP",
+            wrong.is_empty(),
+            "the way that it came, to a LID of the port".into(),
+            wrong.join(", "),
+            near,
+        );
+    }
+}
+
+fn in_words(of: &impl std::fmt::Display) -> String {
+    of.to_string().replace('\n', ";")
+}
+
+/// The LIDs that the port ever had, or was given.
+fn lids(trace: &Trace) -> BTreeSet<u16> {
+    let of_port = |mad: &Mad| {
+        let carries = mad.is_smp() && mad.attribute_id() == AttributeId::PORT_INFO;
+        carries.then(|| mad.attribute::<PortInfo>().lid().0)
+    };
+    let each = trace.exchanges.iter().flat_map(|exchange| {
+        let set = (exchange.request.method() == Method::SET).then_some(exchange.request);
+        let shown = exchange.answer().map(|answer| answer.mad);
+        [set, shown.filter(|mad| mad.status() == Status::OK)]
+    });
+    each.flatten().filter_map(|mad| of_port(&mad)).collect()
+}
+
+/// What is wrong in the header of a trap, and in what its notice says of who sends it. Toggle and count are of notices that
+/// wait to be fetched.
+fn headers(mad: &Mad, notice: &Notice, node: Option<NodeType>) -> Vec<String> {
+    let header = mad.header();
+    let mut wrong = Vec::new();
+    let mut must = |name: &str, holds: bool, seen: String| {
+        if !holds {
+            wrong.push(format!("{name} {seen}"));
+        }
+    };
+    must(
+        "BaseVersion",
+        header.base_version() == 1,
+        header.base_version().to_string(),
+    );
+    must(
+        "ClassVersion",
+        header.class_version() == 1,
+        header.class_version().to_string(),
+    );
+    must("MgmtClass", mad.class() == MgmtClass::SUBN_LID, mad.class().to_string());
+    must(
+        "AttributeID",
+        mad.attribute_id() == AttributeId::NOTICE,
+        mad.attribute_id().to_string(),
+    );
+    must(
+        "AttributeModifier",
+        mad.modifier() == 0,
+        format!("{:#x}", mad.modifier()),
+    );
+    must("Status", mad.status() == Status::OK, mad.status().to_string());
+    must("M_Key", mad.m_key() == MKey(0), mad.m_key().to_string());
+    must(
+        "reserved bytes of the MAD header",
+        header.is_zero_in("Reserved144"),
+        "not 0".into(),
+    );
+    let smp = verbatim_wire::LidSmp::from_bytes(mad.bytes());
+    let zero = smp.is_zero_in("Reserved256") && smp.is_zero_in("Reserved1024");
+    must("reserved bytes of the SMP", zero, "not 0".into());
+    let producer = match node {
+        Some(NodeType::SWITCH) => 2,
+        Some(NodeType::ROUTER) => 3,
+        _ => 1,
+    };
+    if node.is_some() {
+        let seen = notice.producer_type().0;
+        must("ProducerType", seen == producer, seen.to_string());
+    }
+    let is_of_a_key = notice.trap_number() >= trap::BAD_M_KEY;
+    must(
+        "Type",
+        !is_of_a_key || notice.notice_type() == SECURITY,
+        notice.notice_type().to_string(),
+    );
+    must("NoticeToggle", !notice.toggle(), notice.toggle().to_string());
+    must(
+        "NoticeCount",
+        notice.notice_count() == 0,
+        notice.notice_count().to_string(),
+    );
+    wrong
+}
+
+/// What is wrong in what a notice says of a route: LIDADDR, return path, what is reserved.
+fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let reserved = ["Reserved0", "Reserved56", "Reserved176"];
+    if let Some(name) = reserved.iter().find(|name| !says.is_zero_in(name)) {
+        wrong.push(format!("{name} is not 0"));
+    }
+    if !says.directed() {
+        if says.hop_count() != 0 {
+            wrong.push(format!("hop count {}", says.hop_count()));
+        }
+        return wrong;
+    }
+    // A route that begins and ends as a directed one; agents that are in use name their own.
+    if says.lid() != Lid::PERMISSIVE && !lids.contains(&says.lid().0) {
+        wrong.push(format!("LIDADDR {}", says.lid()));
+    }
+    let hops = usize::from(says.hop_count());
+    // Whether the first byte, which no hop uses, takes room, is open.
+    let is_cut = [hops > ROOM, hops + 1 > ROOM];
+    if !is_cut.contains(&says.path_truncated()) {
+        wrong.push(format!("path truncated {}", says.path_truncated()));
+    }
+    // Responses on a route of as many hops show by which ports it goes.
+    let mut paths = trace.exchanges.iter().filter_map(|exchange| {
+        let answer = exchange.answer()?;
+        let smp = DrSmp::from_bytes(answer.mad.bytes());
+        let is_such = answer.mad.is_directed() && usize::from(smp.hop_count()) == hops && exchange.port == 0;
+        is_such.then(|| (1..=hops).map(|hop| smp.return_path(hop)).collect::<Vec<_>>())
+    });
+    let shown: Vec<u8> = (0..ROOM).map(|hop| says.return_path(hop)).collect();
+    // With the first byte or without it, as far as there is room; or so many bytes as there are hops, from it on.
+    let is_path = |path: &Vec<u8>| {
+        let (whole, bare) = (path.len().min(ROOM - 1), path.len().min(ROOM));
+        let short = path.len().saturating_sub(1).min(ROOM - 1);
+        shown[1..=whole] == path[..whole]
+            || shown[..bare] == path[..bare]
+            || shown[0] == 0 && shown[1..=short] == path[..short]
+    };
+    let first = paths.next();
+    let is_one = first.as_ref().is_none_or(is_path);
+    if !is_one && !paths.any(|path| is_path(&path)) {
+        let path = first.unwrap_or_default();
+        wrong.push(format!("return path {shown:?} instead of {path:?}"));
+    }
+    wrong
+}
+
+/// A trap that has another's TransactionID repeats it; all of a port are a SubnetTimeOut apart.
+fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let mut must = |about: &str, holds: bool, expected: String, seen: String| {
+        *asked.entry(rules::TRAP.name).or_default() += 1;
+        if !holds {
+            broken.push(Broken {
+                rule: &rules::TRAP,
+                about: about.into(),
+                expected,
+                seen,
+                exchanges: Vec::new(),
+                excusable: true,
+            });
+        }
+    };
+    let least = shortest(trace);
+    let mut before: BTreeMap<u32, &Arrived> = BTreeMap::new();
+    let mut of: BTreeMap<(u32, u64), &Arrived> = BTreeMap::new();
+    for arrived in trace.unasked.iter().filter(|of| of.mad.method() == Method::TRAP) {
+        let id = arrived.mad.transaction_id();
+        if let Some(first) = of.insert((arrived.port, id), arrived) {
+            let same = first.mad.data() == arrived.mad.data();
+            let seen = if same { "the same" } else { "another Notice" };
+            must(
+                "traps of one TransactionID",
+                same,
+                "the same Notice".into(),
+                seen.into(),
+            );
+        }
+        if let (Some(last), Some(least)) = (before.insert(arrived.port, arrived), least) {
+            let (_, most) = arrived.at.since(last.at);
+            must(
+                "time from a trap to the next",
+                most >= least,
+                format!("at least {}, the SubnetTimeOut", duration_words(least)),
+                duration_words(most),
+            );
+        }
+    }
+}
+
+/// The shortest SubnetTimeOut that the port had, or was given.
+fn shortest(trace: &Trace) -> Option<core::time::Duration> {
+    let each = trace.exchanges.iter().flat_map(|exchange| {
+        let set = (exchange.request.method() == Method::SET).then_some(exchange.request);
+        [set, exchange.answer().map(|answer| answer.mad)]
+    });
+    let infos = each
+        .flatten()
+        .filter(|mad| mad.is_smp() && mad.attribute_id() == AttributeId::PORT_INFO && mad.status() == Status::OK);
+    infos
+        .map(|mad| mad.attribute::<PortInfo>().subnet_timeout().duration())
+        .min()
+}
