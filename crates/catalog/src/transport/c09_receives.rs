@@ -5,7 +5,7 @@
 //! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
 //! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
 
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 
@@ -75,6 +75,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         };
         ask::ask(t, &channel, SENT, &message)?;
         psn = message.next();
+    }
+    // A host tells of a completion when it has looked, which may be after the acknowledgement.
+    for _ in PLACES {
+        if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?.is_none() {
+            break;
+        }
     }
     ask::read_memory(t, &channel, RESULT, channel.memory.length)?;
     ask::query(t, &channel, STATE)?;

@@ -86,14 +86,16 @@ impl Lock {
                 (ends(*shortest), ends(*longest), some.len() != all.len())
             }
         };
+        let earliest = now.earliest.after(shortest.saturating_sub(ACCURACY));
         let latest = now.latest.after(longest + ACCURACY);
         self.timer = Some(match self.timer {
             None => Timer {
-                earliest: now.earliest.after(shortest.saturating_sub(ACCURACY)),
+                earliest,
                 latest: (certain && !none).then_some(latest),
             },
             Some(timer) => Timer {
-                earliest: timer.earliest,
+                // Where it did not run, it begins here, by a period that may be shorter by now.
+                earliest: timer.earliest.min(earliest),
                 latest: match timer.latest {
                     Some(before) => Some(before.max(latest)),
                     // It may have been stopped: then it runs anew from here.
@@ -159,6 +161,15 @@ mod tests {
         assert_eq!(lock.expired(at(110)), Expired::Maybe);
         assert_eq!(lock.expired(at(114)), Expired::Maybe);
         assert_eq!(lock.expired(at(117)), Expired::Yes);
+    }
+
+    #[test]
+    fn a_timer_that_may_not_have_run_may_end_by_the_period_of_the_next_violation() {
+        let mut lock = Lock::default();
+        lock.violated(at(100), &Known::is(300), false);
+        lock.violated(at(110), &Known::is(2), false);
+        assert_eq!(lock.expired(at(110)), Expired::No);
+        assert_eq!(lock.expired(at(115)), Expired::Maybe);
     }
 
     #[test]
