@@ -78,7 +78,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     // A host tells of a completion when it has looked, which may be after the acknowledgement.
     for _ in PLACES {
-        if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?.is_none() {
+        if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?
+            .is_none()
+        {
             break;
         }
     }
