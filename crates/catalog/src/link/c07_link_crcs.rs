@@ -5,7 +5,6 @@
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::Lnh;
 
 use crate::link::native::{self, Link, Rule, Wire};
 
@@ -47,7 +46,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         link.probe(&ICRC, &global.bad_icrc())?;
         let raw = Wire::raw(link.port.lid(), RAW);
         link.probe(&ICRC, &raw)?;
-        let ipv6 = raw.clone().lrh(|lrh| lrh.with_lnh(Lnh::IPV6)).resealed();
+        let ipv6 = Wire::raw_ipv6(link.port.lid(), RAW);
         link.probe(&ICRC, &ipv6)?;
         link.probe(&VCRC, &raw.flipped(1, 0x80))?;
     }

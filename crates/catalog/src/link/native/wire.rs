@@ -4,6 +4,7 @@ use core::net::Ipv6Addr;
 
 use verbatim_record::Delimiter;
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, vcrc};
+use verbatim_wire::values::Hex8;
 use verbatim_wire::{
     Bth, Deth, Grh, Layout, Lid, Lnh, Lrh, MAD_LENGTH, Mad, MadHeaders, MgmtClass, Network, Opcode, PKey, QKey, Qpn,
     Transport, edit, mad_packet,
@@ -79,6 +80,20 @@ impl Wire {
         bytes.resize(length, 0x3C);
         bytes.extend(vcrc(&bytes));
         Self::good(bytes)
+    }
+
+    /// A raw packet with an IPv6 header and no next one, of so many bytes up to the VCRC: a multiple of 4, 48 at least.
+    pub(crate) fn raw_ipv6(dlid: Lid, length: usize) -> Self {
+        let payload = length.saturating_sub(Lrh::SIZE + Grh::SIZE);
+        let ip = |header: Grh| {
+            header
+                .with_ip_ver(6)
+                .with_pay_len(u16::try_from(payload).unwrap_or(u16::MAX))
+                .with_nxt_hdr(Hex8(59))
+                .with_hop_lmt(64)
+        };
+        let raw = Self::raw(dlid, length).lrh(|lrh| lrh.with_lnh(Lnh::IPV6));
+        raw.grh(ip).resealed()
     }
 
     /// An IBA packet of 20 bytes up to the VCRC: its BTH is cut short, all else is as it must be.
