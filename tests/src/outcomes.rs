@@ -16,7 +16,7 @@ pub struct Expected {
 }
 
 /// Reads a table. Each test is there once; each that is not a plain PASS has a reason, each FAIL its findings, and no
-/// PASS may also be a FAIL or a FAIL a PASS.
+/// PASS may also be a FAIL or a FAIL a PASS, unless the table says that a busy host hides the FAIL.
 ///
 /// # Panics
 /// When the table is not so.
@@ -37,7 +37,9 @@ pub fn table(text: &str) -> BTreeMap<String, Expected> {
             "{group}"
         );
         assert!(outcome != "FAIL" || !list("findings").is_empty(), "{group}");
-        assert!(!or.iter().any(|or| or == "PASS" || or == "FAIL"), "{group}");
+        let is_hidden = group.get("hidden_when_late").and_then(toml::Value::as_bool) == Some(true);
+        let decides = |or: &String| or == "FAIL" || or == "PASS" && !is_hidden;
+        assert!(!or.iter().any(decides), "{group}");
         let expected = Expected {
             outcomes: [vec![outcome], or].concat(),
             cause: word("cause"),
