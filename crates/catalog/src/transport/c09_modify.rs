@@ -409,34 +409,24 @@ fn taken(
 fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
+    // No step leads there from RTS or SQD.
+    let nowhere = [
+        (Init, &given.init),
+        (Init, &none),
+        (Rtr, &given.rtr),
+        (Rtr, &none),
+        (Sqe, &none),
+    ];
     // Those that a step does not take are in all: both ways are tried.
     taken(t, tried, (Rts, &none), &given.all)?;
-    tried.not_to(
-        t,
-        &[
-            (Init, &given.init),
-            (Init, &none),
-            (Rtr, &given.rtr),
-            (Rtr, &none),
-            (Sqe, &none),
-        ],
-    )?;
+    tried.not_to(t, &nowhere)?;
     for attributes in with_each(&none, &given.all) {
         tried.to(t, Sqd, &attributes)?;
     }
     if !tried.to(t, Sqd, &none)? {
         return Ok(());
     }
-    tried.not_to(
-        t,
-        &[
-            (Init, &given.init),
-            (Init, &none),
-            (Rtr, &given.rtr),
-            (Rtr, &none),
-            (Sqe, &none),
-        ],
-    )?;
+    tried.not_to(t, &nowhere)?;
     taken(t, tried, (Sqd, &none), &given.all)?;
     for attributes in with_each(&none, &given.all) {
         if tried.to(t, Rts, &attributes)? {
