@@ -254,6 +254,51 @@ impl Profile {
         self
     }
 
+    /// A device of any kind: what it can do is drawn from the seed too, and then [`Profile::vary`] has its say.
+    #[must_use]
+    pub fn any(seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
+        let mut profile = Self::full();
+        profile.num_ports = [1, 1, 2, 4][below(rng, 4) as usize];
+        profile.partition_cap = [1, 2, 31, 32, 33, 64, 127, 128][below(rng, 8) as usize];
+        profile.guid_cap = [1, 2, 7, 8, 9, 32, 128, 255][below(rng, 8) as usize];
+        let optional = [
+            CapabilityMask::TRAP,
+            LED_INFO,
+            SYSTEM_IMAGE_GUID,
+            EXTENDED_SPEEDS,
+            CapabilityMask::MASK2,
+            REINIT,
+            LINK_ROUND_TRIP_LATENCY,
+            CapabilityMask::CLIENT_REREGISTRATION,
+            MCAST_P_KEY_TRAP_SUPPRESSION,
+        ];
+        let has = optional.into_iter().filter(|_| below(rng, 2) == 1);
+        profile.capability_mask = CapabilityMask(has.fold(0, |all, one| all | one));
+        profile.capability_mask_2 = below(rng, 2) as u16;
+        profile.vl_cap = VlCap(1 + below(rng, 5) as u8);
+        // With one data VL neither table is needed.
+        let several = profile.vl_cap != VlCap::VL0;
+        if several || below(rng, 2) == 1 {
+            profile.capability_mask.0 |= CapabilityMask::SL_MAPPING;
+        }
+        profile.vl_arbitration = several || below(rng, 2) == 1;
+        let mut entries = |least: u64| (least + below(rng, 65 - least)) as u8;
+        (profile.vl_arbitration_low_cap, profile.vl_arbitration_high_cap) = if profile.vl_arbitration {
+            // Each data VL has a place in a table, at least once.
+            let least = profile.vl_cap.data_vls().unwrap_or(1).into();
+            (entries(least), entries(1))
+        } else {
+            (0, 0)
+        };
+        profile.rcv_error_details = below(rng, 2) == 1;
+        profile.mtu_cap = Mtu(1 + below(rng, 5) as u8);
+        profile.link_widths = LinkWidths([0x01, 0x02, 0x03, 0x0B, 0x0F, 0x13][below(rng, 6) as usize]);
+        profile.link_speeds = LinkSpeeds([1, 3, 5, 7][below(rng, 4) as usize]);
+        profile.link_speeds_ext = LinkSpeedExt([1, 3, 7][below(rng, 3) as usize]);
+        profile.vary(seed)
+    }
+
     /// Whether the port says that it has an SLtoVLMappingTable.
     #[must_use]
     pub fn has_sl_mapping(&self) -> bool {

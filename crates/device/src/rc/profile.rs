@@ -169,6 +169,21 @@ impl AdapterProfile {
         self
     }
 
+    /// An adapter of any kind: what it can do is drawn from the seed too, and then [`AdapterProfile::vary`] has its say.
+    #[must_use]
+    pub fn any(mut self, seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
+        self.mtu = Mtu(1 + below(rng, 5) as u8);
+        self.max_rd_atomic = [1, 2, 4, 15, 16, 128][below(rng, 6) as usize];
+        self.max_dest_rd_atomic = [1, 2, 4, 15, 16, 128][below(rng, 6) as usize];
+        self.atomics = below(rng, 4) != 0;
+        self.invalidate = below(rng, 2) == 1;
+        self.max_qps = [16, 64, 256][below(rng, 3) as usize];
+        self.max_depth = [64, 255, 4096][below(rng, 3) as usize];
+        self.max_memory = [1 << 20, 4 << 20, 16 << 20][below(rng, 3) as usize];
+        self.vary(seed)
+    }
+
     /// The GID table: one RoCEv2 entry for each address.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {

@@ -146,9 +146,10 @@ impl VirtualConfig {
     #[must_use]
     pub fn rig(&self) -> VirtualRig {
         let adapter = VirtualRig::adapter_profile(Side::Dut);
-        let adapter = match self.varied_by() {
-            Some(seed) => adapter.vary(seed),
-            None => adapter,
+        let adapter = match (self.profile, self.varied_by()) {
+            (ProfileName::Any, seed) => adapter.any(seed.unwrap_or(0)),
+            (_, Some(seed)) => adapter.vary(seed),
+            (_, None) => adapter,
         };
         VirtualRig::new(self.profile(), &self.defects)
             .with_adapter(adapter, &self.adapter_defects)
@@ -180,11 +181,13 @@ pub enum ProfileName {
     Full,
     /// [`Profile::one_data_vl`].
     OneDataVl,
+    /// [`Profile::any`] of the seed; without one, of seed 0.
+    Any,
 }
 
 impl ProfileName {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Minimal, Self::Full, Self::OneDataVl];
+    pub const ALL: [Self; 4] = [Self::Minimal, Self::Full, Self::OneDataVl, Self::Any];
 
     /// As people type it.
     #[must_use]
@@ -193,6 +196,7 @@ impl ProfileName {
             Self::Minimal => "minimal",
             Self::Full => "full",
             Self::OneDataVl => "one-data-vl",
+            Self::Any => "any",
         }
     }
 
@@ -203,6 +207,7 @@ impl ProfileName {
             Self::Minimal => Profile::minimal(),
             Self::Full => Profile::full(),
             Self::OneDataVl => Profile::one_data_vl(),
+            Self::Any => return Profile::any(seed.unwrap_or(0)),
         };
         match seed {
             Some(seed) => profile.vary(seed),
