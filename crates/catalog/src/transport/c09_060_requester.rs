@@ -18,6 +18,7 @@ use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{Aeth, AtomicAckEth, Opcode, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
+use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc;
 
 const COMPLETION: &str = "C9-60";
@@ -131,6 +132,9 @@ fn response_data(t: &Tester<'_>, length: u32) -> Vec<u8> {
 
 fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
+    if kind.is_atomic() && !channel.atomics {
+        return Ok(());
+    }
     let mtu = channel.mtu.bytes().unwrap_or(256);
     let mut random = t.random("memory");
     let fill = Command::WriteMemory(pb::WriteMemory {
@@ -227,7 +231,16 @@ fn responses(channel: &Channel, kind: Kind, data: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
-    f.exercises(&["posted", "completed-by", "answered-completes", "left-alone", "flushed"]);
+    if kind.is_atomic() && !has_atomics(t) {
+        f.not_applicable = Some("the device says that it has no atomics".into());
+        return Ok(());
+    }
+    f.exercises(&["posted", "completed-by", "answered-completes", "flushed"]);
+    // With one atomic in flight at a time none is outstanding beside the one that is answered.
+    let at_a_time = rc::dialogues(t)?.first().and_then(|of| of.attributes.max_rd_atomic);
+    if !kind.is_atomic() || at_a_time != Some(1) {
+        f.exercises(&["left-alone"]);
+    }
     if kind.has_response_data() {
         f.exercises(&["response-data"]);
     }

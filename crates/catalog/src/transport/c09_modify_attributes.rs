@@ -144,7 +144,7 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
         },
         pb::QpAttributes {
             max_rd_atomic: Some(1),
-            max_dest_rd_atomic: Some(2),
+            max_dest_rd_atomic: Some(channel.max_dest_rd_atomic.min(2).into()),
             address: Some(address),
             ..none()
         },

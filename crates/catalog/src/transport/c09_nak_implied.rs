@@ -64,6 +64,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
                 Behind::Answer(second) => second,
                 Behind::Rnr | Behind::Refusal => Ask::send(64),
             };
+            if !can(&dut, &[first, second]) {
+                dut.close(t)?;
+                continue;
+            }
             if let Some(first) = dut.try_post(t, first)?
                 && let Some(second) = dut.try_post(t, second)?
                 && dut.see_all(t, &first)?
@@ -75,6 +79,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
     }
     Ok(())
+}
+
+/// Whether the device has both outstanding at a time: where it has atomics and more than one READ or atomic in flight.
+fn can(dut: &Requester, both: &[Ask; 2]) -> bool {
+    let of = |is: fn(pb::Operation) -> bool| both.iter().filter(|ask| is(ask.operation)).count();
+    let atomics = of(|operation| operation == pb::Operation::FetchAdd);
+    let in_flight = of(|operation| operation != pb::Operation::Send);
+    (dut.channel.atomics || atomics == 0) && in_flight <= usize::from(dut.channel.max_rd_atomic)
 }
 
 /// Answers the second request alone, and when the first has come again both.

@@ -52,9 +52,9 @@ pub struct ChannelOptions {
     pub retry_cnt: u8,
     /// Retries after RNR NAKs; 7 = without end.
     pub rnr_retry: u8,
-    /// READs and atomics that the DUT has in flight.
+    /// READs and atomics that the DUT has in flight; as many as it can if those are fewer.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the DUT answers at a time.
+    /// READs and atomics that the DUT answers at a time; as many as it can if those are fewer.
     pub max_dest_rd_atomic: u8,
     /// What the DUT's RNR NAKs ask for.
     pub min_rnr_timer: RnrTimer,
@@ -77,6 +77,20 @@ pub struct ChannelOptions {
 impl ChannelOptions {
     /// Bytes of the DUT's memory where nothing else is asked for.
     pub const MEMORY: u32 = 64 * 1024;
+
+    /// The same as far as a device can: path MTU, READs and atomics at a time. A device that does not say how many can all.
+    fn within(&self, facts: &pb::Opened) -> Self {
+        let least = |asked: u8, most: u32| match u8::try_from(most) {
+            Ok(0) | Err(_) => asked,
+            Ok(most) => asked.min(most),
+        };
+        Self {
+            mtu: Mtu(least(self.mtu.0, facts.active_mtu)),
+            max_rd_atomic: least(self.max_rd_atomic, facts.max_qp_init_rd_atom),
+            max_dest_rd_atomic: least(self.max_dest_rd_atomic, facts.max_qp_rd_atom),
+            ..*self
+        }
+    }
 }
 
 impl Default for ChannelOptions {
@@ -144,6 +158,12 @@ pub struct Channel {
     pub own_psn: Psn,
     /// Path MTU.
     pub mtu: Mtu,
+    /// READs and atomics that the DUT has in flight at most.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the DUT answers at a time.
+    pub max_dest_rd_atomic: u8,
+    /// Queue pairs that the DUT says it has; 0: it does not say.
+    pub max_qp: u32,
     /// The DUT's memory.
     pub memory: Memory,
     /// Whether the DUT says that it has atomics.
@@ -238,13 +258,13 @@ impl Tester<'_> {
         let own_qpn = Qpn(random.between(2, 0xFF_FFFE) as u32);
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
         let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
+        let options = &options.within(&facts);
         let end = match end {
             Some(end) => end,
             None => self.make_end(Side::Dut, options)?,
         };
         let address = address(own.ip, gid, options.network);
-        let mtu = Mtu(options.mtu.0.min(u8::try_from(facts.active_mtu).unwrap_or(u8::MAX)));
-        self.connect(&end, options, mtu, (own_qpn, own_psn, dut_psn), address, facts.port)?;
+        self.connect(&end, options, (own_qpn, own_psn, dut_psn), address, facts.port)?;
         let station = |mac, ip| Station {
             mac,
             ip,
@@ -258,7 +278,10 @@ impl Tester<'_> {
             own_qpn,
             dut_psn,
             own_psn,
-            mtu,
+            mtu: options.mtu,
+            max_rd_atomic: options.max_rd_atomic,
+            max_dest_rd_atomic: options.max_dest_rd_atomic,
+            max_qp: facts.max_qp,
             memory: end.memory,
             atomics: facts.atomics,
         })
@@ -286,12 +309,15 @@ impl Tester<'_> {
         let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
         let psns = [Psn::new(random.bits() as u32), Psn::new(random.bits() as u32)];
         let ends = [self.make_end(Side::Dut, dut)?, self.make_end(Side::Tester, own)?];
-        let mtu = facts
-            .iter()
-            .map(|of| u8::try_from(of.active_mtu).unwrap_or(u8::MAX))
-            .fold(dut.mtu.0, u8::min);
-        for (at, options) in [(0, dut), (1, own)] {
+        let can = [dut.within(&facts[0]), own.within(&facts[1])];
+        for at in [0, 1] {
             let other = 1 - at;
+            // Neither has more in flight than the other answers.
+            let options = &ChannelOptions {
+                mtu: Mtu(dut.mtu.0.min(can[0].mtu.0).min(can[1].mtu.0)),
+                max_rd_atomic: can[at].max_rd_atomic.min(can[other].max_dest_rd_atomic),
+                ..can[at]
+            };
             let gid = facts[other].gids.iter().find(|gid| gid.index == gids[other]);
             let address = pb::AddressVector {
                 dgid: if facts[other].ethernet {
@@ -305,7 +331,7 @@ impl Tester<'_> {
                 ..pb::AddressVector::default()
             };
             let numbers = (ends[other].qpn, psns[other], psns[at]);
-            self.connect(&ends[at], options, Mtu(mtu), numbers, address, facts[at].port)?;
+            self.connect(&ends[at], options, numbers, address, facts[at].port)?;
         }
         Ok(Pair {
             dut_qp: ends[0].qp,
@@ -409,7 +435,6 @@ impl Tester<'_> {
         &mut self,
         end: &End,
         options: &ChannelOptions,
-        mtu: Mtu,
         (other_qpn, other_psn, psn): (Qpn, Psn, Psn),
         address: pb::AddressVector,
         port: u32,
@@ -421,7 +446,7 @@ impl Tester<'_> {
             ..pb::QpAttributes::default()
         };
         let rtr = pb::QpAttributes {
-            path_mtu: Some(mtu.0.into()),
+            path_mtu: Some(options.mtu.0.into()),
             dest_qpn: Some(other_qpn.0),
             rq_psn: Some(other_psn.0),
             max_dest_rd_atomic: Some(options.max_dest_rd_atomic.into()),
@@ -442,7 +467,11 @@ impl Tester<'_> {
     /// # Errors
     /// When the DUT's host refuses, and when the run must stop.
     pub fn start_sending(&mut self, channel: &Channel, options: &ChannelOptions) -> Step {
-        self.ready_to_send((Side::Dut, channel.qp), options, channel.dut_psn)
+        let options = ChannelOptions {
+            max_rd_atomic: options.max_rd_atomic.min(channel.max_rd_atomic),
+            ..*options
+        };
+        self.ready_to_send((Side::Dut, channel.qp), &options, channel.dut_psn)
     }
 
     fn ready_to_send(&mut self, (side, qp): (Side, u32), options: &ChannelOptions, psn: Psn) -> Step {

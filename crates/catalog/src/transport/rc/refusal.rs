@@ -7,7 +7,9 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
+use verbatim_record::{
+    Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WaitDone, WcStatus,
+};
 use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
 use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RKey, Syndrome, SyndromeKind, Transport};
@@ -29,6 +31,8 @@ const AFTER: Label<Frames> = Label::new("sound SEND after the request that is re
 pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
 pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
 const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
+/// Queue pairs beside those that are kept: that of the next try, and one of the host's own.
+const OTHERS: usize = 2;
 pub(crate) const SILENT: Label<Wait> = Label::new("after all cases");
 const END: Label<Verbs> = Label::new("is the host still there");
 
@@ -116,22 +120,43 @@ impl Refusal {
 
 /// Tries all cases.
 pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
-    let mut last = None;
+    let mut kept = Vec::new();
     for case in cases {
         for attempt in 1..=TRIES {
             let (channel, answered) = one(t, case)?;
-            last = Some(channel);
             if answered || attempt == TRIES {
+                kept.push(channel);
                 break;
             }
             // A host has room for so many queue pairs. The one that is judged stays: silence of what is gone shows nothing.
-            let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
-            t.verbs(GIVEN_UP, Side::Dut, destroy)?;
+            give_up(t, &channel)?;
+        }
+        let is_full = kept
+            .last()
+            .is_some_and(|of| of.max_qp != 0 && kept.len() + OTHERS >= of.max_qp as usize);
+        if is_full {
+            silence(t, &kept)?;
+            for channel in kept.drain(..) {
+                give_up(t, &channel)?;
+            }
         }
     }
+    if !kept.is_empty() {
+        silence(t, &kept)?;
+    }
+    Ok(())
+}
+
+fn give_up(t: &mut Tester<'_>, channel: &Channel) -> Step {
+    let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
+    t.verbs(GIVEN_UP, Side::Dut, destroy).map(drop)
+}
+
+/// Waits for what must not come on any of these connections.
+fn silence(t: &mut Tester<'_>, kept: &[Channel]) -> Step {
     t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
-    if let Some(channel) = last {
-        ask::query(t, &channel, END)?;
+    if let Some(channel) = kept.last() {
+        ask::query(t, channel, END)?;
     }
     Ok(())
 }
@@ -252,13 +277,15 @@ pub(crate) fn judge(
 ) -> Result<(), Gap> {
     let all = super::dialogues(t)?;
     not_judged(t);
-    let silent = answer::proves_silence(t, t.waited(SILENT)?);
+    let waits: Vec<&WaitDone> = t.waits(SILENT).collect();
     for case in cases {
         let (dialogue, tries) = counted(t, &all, case)?;
         if case.atomic && !has_atomics {
             f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
             continue;
         }
+        let wait = waits.iter().find(|wait| wait.place > dialogue.places.0);
+        let silent = answer::proves_silence(t, wait.ok_or(Gap::Missing(SILENT.name))?);
         one_case(t, f, (statement, case), dialogue, (tries >= TRIES as usize, silent));
     }
     Ok(())

@@ -235,11 +235,14 @@ fn respond(
     Ok(())
 }
 
+/// More bytes than a READ of a walk asks for, whatever the path MTU: its length is drawn before the device says what it can.
+const LONGEST: u32 = 4 * 1024;
+
 /// The responses to a READ of what the peer's memory would hold.
 fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Vec<u8>> {
     let (channel, mtu) = (&peer.requester.channel, peer.requester.mtu);
     // A request for more than there is does not make more responses than a READ of this walk has.
-    let length = length.min(8 * mtu);
+    let length = length.min(LONGEST);
     let count = length.div_ceil(mtu).max(1);
     let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(sent.msn);
     let response = |at: u32| {
