@@ -80,6 +80,11 @@ impl Kind {
         matches!(self, Self::AtomicAfterReads | Self::ReadsAfterAtomic)
     }
 
+    /// How many READs there are: no more than the device answers at a time, beside the atomic.
+    fn reads(self, max_dest_rd_atomic: u32) -> u32 {
+        max_dest_rd_atomic.saturating_sub(self.has_atomic().into()).min(2)
+    }
+
     fn messages(self, channel: &Channel, payload: &[u8]) -> Vec<Message> {
         let mut psn = channel.own_psn;
         let mut messages = Vec::new();
@@ -92,8 +97,9 @@ impl Kind {
         if self == Self::ReadsAfterAtomic {
             add(&|psn| Message::fetch_add(channel, psn, TARGET, 1));
         }
-        add(&|psn| Message::read(channel, psn, 0, length));
-        add(&|psn| Message::read(channel, psn, 4096, length));
+        for at in 0..self.reads(channel.max_dest_rd_atomic.into()) {
+            add(&|psn| Message::read(channel, psn, at * 4096, length));
+        }
         match self {
             Self::AtomicAfterReads => add(&|psn| Message::compare_swap(channel, psn, TARGET, (0, 1))),
             Self::SendAfterReads => add(&|psn| Message::send(channel, psn, payload)),
@@ -109,6 +115,9 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     for _ in 0..TRIES {
         let channel = t.open_channel(&ChannelOptions::default())?;
         last = Some(channel);
+        if kind.reads(channel.max_dest_rd_atomic.into()) == 0 {
+            break;
+        }
         let bytes = ask::random_bytes(t, "memory", FILLED);
         ask::fill(t, &channel, FILL, 0, bytes)?;
         if kind == Kind::SendAfterReads {
@@ -149,6 +158,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
     }
     let all = rc::dialogues(t)?;
     let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
+    let at_a_time = all.first().and_then(|dialogue| dialogue.attributes.max_dest_rd_atomic);
+    if at_a_time.is_some_and(|most| kind.reads(most) == 0) {
+        f.not_applicable = Some("the device answers one READ or atomic at a time, as it says".into());
+        return Ok(());
+    }
     let tried: Vec<&Dialogue<'_>> = all
         .iter()
         .filter(|dialogue| answer::turn(t, dialogue, REQUESTS).is_some())

@@ -80,6 +80,9 @@ pub struct AdapterChoices {
     pub invalidates_regions: bool,
     /// After a sequence NAK or an RNR NAK it sends from the message's first packet on; else from the one that the NAK names.
     pub goes_back_to_message: bool,
+    /// A READ or atomic that comes while max_dest_rd_atomic others have no response yet is refused as an invalid request; else it
+    /// is answered all the same.
+    pub refuses_beyond_resources: bool,
 }
 
 impl Default for AdapterChoices {
@@ -102,6 +105,7 @@ impl Default for AdapterChoices {
             repeats_read_without_r_key: false,
             invalidates_regions: true,
             goes_back_to_message: false,
+            refuses_beyond_resources: false,
         }
     }
 }
@@ -128,6 +132,7 @@ impl AdapterChoices {
             repeats_read_without_r_key: draw(2) == 1,
             invalidates_regions: draw(4) != 0,
             goes_back_to_message: draw(2) == 1,
+            refuses_beyond_resources: draw(2) == 1,
         }
     }
 }

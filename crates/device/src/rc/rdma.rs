@@ -132,6 +132,7 @@ impl Qp {
         if length > MAX_MESSAGE || !self.answers_reads() && !cx.has(RcDefect::MaxDestRdAtomic0Answers) {
             return Err(INVALID);
         }
+        self.take_resource(cx)?;
         let data = if length == 0 && !cx.has(RcDefect::ZeroLengthRKeyChecked) {
             Vec::new()
         } else {
@@ -153,6 +154,18 @@ impl Qp {
             self.receive.msn = before;
         }
         self.send_read_responses(cx, psn, &data, after);
+        self.receive.answering.push_back(self.receive.busy_until);
+        Ok(())
+    }
+
+    /// Whether a READ or atomic more can be answered: those whose responses have left count no more.
+    fn take_resource(&mut self, cx: &Context<'_>) -> Result<(), Refused> {
+        self.receive.answering.retain(|left| *left > cx.now);
+        let most = usize::from(self.attributes.max_dest_rd_atomic);
+        let is_beyond = self.receive.answering.len() >= most.max(1);
+        if is_beyond && cx.profile.choices.refuses_beyond_resources {
+            return Err(INVALID);
+        }
         Ok(())
     }
 
@@ -185,6 +198,7 @@ impl Qp {
             return Err(if wrong { OPERATIONAL } else { INVALID });
         }
         let place = self.remote(cx, atomic.r_key(), va, 8, Right::Atomic)?;
+        self.take_resource(cx)?;
         let original = super::atomic::perform(cx, place, request.opcode, &atomic);
         let psn = request.bth.psn();
         self.keep(Kept {
@@ -200,6 +214,7 @@ impl Qp {
         self.receive.expected = psn.next();
         self.count(cx, true, 1);
         self.send_atomic_ack(cx, psn, original);
+        self.receive.answering.push_back(self.receive.busy_until);
         Ok(())
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct ReceiveQueue {
     pub(crate) nak_sent: bool,
     /// READs and atomics for duplicates, the latest last.
     pub(crate) kept: VecDeque<Kept>,
+    /// When the READs and atomics that are being answered have left.
+    pub(crate) answering: VecDeque<Duration>,
     /// An ACK is due then, for everything before `expected`.
     pub(crate) ack_due: Option<Duration>,
     /// The other side was heard.

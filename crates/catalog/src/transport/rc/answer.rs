@@ -216,6 +216,15 @@ fn parts_in_words(parts: &[(Opcode, Psn, usize)]) -> String {
     }
 }
 
+/// The same packets in the order of their PSNs from `first` on, where no instants of theirs say that they came otherwise.
+fn in_order_of_psn(packets: Vec<Seen<'_>>, first: Psn) -> Vec<Seen<'_>> {
+    let mut sorted = packets.clone();
+    sorted.sort_by_key(|seen| seen.psn().since(first));
+    let pairs = || (1..sorted.len()).flat_map(|at| (0..at).map(move |before| (before, at)));
+    let is_otherwise = pairs().any(|(before, at)| sorted[at].frame.at.is_before(sorted[before].frame.at));
+    if is_otherwise { packets } else { sorted }
+}
+
 /// The READ is answered with these data, in the right packets. Its count may advance when it is accepted or at its end.
 pub(crate) fn read_answered(
     trace: &Trace,
@@ -227,7 +236,10 @@ pub(crate) fn read_answered(
     let answers = turn.counted(trace);
     // An ACK of what was sent before may still be on its way.
     let earlier = |seen: &&Seen<'_>| is_ack(seen) && seen.psn() != turn.last_sent() && was_sent(dialogue, seen);
-    let mut responses: Vec<Seen<'_>> = answers.iter().filter(|seen| !earlier(seen)).copied().collect();
+    // So may responses to a READ before it.
+    let late = |seen: &&Seen<'_>| !trace.begin.simulated && turn.is_late(seen) && was_sent(dialogue, seen);
+    let of_it = answers.iter().filter(|seen| !earlier(seen) && !late(seen));
+    let mut responses: Vec<Seen<'_>> = of_it.copied().collect();
     let size = mtu(dialogue) as usize;
     let count = data.len().div_ceil(size).max(1);
     let expected: Vec<(Opcode, Psn, usize)> = (0..count)
@@ -251,6 +263,9 @@ pub(crate) fn read_answered(
         responses.sort_by_key(|seen| seen.psn().since(turn.last_sent()));
         responses.dedup_by_key(|seen| seen.psn());
     }
+    if !trace.begin.simulated {
+        responses = in_order_of_psn(responses, turn.last_sent());
+    }
     let seen = parts(&responses);
     let is_part = |part: &(Opcode, Psn, usize)| expected.contains(part);
     // The dialogue has those that overlap in the order of their PSNs.
@@ -260,7 +275,15 @@ pub(crate) fn read_answered(
     } else if seen == expected {
         Passed::Inconclusive
     } else if seen.iter().all(is_part) && seen.len() < expected.len() {
-        alive(trace, turn.places.0, turn.asked_again())
+        // What a try before had, or what comes later, was lost or is late: it is not missing.
+        let of_all: Vec<Seen<'_>> = dialogue.of_dut_between(turn.places.0, dialogue.places.1);
+        let came = parts(&of_all);
+        match alive(trace, turn.places.0, turn.asked_again()) {
+            Passed::Fail if !trace.begin.simulated && expected.iter().all(|part| came.contains(part)) => {
+                Passed::Inconclusive
+            }
+            result => result,
+        }
     } else {
         Passed::Fail
     };
