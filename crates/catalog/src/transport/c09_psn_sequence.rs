@@ -163,7 +163,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     let (missing, next) = (turn(MISSING)?, [turn(NEXT[0])?, turn(NEXT[1])?]);
     let (second, last) = (turn(SECOND_GAP)?, turn(LAST)?);
     let sound = acknowledged(f, FIRST, &first, 1)
-        && one_nak(t, f, GAP.name, &gap, (missing.last_sent(), 1), tried_again)
+        && one_nak(t, f, GAP.name, (dialogue, &gap), (missing.last_sent(), 1), tried_again)
         && acknowledged(f, DUPLICATE, &duplicate, 1)
         && nothing(f, FAR.name, &far);
     let mut memory = vec![0; LOOKED_AT as usize];
@@ -185,7 +185,8 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     acknowledged(f, MISSING, &missing, 2);
     acknowledged(f, NEXT[0], &next[0], 3);
     acknowledged(f, NEXT[1], &next[1], 4);
-    one_nak(t, f, SECOND_GAP.name, &second, (last.last_sent(), 4), tried_again);
+    let second = (dialogue, &second);
+    one_nak(t, f, SECOND_GAP.name, second, (last.last_sent(), 4), tried_again);
     acknowledged(f, LAST, &last, 5);
     put(1, &missing);
     put(2, &next[0]);
@@ -205,14 +206,14 @@ fn one_nak(
     t: &Trace,
     f: &mut Findings<'_>,
     about: &str,
-    turn: &Turn<'_>,
+    (dialogue, turn): (&Dialogue<'_>, &Turn<'_>),
     (psn, msn): (Psn, u32),
     tried_again: bool,
 ) -> bool {
     let syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
     let is_right = |seen: &Seen<'_>| answer::nak_in(seen) == Some(syndrome) && seen.psn() == psn;
     let result = match turn.answers.as_slice() {
-        [] => rc::alive(t, turn.places.0, tried_again),
+        [] => answer::missing(t, dialogue, turn, tried_again, is_right),
         [only] if is_right(only) => Passed::Pass,
         _ => Passed::Fail,
     };

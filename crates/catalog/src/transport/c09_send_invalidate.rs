@@ -74,7 +74,10 @@ fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     refusal::not_judged(t);
-    let _ = t.waits(refusal::SILENT).next().ok_or(Gap::Missing(refusal::SILENT.name))?;
+    let _ = t
+        .waits(refusal::SILENT)
+        .next()
+        .ok_or(Gap::Missing(refusal::SILENT.name))?;
     for (at, case) in CASES.iter().enumerate() {
         let about = case.label.name;
         let (dialogue, _) = refusal::counted(t, &all, case)?;

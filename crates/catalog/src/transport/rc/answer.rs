@@ -180,7 +180,9 @@ pub(crate) fn acknowledged(
         (None, Some(_)) => Passed::Pass,
         // The ACK of a duplicate speaks for all that came since: one that does not is no lost packet.
         (None, None) if psn != turn.last_sent() && !answers.is_empty() => Passed::Fail,
-        (None, None) => alive(trace, turn.places.0, turn.asked_again()),
+        (None, None) => missing(trace, dialogue, turn, turn.asked_again(), |seen| {
+            is_ack(seen) && seen.psn() == psn
+        }),
     };
     let words = (format!("ACK of PSN {psn}"), in_words(&answers));
     let passed = f.prove(statement, &turn.evidence(&answers), about, words, result);
@@ -201,6 +203,34 @@ pub(crate) fn counts(f: &mut Findings<'_>, about: &str, seen: &Seen<'_>, allowed
     let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
     let words = (format!("MSN {}", allowed.join(" or ")), format!("MSN {msn}"));
     f.prove(MSN, &[seen.frame.into()], about, words, result);
+}
+
+/// What is not there speaks against a device as in [`alive`], unless it came after all: too late for its turn, when the tester
+/// had gone on to something else, or to another connection.
+pub(crate) fn missing(
+    trace: &Trace,
+    dialogue: &Dialogue<'_>,
+    turn: &Turn<'_>,
+    tried_again: bool,
+    is_it: impl Fn(&Seen<'_>) -> bool,
+) -> Passed {
+    let result = alive(trace, turn.places.0, tried_again);
+    if result != Passed::Fail || trace.begin.simulated {
+        return result;
+    }
+    let later = trace.timeline.frames_between((turn.places.0, usize::MAX));
+    let came = later.iter().filter(|frame| frame.received).any(|frame| {
+        let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+            return false;
+        };
+        let seen = Seen {
+            frame,
+            packet,
+            place: frame.place,
+        };
+        packet.bth().dest_qp() == dialogue.own_qpn && is_it(&seen)
+    });
+    if came { Passed::Inconclusive } else { result }
 }
 
 /// Opcode, PSN and length of packets, for "expected" and "seen".
@@ -276,13 +306,14 @@ pub(crate) fn read_answered(
         Passed::Inconclusive
     } else if seen.iter().all(is_part) && seen.len() < expected.len() {
         // What a try before had, or what comes later, was lost or is late: it is not missing.
-        let of_all: Vec<Seen<'_>> = dialogue.of_dut_between(turn.places.0, dialogue.places.1);
-        let came = parts(&of_all);
-        match alive(trace, turn.places.0, turn.asked_again()) {
-            Passed::Fail if !trace.begin.simulated && expected.iter().all(|part| came.contains(part)) => {
-                Passed::Inconclusive
-            }
-            result => result,
+        let came = |part: &&(Opcode, Psn, usize)| {
+            let is_it = |seen: &Seen<'_>| parts(core::slice::from_ref(seen)) == [**part];
+            missing(trace, dialogue, turn, turn.asked_again(), is_it) != Passed::Fail
+        };
+        if expected.iter().all(|part| came(&part)) {
+            Passed::Inconclusive
+        } else {
+            Passed::Fail
         }
     } else {
         Passed::Fail

@@ -18,7 +18,7 @@ use super::answer::{self, ACKNOWLEDGEMENT, Turn};
 use super::ask::{self, Message};
 use super::checks::in_words;
 use super::effect;
-use super::{Dialogue, Done, Seen, alive, reply, sound_packets};
+use super::{Dialogue, Done, Seen, reply, sound_packets};
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
@@ -323,7 +323,7 @@ fn one_case(
     let result = match (&nak, answers.first()) {
         (Some((_, syndrome)), _) if codes.contains(syndrome) => Passed::Pass,
         (Some(_), _) | (_, Some(_)) => Passed::Fail,
-        (None, None) => alive(t, turn.places.0, tried_again),
+        (None, None) => answer::missing(t, dialogue, &turn, tried_again, |seen| answer::nak_in(seen).is_some()),
     };
     f.prove(statement, &turn.evidence(&answers), about, words, result);
     match nak {

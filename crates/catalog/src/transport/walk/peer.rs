@@ -199,7 +199,10 @@ impl Peer {
     fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
         let (channel, psn, place) = (&self.requester.channel, self.next, TARGET.wrapping_add(want.place));
         let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
-        let flying = self.messages.iter().filter(|flying| !flying.is_done && flying.has_response());
+        let flying = self
+            .messages
+            .iter()
+            .filter(|flying| !flying.is_done && flying.has_response());
         let is_full = flying.count() >= usize::from(channel.max_dest_rd_atomic);
         let takes_resource = is_atomic || want.operation == O::Read;
         if is_atomic && !channel.atomics || takes_resource && is_full || !t.executes(want.operation) {
