@@ -67,7 +67,7 @@ struct ModelArguments {
     /// The socket to make
     #[arg(long, value_name = "PATH")]
     listen: PathBuf,
-    /// What the device can do: minimal, full or one-data-vl
+    /// What the device can do: minimal, full, one-data-vl or any: drawn from the seed
     #[arg(long, value_name = "P", default_value = "full")]
     profile: ProfileName,
     /// Vary the device as two of its kind may differ; without it, the profile as it is

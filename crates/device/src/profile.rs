@@ -296,7 +296,12 @@ impl Profile {
         profile.link_widths = LinkWidths([0x01, 0x02, 0x03, 0x0B, 0x0F, 0x13][below(rng, 6) as usize]);
         profile.link_speeds = LinkSpeeds([1, 3, 5, 7][below(rng, 4) as usize]);
         profile.link_speeds_ext = LinkSpeedExt([1, 3, 7][below(rng, 3) as usize]);
-        profile.vary(seed)
+        let mut profile = profile.vary(seed);
+        if below(rng, 2) == 1 {
+            // As long as it says.
+            profile.latency = profile.resp_time_value.duration().mul_f64(0.9);
+        }
+        profile
     }
 
     /// Whether the port says that it has an SLtoVLMappingTable.

@@ -31,7 +31,7 @@
 //! [[rig]]
 //! name = "broken"
 //! kind = "virtual"
-//! profile = "full"          # "minimal", "full" or "one-data-vl"
+//! profile = "full"          # "minimal", "full", "one-data-vl" or "any"
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]

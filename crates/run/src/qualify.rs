@@ -338,7 +338,9 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
     };
     let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
     let tests: Vec<_> = concerned.collect();
-    let shows = |model: &&Model| tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config);
+    let shows = |model: &&Model| {
+        !model.is_drawn() && tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config)
+    };
     let states: Vec<_> = extent
         .models
         .iter()

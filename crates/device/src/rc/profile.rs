@@ -132,7 +132,7 @@ impl AdapterChoices {
             repeats_read_without_r_key: draw(2) == 1,
             invalidates_regions: draw(4) != 0,
             goes_back_to_message: draw(2) == 1,
-            refuses_beyond_resources: draw(2) == 1,
+            refuses_beyond_resources: false,
         }
     }
 }
@@ -171,6 +171,8 @@ impl AdapterProfile {
             // A limited member talks with full ones.
             self.p_keys = vec![PKey(0x7FFF)];
         }
+        // Drawn after the older ones, so that a seed stands for what it stood for.
+        self.choices.refuses_beyond_resources = below(rng, 2) == 1;
         self
     }
 
@@ -186,7 +188,14 @@ impl AdapterProfile {
         self.max_qps = [16, 64, 256][below(rng, 3) as usize];
         self.max_depth = [64, 255, 4096][below(rng, 3) as usize];
         self.max_memory = [1 << 20, 4 << 20, 16 << 20][below(rng, 3) as usize];
-        self.vary(seed)
+        self.vary(seed).with_latency_of(rng)
+    }
+
+    /// The same in silicon, in software, or on a slow host.
+    fn with_latency_of(mut self, rng: &mut ChaCha8Rng) -> Self {
+        let at_most = [Duration::ZERO, Duration::from_micros(100), Duration::from_millis(2)][below(rng, 3) as usize];
+        self.latency += Duration::from_nanos(below(rng, at_most.as_nanos() as u64 + 1));
+        self
     }
 
     /// The GID table: one RoCEv2 entry for each address.

@@ -18,7 +18,8 @@ pub struct Model {
     pub config: VirtualConfig,
 }
 
-/// All sound models: each profile for the tests of management and of the link layer, and an adapter.
+/// All sound models: each profile for the tests of management and of the link layer, an adapter, and a device for all tests
+/// whose capabilities are drawn too.
 #[must_use]
 pub fn sound_models() -> Vec<Model> {
     let model = |name, profile| Model {
@@ -31,6 +32,7 @@ pub fn sound_models() -> Vec<Model> {
     let profiles = [ProfileName::Full, ProfileName::Minimal, ProfileName::OneDataVl];
     let mut models: Vec<_> = profiles.map(|profile| model(profile.name(), profile)).into();
     models.push(model(ADAPTER, ProfileName::Full));
+    models.push(model(ProfileName::Any.name(), ProfileName::Any));
     models
 }
 
@@ -48,7 +50,13 @@ pub(super) fn disturbance(seed: u64) -> Disturbances {
 impl Model {
     /// Whether a test is tried on it.
     pub(crate) fn is_for(&self, test: &Test) -> bool {
-        (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
+        self.is_drawn() || (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
+    }
+
+    /// Whether what it can do is drawn from the seed. No defect is looked for on it: it may not have what is broken.
+    #[must_use]
+    pub fn is_drawn(&self) -> bool {
+        self.config.profile == ProfileName::Any
     }
 
     /// The model for this test and this seed. Odd seeds make the other choices of the link layer, and go over IPv6; seed 0
@@ -68,7 +76,7 @@ impl Model {
             }
             Part::Adapter => {
                 model.ipv6 = other;
-                if seed == 0 {
+                if seed == 0 && !self.is_drawn() {
                     model.seed = DeviceSeed::None;
                 }
             }

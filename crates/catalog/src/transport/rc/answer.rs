@@ -180,8 +180,9 @@ pub(crate) fn acknowledged(
         (None, Some(_)) => Passed::Pass,
         // The ACK of a duplicate speaks for all that came since: one that does not is no lost packet.
         (None, None) if psn != turn.last_sent() && !answers.is_empty() => Passed::Fail,
+        // The ACK of a duplicate is that of whatever else is asked again later.
         (None, None) => missing(trace, dialogue, turn, turn.asked_again(), |seen| {
-            is_ack(seen) && seen.psn() == psn
+            is_ack(seen) && seen.psn() == psn && psn == turn.last_sent()
         }),
     };
     let words = (format!("ACK of PSN {psn}"), in_words(&answers));
