@@ -186,6 +186,24 @@ fn reads_and_atomics_need_resources_of_the_responder() {
 }
 
 #[test]
+fn a_read_beyond_the_resources_of_the_responder_may_be_refused_until_one_is_free() {
+    // Four, as the queue pair is told.
+    let naks = |peer: &mut Peer| peer.acks().iter().filter(|(syndrome, _)| *syndrome == INVALID).count();
+    for (refuses, at_once, expected) in [(true, true, 1), (true, false, 0), (false, true, 0)] {
+        let mut peer = with_choices(|choices| choices.refuses_beyond_resources = refuses);
+        for psn in 0..5 {
+            let read = peer.ask_rdma(Opcode::RC_READ_REQUEST, psn, 0, 8, &[]);
+            peer.send(&read);
+            if !at_once {
+                peer.moment();
+            }
+        }
+        peer.moment();
+        assert_eq!(naks(&mut peer), expected, "refuses {refuses}, at once {at_once}");
+    }
+}
+
+#[test]
 fn the_r_key_of_nothing_is_not_looked_at() {
     for opcode in [Opcode::RC_WRITE_ONLY, Opcode::RC_READ_REQUEST] {
         let mut peer = peer();

@@ -563,3 +563,24 @@ fn gid_bytes(ip: IpAddr) -> [u8; 16] {
         IpAddr::V6(ip) => ip.octets(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_asks_for_no_more_than_the_device_says_it_can() {
+        let facts = |active_mtu, max_qp_init_rd_atom, max_qp_rd_atom| pb::Opened {
+            active_mtu,
+            max_qp_init_rd_atom,
+            max_qp_rd_atom,
+            ..pb::Opened::default()
+        };
+        let asked = ChannelOptions::default();
+        let few = asked.within(&facts(1, 1, 2));
+        assert_eq!((few.mtu, few.max_rd_atomic, few.max_dest_rd_atomic), (Mtu(1), 1, 2));
+        for facts in [facts(5, 16, 128), facts(0, 0, 0), facts(5, 300, 1 << 20)] {
+            assert_eq!(asked.within(&facts), asked, "{facts:?}");
+        }
+    }
+}
