@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use verbatim_device::rc::RcDefect;
 use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
-use verbatim_rig::{DeviceSeed, Disturbances, RigConfig, VirtualConfig};
+use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
 /// The walks, and the one whose defects are hunted.
@@ -95,7 +95,16 @@ fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
                         break;
                     }
                     for rules_of_hardware in [false, true] {
-                        let config = sound(seed, rules_of_hardware);
+                        // Every fourth is a device of any kind.
+                        let of_any_kind = seed % 4 == 3;
+                        let config = VirtualConfig {
+                            profile: if of_any_kind {
+                                ProfileName::Any
+                            } else {
+                                ProfileName::default()
+                            },
+                            ..sound(seed, rules_of_hardware)
+                        };
                         let (request, verdict) = walk(test, config, seed, steps, true);
                         let is_disturbed = request.rig.is_disturbed();
                         let is_alarm = match verdict.outcome() {

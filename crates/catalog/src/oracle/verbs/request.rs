@@ -221,7 +221,7 @@ fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     // What had left when the request failed may still be on its way: a fence may have been lifted just before.
-    let (told, path) = (failed.done.told.at, talk.path());
+    let (told, path) = (failed.done.told.at, talk.path().map(|path| path + talk.pipeline()));
     let is_behind = |sent: &&Request<'t>| sent.seen.place > failed.place() && told.is_before(sent.seen.frame.at);
     let is_later = |sent: &&Request<'t>| path.is_some_and(|path| sent.seen.frame.at.since(told).0 > path);
     let behind = || talk.requests.iter().filter(is_behind);

@@ -379,6 +379,17 @@ impl<'t> Talk<'t> {
         rc::path(self.trace).or_else(|| self.is_lossless().then_some(SIMULATED_PATH))
     }
 
+    /// How long the device took from the first post of the connection, which nothing holds up, to its packet: what it sends
+    /// may be inside it for so long.
+    pub(super) fn pipeline(&self) -> Duration {
+        let first = self.requests.iter().find(|request| request.offset == Some(0));
+        let post = self.posts.first().map(|post| post.posted.command.asked);
+        let took = first
+            .zip(post)
+            .map(|(first, post)| first.seen.frame.at.latest.since(post.earliest));
+        took.unwrap_or_default()
+    }
+
     /// Its ACK timeout; `None` when that is off.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let code = u8::try_from(self.dialogue.attributes.timeout?).ok()?;
