@@ -13,6 +13,8 @@ pub struct Event<'a> {
     pub at: Option<Time>,
     /// The packet.
     pub packet: Packet<'a>,
+    /// The capture has its headers alone: its payload is not known, nor what was computed over it.
+    pub is_cut: bool,
 }
 
 /// A packet with what the rules look at.
@@ -26,6 +28,8 @@ pub(super) struct Heard<'a> {
     pub(super) psn: Psn,
     /// Bytes of the payload without padding.
     pub(super) length: u32,
+    /// Its payload is not known, nor are its checksums.
+    pub(super) is_cut: bool,
     /// Whether a port that conforms takes it: ICRC and TVer are right.
     pub(super) is_taken: bool,
 }
@@ -40,6 +44,7 @@ impl<'a> Heard<'a> {
             bth,
             opcode: bth.opcode(),
             psn: bth.psn(),
+            is_cut: event.is_cut,
             length: u32::try_from(packet.payload().len()).unwrap_or(u32::MAX),
             is_taken: bth.tver() == 0 && packet.icrc_is_right() && packet.missing_header().is_none(),
             packet,

@@ -245,6 +245,7 @@ fn connection(trace: &Trace, pair: &Pair) -> Connection {
             number: frame.number.into(),
             at: Some(frame.at.earliest),
             packet: *packet,
+            is_cut: false,
         };
         connection.take(if frame.received { DUT } else { TESTER }, &event);
     }

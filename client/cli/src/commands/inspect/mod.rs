@@ -1,6 +1,7 @@
 //! `verbatim inspect FILE`: what a port that conforms makes of each packet of a capture.
 
 mod arguments;
+mod cut;
 mod input;
 mod rc;
 mod report;

@@ -10,7 +10,7 @@ use verbatim_catalog::oracle::{Connections, Count, Ended, Event, Finding, Loss};
 use verbatim_record::Time;
 use verbatim_wire::packet::{Medium, Packet, Service};
 
-use super::{Arguments, Out, infiniband, input};
+use super::{Arguments, Out, cut, infiniband, input};
 
 /// Judges the connections of a capture. The exit code, and the error at which the capture ended.
 pub(super) fn judge<W: Write>(
@@ -31,6 +31,7 @@ pub(super) fn judge<W: Write>(
     };
     let mut begin = None;
     let mut written = Ok(());
+    let mut whole = Vec::new();
     let ended = loop {
         let captured = match reader.next_packet() {
             Ok(Some(captured)) => captured,
@@ -38,13 +39,15 @@ pub(super) fn judge<W: Write>(
             Err(error) => break Some(error),
         };
         report.packets += 1;
-        match packet(&captured, arguments.ignore_vcrc) {
+        match packet(&captured, arguments.ignore_vcrc, &mut whole) {
             Ok(packet) => {
                 report.judged += 1;
+                report.cut += u64::from(!captured.is_whole);
                 let event = Event {
                     number: captured.number,
                     at: time(captured.time, &mut begin),
                     packet,
+                    is_cut: !captured.is_whole,
                 };
                 let lines = &out.lines;
                 connections.take(&event, |ended| {
@@ -73,9 +76,13 @@ pub(super) fn judge<W: Write>(
     Ok((report.exit_code(), ended))
 }
 
-/// The packet, if it is of a reliable connection, or why it is not judged.
-fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool) -> Result<Packet<'a>, &'static str> {
+/// The packet, if it is of a reliable connection, or why it is not judged. One whose headers alone were captured is made whole in
+/// `whole`.
+fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8>) -> Result<Packet<'a>, &'static str> {
     let (medium, bytes) = match captured.content {
+        Content::Ethernet if !captured.is_whole && cut::complete(captured.bytes, whole) => {
+            (Medium::Ethernet, whole.as_slice())
+        }
         _ if !captured.is_whole => return Err("the capture holds only part of the packet"),
         Content::Unread(_) => return Err("neither Ethernet nor InfiniBand"),
         Content::Ethernet => (Medium::Ethernet, captured.bytes),
@@ -100,6 +107,8 @@ struct Report {
     json: bool,
     packets: u64,
     judged: u64,
+    /// Of those that are judged, the ones whose headers alone were captured.
+    cut: u64,
     not_judged: BTreeMap<&'static str, u64>,
     strays: u64,
     connections: u64,
@@ -205,6 +214,7 @@ impl Report {
             let summary = json!({ "summary": {
                 "packets": self.packets,
                 "of_reliable_connections": self.judged,
+                "by_headers_alone": self.cut,
                 "connections": self.connections,
                 "violations": self.violations,
                 "or_lost": self.excused,
@@ -226,6 +236,13 @@ impl Report {
                 out,
                 "{:>9} responses to requests that are not in this capture",
                 self.strays
+            )?;
+        }
+        if self.cut > 0 {
+            writeln!(
+                out,
+                "{:>9} judged by their headers alone: the capture cut their payload off, and with it the ICRC",
+                self.cut
             )?;
         }
         for (why, count) in &self.not_judged {

@@ -25,6 +25,7 @@ fn judged<'f>(loss: Loss, frames: impl IntoIterator<Item = &'f (u64, Vec<u8>)>) 
             number: number as u64 + 1,
             at: Some(Time(*at)),
             packet,
+            is_cut: false,
         };
         connections.take(&event, |ended| all.push(ended));
     }

@@ -438,6 +438,7 @@ fn more_connections_than_are_kept_are_all_told_of_in_linear_time() {
             number: u64::from(qpn) + 1,
             at: None,
             packet,
+            is_cut: false,
         };
         connections.take(&event, |_| ended += 1);
     }

@@ -119,6 +119,7 @@ fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, usize)> {
             number: seen.frame.number.into(),
             at: None,
             packet: seen.packet,
+            is_cut: false,
         });
         let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
         (heard.psn.since(first), heard, seen.frame.place, arrives)

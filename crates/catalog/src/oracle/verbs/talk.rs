@@ -310,6 +310,7 @@ impl<'t> Talk<'t> {
                 number: seen.frame.number.into(),
                 at: None,
                 packet: seen.packet,
+                is_cut: false,
             });
             let is_of_rc = heard.opcode.service() == Service::Rc;
             let posted = self.posted_until(seen.frame.place);

@@ -1,0 +1,104 @@
+//! Packets of which a capture holds the headers alone, as with `tcpdump -s 128`.
+
+use verbatim_wire::packet::{Medium, Packet, mend_icrc};
+
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+const UDP: usize = 8;
+
+/// Makes a RoCEv2 packet whole in `whole`: its payload becomes zeros, its UDP checksum none, its ICRC right. Whether all headers were
+/// there; if not, nothing can be said of it.
+pub(super) fn complete(captured: &[u8], whole: &mut Vec<u8>) -> bool {
+    let Some(frame) = length(captured) else {
+        return false;
+    };
+    if frame.end <= captured.len() {
+        return false;
+    }
+    whole.clear();
+    whole.extend_from_slice(captured);
+    whole.resize(frame.end, 0);
+    if let Some(checksum) = whole.get_mut(frame.udp + UDP - 2..frame.udp + UDP) {
+        checksum.fill(0);
+    }
+    let headers = match Packet::parse(Medium::Ethernet, whole) {
+        Ok(packet) => packet.offsets().padding - packet.payload().len(),
+        Err(_) => return false,
+    };
+    headers <= captured.len() && mend_icrc(Medium::Ethernet, whole).is_ok()
+}
+
+struct Frame {
+    /// Where its UDP header is.
+    udp: usize,
+    /// Where it ends, by its IP header.
+    end: usize,
+}
+
+fn length(bytes: &[u8]) -> Option<Frame> {
+    let number = |at: usize| {
+        let two = bytes.get(at..at + 2)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(*two))
+    };
+    let ip = match number(ETHERNET - 2)? {
+        0x8100 => ETHERNET + TAG,
+        _ => ETHERNET,
+    };
+    match number(ip - 2)? {
+        0x0800 => Some(Frame {
+            udp: ip + usize::from(bytes.get(ip)? & 0xF) * 4,
+            end: ip + usize::from(number(ip + 2)?),
+        }),
+        0x86DD => Some(Frame {
+            udp: ip + 40,
+            end: ip + 40 + usize::from(number(ip + 4)?),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_wire::packet::{Network, Opcode, Station, Transport, packet};
+
+    fn frame(payload: usize) -> Vec<u8> {
+        let station = |last: u8| Station {
+            mac: verbatim_wire::MacAddress([2, 0, 0, 0, 0, last]),
+            ip: std::net::Ipv4Addr::new(10, 0, 0, last).into(),
+            udp_port: 0xC000,
+        };
+        let mut transport = Transport {
+            payload: (0..payload).map(|at| at as u8 | 1).collect(),
+            ..Transport::default()
+        };
+        transport.bth = transport.bth.with_opcode(Opcode::RC_SEND_ONLY);
+        packet(&Network::roce_v2(&station(1), &station(2)), &transport)
+    }
+
+    #[test]
+    fn a_packet_cut_in_its_payload_is_whole_again_but_for_the_payload() {
+        let sent = frame(256);
+        let headers = ETHERNET + 20 + UDP + 12;
+        let mut whole = Vec::new();
+        for cut in headers..sent.len() {
+            assert!(complete(&sent[..cut], &mut whole), "cut after {cut} bytes");
+            let packet = Packet::parse(Medium::Ethernet, &whole).unwrap();
+            assert!(
+                packet.icrc_is_right() && whole.len() == sent.len(),
+                "cut after {cut} bytes"
+            );
+            assert_eq!(packet.payload().len(), 256);
+        }
+    }
+
+    #[test]
+    fn without_all_headers_nothing_is_made_up() {
+        let sent = frame(256);
+        let mut whole = Vec::new();
+        for cut in 0..ETHERNET + 20 + UDP + 12 {
+            assert!(!complete(&sent[..cut], &mut whole), "cut after {cut} bytes");
+        }
+        assert!(!complete(&sent, &mut whole), "nothing is missing");
+    }
+}
