@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use verbatim_record::Side;
 use verbatim_record::verbs::Command;
 use verbatim_record::verbs::pb::{self, Operation};
+use verbatim_wire::Mtu;
 use verbatim_wire::packet::{Medium, Opcode, Packet};
 
 use crate::stop::{Step, Stop};
@@ -170,6 +171,19 @@ impl Tester<'_> {
     pub fn offers(&self, operation: Operation) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes(&has.operations, operation))
+    }
+
+    /// Whether the DUT executes what a frame asks for, as far as its host told: for procedures that can do without.
+    #[must_use]
+    pub fn executes_frame(&self, bytes: &[u8]) -> bool {
+        self.peer.offered.lacks_for_frame(bytes).is_none()
+    }
+
+    /// Whether a queue pair of the DUT can have this path MTU, as far as its host told: for procedures that can do without.
+    #[must_use]
+    pub fn offers_path_mtu(&self, mtu: Mtu) -> bool {
+        let of_dut = self.peer.offered.0.get(&Side::Dut);
+        of_dut.is_none_or(|(_, has)| has.path_mtus.is_empty() || has.path_mtus.contains(&mtu.0.into()))
     }
 
     /// Whether the DUT executes a request of this kind, as far as its host told: for procedures that can do without.

@@ -11,7 +11,7 @@ use verbatim_record::{
     Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WaitDone, WcStatus,
 };
 use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
-use verbatim_tester::{Step, Tester};
+use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RKey, Syndrome, SyndromeKind, Transport};
 
 use super::answer::{self, ACKNOWLEDGEMENT, Turn};
@@ -120,10 +120,13 @@ impl Refusal {
 
 /// Tries all cases.
 pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
-    let mut kept = Vec::new();
+    let (mut kept, mut was_tried) = (Vec::new(), false);
     for case in cases {
         for attempt in 1..=TRIES {
-            let (channel, answered) = one(t, case)?;
+            let Some((channel, answered)) = one(t, case)? else {
+                break;
+            };
+            was_tried = true;
             if answered || attempt == TRIES {
                 kept.push(channel);
                 break;
@@ -140,6 +143,10 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
                 give_up(t, &channel)?;
             }
         }
+    }
+    if !was_tried {
+        let none = "the DUT's device has for no case of this test what it needs, as its agent says";
+        return Err(Stop::NotOffered(none.into()));
     }
     if !kept.is_empty() {
         silence(t, &kept)?;
@@ -161,11 +168,19 @@ fn silence(t: &mut Tester<'_>, kept: &[Channel]) -> Step {
     Ok(())
 }
 
-/// One case. Whether anything was answered.
-fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<(Channel, bool)> {
+/// One case. Whether anything was answered; none where the device has said that it has not what the case needs.
+fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<Option<(Channel, bool)>> {
     let mut options = ChannelOptions::default();
     (case.options)(&mut options);
+    if options.mtu != ChannelOptions::default().mtu && !t.offers_path_mtu(options.mtu) {
+        return Ok(None);
+    }
     let channel = t.open_channel(&options)?;
+    let packets = (case.request)(&channel, channel.own_psn.next());
+    if !packets.iter().all(|packet| t.executes_frame(&channel.frame(packet))) {
+        give_up(t, &channel)?;
+        return Ok(None);
+    }
     ask::post_receive(t, &channel, RECEIVE, 1, (0, SOUND_LENGTH))?;
     ask::post_receive(t, &channel, RECEIVE, 2, (RECEIVES, case.receive))?;
     ask::post_receive(t, &channel, RECEIVE, 3, (RECEIVES + ROOM, SOUND_LENGTH))?;
@@ -194,7 +209,7 @@ fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<(Channel, bool)> {
         }
         t.pause(MOMENT)?;
     }
-    Ok((channel, answered))
+    Ok(Some((channel, answered)))
 }
 
 /// Memory that was registered as the connection's is, and deregistered.
@@ -249,6 +264,14 @@ pub(crate) fn not_judged(t: &Trace) {
     }
 }
 
+/// Whether the device's host says what it has: then a case may have been left out.
+fn lists_capabilities(t: &Trace) -> bool {
+    let opened = t.commands(verbatim_tester::peer::labels::OPEN);
+    opened
+        .filter(|open| open.side == Side::Dut)
+        .any(|open| matches!(reply(open), Some(Reply::Opened(facts)) if facts.capabilities.is_some()))
+}
+
 /// The connection of a case that counts, and on how many it was tried.
 ///
 /// # Errors
@@ -278,7 +301,18 @@ pub(crate) fn judge(
     let all = super::dialogues(t)?;
     not_judged(t);
     let waits: Vec<&WaitDone> = t.waits(SILENT).collect();
+    let has_not_all = lists_capabilities(t);
     for case in cases {
+        if has_not_all && t.frames(case.label).next().is_none() {
+            f.observe(
+                format!(
+                    "\"{}\" was not tried: the device has not what it needs, as its agent says",
+                    case.label.name
+                ),
+                &[],
+            );
+            continue;
+        }
         let (dialogue, tries) = counted(t, &all, case)?;
         if case.atomic && !has_atomics {
             f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
