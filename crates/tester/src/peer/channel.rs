@@ -44,7 +44,7 @@ const ALL: pb::Access = pb::Access {
 /// What a connection is to be like, as the DUT's queue pair is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelOptions {
-    /// Path MTU; the port's active MTU if that is smaller.
+    /// Path MTU; the port's active MTU if that is smaller, and the nearest that the device has if it has not this one.
     pub mtu: Mtu,
     /// Local ACK timeout; off by default, so that nothing but what is under test makes the DUT send again.
     pub timeout: AckTimeout,
@@ -259,6 +259,10 @@ impl Tester<'_> {
         let (dut_psn, own_psn) = (Psn::new(random.bits() as u32), Psn::new(random.bits() as u32));
         let (dut_psn, own_psn) = (options.psn.unwrap_or(dut_psn), options.own_psn.unwrap_or(own_psn));
         let options = &options.within(&facts);
+        let options = &ChannelOptions {
+            mtu: self.peer.offered.nearest_path_mtu(options.mtu),
+            ..*options
+        };
         let end = match end {
             Some(end) => end,
             None => self.make_end(Side::Dut, options)?,

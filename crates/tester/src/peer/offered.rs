@@ -41,6 +41,17 @@ impl Offered {
         own.or_else(other)
     }
 
+    /// The path MTU that is asked for, or else the longest of the DUT's that is shorter, or else its shortest.
+    pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
+        let codes = self
+            .0
+            .get(&Side::Dut)
+            .map_or(&[][..], |(_, has)| has.path_mtus.as_slice());
+        let codes = codes.iter().filter_map(|code| u8::try_from(*code).ok());
+        let shorter = codes.clone().filter(|code| *code <= asked.0).max();
+        Mtu(shorter.or_else(|| codes.min()).unwrap_or(asked.0))
+    }
+
     fn lacks_as_responder(&self, side: Side, operation: Operation) -> Option<String> {
         let (device, has) = self.0.get(&side)?;
         (!takes(&has.answers, operation)).then(|| {
@@ -225,6 +236,27 @@ mod tests {
             state: state.into(),
             attributes: Some(attributes),
         })
+    }
+
+    #[test]
+    fn the_nearest_path_mtu_is_no_longer_than_asked_if_there_is_one() {
+        let nearest = |path_mtus: &[u32], asked| {
+            let has = of(pb::Capabilities {
+                path_mtus: path_mtus.to_vec(),
+                ..pb::Capabilities::default()
+            });
+            has.nearest_path_mtu(Mtu(asked)).0
+        };
+        for (has, asked, expected) in [
+            (&[][..], 3, 3),
+            (&[1, 2, 3], 2, 2),
+            (&[1, 3, 5], 4, 3),
+            (&[3, 4], 1, 3),
+            (&[300], 2, 2),
+        ] {
+            assert_eq!(nearest(has, asked), expected, "{has:?}, {asked} asked for");
+        }
+        assert_eq!(Offered::default().nearest_path_mtu(Mtu(3)), Mtu(3));
     }
 
     #[test]

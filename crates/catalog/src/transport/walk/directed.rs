@@ -87,6 +87,7 @@ fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
             own_psn: psn,
             ..ChannelOptions::default()
         },
+        counts_packets: false,
         steps: (0..).zip(steps).collect(),
     };
     (1..).zip(of).map(leg).collect()
@@ -182,5 +183,7 @@ fn loss_positions() -> Vec<Leg> {
         let once = Step::Post(vec![want(operation, 8)], 0, Fault::SequenceNak(0));
         (None, vec![once; 9])
     });
-    legs(asked.chain(posted).chain([(None, long.collect())]).chain(refused))
+    let mut legs = legs(asked.chain(posted).chain([(None, long.collect())]).chain(refused));
+    legs.iter_mut().for_each(|leg| leg.counts_packets = true);
+    legs
 }

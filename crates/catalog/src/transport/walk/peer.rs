@@ -4,8 +4,9 @@ use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_record::{Frames, Label, TRIES, Verbs};
-use verbatim_tester::Tester;
 use verbatim_tester::peer::Sign;
+use verbatim_tester::{Stop, Tester};
+use verbatim_wire::Mtu;
 use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Syndrome, SyndromeKind};
 
 use super::answering::Answering;
@@ -103,6 +104,14 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn open(t: &mut Tester<'_>, leg: &Leg) -> verbatim_tester::Step<Self> {
         let requester = Requester::open(t, &leg.options)?;
+        let (asked, has) = (leg.options.mtu, requester.channel.mtu);
+        if leg.counts_packets && has != asked {
+            let words = |mtu: Mtu| mtu.bytes().unwrap_or_default();
+            let (asked, has) = (words(asked), words(has));
+            return Err(Stop::NotOffered(format!(
+                "the messages need a path MTU of {asked} bytes, and the nearest that the DUT's device has is {has}, as its agent says"
+            )));
+        }
         Ok(Self {
             next: requester.channel.own_psn,
             answering: Answering::new(requester.channel.dut_psn),

@@ -156,6 +156,8 @@ pub(super) struct Leg {
     pub(super) number: u64,
     /// What it is like.
     pub(super) options: ChannelOptions,
+    /// Its messages must have as many packets as this path MTU makes of them.
+    pub(super) counts_packets: bool,
     /// The steps that are taken.
     pub(super) steps: Vec<(u64, Step)>,
 }
@@ -204,6 +206,7 @@ impl Extent {
         Leg {
             number,
             options,
+            counts_packets: false,
             steps: steps.collect(),
         }
     }
