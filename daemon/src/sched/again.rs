@@ -10,7 +10,7 @@ use std::sync::Arc;
 use verbatim_catalog::select;
 use verbatim_proto::v1::{LeaseState, Priority, RunEvent, RunState};
 use verbatim_rig::{RigConfig, RigFile};
-use verbatim_run::{RunId, journal_owner, now_ns};
+use verbatim_run::{RunId, journal_owner};
 use verbatim_tester::{FileJournal, JournalOwner, Unrestored};
 
 use super::plan::{self, NeverBegan};
@@ -80,7 +80,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
         if run.state == RunState::Running {
             miss(&run.spec.rig, rigs, journals);
         }
-        live(store, run).end(store, now_ns(), ending, None);
+        live(store, run).end(store, store.now_ns(), ending, None);
     }
     for lease in of_runs.into_values() {
         let ended = StoredLease {

@@ -18,9 +18,9 @@ use verbatim_run::RunId;
 use crate::access::{Identity, names};
 
 pub use lab::{Elsewhere, Lab, Wish};
-pub use lease::{LeaseId, LeaseStore, StoredLease};
+pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
 pub use run::{Kept, StoredRun};
-pub use sql::{Address, SqlStore};
+pub use sql::{Address, Clock, SqlStore};
 
 /// Where captures are made that somebody reads, beside the directory of the runs: on the disk that is meant for such sizes.
 pub(crate) fn captures(runs: &Path) -> PathBuf {
@@ -239,4 +239,12 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
 
     /// The directory of the run's record; it need not exist.
     fn record(&self, id: &RunId) -> PathBuf;
+
+    /// Looks at all that is kept, also what nobody asks for: it takes its time.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], or when it cannot be read.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod begin;
+mod clock;
+mod damage;
 mod disk;
 mod hardware;
 mod harness;
