@@ -9,6 +9,7 @@ pub mod retention;
 mod run;
 mod sql;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -212,6 +213,15 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// When it cannot be read.
     fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError>;
+
+    /// The cursor of the last event of each run that has not ended; of one that is not among them, [`HistoryStore::last_event`]
+    /// tells.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn last_cursors(&self) -> Result<HashMap<RunId, u64>, StoreError> {
+        Ok(HashMap::new())
+    }
 
     /// Pins a run, so that neither it nor its files go, or lets it go again.
     ///

@@ -10,6 +10,8 @@ mod harness;
 mod journals;
 mod leases;
 mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod refusals;
 mod reload;
 mod runs;

@@ -1,5 +1,6 @@
 //! Runs, their events and verdicts.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -125,6 +126,14 @@ impl HistoryStore for SqlStore {
         Ok(self.messages(id, sql, values![id.as_str()])?.pop())
     }
 
+    fn last_cursors(&self) -> Result<HashMap<RunId, u64>, StoreError> {
+        let sql = "SELECT run, MAX(cursor) FROM event WHERE run IN \
+                   (SELECT id FROM run WHERE state <> 3 AND host = $1) GROUP BY run";
+        let rows = self.read(|db| db.query(sql, values![self.host.as_str()]))?;
+        let cursor = |mut row: Row| Some((row.text().parse().ok()?, row.number()?));
+        Ok(rows.into_iter().filter_map(cursor).collect())
+    }
+
     fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError> {
         let run = id.clone();
         let sql = "UPDATE run SET pinned = $2 WHERE id = $1";
@@ -233,15 +242,14 @@ impl SqlStore {
         order: &str,
         look: impl Fn(&str, u64, &mut Row) -> Result<(), String>,
     ) -> Result<(), StoreError> {
-        let (mut id, mut cursor) = (String::new(), 0);
-        let (keys, after) = match order {
-            "id" => ("id > $1 AND 0 = $2", values![id.as_str(), cursor].to_vec()),
-            _ => ("(run, cursor) > ($1, $2)", values![id.as_str(), cursor].to_vec()),
+        let keys = match order {
+            "id" => "id > $1 AND 0 = $2",
+            _ => "(run, cursor) > ($1, $2)",
         };
-        let mut after = after;
+        let (mut id, mut cursor) = (String::new(), 0);
         loop {
             let sql = format!("{sql} WHERE {keys} ORDER BY {order} LIMIT {PAGE}");
-            let rows = self.read(|db| db.query(&sql, &after))?;
+            let rows = self.read(|db| db.query(&sql, values![id.as_str(), cursor]))?;
             let is_last = rows.len() < PAGE;
             for mut row in rows {
                 id = row.text();
@@ -255,7 +263,6 @@ impl SqlStore {
             if is_last {
                 return Ok(());
             }
-            after = values![id.as_str(), cursor].to_vec();
         }
     }
 
