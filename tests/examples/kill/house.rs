@@ -230,9 +230,19 @@ impl House {
             std::thread::sleep(wait / 8);
             came.restore_killed |= self.kill_workers()?;
         }
-        client.wait()?;
-        for run in &asked {
-            self.wait_until_ended(run)?;
+        let bound = Instant::now() + Duration::from_secs(300);
+        while client.try_wait()?.is_none() {
+            if Instant::now() > bound {
+                client.kill()?;
+                client.wait()?;
+                bail!("the client of the first run still waits after 300 s");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Also that of a client that was killed once the daemon had taken it: the rig is idle for a moment before it begins.
+        let taken = self.runs()?.into_keys().filter(|run| !before.contains_key(run));
+        for run in taken.chain(asked.iter().cloned()) {
+            self.wait_until_ended(&run)?;
         }
         came.quarantined = self.wait_until_idle()?;
         let after = self.runs()?;

@@ -98,8 +98,14 @@ fn campaign() -> anyhow::Result<usize> {
             for new in &exceptions[before..] {
                 eprintln!("kill campaign: {new}");
             }
+            if exceptions.len() > before {
+                // What comes after is to be told apart from it: such as of a simulator that has ended.
+                break;
+            }
         }
-        house.close()?;
+        if let Err(error) = house.close() {
+            exceptions.push(format!("{kind:?}: {error:#}"));
+        }
     }
     for exception in &exceptions {
         println!("EXCEPTION {exception}");
