@@ -193,8 +193,10 @@ fn told(store: &SqlStore) -> Result<Told, StoreError> {
 }
 
 /// The files as a daemon leaves them that is killed, and what it had told.
-fn left() -> &'static (Vec<(PathBuf, Vec<u8>)>, Told) {
-    static LEFT: OnceLock<(Vec<(PathBuf, Vec<u8>)>, Told)> = OnceLock::new();
+type Left = (Vec<(PathBuf, Vec<u8>)>, Told);
+
+fn left() -> &'static Left {
+    static LEFT: OnceLock<Left> = OnceLock::new();
     LEFT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path());
@@ -260,8 +262,8 @@ proptest! {
 #[test]
 fn each_file_of_a_store_that_is_emptied_is_missed() {
     // Of the index nothing is lost: it is made anew.
-    for which in 0..2 {
-        assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{}", FILES[which]);
+    for (which, name) in FILES.iter().enumerate().take(2) {
+        assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{name}");
     }
 }
 
