@@ -22,7 +22,7 @@ impl TraceService for Collector {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let _ = self.0.send(request.into_inner());
-        Ok(Response::default())
+        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
@@ -32,8 +32,8 @@ async fn collector() -> (mpsc::UnboundedReceiver<ExportTraceServiceRequest>, Str
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = TraceServiceServer::new(Collector(sender));
-    let server = tonic::transport::Server::builder().add_service(service);
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let incoming = TcpListenerStream::new(listener);
+    tokio::spawn(tonic::transport::Server::builder().serve_with_incoming(service, incoming));
     (got, format!("http://{address}"))
 }
 

@@ -11,6 +11,7 @@ use std::{fmt, io};
 
 use rusqlite::types::{ToSqlOutput, Value as Held, ValueRef};
 use rusqlite::{ErrorCode, OpenFlags, OptionalExtension as _, ToSql, params_from_iter};
+use verbatim_run::RunId;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value};
@@ -58,13 +59,8 @@ impl SqlStore {
             ),
         };
         let is_new = schema::migrate(&mut connection).map_err(failed)?.map_err(later)?;
-        let sealed = "SELECT value FROM counter WHERE name = 'sealed_ms'";
-        let sealed_ms: Option<i64> = connection
-            .query_row(sealed, [], |row| row.get(0))
-            .optional()
-            .map_err(failed)?;
-        let sealed_ms = sealed_ms
-            .and_then(|ms| u64::try_from(ms).ok())
+        let sealed_ms = sealed_ms(&connection)
+            .map_err(failed)?
             .ok_or_else(|| StoreError::Damaged {
                 path: path.clone(),
                 what: format!("it does not say from when on its rows have sums; {REMEDY}"),
@@ -220,6 +216,22 @@ impl Connection for Sqlite {
         }
         self.execute("BEGIN IMMEDIATE", &[]).map(drop)
     }
+}
+
+/// From when on rows have a sum, in milliseconds since 1970; none when nothing says so. Rows of a program before this one, which
+/// made none, are of before: of whatever time that was by its clock.
+fn sealed_ms(connection: &rusqlite::Connection) -> rusqlite::Result<Option<u64>> {
+    let sql = "SELECT value FROM counter WHERE name = 'sealed_ms'";
+    let known: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    if known != Some(-1) {
+        return Ok(known.and_then(|ms| u64::try_from(ms).ok()));
+    }
+    let sql = "SELECT MAX(id) FROM (SELECT MAX(id) AS id FROM run UNION ALL SELECT MAX(id) FROM lease)";
+    let newest: Option<String> = connection.query_row(sql, [], |row| row.get(0))?;
+    let newest = newest.and_then(|id| id.parse::<RunId>().ok());
+    let ms = newest.map_or(0, |id| id.number().0 + 1);
+    connection.execute("UPDATE counter SET value = ?1 WHERE name = 'sealed_ms'", [ms as i64])?;
+    Ok(Some(ms))
 }
 
 /// Looks at the files before SQLite does, which takes an empty file for a new database, and says nothing of a log that it

@@ -65,10 +65,8 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE doomed ADD COLUMN host TEXT NOT NULL DEFAULT '';
 ",
     "
-    -- Milliseconds since 1970: rows of ids from then on have a sum. Those of an empty database all have.
-    INSERT INTO counter SELECT 'sealed_ms', CASE
-        WHEN EXISTS (SELECT 1 FROM run) OR EXISTS (SELECT 1 FROM lease) THEN (CAST(strftime('%s', 'now') AS INTEGER) + 1) * 1000
-        ELSE 0 END;
+    -- Milliseconds since 1970: rows of ids from then on have a sum. Not known yet: later than all that there is.
+    INSERT INTO counter VALUES ('sealed_ms', -1);
 ",
 ];
 
