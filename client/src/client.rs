@@ -31,6 +31,9 @@ const LARGEST: usize = 256 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// And counts as broken when none comes in this time. Long: a machine under load may be slow.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that a daemon may send before it is told that they were read: a list of thousands of rigs comes at once, and not in
+/// a dozen parts with an answer to each.
+const WINDOW: u32 = 4 << 20;
 
 /// A connection to a daemon. Clones share it.
 #[derive(Clone, Debug)]
@@ -61,7 +64,9 @@ impl Client {
         let endpoint = endpoint
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true);
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(4 * WINDOW);
         let channel = match connector {
             Some(connector) => endpoint.connect_with_connector_lazy(connector),
             None => endpoint.connect_lazy(),

@@ -8,5 +8,6 @@ mod log;
 pub mod metrics;
 pub mod sched;
 pub mod serve;
+mod spans;
 pub mod store;
 pub mod worker;

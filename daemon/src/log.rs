@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::Context as _;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::spans::{self, Collector};
 use journal::Journal;
 
 /// What says what is in the log.
@@ -25,8 +26,8 @@ static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 /// "info" on.
 ///
 /// # Errors
-/// When `RUST_LOG` is no such list.
-pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<()> {
+/// When `RUST_LOG` is no such list, or the collector for spans cannot be named so.
+pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Collector>> {
     let (filter, handle) = reload::Layer::new(wanted(configured)?);
     let log = layer()
         .with_writer(std::io::stderr)
@@ -41,9 +42,13 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<()> {
             Err(_) => log.without_time().boxed(),
         },
     };
+    let (collects, collector) = spans::layer()?;
+    // A line of the log says itself of which run it is.
+    let no_spans = filter_fn(|metadata| metadata.target() != spans::TARGET);
     // Somebody else's log, such as that of a test, stays.
     if tracing_subscriber::registry()
-        .with(log.with_filter(filter))
+        .with(log.with_filter(filter.and(no_spans)))
+        .with(collects)
         .try_init()
         .is_ok()
     {
@@ -51,7 +56,7 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<()> {
         let change = move |filter| drop(handle.reload(filter));
         let _first = CHANGE.set(Box::new(change));
     }
-    Ok(())
+    Ok(collector)
 }
 
 /// What the configuration says now is in the log.

@@ -108,7 +108,18 @@ pub enum Served {
 /// When the daemon cannot begin: what is in the way, and what to do.
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
-    log::begin(options.config.log.as_ref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("verbatimd")
+        .thread_keep_alive(Duration::from_secs(2))
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    // A collector for spans has its connection in it.
+    let collector = {
+        let _within = runtime.enter();
+        log::begin(options.config.log.as_ref())?
+    };
     let activated = place::inherited()?;
     let state = match &options.state {
         Some(path) => StateDirectory::at(std::path::absolute(path).context("--state")?),
@@ -127,14 +138,10 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     }
     more_descriptors();
     Place::remove_abandoned();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("verbatimd")
-        .thread_keep_alive(Duration::from_secs(2))
-        .enable_all()
-        .build()
-        .context("starting threads")?;
     let served = runtime.block_on(run(options, &state, activated, begun));
+    if let Some(collector) = collector {
+        collector.end();
+    }
     // What still hangs in a call ends with the process.
     runtime.shutdown_background();
     drop(lock);
@@ -277,9 +284,14 @@ async fn run(
     let (keep, limits) = watch::channel(config.keep);
     tokio::spawn(tidy(Arc::clone(&scheduler), limits));
     let again = again::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
+    let mut damaged = None;
     tokio::select! {
         () = told(&mut terminate, &mut interrupt) => {}
         () = again => {}
+        damage = damage(&scheduler) => {
+            tracing::error!("{damage}");
+            damaged = Some(damage);
+        }
         ended = &mut server => {
             ended.context("the server failed")?.context("the server ended")?;
             anyhow::bail!("the server ended by itself; please report this");
@@ -302,15 +314,34 @@ async fn run(
         tracing::info!("clients still listen: they are left");
         server.abort();
     }
-    if busy.is_empty() {
+    let served = if busy.is_empty() {
         tracing::info!("stopped: every device is as it was found, but for quarantined rigs");
-        return Ok(Served::Stopped);
+        Served::Stopped
+    } else {
+        tracing::error!(
+            rigs = busy.join(", "),
+            "stopped before all was restored: workers restore by themselves, and the next start restores what is left"
+        );
+        Served::Unfinished(busy)
+    };
+    match damaged {
+        Some(damage) => Err(damage.into()),
+        None => Ok(served),
     }
-    tracing::error!(
-        rigs = busy.join(", "),
-        "stopped before all was restored: workers restore by themselves, and the next start restores what is left"
-    );
-    Ok(Served::Unfinished(busy))
+}
+
+/// Looks at all that is kept, once; ends only when it is damaged.
+async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
+    let (scheduler, began) = (Arc::clone(scheduler), Instant::now());
+    let checked = tokio::task::spawn_blocking(move || scheduler.store().check()).await;
+    match checked {
+        Ok(Err(damage @ StoreError::Damaged { .. })) => return damage,
+        Ok(Err(error)) => tracing::warn!(%error, "whether what is kept is whole cannot be found out"),
+        Ok(Ok(())) => tracing::debug!(ms = began.elapsed().as_millis(), "what is kept is whole"),
+        // A panic in there was told when it happened.
+        Err(_) => {}
+    }
+    std::future::pending().await
 }
 
 /// A scheduler over the store that the configuration names. While the database is away, it is tried again, for ever: devices

@@ -144,6 +144,7 @@ fn lease(number: u64, rig: &str, state: LeaseState) -> StoredLease {
         reason: String::new(),
         host: String::new(),
         posted: false,
+        boot: None,
     }
 }
 

@@ -24,6 +24,15 @@ impl RunId {
         Self::new(now_ns(), 0)
     }
 
+    /// Its time in milliseconds since 1970, and its serial number.
+    #[must_use]
+    pub fn number(&self) -> (u64, u16) {
+        // An id is two numbers in hexadecimal.
+        let (ms, serial) = self.0.split_once('-').unwrap_or_default();
+        let ms = u64::from_str_radix(ms, 16).unwrap_or_default();
+        (ms, u16::from_str_radix(serial, 16).unwrap_or_default())
+    }
+
     /// Such as `019a3c5e77d1-0000`.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -87,6 +96,7 @@ mod tests {
         let late = RunId::new(1_763_654_400_001_000_000, 0);
         assert!(early < late);
         assert_eq!(early.as_str().parse(), Ok(early.clone()));
+        assert_eq!(early.number(), (1_763_654_400_000, 3));
         for wrong in [
             "",
             "..",

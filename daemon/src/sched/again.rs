@@ -10,7 +10,7 @@ use std::sync::Arc;
 use verbatim_catalog::select;
 use verbatim_proto::v1::{LeaseState, Priority, RunEvent, RunState};
 use verbatim_rig::{RigConfig, RigFile};
-use verbatim_run::{RunId, journal_owner, now_ns};
+use verbatim_run::{RunId, journal_owner};
 use verbatim_tester::{FileJournal, JournalOwner, Unrestored};
 
 use super::plan::{self, NeverBegan};
@@ -47,11 +47,14 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
         ..Filter::default()
     };
     let found = store.list(&unfinished, None, usize::MAX)?;
+    let cursors = store.last_cursors()?;
+    // Of thousands of runs that wait most ask for the same.
+    let mut asked = HashMap::new();
     // The oldest first.
     for run in found.into_iter().rev().map(|kept| kept.run) {
         let own = LeaseId::like(&run.id);
         let under = run.lease.clone().unwrap_or_else(|| own.clone());
-        let ending = match can_go_on(&run, rigs) {
+        let ending = match can_go_on(&run, rigs, &mut asked) {
             Err(ending) => ending,
             Ok(()) if under == own => {
                 let lease = of_runs.remove(&own).unwrap_or_else(|| lost(&run));
@@ -64,13 +67,13 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
                 };
                 planned.insert(own.clone(), leases::planned(&waits, store.now_ns()));
                 left.leases.insert(own, waits);
-                left.live.insert(run.id.clone(), live(store, run));
+                left.live.insert(run.id.clone(), live_from(store, run, &cursors));
                 continue;
             }
             Ok(()) => match planned.get_mut(&under) {
                 Some(lease) => {
                     lease.runs.push_back(run.id.clone());
-                    left.live.insert(run.id.clone(), live(store, run));
+                    left.live.insert(run.id.clone(), live_from(store, run, &cursors));
                     continue;
                 }
                 None => Ending::of_waiting(&NeverBegan::LeaseEnded("has ended".into()), false, ""),
@@ -80,7 +83,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
         if run.state == RunState::Running {
             miss(&run.spec.rig, rigs, journals);
         }
-        live(store, run).end(store, now_ns(), ending, None);
+        live_from(store, run, &cursors).end(store, store.now_ns(), ending, None);
     }
     for lease in of_runs.into_values() {
         let ended = StoredLease {
@@ -129,7 +132,7 @@ fn lost(run: &StoredRun) -> StoredLease {
 }
 
 /// Whether a run can wait on; else what it ends with.
-fn can_go_on(run: &StoredRun, rigs: &RigFile) -> Result<(), Ending> {
+fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), Ending> {
     if run.state == RunState::Running {
         return Err(Ending::of_interrupted());
     }
@@ -139,13 +142,35 @@ fn can_go_on(run: &StoredRun, rigs: &RigFile) -> Result<(), Ending> {
         format!("rig {rig} may have another device since")
     } else if rigs.find(rig).is_err() {
         format!("rig {rig} is no longer in the rig file")
-    } else if !select(&run.spec.patterns).is_ok_and(|tests| tests.iter().map(|test| test.id).eq(&run.tests)) {
+    } else if !comes_to(&run.spec.patterns, asked).is_some_and(|tests| tests.iter().eq(&run.tests)) {
         "its catalogue has other tests for what was asked for".into()
     } else {
         return Ok(());
     };
     let began = run.started_ns.is_some();
     Err(Ending::of_waiting(&NeverBegan::CannotGoOn(why), began, ""))
+}
+
+/// What patterns come to, by the patterns.
+type Asked = HashMap<Vec<String>, Option<Vec<&'static str>>>;
+
+/// The tests that patterns come to.
+fn comes_to<'a>(patterns: &[String], asked: &'a mut Asked) -> Option<&'a Vec<&'static str>> {
+    if !asked.contains_key(patterns) {
+        let tests = select(patterns)
+            .ok()
+            .map(|tests| tests.iter().map(|test| test.id).collect());
+        asked.insert(patterns.to_vec(), tests);
+    }
+    asked.get(patterns)?.as_ref()
+}
+
+/// A run of the store, whose events go on behind the last, where that is known already.
+fn live_from(store: &dyn Store, run: StoredRun, cursors: &HashMap<RunId, u64>) -> Arc<Live> {
+    match cursors.get(&run.id) {
+        Some(last) => Arc::new(Live::new(run, *last)),
+        None => live(store, run),
+    }
 }
 
 /// A run of the store, whose events go on behind those that it has.

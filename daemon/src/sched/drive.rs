@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tracing::Span;
 use verbatim_proto::v1::{Cause, RunInfo, Verdict};
 use verbatim_record::Restored;
 use verbatim_tester::{FileJournal, Unrestored};
@@ -14,10 +15,11 @@ use super::leases::of_worker;
 use super::live::Live;
 use super::plan::{Action, Left, Refusal};
 use super::{Scheduler, outlives_us, quarantine};
+use crate::spans;
 use crate::store::{Detail, StoredRun};
 use crate::worker::{Job, Resumes, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
-use verbatim_run::{Event, journal_owner, now_ns};
+use verbatim_run::{Event, journal_owner};
 
 /// Events written at once.
 const BATCH: usize = 64;
@@ -86,7 +88,7 @@ impl Scheduler {
                             "gave way between two tests to leases/{to}, which is of a higher class; it goes on by itself"
                         );
                         tracing::info!(%run, rig = live.run().spec.rig, "run {why}");
-                        live.wait_again(self.store.as_ref(), now_ns(), &why);
+                        live.wait_again(self.store.as_ref(), self.store.now_ns(), &why);
                     }
                 }
                 Action::Stop(run, why) => {
@@ -107,7 +109,7 @@ impl Scheduler {
 
     /// Ends a run, for its watchers and in the store. Blocks on the disk.
     pub(super) fn end(&self, live: &Live, ending: Ending, info: Option<RunInfo>) {
-        let ending = live.end(self.store.as_ref(), now_ns(), ending, info);
+        let ending = live.end(self.store.as_ref(), self.store.now_ns(), ending, info);
         let run = live.run();
         tracing::info!(
             run = %run.id,
@@ -130,6 +132,7 @@ impl Scheduler {
         let Ok(rig) = self.rigs().find(&run.spec.rig).cloned() else {
             return;
         };
+        let span = spans::of_run(&run);
         let (end, verdicts) = match blocking({
             let (scheduler, live, rig) = (Arc::clone(&self), Arc::clone(&live), rig.clone());
             move || {
@@ -138,7 +141,7 @@ impl Scheduler {
                 {
                     tracing::warn!(rig = rig.name, %error, "the journals' directory cannot be written to");
                 }
-                live.begin(scheduler.store.as_ref(), now_ns())
+                live.begin(scheduler.store.as_ref(), scheduler.store.now_ns())
             }
         })
         .await
@@ -148,7 +151,7 @@ impl Scheduler {
                 if let (None, Some(begun)) = (run.started_ns, live.run().started_ns) {
                     self.metrics.run_begins(since(run.created_ns, begun));
                 }
-                self.execute(&run, &rig, &live).await
+                self.execute(&run, &rig, &live, &span).await
             }
             // Why is in the run's log.
             Some(Err(_)) | None => (failed("the run could not begin".into()), Vec::new()),
@@ -159,7 +162,7 @@ impl Scheduler {
             if matches!(end, WorkerEnd::GaveWay) && scheduler.gave_way(&live, &name, left) {
                 return None;
             }
-            let answered = scheduler.conclude(&live, end, verdicts);
+            let answered = scheduler.conclude(&live, end, verdicts, &span);
             Some((left, answered))
         })
         .await;
@@ -183,6 +186,7 @@ impl Scheduler {
         run: &StoredRun,
         rig: &RigConfig,
         live: &Arc<Live>,
+        span: &Span,
     ) -> (WorkerEnd, Vec<Verdict>) {
         let (events, mut happened) = mpsc::unbounded_channel();
         let (scheduler, of) = (Arc::clone(self), run.clone());
@@ -201,10 +205,21 @@ impl Scheduler {
         };
         let writer = {
             let (scheduler, live, run) = (Arc::clone(self), Arc::clone(live), run.clone());
+            let (span, mut of_test) = (span.clone(), Span::none());
             tokio::task::spawn_blocking(move || {
                 let (mut batch, mut verdicts) = (Vec::new(), Vec::new());
                 while happened.blocking_recv_many(&mut batch, BATCH) > 0 {
                     verdicts.extend(batch.iter().filter_map(verdict_of));
+                    for event in &batch {
+                        match event {
+                            Event::TestStarted(begun) => of_test = spans::of_test(&span, &begun.test),
+                            Event::TestEnded(ended) => {
+                                spans::test_ended(&of_test, ended.verdict.as_ref());
+                                of_test = Span::none();
+                            }
+                            _ => {}
+                        }
+                    }
                     scheduler.keep_events(&run, &live, std::mem::take(&mut batch));
                 }
                 verdicts
@@ -253,7 +268,7 @@ impl Scheduler {
                 Event::StepStarted(_) | Event::StateChanged(_) => {}
             }
         }
-        live.tell(self.store.as_ref(), now_ns(), batch);
+        live.tell(self.store.as_ref(), self.store.now_ns(), batch);
     }
 
     /// A run that gave way waits again; false when it is to end all the same.
@@ -270,7 +285,7 @@ impl Scheduler {
 
     /// Ends the run. Of one that had given way the verdicts from before count too. Whether nothing in it speaks against the
     /// rig.
-    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>) -> bool {
+    fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
         if matches!(end, WorkerEnd::Failed { .. }) {
             self.metrics.worker_failed();
@@ -283,6 +298,7 @@ impl Scheduler {
             WorkerEnd::Failed { .. } | WorkerEnd::GaveWay => None,
         };
         let answered = ending.cause != Some(Cause::Rig);
+        spans::run_ended(span, &ending);
         self.end(live, ending, info);
         answered
     }

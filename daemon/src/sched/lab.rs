@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use verbatim_proto::v1::{LeaseState, RunState};
-use verbatim_run::{RunId, now_ns};
+use verbatim_run::RunId;
 
 use super::leases::{self, LONGEST_LEASE};
 use super::plan::{Action, Refusal};
@@ -123,7 +123,11 @@ impl Scheduler {
             return None;
         }
         let live = again::live(self.store.as_ref(), kept.run);
-        live.tell(self.store.as_ref(), now_ns(), vec![changed(RunState::Queued, None)]);
+        live.tell(
+            self.store.as_ref(),
+            self.store.now_ns(),
+            vec![changed(RunState::Queued, None)],
+        );
         self.state().live.insert(run.clone(), Arc::clone(&live));
         Some(live)
     }
@@ -272,7 +276,12 @@ impl Scheduler {
             .filter(|run| !known.contains(&run.id) && !waits_for_us(run));
         for run in unknown {
             let why = "the database went away when the run was created; run it again";
-            again::live(self.store.as_ref(), run).end(self.store.as_ref(), now_ns(), Ending::of_unkept(why), None);
+            again::live(self.store.as_ref(), run).end(
+                self.store.as_ref(),
+                self.store.now_ns(),
+                Ending::of_unkept(why),
+                None,
+            );
         }
         for lease in self.store.unended().unwrap_or_default() {
             let pending_for_us = lease.posted && lease.state == LeaseState::Pending;

@@ -1,6 +1,6 @@
 //! Leases: asking for one, renewing it, ending it; and keeping how each stands.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use verbatim_proto::v1::{LeaseState, Priority};
@@ -11,7 +11,7 @@ use super::plan::{self, Action, Refusal};
 use super::queue::{Class, Wait};
 use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
-use crate::store::{LeaseId, StoreError, StoredLease, Wish};
+use crate::store::{BootTimes, LeaseId, StoreError, StoredLease, Wish};
 
 /// How long a lease lasts when nobody says.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -58,10 +58,22 @@ pub(super) fn now() -> Duration {
 /// An instant of the plan's clock as nanoseconds since 1970, where `now_ns` is now.
 pub(super) fn wall(at: Duration, now_ns: u64) -> u64 {
     let now = now();
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     now_ns
         .saturating_add(nanos(at.saturating_sub(now)))
         .saturating_sub(nanos(now.saturating_sub(at)))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Which start of this host the plan's clock counts from.
+fn boot_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    // Every Linux has it; without it the wall clock has to do.
+    ID.get_or_init(|| {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| String::new(), |id| id.trim().into())
+    })
 }
 
 /// An instant in nanoseconds since 1970, where `now_ns` is now, on the plan's clock.
@@ -87,12 +99,22 @@ pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
         rigs: of.rigs.clone(),
         lasts: Duration::from_secs(of.lasts_s),
         run: of.run.clone(),
-        since: boot(of.created_ns, now_ns),
-        held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| plan::Held {
-            rig: of.rig.clone(),
-            token: of.token,
-            since: boot(granted_ns, now_ns),
-            until: boot(until_ns, now_ns),
+        // Whatever became of the clock meanwhile: nobody came later than now, and nobody holds a rig for longer than anybody may.
+        since: boot(of.created_ns, now_ns).min(now()),
+        held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| {
+            let (since, until) = match of.boot.as_ref().filter(|boot| boot.of == boot_id()) {
+                Some(boot) => (
+                    Duration::from_nanos(boot.granted_ns),
+                    Duration::from_nanos(boot.until_ns),
+                ),
+                None => (boot(granted_ns, now_ns), boot(until_ns, now_ns)),
+            };
+            plan::Held {
+                rig: of.rig.clone(),
+                token: of.token,
+                since: since.min(now()),
+                until: until.min(now() + LONGEST_LEASE),
+            }
         }),
         ends: None,
         gives_way: None,
@@ -127,6 +149,7 @@ pub(crate) fn fresh(
         reason: String::new(),
         host: String::new(),
         posted: false,
+        boot: None,
     }
 }
 
@@ -427,7 +450,7 @@ impl super::State {
             // Its run gave way.
             lease.state = LeaseState::Pending;
             lease.rig.clear();
-            (lease.granted_ns, lease.until_ns) = (None, None);
+            (lease.granted_ns, lease.until_ns, lease.boot) = (None, None, None);
         }
         if let Some(held) = &planned.held {
             lease.state = LeaseState::Active;
@@ -438,6 +461,12 @@ impl super::State {
             let until_ns = wall(held.until);
             let as_before = |before: &u64| before.abs_diff(until_ns) < 500_000_000;
             lease.until_ns = lease.until_ns.filter(as_before).or(Some(until_ns));
+            // The clock by which all hosts go needs no other beside it.
+            lease.boot = self.store.lab().is_none().then(|| BootTimes {
+                of: boot_id().into(),
+                granted_ns: nanos(held.since),
+                until_ns: nanos(held.until),
+            });
         }
         Some(lease)
     }

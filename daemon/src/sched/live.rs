@@ -171,7 +171,9 @@ impl Live {
         let run = {
             let mut log = self.log();
             log.run.state = RunState::Running;
-            log.run.started_ns.get_or_insert(now_ns);
+            // Also where the clock was set back meanwhile: what comes after does not come before.
+            let started_ns = now_ns.max(log.run.created_ns);
+            log.run.started_ns.get_or_insert(started_ns);
             log.run.reason.clear();
             log.run.clone()
         };
@@ -221,7 +223,7 @@ impl Live {
         log.run.outcome = Some(ending.outcome);
         log.run.cause = ending.cause;
         log.run.reason.clone_from(&ending.reason);
-        log.run.ended_ns = Some(now_ns);
+        log.run.ended_ns = Some(now_ns.max(log.run.started_ns.unwrap_or(log.run.created_ns)));
         log.run.clone()
     }
 

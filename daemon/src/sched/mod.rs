@@ -40,16 +40,18 @@ pub use reload::{NotReloaded, Reloaded, of_lab};
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{LeaseId, Store, StoreError, StoredLease, StoredRun, Wish};
+use crate::store::{Filter, LeaseId, Store, StoreError, StoredLease, StoredRun, Wish};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{Priority, RunSpec, RunState};
 use verbatim_rig::{RigConfig, RigFile, RigKind};
 use verbatim_run::state::StateDirectory;
-use verbatim_run::{RunError, RunId, journal_owner, last_token, now_ns};
+use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
 
 /// How long a lease that ended is told of.
 const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
+/// A clock that was set further ahead than that while the daemon ran has nothing removed for its age.
+const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
 /// Which rigs are out of use: a file in the state directory.
 const DRAINED: &str = "drained.json";
 
@@ -123,6 +125,8 @@ pub struct Scheduler {
     /// Counts what was decided, for who watches rigs and leases.
     changed: watch::Sender<u64>,
     metrics: Metrics,
+    /// How far the clock that people set was ahead of the one that nobody does, when this began.
+    ahead_ns: i128,
 }
 
 #[derive(Debug)]
@@ -175,7 +179,22 @@ impl Scheduler {
         });
         // The store may be of yesterday, or new: no rig takes a token that is less than its last.
         let last_token = store.last_token()?.max(last_token(&journals)?);
+        // Ids sort by time: what is new comes behind all that there is, also when the clock was set back since.
+        let newest_run = store.list(&Filter::default(), None, 1)?.pop().map(|kept| kept.run.id);
+        let newest_lease = store.leases(true, 1)?.pop().map(|lease| lease.id);
+        let last_id = newest_run.map(|id| id.number()).max(newest_lease.map(|id| id.number()));
+        // The serial numbers of another host are not ours to go on with.
+        let last_id = last_id.map_or((0, 0), |(ms, _)| (ms, *store.serials().end()));
+        let ahead_s = (last_id.0 / 1000).saturating_sub(store.now_ns() / 1_000_000_000);
+        if ahead_s > 60 {
+            tracing::warn!(
+                ahead_s,
+                "the clock was set back: runs and leases were kept that are of later than now. What is new comes behind them \
+                 all the same, with a time that is not later; look at the clock of this host"
+            );
+        }
         let (plan, actions) = Plan::new(leases::now(), found, planned, last_token);
+        let ahead_ns = ahead_ns(store.as_ref());
         let scheduler = Arc::new(Self {
             rigs: Mutex::new(Arc::new(rigs)),
             journals,
@@ -192,7 +211,7 @@ impl Scheduler {
                 unheard: HashSet::new(),
                 unkept: None,
             }),
-            creating: Mutex::new((0, 0)),
+            creating: Mutex::new(last_id),
             drained: Mutex::new(drained),
             drained_path,
             unwritten: Mutex::new(unwritten),
@@ -200,6 +219,7 @@ impl Scheduler {
             turn: Mutex::default(),
             changed: watch::Sender::new(0),
             metrics: Metrics::default(),
+            ahead_ns,
         });
         scheduler.act(actions);
         tokio::spawn(Arc::clone(&scheduler).end_in_time());
@@ -250,9 +270,22 @@ impl Scheduler {
     }
 
     /// Removes the files of runs that are over the limits, and forgets leases that ended long ago. Blocks on the disk.
-    pub fn tidy(&self, limits: Retention) {
+    pub fn tidy(&self, mut limits: Retention) {
+        let stepped_s = (ahead_ns(self.store.as_ref()) - self.ahead_ns) / 1_000_000_000;
+        if stepped_s > CLOCK_IS_TRUSTED_WITHIN_S {
+            // Whoever sets the clock to another year by mistake does not mean all that.
+            tracing::warn!(
+                stepped_s,
+                "the clock was set forward: nothing is removed for its age until the daemon is started anew; look at the clock first"
+            );
+            limits.age = None;
+        }
         let long_ago = self.store.now_ns().saturating_sub(ENDED_LEASES_STAY.as_nanos() as u64);
-        match self.store.forget_ended(long_ago) {
+        let forgotten = match stepped_s > CLOCK_IS_TRUSTED_WITHIN_S {
+            true => Ok(0),
+            false => self.store.forget_ended(long_ago),
+        };
+        match forgotten {
             Ok(0) => {}
             Ok(leases) => tracing::info!(leases, "leases that ended long ago are forgotten"),
             Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be forgotten yet"),
@@ -260,7 +293,7 @@ impl Scheduler {
         if limits == Retention::default() {
             return;
         }
-        let now_ns = now_ns();
+        let now_ns = self.store.now_ns();
         let go = self.store.with_files().map(|files| limits.go(now_ns, &files));
         for run in go.unwrap_or_default() {
             match self.store.remove_files(&run, now_ns) {
@@ -565,6 +598,11 @@ impl Scheduler {
         rigs.dedup();
         rigs
     }
+}
+
+/// How far the clock that people set is ahead of the one that nobody does.
+fn ahead_ns(store: &dyn Store) -> i128 {
+    i128::from(store.now_ns()) - i128::from(boot_ns())
 }
 
 /// The next id: they only grow, also when the clock stands still or was set back.

@@ -5,7 +5,7 @@
 //! and once above all classes goes by arrival alone: nobody waits for ever, whatever else comes.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::access::Identity;
@@ -138,45 +138,72 @@ pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shar
 #[must_use]
 pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
     let mut shares = shares.clone();
-    let mut left: Vec<&Waiting<'_>> = waiting.iter().collect();
+    let mut given = vec![false; waiting.len()];
     let mut decisions = Vec::new();
+    let mut for_free: HashMap<&str, Vec<usize>> = HashMap::new();
     for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
-        let fits = |waiting: &&Waiting<'_>| waiting.rigs.iter().any(|rig| rig == free.rig);
-        let first = left
-            .iter()
-            .copied()
-            .filter(fits)
-            .min_by_key(|waiting| rank(now, waiting, &shares));
+        for_free.insert(free.rig, Vec::new());
+    }
+    // Whoever waits is looked at where it may get something, and nowhere else: of many rigs most are held.
+    if !for_free.is_empty() {
+        for (at, waiting) in waiting.iter().enumerate() {
+            for rig in waiting.rigs {
+                if let Some(wanted_by) = for_free.get_mut(rig.as_str()) {
+                    wanted_by.push(at);
+                }
+            }
+        }
+    }
+    for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
+        let fits = for_free.get(free.rig).into_iter().flatten().copied();
+        let first = fits
+            .filter(|at| !given[*at])
+            .min_by_key(|at| rank(now, &waiting[*at], &shares));
         if let Some(first) = first {
+            given[first] = true;
+            let first = &waiting[first];
             shares.entry(first.owner.clone()).or_default().0 += 1;
-            left.retain(|waiting| waiting.lease != first.lease);
             decisions.push(Decision::Grant {
                 lease: first.lease.clone(),
                 rig: free.rig.into(),
             });
         }
     }
-    // What one of a higher class waits for already makes way for nobody else.
-    let mut asked: Vec<&str> = Vec::new();
-    left.sort_by_cached_key(|waiting| rank(now, waiting, &shares));
-    for waiting in left {
-        let lower = rigs.iter().filter_map(|rig| match rig.by {
-            By::Lease {
-                lease,
-                class,
-                gives_way,
-                ..
-            } if gives_way
-                && class < waiting.class
-                && !asked.contains(&rig.rig)
-                && waiting.rigs.iter().any(|wanted| wanted == rig.rig) =>
-            {
-                Some((class, rig.rig, lease))
-            }
-            _ => None,
-        });
-        if let Some((_, rig, lease)) = lower.min_by_key(|(class, _, lease)| (*class, Reverse(*lease))) {
-            asked.push(rig);
+    // Those that could be made to give a rig up; what one of a higher class waits for already makes way for nobody else.
+    let mut give_way: HashMap<&str, (Class, &LeaseId)> = HashMap::new();
+    for rig in rigs {
+        if let By::Lease {
+            lease,
+            class,
+            gives_way: true,
+            ..
+        } = rig.by
+        {
+            give_way.insert(rig.rig, (class, lease));
+        }
+    }
+    if give_way.is_empty() {
+        return decisions;
+    }
+    let could = |at: &usize| {
+        let holds_less = |rig: &String| {
+            give_way
+                .get(rig.as_str())
+                .is_some_and(|held| held.0 < waiting[*at].class)
+        };
+        !given[*at] && waiting[*at].rigs.iter().any(holds_less)
+    };
+    let mut left: Vec<usize> = (0..waiting.len()).filter(could).collect();
+    left.sort_by_cached_key(|at| rank(now, &waiting[*at], &shares));
+    for waiting in left.into_iter().map(|at| &waiting[at]) {
+        let lower = waiting
+            .rigs
+            .iter()
+            .filter_map(|rig| give_way.get_key_value(rig.as_str()));
+        let lower = lower.filter(|(_, (class, _))| *class < waiting.class);
+        let lower = lower.min_by_key(|(_, (class, lease))| (*class, Reverse(*lease)));
+        if let Some((rig, (_, lease))) = lower.map(|(rig, held)| (*rig, *held)) {
+            give_way.remove(rig);
             decisions.push(Decision::GiveWay {
                 lease: lease.clone(),
                 rig: rig.into(),

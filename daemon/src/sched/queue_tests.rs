@@ -54,6 +54,61 @@ fn waits(asked: &[Asked]) -> Vec<Waiting<'_>> {
     asked.iter().map(Asked::waits).collect()
 }
 
+/// What is to be done, found by looking at everybody for each rig, and at each rig for everybody.
+fn decide_by_looking_at_all(
+    now: Duration,
+    waiting: &[Waiting<'_>],
+    rigs: &[Use<'_>],
+    shares: &Shares,
+) -> Vec<Decision> {
+    let mut shares = shares.clone();
+    let mut left: Vec<&Waiting<'_>> = waiting.iter().collect();
+    let mut decisions = Vec::new();
+    for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
+        let fits = |waiting: &&Waiting<'_>| waiting.rigs.iter().any(|rig| rig == free.rig);
+        let first = left
+            .iter()
+            .copied()
+            .filter(fits)
+            .min_by_key(|waiting| rank(now, waiting, &shares));
+        if let Some(first) = first {
+            shares.entry(first.owner.clone()).or_default().0 += 1;
+            left.retain(|waiting| waiting.lease != first.lease);
+            decisions.push(Decision::Grant {
+                lease: first.lease.clone(),
+                rig: free.rig.into(),
+            });
+        }
+    }
+    let mut asked: Vec<&str> = Vec::new();
+    left.sort_by_key(|waiting| rank(now, waiting, &shares));
+    for waiting in left {
+        let lower = rigs.iter().filter_map(|rig| match rig.by {
+            By::Lease {
+                lease,
+                class,
+                gives_way: true,
+                ..
+            } if class < waiting.class
+                && !asked.contains(&rig.rig)
+                && waiting.rigs.iter().any(|wanted| wanted == rig.rig) =>
+            {
+                Some((class, rig.rig, lease))
+            }
+            _ => None,
+        });
+        if let Some((_, rig, lease)) = lower.min_by_key(|(class, _, lease)| (*class, Reverse(*lease))) {
+            asked.push(rig);
+            decisions.push(Decision::GiveWay {
+                lease: lease.clone(),
+                rig: rig.into(),
+                to: waiting.lease.clone(),
+            });
+        }
+    }
+    decisions
+}
+
 /// The numbers of those who get `r` one after the other, when nobody else comes and each has it for ten minutes.
 fn all_get(asked: &[Asked], mut now: Duration) -> Vec<LeaseId> {
     let (mut left, mut got, mut shares) = (asked.to_vec(), Vec::new(), Shares::new());
@@ -213,7 +268,43 @@ fn some_asked() -> impl Strategy<Value = Vec<Asked>> {
     })
 }
 
+/// How the rigs are used, each in one of the ways that there are.
+fn some_uses() -> impl Strategy<Value = Vec<(u8, Class, bool)>> {
+    let class = prop_oneof![Just(Class::Low), Just(Class::Normal), Just(Class::High)];
+    proptest::collection::vec((0..3_u8, class, any::<bool>()), RIGS.len())
+}
+
 proptest! {
+    /// Who is looked at only where they may get something is decided of as if everybody were looked at everywhere.
+    #[test]
+    fn what_is_decided_is_what_a_look_at_all_comes_to(
+        asked in some_asked(),
+        uses in some_uses(),
+        had in proptest::collection::vec((0..4_usize, 0..50_u64), 5),
+    ) {
+        let holder = Identity::User(1);
+        let held: Vec<LeaseId> = (0..RIGS.len()).map(|number| lease(2000 + number as u16)).collect();
+        let used = |(at, (what, class, gives_way)): (usize, &(u8, Class, bool))| Use {
+            rig: RIGS[at],
+            by: match what {
+                0 => By::Nobody,
+                1 => By::Closed,
+                _ => By::Lease {
+                    lease: &held[at],
+                    owner: &holder,
+                    class: *class,
+                    until: minutes(400),
+                    gives_way: *gives_way,
+                },
+            },
+        };
+        let rigs: Vec<Use<'_>> = uses.iter().enumerate().map(used).collect();
+        let shares: Shares = (0..5).map(Identity::User).zip(had.into_iter().map(|(held, had)| (held, minutes(had)))).collect();
+        let waiting = waits(&asked);
+        let decided = decide(minutes(300), &waiting, &rigs, &shares);
+        prop_assert_eq!(decided, decide_by_looking_at_all(minutes(300), &waiting, &rigs, &shares));
+    }
+
     /// No double booking; nothing that could be used stays free; nobody gets what it did not ask for.
     #[test]
     fn no_rig_is_given_twice_and_none_stays_free_that_somebody_wants(

@@ -23,6 +23,12 @@ impl LeaseId {
         Self(run.clone())
     }
 
+    /// Its time in milliseconds since 1970, and its serial number.
+    #[must_use]
+    pub fn number(&self) -> (u64, u16) {
+        self.0.number()
+    }
+
     /// Such as `019a3c5e77d1-0000`.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -89,6 +95,20 @@ pub struct StoredLease {
     /// Whether it was asked for at another host than that of its rig, or may be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub posted: bool,
+    /// When it got its rig and when it expires by a clock that nobody sets, for who is started anew on the same host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootTimes>,
+}
+
+/// Instants in nanoseconds since a host was started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BootTimes {
+    /// Which start that was, as the kernel calls it.
+    pub of: String,
+    /// When the lease got its rig.
+    pub granted_ns: u64,
+    /// When it expires.
+    pub until_ns: u64,
 }
 
 /// An enum of the API as its number.

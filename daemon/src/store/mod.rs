@@ -9,6 +9,7 @@ pub mod retention;
 mod run;
 mod sql;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,9 +19,9 @@ use verbatim_run::RunId;
 use crate::access::{Identity, names};
 
 pub use lab::{Elsewhere, Lab, Wish};
-pub use lease::{LeaseId, LeaseStore, StoredLease};
+pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
 pub use run::{Kept, StoredRun};
-pub use sql::{Address, SqlStore};
+pub use sql::{Address, Clock, SqlStore};
 
 /// Where captures are made that somebody reads, beside the directory of the runs: on the disk that is meant for such sizes.
 pub(crate) fn captures(runs: &Path) -> PathBuf {
@@ -213,6 +214,15 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// When it cannot be read.
     fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError>;
 
+    /// The cursor of the last event of each run that has not ended; of one that is not among them, [`HistoryStore::last_event`]
+    /// tells.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn last_cursors(&self) -> Result<HashMap<RunId, u64>, StoreError> {
+        Ok(HashMap::new())
+    }
+
     /// Pins a run, so that neither it nor its files go, or lets it go again.
     ///
     /// # Errors
@@ -239,4 +249,12 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
 
     /// The directory of the run's record; it need not exist.
     fn record(&self, id: &RunId) -> PathBuf;
+
+    /// Looks at all that is kept, also what nobody asks for: it takes its time.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], or when it cannot be read.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

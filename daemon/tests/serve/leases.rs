@@ -5,11 +5,11 @@ use tonic::Code;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{
     Cause, CreateLeaseRequest, CreateRunRequest, DrainRigRequest, EndLeaseRequest, GetLeaseRequest, Lease, LeaseState,
-    ListLeasesRequest, Outcome, Priority, RenewLeaseRequest, RigState, Run, RunState, WatchLeaseRequest,
+    ListLeasesRequest, Outcome, Priority, RenewLeaseRequest, RigState, Run, RunSpec, RunState, WatchLeaseRequest,
     WatchRigsRequest,
 };
 
-use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, request, within};
+use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, asked, request, spec, within};
 
 const SHORT_TEST: &str = "c14-024-node-info";
 
@@ -448,4 +448,42 @@ async fn a_rig_whose_device_is_away_goes_to_nobody_says_why_and_comes_back_by_it
     end(&mut clients, &held.name).await;
     let run = clients.create(crate::harness::request("model", &[SHORT_TEST])).await;
     assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass);
+}
+
+#[tokio::test]
+async fn a_drained_rig_ends_its_run_keeps_those_that_wait_over_a_restart_and_goes_on_with_them() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    // Long enough to be under way: it waits for a lease period.
+    let under_way = clients
+        .create(asked(RunSpec {
+            parameters: [("wait_s".to_string(), 3)].into(),
+            ..spec("model", &[LONG_TEST])
+        }))
+        .await;
+    clients.watch(&under_way.name, 0).await.reaches(WAITS_AT).await;
+    let drain = DrainRigRequest {
+        name: "rigs/model".into(),
+        reason: "restart".into(),
+    };
+    within(clients.rigs.drain_rig(drain)).await.unwrap();
+    let waits = clients.create(request("model", &[SHORT_TEST])).await;
+    // The run under way is let go on to its end.
+    let ended = clients.ended(&under_way.name).await;
+    assert_eq!(ended.outcome(), Outcome::Pass, "{}", ended.reason);
+    assert_eq!(clients.get(&waits.name).await.state(), RunState::Queued);
+    assert_eq!(clients.rig("rigs/model").await.state(), RigState::Draining);
+    drop(clients);
+    assert!(daemon.end(Signal::TERM).await.success());
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    assert_eq!(clients.get(&waits.name).await.state(), RunState::Queued);
+    let put_back = DrainRigRequest {
+        name: "rigs/model".into(),
+        reason: String::new(),
+    };
+    within(clients.rigs.drain_rig(put_back)).await.unwrap();
+    assert_eq!(clients.ended(&waits.name).await.outcome(), Outcome::Pass);
 }

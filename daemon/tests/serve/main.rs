@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod begin;
+mod clock;
+mod damage;
 mod disk;
 mod hardware;
 mod harness;
 mod journals;
 mod leases;
 mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod refusals;
 mod reload;
 mod runs;

@@ -30,11 +30,11 @@ use crate::harness::{request, within};
 
 /// Sends so many steps, then ends: when it is told to, or when it is stopped.
 #[derive(Debug, Default)]
-struct Steps {
-    count: usize,
-    go_on: Notify,
-    waits: AtomicBool,
-    panics: AtomicBool,
+pub(crate) struct Steps {
+    pub(crate) count: usize,
+    pub(crate) go_on: Notify,
+    pub(crate) waits: AtomicBool,
+    pub(crate) panics: AtomicBool,
 }
 
 #[tonic::async_trait]
@@ -72,7 +72,7 @@ impl Execute for Steps {
     }
 }
 
-fn start(directory: &Path, store: Arc<dyn Store>, execute: &Arc<Steps>) -> Runs {
+pub(crate) fn start(directory: &Path, store: Arc<dyn Store>, execute: &Arc<Steps>) -> Runs {
     let state = StateDirectory::at(directory);
     let execute = Arc::clone(execute) as Arc<dyn Execute>;
     let scheduler = Scheduler::start(RigFile::built_in(), &state, store, execute).unwrap();
@@ -98,7 +98,7 @@ fn files(directory: &Path) -> Arc<SqlStore> {
     Arc::new(SqlStore::sqlite(&StateDirectory::at(directory)).unwrap())
 }
 
-async fn create(runs: &Runs) -> Run {
+pub(crate) async fn create(runs: &Runs) -> Run {
     let wanted = request("virtual", &["c14-024-node-info"]);
     within(runs.create_run(ask(wanted)))
         .await
@@ -108,7 +108,7 @@ async fn create(runs: &Runs) -> Run {
         .unwrap()
 }
 
-async fn get(runs: &Runs, name: &str) -> Run {
+pub(crate) async fn get(runs: &Runs, name: &str) -> Run {
     let name = name.to_string();
     within(runs.get_run(ask(GetRunRequest { name })))
         .await
@@ -118,7 +118,7 @@ async fn get(runs: &Runs, name: &str) -> Run {
         .unwrap()
 }
 
-async fn watch(runs: &Runs, name: &str) -> <Runs as RunService>::WatchRunStream {
+pub(crate) async fn watch(runs: &Runs, name: &str) -> <Runs as RunService>::WatchRunStream {
     let request = WatchRunRequest {
         name: name.into(),
         cursor: 0,
@@ -126,7 +126,7 @@ async fn watch(runs: &Runs, name: &str) -> <Runs as RunService>::WatchRunStream 
     within(runs.watch_run(ask(request))).await.unwrap().into_inner()
 }
 
-async fn all(mut watch: <Runs as RunService>::WatchRunStream) -> Vec<WatchRunResponse> {
+pub(crate) async fn all(mut watch: <Runs as RunService>::WatchRunStream) -> Vec<WatchRunResponse> {
     let mut events = Vec::new();
     while let Some(event) = within(watch.next()).await {
         events.push(event.unwrap());

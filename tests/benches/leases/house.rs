@@ -238,5 +238,6 @@ fn lease(id: LeaseId, number: usize, rig: &str, run: Option<RunId>) -> StoredLea
         reason: String::new(),
         host: String::new(),
         posted: false,
+        boot: None,
     }
 }

@@ -77,6 +77,7 @@ fn campaign() -> anyhow::Result<usize> {
             let what = format!("{kind:?}, {victims:?} killed after {} ms", wait.as_millis());
             let first = dice.pick(&TESTS);
             let queue = [first, SHORT, SHORT];
+            let before = exceptions.len();
             match house.kill_in_mid_run(&victims, wait, &queue[..1 + dice.below(3)]) {
                 Ok(came) => {
                     interrupted += came.interrupted;
@@ -94,11 +95,17 @@ fn campaign() -> anyhow::Result<usize> {
                 ),
                 Err(error) => exceptions.push(format!("{what}: the device cannot be read: {error:#}")),
             }
-            if let Some(last) = exceptions.last() {
-                eprintln!("kill campaign: {last}");
+            for new in &exceptions[before..] {
+                eprintln!("kill campaign: {new}");
+            }
+            if exceptions.len() > before {
+                // What comes after is to be told apart from it: such as of a simulator that has ended.
+                break;
             }
         }
-        house.close()?;
+        if let Err(error) = house.close() {
+            exceptions.push(format!("{kind:?}: {error:#}"));
+        }
     }
     for exception in &exceptions {
         println!("EXCEPTION {exception}");

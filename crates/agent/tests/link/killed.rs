@@ -9,7 +9,7 @@ use super::*;
 
 const SOCKET: &str = "VERBATIM_TEST_AGENT_SOCKET";
 
-fn again(test: &str, socket: &Path) -> (Child, impl BufRead + use<>) {
+pub(crate) fn again(test: &str, socket: &Path) -> (Child, impl BufRead + use<>) {
     let name = format!("killed::{test}");
     let mut child = Process::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--ignored", "--nocapture"])
@@ -22,7 +22,7 @@ fn again(test: &str, socket: &Path) -> (Child, impl BufRead + use<>) {
     (child, output)
 }
 
-fn until_ready(output: &mut impl BufRead) {
+pub(crate) fn until_ready(output: &mut impl BufRead) {
     let ready = output.lines().map_while(Result::ok).any(|line| line.contains("ready"));
     assert!(ready, "the other process did not begin");
 }

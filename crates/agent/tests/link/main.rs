@@ -1,6 +1,7 @@
 //! Against agents with a fake device: in this process, and in a process of their own that can be killed.
 #![allow(clippy::unwrap_used)]
 
+mod crowd;
 mod hostile;
 mod killed;
 mod local;

@@ -14,10 +14,10 @@ use super::*;
 use verbatim_verbs::AgentTls;
 
 /// A CA, a server for these names, and a client.
-struct Pki(TempDir);
+pub(crate) struct Pki(TempDir);
 
 impl Pki {
-    fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: &[&str]) -> Self {
         Self::with(names, |_| {})
     }
 
@@ -45,7 +45,7 @@ impl Pki {
         Self(directory)
     }
 
-    fn server(&self) -> ServerFiles {
+    pub(crate) fn server(&self) -> ServerFiles {
         ServerFiles {
             cert: self.0.path().join("server.pem"),
             key: self.0.path().join("server-key.pem"),
@@ -54,7 +54,7 @@ impl Pki {
         }
     }
 
-    fn client(&self) -> AgentTls {
+    pub(crate) fn client(&self) -> AgentTls {
         AgentTls {
             files: ClientFiles {
                 ca: self.0.path().join("ca.pem"),
@@ -66,7 +66,7 @@ impl Pki {
     }
 }
 
-fn try_with(agent: &Agent, tls: Option<AgentTls>) -> Result<AgentClient, String> {
+pub(crate) fn try_with(agent: &Agent, tls: Option<AgentTls>) -> Result<AgentClient, String> {
     let address = AgentAddress { tls, ..agent.address() };
     AgentClient::connect(&address, LONG)
 }

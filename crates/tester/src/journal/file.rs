@@ -572,6 +572,35 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_of_which_any_part_is_nought_or_of_another_is_never_applied() {
+        let directory = tempfile::tempdir().unwrap();
+        let (area, parts) = area();
+        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
+        journal.save(&area, &parts, &[MKey(1)]).unwrap();
+        let path = journal.path().to_path_buf();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for begin in 0..whole.len() {
+            for length in [1, 7, 64, whole.len()] {
+                for filler in [0, 0xFF, b'0'] {
+                    let mut altered = whole.clone();
+                    let end = altered.len().min(begin + length);
+                    altered[begin..end].fill(filler);
+                    if altered == whole {
+                        continue;
+                    }
+                    std::fs::write(&path, &altered).unwrap();
+                    let opened = FileJournal::open(directory.path(), "r");
+                    assert!(
+                        matches!(opened, Err(JournalError::Damaged { .. })),
+                        "{length} bytes of {filler:#x} from {begin} on: {opened:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_journal_that_was_removed_is_missed_until_its_lock_is_removed_too() {
         let directory = tempfile::tempdir().unwrap();
         let (area, parts) = area();

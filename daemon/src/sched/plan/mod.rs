@@ -342,4 +342,6 @@ impl Plan {
 }
 
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;

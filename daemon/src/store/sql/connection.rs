@@ -120,6 +120,11 @@ pub(super) trait Database: Send + Sync + fmt::Debug {
     /// That what is kept cannot be understood.
     fn damaged(&self, what: String) -> StoreError;
 
+    /// Looks at all of it, which takes its time.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Nanoseconds since 1970 on the clock by which leases expire.
     fn now_ns(&self) -> u64 {
         verbatim_run::now_ns()

@@ -1,5 +1,6 @@
 //! Runs, their events and verdicts.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,11 +10,11 @@ use verbatim_proto::v1::{RunEvent, RunState, Verdict};
 use verbatim_run::RunId;
 
 use super::connection::values;
-use super::{Connection, Op, Outlives, Row, SqlStore, Value};
+use super::{Connection, Op, Outlives, Row, SqlStore, Value, seal};
 use crate::access::Identity;
 use crate::sched::to_watch;
 use crate::store::retention::Files;
-use crate::store::{Detail, Filter, HistoryStore, Kept, StoreError, StoredRun, head_of};
+use crate::store::{Detail, Filter, HistoryStore, Kept, StoreError, StoredLease, StoredRun, head_of};
 
 /// Rows read at once.
 const PAGE: usize = 1000;
@@ -82,11 +83,13 @@ impl HistoryStore for SqlStore {
             let is_last = rows.len() < limit;
             for mut row in rows {
                 let id = row.text();
-                let understood = id.parse().ok().and_then(|id: RunId| {
+                let understood = id.parse().and_then(|id: RunId| {
                     let of = self.understood(&id, row);
-                    of.inspect_err(|error| tracing::warn!(run = %id, %error, "the run is left out"))
-                        .ok()
+                    of.map_err(|error| error.to_string())
                 });
+                let understood = understood
+                    .inspect_err(|error| tracing::error!(run = id, error, "the run is left out"))
+                    .ok();
                 after = Some(id);
                 let Some(mut kept) = understood else { continue };
                 if let Some(run) = self.unwritten().get(&kept.run.id) {
@@ -107,20 +110,28 @@ impl HistoryStore for SqlStore {
 
     fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError> {
         let sql = match detail {
-            Detail::Heads => "SELECT head FROM verdict WHERE run = $1 ORDER BY cursor",
-            Detail::Whole => "SELECT body FROM verdict WHERE run = $1 ORDER BY cursor",
+            Detail::Heads => "SELECT cursor, head FROM verdict WHERE run = $1 ORDER BY cursor",
+            Detail::Whole => "SELECT cursor, body FROM verdict WHERE run = $1 ORDER BY cursor",
         };
-        self.messages(sql, values![id.as_str()])
+        self.messages(id, sql, values![id.as_str()])
     }
 
     fn events(&self, id: &RunId, after: u64, at_most: usize) -> Result<Vec<RunEvent>, StoreError> {
-        let sql = "SELECT body FROM event WHERE run = $1 AND cursor > $2 ORDER BY cursor LIMIT $3";
-        self.messages(sql, values![id.as_str(), after, at_most])
+        let sql = "SELECT cursor, body FROM event WHERE run = $1 AND cursor > $2 ORDER BY cursor LIMIT $3";
+        self.messages(id, sql, values![id.as_str(), after, at_most])
     }
 
     fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError> {
-        let sql = "SELECT body FROM event WHERE run = $1 ORDER BY cursor DESC LIMIT 1";
-        Ok(self.messages(sql, values![id.as_str()])?.pop())
+        let sql = "SELECT cursor, body FROM event WHERE run = $1 ORDER BY cursor DESC LIMIT 1";
+        Ok(self.messages(id, sql, values![id.as_str()])?.pop())
+    }
+
+    fn last_cursors(&self) -> Result<HashMap<RunId, u64>, StoreError> {
+        let sql = "SELECT run, MAX(cursor) FROM event WHERE run IN \
+                   (SELECT id FROM run WHERE state <> 3 AND host = $1) GROUP BY run";
+        let rows = self.read(|db| db.query(sql, values![self.host.as_str()]))?;
+        let cursor = |mut row: Row| Some((row.text().parse().ok()?, row.number()?));
+        Ok(rows.into_iter().filter_map(cursor).collect())
     }
 
     fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError> {
@@ -193,9 +204,68 @@ impl HistoryStore for SqlStore {
     fn record(&self, id: &RunId) -> PathBuf {
         self.runs.join(id.as_str()).join("record")
     }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.database.check()?;
+        if !self.host.is_empty() {
+            return Ok(());
+        }
+        // Whose sums are not what they were is told of one after the other, in small parts: others want to read as well.
+        self.each_row("SELECT id, 0, body FROM run", "id", |id, _, body| {
+            let run: StoredRun = self.seal.document(id, &body.text())?;
+            (run.id.as_str() == id)
+                .then_some(())
+                .ok_or_else(|| "it is of another run".into())
+        })?;
+        self.each_row("SELECT id, 0, body FROM lease", "id", |id, _, body| {
+            self.seal.document::<StoredLease>(id, &body.text()).map(drop)
+        })?;
+        for sql in [
+            "SELECT run, cursor, body FROM event",
+            "SELECT run, cursor, body FROM verdict",
+            "SELECT run, cursor, head FROM verdict",
+        ] {
+            self.each_row(sql, "run, cursor", |id, cursor, body| {
+                // Which message it is is no matter.
+                self.seal.message::<()>(id, cursor, &body.bytes())
+            })?;
+        }
+        Ok(())
+    }
 }
 
 impl SqlStore {
+    /// Looks at all rows, whose first columns are an id and a cursor.
+    fn each_row(
+        &self,
+        sql: &str,
+        order: &str,
+        look: impl Fn(&str, u64, &mut Row) -> Result<(), String>,
+    ) -> Result<(), StoreError> {
+        let keys = match order {
+            "id" => "id > $1 AND 0 = $2",
+            _ => "(run, cursor) > ($1, $2)",
+        };
+        let (mut id, mut cursor) = (String::new(), 0);
+        loop {
+            let sql = format!("{sql} WHERE {keys} ORDER BY {order} LIMIT {PAGE}");
+            let rows = self.read(|db| db.query(&sql, values![id.as_str(), cursor]))?;
+            let is_last = rows.len() < PAGE;
+            for mut row in rows {
+                id = row.text();
+                cursor = row.number().unwrap_or(0);
+                let looked = look(&id, cursor, &mut row);
+                looked.map_err(|what| {
+                    self.database
+                        .damaged(format!("what is kept of {id} at {cursor}: {what}"))
+                })?;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
     /// A run that says whose it is: of this host, unless it says another.
     fn of_host(&self, run: &StoredRun) -> StoredRun {
         let mut run = run.clone();
@@ -236,16 +306,22 @@ impl SqlStore {
             .sum()
     }
 
-    fn messages<M: Message + Default>(&self, sql: &str, values: &[Value]) -> Result<Vec<M>, StoreError> {
+    fn messages<M: Message + Default>(&self, id: &RunId, sql: &str, values: &[Value]) -> Result<Vec<M>, StoreError> {
         let rows = self.read(|db| db.query(sql, values))?;
-        let message =
-            |mut row: Row| M::decode(&row.bytes()[..]).map_err(|error| self.database.damaged(error.to_string()));
+        let message = |mut row: Row| {
+            let cursor = row.number().unwrap_or(0);
+            let message = self.seal.message(id.as_str(), cursor, &row.bytes());
+            message.map_err(|error| {
+                self.database
+                    .damaged(format!("what is kept of run {id} at {cursor}: {error}"))
+            })
+        };
         rows.into_iter().map(message).collect()
     }
 
     /// A run by its row: body, whether it is pinned, when its files were removed.
     fn understood(&self, id: &RunId, mut row: Row) -> Result<Kept, StoreError> {
-        let run = serde_json::from_str(&row.text());
+        let run = self.seal.document(id.as_str(), &row.text());
         let run = run.map_err(|error| self.database.damaged(format!("run {id}: {error}")))?;
         Ok(Kept {
             run,
@@ -296,7 +372,7 @@ pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreE
     let sql = "INSERT INTO run (id, host, rig, state, outcome, owner, request_id, ended_ns, body) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET \
                state = excluded.state, outcome = excluded.outcome, ended_ns = excluded.ended_ns, body = excluded.body";
-    let body = serde_json::to_string(run).expect("plain data");
+    let body = seal::document(run.id.as_str(), run);
     let values = values![
         run.id.as_str(),
         run.host.as_str(),
@@ -314,13 +390,14 @@ pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreE
 /// Keeps events, and the verdicts in them. Of those that are kept already nothing changes.
 pub(super) fn append(db: &mut dyn Connection, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
     for event in events {
-        let body = to_watch(event.clone()).encode_to_vec();
+        let body = seal::message(id.as_str(), event.cursor, &to_watch(event.clone()));
         let sql = "INSERT INTO event (run, cursor, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
         db.execute(sql, values![id.as_str(), event.cursor, body])?;
         if let Some(Event::TestEnded(ended)) = &event.event
             && let Some(verdict) = &ended.verdict
         {
-            let (head, body) = (head_of(verdict).encode_to_vec(), verdict.encode_to_vec());
+            let sealed = |of: &Verdict| seal::message(id.as_str(), event.cursor, of);
+            let (head, body) = (sealed(&head_of(verdict)), sealed(verdict));
             let sql = "INSERT INTO verdict (run, cursor, head, body) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
             db.execute(sql, values![id.as_str(), event.cursor, head, body])?;
         }

@@ -6,6 +6,7 @@ use verbatim_proto::v1::LeaseState;
 use verbatim_run::RunId;
 
 use super::connection::values;
+use super::seal::{self, Seal};
 use super::{Connection, Op, SqlStore, Value};
 use crate::access::Identity;
 use crate::store::{Lab, LeaseId, LeaseStore, StoreError, StoredLease};
@@ -20,38 +21,39 @@ impl LeaseStore for SqlStore {
     }
 
     fn lease(&self, id: &LeaseId) -> Result<StoredLease, StoreError> {
-        let found = self.found("SELECT body FROM lease WHERE id = $1", values![id.as_str()])?;
+        let found = self.found("SELECT id, body FROM lease WHERE id = $1", values![id.as_str()])?;
         found.into_iter().next().ok_or_else(|| StoreError::NoLease(id.clone()))
     }
 
     fn lease_of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredLease>, StoreError> {
-        let sql = "SELECT body FROM lease WHERE owner = $1 AND request_id = $2 AND request_id <> ''";
+        let sql = "SELECT id, body FROM lease WHERE owner = $1 AND request_id = $2 AND request_id <> ''";
         let found = self.found(sql, values![owner.to_string(), request_id])?;
         Ok(found.into_iter().next())
     }
 
     fn leases(&self, ended: bool, at_most: usize) -> Result<Vec<StoredLease>, StoreError> {
         let sql = if ended {
-            "SELECT body FROM lease ORDER BY id DESC LIMIT $1"
+            "SELECT id, body FROM lease ORDER BY id DESC LIMIT $1"
         } else {
-            "SELECT body FROM lease WHERE state <> 3 ORDER BY id DESC LIMIT $1"
+            "SELECT id, body FROM lease WHERE state <> 3 ORDER BY id DESC LIMIT $1"
         };
         self.found(sql, values![at_most])
     }
 
     fn unended(&self) -> Result<Vec<StoredLease>, StoreError> {
-        let sql = "SELECT body FROM lease WHERE state <> 3 AND host = $1";
+        let sql = "SELECT id, body FROM lease WHERE state <> 3 AND host = $1";
         self.found(sql, values![self.host.as_str()])
     }
 
     fn take_back(&self, id: &LeaseId) -> Result<(), StoreError> {
         let (id, host) = (id.clone(), self.host.clone());
         self.write(move |db| {
-            let sql = "SELECT body FROM lease WHERE id = $1 AND state = 2 AND host = $2";
+            let sql = "SELECT id, body FROM lease WHERE id = $1 AND state = 2 AND host = $2";
             let Some(mut row) = db.first(sql, values![id.as_str(), host.as_str()])? else {
                 return Ok(());
             };
-            let Ok(lease) = serde_json::from_str::<StoredLease>(&row.text()) else {
+            let (id, body) = (row.text(), row.text());
+            let Ok(lease) = Seal::optional().document::<StoredLease>(&id, &body) else {
                 return Ok(());
             };
             // One that any host may have is for any host again.
@@ -65,7 +67,7 @@ impl LeaseStore for SqlStore {
                 ..lease
             };
             let sql = "UPDATE lease SET state = 1, rig = '', host = $2, body = $3 WHERE id = $1";
-            let body = serde_json::to_string(&waits).expect("plain data");
+            let body = seal::document(&id, &waits);
             db.execute(sql, values![id.as_str(), waits.host.as_str(), body])
                 .map(drop)
         })
@@ -110,7 +112,9 @@ impl SqlStore {
     pub(super) fn found(&self, sql: &str, values: &[Value]) -> Result<Vec<StoredLease>, StoreError> {
         let rows = self.read(|db| db.query(sql, values))?;
         let understood = |mut row: super::Row| {
-            serde_json::from_str(&row.text()).map_err(|error| self.database.damaged(format!("a lease: {error}")))
+            let (id, body) = (row.text(), row.text());
+            let lease = self.seal.document(&id, &body);
+            lease.map_err(|error| self.database.damaged(format!("lease {id}: {error}")))
         };
         rows.into_iter().map(understood).collect()
     }
@@ -163,7 +167,7 @@ pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, S
         lease.token,
         lease.request_id.as_str(),
         lease.posted,
-        serde_json::to_string(&lease).expect("plain data"),
+        seal::document(lease.id.as_str(), &lease),
     ];
     db.execute(sql, values)?;
     Ok(lease.token)

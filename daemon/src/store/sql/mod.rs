@@ -8,11 +8,13 @@ mod history;
 mod leases;
 mod postgres;
 mod postgres_schema;
+mod seal;
 mod shared;
 mod spool;
 mod sqlite;
 mod sqlite_schema;
 mod takeover;
+mod wal;
 mod writer;
 
 use std::collections::HashMap;
@@ -25,7 +27,9 @@ use verbatim_run::RunId;
 use super::{StoreError, StoredRun};
 use connection::{Connection, Database, Outlives, Row, Value};
 pub use postgres::Address;
+use seal::Seal;
 use spool::{Op, Spool};
+pub use sqlite::Clock;
 use writer::Writer;
 
 /// Connections kept for the next reader.
@@ -44,6 +48,8 @@ pub struct SqlStore {
     host: String,
     /// Of the numbers within a millisecond, those that are this host's to give.
     serials: RangeInclusive<u16>,
+    /// Which rows must have a sum.
+    seal: Seal,
     /// What is still to be written once the database is back.
     spool: Option<Arc<Spool>>,
 }

@@ -21,6 +21,7 @@ use verbatim_run::boot_ns;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value, values};
+use super::seal::Seal;
 use super::spool::Spool;
 use super::writer::Writer;
 use super::{SqlStore, postgres_schema as schema};
@@ -436,6 +437,7 @@ impl SqlStore {
             unwritten: Default::default(),
             host: host.into(),
             serials: number * 256..=number * 256 + 255,
+            seal: Seal::optional(),
             spool: Some(spool),
         };
         store.remove_doomed();

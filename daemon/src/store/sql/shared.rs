@@ -90,7 +90,7 @@ impl Lab for SqlStore {
     }
 
     fn posted(&self) -> Result<Vec<StoredLease>, StoreError> {
-        let sql = "SELECT body FROM lease WHERE state = 1 AND posted = 1 AND host IN ('', $1) ORDER BY id";
+        let sql = "SELECT id, body FROM lease WHERE state = 1 AND posted = 1 AND host IN ('', $1) ORDER BY id";
         self.found(sql, values![self.host.as_str()])
     }
 

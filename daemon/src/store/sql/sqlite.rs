@@ -5,16 +5,24 @@
 //! told, and the restore journal is a file of its own that is always synced (`verbatim_tester::FileJournal`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use rusqlite::types::{ToSqlOutput, Value as Held, ValueRef};
-use rusqlite::{ErrorCode, OpenFlags, ToSql, params_from_iter};
+use rusqlite::{ErrorCode, OpenFlags, OptionalExtension as _, ToSql, params_from_iter};
+use verbatim_run::RunId;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value};
+use super::seal::Seal;
 use super::writer::Writer;
-use super::{SqlStore, sqlite_schema as schema, takeover};
+use super::{SqlStore, sqlite_schema as schema, takeover, wal};
 use crate::store::StoreError;
+
+/// What to do about a database that is damaged.
+const REMEDY: &str = "stop the daemon and put a backup of it in its place, or move it away with what is called like it: then the \
+                      daemon begins with an empty list of runs";
 
 /// How long a reader waits for a lock, which a writer in WAL mode takes only for moments.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,12 +34,21 @@ impl SqlStore {
     /// # Errors
     /// When it cannot be made or read, is damaged, or is of a later program.
     pub fn sqlite(state: &StateDirectory) -> Result<Self, StoreError> {
+        Self::sqlite_by(state, Clock::default())
+    }
+
+    /// The same, by a clock of the caller's.
+    ///
+    /// # Errors
+    /// As [`SqlStore::sqlite`].
+    pub fn sqlite_by(state: &StateDirectory, clock: Clock) -> Result<Self, StoreError> {
         let (path, runs) = (state.path().join("verbatim.db"), state.runs());
         std::fs::create_dir_all(&runs).map_err(|source| StoreError::Io {
             path: runs.clone(),
             source,
         })?;
         let failed = |error| of_sqlite(&path, error);
+        look_before(&path, &runs)?;
         let mut connection = rusqlite::Connection::open(&path).map_err(failed)?;
         configure(&connection).map_err(failed)?;
         let later = |version| StoreError::Damaged {
@@ -42,6 +59,12 @@ impl SqlStore {
             ),
         };
         let is_new = schema::migrate(&mut connection).map_err(failed)?.map_err(later)?;
+        let sealed_ms = sealed_ms(&connection)
+            .map_err(failed)?
+            .ok_or_else(|| StoreError::Damaged {
+                path: path.clone(),
+                what: format!("it does not say from when on its rows have sums; {REMEDY}"),
+            })?;
         let mut connection = Sqlite {
             connection,
             path: path.clone(),
@@ -55,13 +78,14 @@ impl SqlStore {
             source,
         })?;
         let store = Self {
-            database: Box::new(File { path }),
+            database: Box::new(File { path, clock }),
             runs,
             writer,
             readers: Default::default(),
             unwritten: Default::default(),
             host: String::new(),
             serials: 0..=u16::MAX,
+            seal: Seal::from_ms(sealed_ms),
             spool: None,
         };
         store.remove_doomed();
@@ -70,9 +94,34 @@ impl SqlStore {
     }
 }
 
+/// What the time is, in nanoseconds since 1970.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl Clock {
+    /// As this says.
+    pub fn new(now_ns: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now_ns))
+    }
+}
+
+impl Default for Clock {
+    /// The host's.
+    fn default() -> Self {
+        Self::new(verbatim_run::now_ns)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
 #[derive(Debug)]
 struct File {
     path: PathBuf,
+    clock: Clock,
 }
 
 impl Database for File {
@@ -89,7 +138,20 @@ impl Database for File {
     fn damaged(&self, what: String) -> StoreError {
         StoreError::Damaged {
             path: self.path.clone(),
-            what,
+            what: format!("{what}; {REMEDY}"),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        (self.clock.0)()
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        let connection = reader(&self.path).map_err(|error| of_sqlite(&self.path, error))?;
+        let said: rusqlite::Result<String> = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0));
+        match said.map_err(|error| of_sqlite(&self.path, error))?.as_str() {
+            "ok" => Ok(()),
+            what => Err(self.damaged(what.trim().into())),
         }
     }
 }
@@ -156,6 +218,98 @@ impl Connection for Sqlite {
     }
 }
 
+/// From when on rows have a sum, in milliseconds since 1970; none when nothing says so. Rows of a program before this one, which
+/// made none, are of before: of whatever time that was by its clock.
+fn sealed_ms(connection: &rusqlite::Connection) -> rusqlite::Result<Option<u64>> {
+    let sql = "SELECT value FROM counter WHERE name = 'sealed_ms'";
+    let known: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    if known != Some(-1) {
+        return Ok(known.and_then(|ms| u64::try_from(ms).ok()));
+    }
+    let sql = "SELECT MAX(id) FROM (SELECT MAX(id) AS id FROM run UNION ALL SELECT MAX(id) FROM lease)";
+    let newest: Option<String> = connection.query_row(sql, [], |row| row.get(0))?;
+    let newest = newest.and_then(|id| id.parse::<RunId>().ok());
+    let ms = newest.map_or(0, |id| id.number().0 + 1);
+    connection.execute("UPDATE counter SET value = ?1 WHERE name = 'sealed_ms'", [ms as i64])?;
+    Ok(Some(ms))
+}
+
+/// Looks at the files before SQLite does, which takes an empty file for a new database, and says nothing of a log that it
+/// cannot use.
+fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
+    let io = |source| StoreError::Io {
+        path: path.to_path_buf(),
+        source,
+    };
+    let bytes = match std::fs::metadata(path) {
+        Ok(metadata) => Some(metadata.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(io(error)),
+    };
+    let log = std::fs::metadata(wal::beside(path, "-wal")).map_or(0, |metadata| metadata.len());
+    // Of a daemon of before there was a database, they are taken over.
+    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten();
+    let of_a_database = |entry: &std::fs::DirEntry| {
+        let path = entry.path();
+        path.join("record").is_dir() && !path.join("run.json").exists()
+    };
+    let left = || entries.filter(of_a_database).count();
+    match bytes {
+        Some(0) | None if log > 0 => {
+            let what = format!("it is empty or gone, and its log (-wal) is there; {REMEDY}");
+            return Err(StoreError::Damaged {
+                path: path.to_path_buf(),
+                what,
+            });
+        }
+        // As a daemon leaves it that is killed when it has just made it: then there are no runs.
+        Some(0) => {
+            let runs = left();
+            if runs > 0 {
+                let what = format!("it is empty, and there are files of {runs} runs; {REMEDY}");
+                return Err(StoreError::Damaged {
+                    path: path.to_path_buf(),
+                    what,
+                });
+            }
+        }
+        None => {
+            let runs = left();
+            if runs > 0 {
+                tracing::error!(
+                    database = %path.display(), runs,
+                    "the database is gone: the daemon begins with an empty list of runs; files of runs are there that are in no \
+                     list, and can be judged on their own"
+                );
+            }
+        }
+        Some(_) => {}
+    }
+    let looked = wal::look(path).map_err(io)?;
+    if looked.lost > 0 {
+        let kept = keep_aside(path).map_err(io)?;
+        tracing::error!(
+            database = %path.display(), kept = %kept.display(),
+            "the log of the database is damaged, or its host lost power: {} pages that were written last are lost, behind {} that \
+             are whole; runs that were created or ended at the end may be missing, or not have ended. What was there is kept",
+            looked.lost, looked.whole
+        );
+    }
+    Ok(())
+}
+
+/// Keeps the database and its log as they are, before SQLite mends them; where.
+fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+    let kept = wal::beside(path, &format!("-damaged-{}", verbatim_run::now_ns() / 1_000_000_000));
+    for what in ["", "-wal"] {
+        match std::fs::copy(wal::beside(path, what), wal::beside(&kept, what)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(kept)
+}
+
 fn value(held: Held) -> Value {
     match held {
         Held::Integer(number) => Value::Int(number),
@@ -208,10 +362,7 @@ pub(super) fn of_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             return StoreError::Damaged {
                 path,
-                what: format!(
-                    "{error}; stop the daemon and put a backup of it in its place, or move it away: then the daemon begins \
-                     with an empty list of runs"
-                ),
+                what: format!("{error}; {REMEDY}"),
             };
         }
         Some(ErrorCode::DiskFull) => std::io::ErrorKind::StorageFull,

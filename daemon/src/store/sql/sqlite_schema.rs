@@ -64,6 +64,10 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE lease ADD COLUMN posted INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE doomed ADD COLUMN host TEXT NOT NULL DEFAULT '';
 ",
+    "
+    -- Milliseconds since 1970: rows of ids from then on have a sum. Not known yet: later than all that there is.
+    INSERT INTO counter VALUES ('sealed_ms', -1);
+",
 ];
 
 /// The version that this program works with.
