@@ -70,8 +70,12 @@ impl Port<'_> {
             expected: words.join(" or "),
             seen: format!("status {status}"),
             exchanges: vec![number],
-            // A kernel answers so what nobody took.
-            excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED,
+            // A kernel answers so what nobody took: not what the port says to have of its own accord.
+            excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED
+                && !matches!(
+                    exchange.request.attribute_id(),
+                    AttributeId::LED_INFO | AttributeId::NODE_DESCRIPTION
+                ),
         });
     }
 
