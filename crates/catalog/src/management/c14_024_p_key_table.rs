@@ -1,7 +1,7 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
 //!
-//! In up to four blocks two free entries get a P_Key each, of a full and of a limited member; all other entries are
-//! written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
+//! In up to four blocks the first free entry and the last get a P_Key each, of a full and of a limited member; all other
+//! entries are written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
 //! PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
 //! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
 //! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
