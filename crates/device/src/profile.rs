@@ -218,7 +218,8 @@ impl Profile {
     }
 
     /// The same device as another one of its kind may be found: identity, addresses, counters, thresholds,
-    /// tables, latency and every choice are drawn from the seed; what the device can do stays.
+    /// tables, latency and every choice are drawn from the seed; what the device can do stays, but for its most lanes and
+    /// the length of its high-priority arbitration table.
     #[must_use]
     pub fn vary(mut self, seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -251,6 +252,9 @@ impl Profile {
         self.tables_seed = rng.next_u64();
         self.trap_repeats = below(rng, 5) as u8;
         self.choices = Choices::drawn(rng);
+        // Drawn after the older ones, so that a seed stands for what it stood for.
+        self.sizes(rng);
+        self.addresses(rng);
         self
     }
 
@@ -285,8 +289,11 @@ impl Profile {
         profile.vl_arbitration = several || below(rng, 2) == 1;
         let mut entries = |least: u64| (least + below(rng, 65 - least)) as u8;
         (profile.vl_arbitration_low_cap, profile.vl_arbitration_high_cap) = if profile.vl_arbitration {
-            // Each data VL has a place in a table, at least once.
-            let least = profile.vl_cap.data_vls().unwrap_or(1).into();
+            // Each data VL has a place in a table, at least once; eight of them may become fifteen.
+            let least = match profile.vl_cap {
+                VlCap::VL0_7 => 15,
+                lanes => lanes.data_vls().unwrap_or(1).into(),
+            };
             (entries(least), entries(1))
         } else {
             (0, 0)
@@ -302,6 +309,36 @@ impl Profile {
             profile.latency = profile.resp_time_value.duration().mul_f64(0.9);
         }
         profile
+    }
+
+    /// All 15 data lanes instead of 8, and a high-priority table of one entry, or of one in its second half. The low-priority
+    /// table has as many entries as there are lanes, at least.
+    fn sizes(&mut self, rng: &mut ChaCha8Rng) {
+        if self.vl_cap == VlCap::VL0_7 && below(rng, 3) == 0 {
+            self.vl_cap = VlCap::VL0_14;
+            if below(rng, 2) == 0 {
+                self.operational_vls = VlCap::VL0_14;
+            }
+        }
+        let most = self.vl_arbitration_high_cap;
+        if most > 1 {
+            self.vl_arbitration_high_cap = [most, most, 1, most / 2 + 1][below(rng, 4) as usize];
+        }
+    }
+
+    /// A subnet manager has come no further than one of the two addresses; or one of them is 1, as in most subnets.
+    fn addresses(&mut self, rng: &mut ChaCha8Rng) {
+        let which = below(rng, 8);
+        if self.lid == Lid(0) {
+            return;
+        }
+        match which {
+            0 => (self.sm_lid, self.port_state) = (Lid(0), PortState::INITIALIZE),
+            1 => (self.lid, self.lmc, self.port_state) = (Lid(0), 0, PortState::INITIALIZE),
+            2 | 3 => self.sm_lid = Lid(1),
+            4 | 5 => (self.lid, self.lmc) = (Lid(1), 0),
+            _ => {}
+        }
     }
 
     /// Whether the port says that it has an SLtoVLMappingTable.

@@ -30,6 +30,8 @@ pub enum Leaves {
     Mad,
     /// As a native packet.
     Packet(Vec<u8>),
+    /// To somebody else: the answer to a LID-routed request that does not go to who asked.
+    Elsewhere,
 }
 
 /// The link layer of the device's ports. Without defects it conforms.
@@ -81,6 +83,8 @@ impl NativeLink {
         };
         let asked = self.asked.iter().position(is_it).filter(|_| mad.method().is_response());
         match asked.and_then(|place| self.asked.remove(place)) {
+            // The headers of the answer say where the request came from.
+            Some(asked) if !mad.is_directed() && transmit.dlid != asked.headers.lrh.dlid() => Leaves::Elsewhere,
             None | Some(Asked { as_mad: true, .. }) => Leaves::Mad,
             Some(asked) => {
                 let unicast = (1..0xC000).contains(&asked.headers.lrh.slid().0);

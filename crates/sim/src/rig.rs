@@ -223,10 +223,14 @@ impl VirtualRig {
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
             let cable = PortId::from(transmit.port.saturating_sub(1));
-            if let Leaves::Packet(bytes) = self.native.leaves(&transmit) {
-                let back = Event::PacketToTester(cable, bytes, Delimiter::Egp);
-                self.schedule(self.now.after(WAY), back);
-                continue;
+            match self.native.leaves(&transmit) {
+                Leaves::Mad => {}
+                Leaves::Elsewhere => continue,
+                Leaves::Packet(bytes) => {
+                    let back = Event::PacketToTester(cable, bytes, Delimiter::Egp);
+                    self.schedule(self.now.after(WAY), back);
+                    continue;
+                }
             }
             let mad = smi_return(&Mad::from(transmit.bytes));
             let deliveries = match &mut self.tamper {

@@ -173,7 +173,11 @@ impl Tester<'_> {
                 self.pause(busy_pause(busy))?;
             }
             if let Some(new) = new {
-                if !self.keys.contains(&new) {
+                if answer.as_ref().is_some_and(|answer| answer.status == Status::OK) {
+                    // Tried first: the old key is a violation by now, that a trap tells the subnet manager of.
+                    self.keys.retain(|key| *key != new);
+                    self.keys.insert(0, new);
+                } else if !self.keys.contains(&new) {
                     self.keys.push(new);
                 }
                 self.find_key()?;

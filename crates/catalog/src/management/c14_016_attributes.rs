@@ -3,7 +3,8 @@
 //! At each protect level every attribute that the port has is asked for with a wrong key: at levels 0 and 1 it is shown as
 //! to the right key, apart from the M_Key at level 1; at levels 2 and 3 it is dropped and counted. Then each attribute that
 //! we know how to give back is Set with a wrong key: dropped and counted at every level, and afterwards every attribute is
-//! as it was. Reading: what must be dropped is sent three times, so that one lost packet neither fails a sound port nor
+//! as it was. At level 1 another port's PortInfo is asked for too: whether it gives away that port's M_Key, the oracle judges.
+//! Reading: what must be dropped is sent three times, so that one lost packet neither fails a sound port nor
 //! hides a defect. An attribute that the right key is refused decides nothing: whether its absence or the wrong key is
 //! found first is left open. False alarm: an SM of somebody else that writes or sends wrong keys meanwhile.
 
@@ -25,6 +26,8 @@ const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
 /// Sent at levels 2 and 3, whatever the right key would be told: a subnet manager on the node is asked by any key.
 const SM_INFO: Label<AnyAttribute> = Label::new("wrong key, SMInfo");
+/// Sent at level 1, where the device has another port: what its M_Key is shown as is for the oracle.
+const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
 /// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
 const IS_SM: u32 = 1 << 1;
 const HAS_LED: u32 = 1 << 9;
@@ -84,13 +87,17 @@ pub(super) static PROTECT_0: Test = test(
     |t| procedure(t, 0),
     |t, f| judge(t, f, 0),
 );
-pub(super) static PROTECT_1: Test = test(
-    "c14-016-attributes-protect-1",
-    "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
-    &[Need::Mad],
-    |t| procedure(t, 1),
-    |t, f| judge(t, f, 1),
-);
+pub(super) static PROTECT_1: Test = Test {
+    // It asks for another port's PortInfo as well.
+    revision: 4,
+    ..test(
+        "c14-016-attributes-protect-1",
+        "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
+        &[Need::Mad],
+        |t| procedure(t, 1),
+        |t, f| judge(t, f, 1),
+    )
+};
 pub(super) static PROTECT_2: Test = test(
     "c14-016-attributes-protect-2",
     "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
@@ -113,6 +120,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let lease = t.longer_than(silences);
     keys::lock(t, ours, level, lease, 100)?;
     let mut there = Vec::new();
+    let mut another = None;
     let led = t
         .shown()
         .capability_mask()
@@ -123,10 +131,16 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         if answer.is_some_and(|answer| answer.status() == verbatim_wire::Status::OK) {
             there.push(what);
         }
+        if what.0 == AttributeId::NODE_INFO {
+            another = answer.and_then(|answer| another_port(&answer.attribute()));
+        }
     }
     if level < 2 {
         for what in &there {
             t.ask_any(WRONG, *what, other)?;
+        }
+        if let Some(number) = another.filter(|_| level == 1) {
+            t.ask_any(OTHER_PORT, (AttributeId::PORT_INFO, number), other)?;
         }
     } else {
         for (attribute, modifier) in &there {
@@ -174,6 +188,12 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         t.ask_any(RIGHT_AFTER, led, ours)?;
     }
     Ok(())
+}
+
+/// The number of another port, if there is one.
+fn another_port(node: &NodeInfo) -> Option<u32> {
+    let (own, ports) = (node.local_port_num(), node.num_ports());
+    (ports > 1).then(|| u32::from(own % ports) + 1)
 }
 
 /// Sets one attribute with the wrong key, after it was put into the journal with the right one.
@@ -246,6 +266,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
     sets(t, f, &LED);
     if level >= 2 {
         sm_info(t, f)?;
+    }
+    if t.has(OTHER_PORT) {
+        t.not_judged(OTHER_PORT);
     }
     let about = ("C14-16", "after wrong-key Sets");
     shadow::unchanged(t, f, about, (RIGHT, RIGHT_AFTER), &[])?;

@@ -1,7 +1,7 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
 //!
-//! In up to four blocks two free entries get a P_Key each, of a full and of a limited member; all other entries are
-//! written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
+//! In up to four blocks the first free entry and the last get a P_Key each, of a full and of a limited member; all other
+//! entries are written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
 //! PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
 //! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
 //! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
@@ -33,7 +33,7 @@ const FULL: u16 = 0x8000;
 pub(super) static TEST: Test = Test {
     id: "c14-024-p-key-table",
     aliases: &["C14_024_07"],
-    revision: 1,
+    revision: 2,
     about: "The P_KeyTable keeps what is set, membership included; blocks from 2048 on are refused with 0x001C.",
     reading: "Only free entries are Set, in up to four blocks. A block below 2048 that PartitionCap does not reach is \
         refused with 0x001C or reads as zeros: both conform.",
@@ -61,7 +61,7 @@ fn entries(node: &NodeInfo, block: u32) -> usize {
     usize::from(node.partition_cap()).saturating_sub(before).min(ENTRIES)
 }
 
-/// The block with P_Keys that the table does not have yet in its first two free entries; `None` when it has none.
+/// The block with P_Keys that the table does not have yet in its first free entry and its last; `None` when it has none.
 fn filled(
     random: &mut Stream,
     taken: &mut Vec<u16>,
@@ -70,9 +70,13 @@ fn filled(
     entries: usize,
 ) -> Option<PKeyTable> {
     let first = usize::from(block == 0);
-    let free = (first..entries).filter(|entry| found.p_key(*entry) == PKey(0));
+    let free: Vec<usize> = (first..entries)
+        .filter(|entry| found.p_key(*entry) == PKey(0))
+        .collect();
     let mut table = found;
-    for (entry, member) in free.zip([FULL, 0]) {
+    // At both ends of what is free: a table that is one entry too short shows at its end alone.
+    let ends = [free.first().copied(), free.last().copied().filter(|_| free.len() > 1)];
+    for (entry, member) in ends.into_iter().flatten().zip([FULL, 0]) {
         let mut base = 0;
         while base == 0 || taken.contains(&base) {
             base = u16::try_from(random.between(1, 0x7FFE)).unwrap_or(1);

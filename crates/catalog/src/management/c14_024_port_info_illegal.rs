@@ -4,7 +4,8 @@
 //! LinkWidthEnabled and LinkSpeedEnabled with a width or speed that is not supported beside those that are, a
 //! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port, and LIDs of 0 where one was assigned. Each is answered with 0x001C, and the
 //! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
-//! else is changed by it and only the illegal one is judged. On a simulated rig the first and the last unicast LIDs are Set too, and kept. The LID is not tried where the device is reached by it.
+//! else is changed by it and only the illegal one is judged. On a simulated rig the first and the last unicast LIDs are Set too, and kept,
+//! and 0 in place of the first is refused. The LID is not tried where the device is reached by it.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
@@ -96,6 +97,8 @@ const CASES: [Case; 11] = [
 
 const EDGE: Label<PortInfo> = Label::new("set the first and the last of the unicast LIDs");
 const AFTER_EDGE: Label<PortInfo> = Label::new("after the first and the last of the unicast LIDs");
+const NONE: Label<PortInfo> = Label::new("set the first of the unicast LIDs to 0");
+const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast LIDs was set to 0");
 /// LID and MasterSMLID at the ends of what is legal. The device's place in its subnet is moved only where there is no subnet.
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
@@ -120,7 +123,7 @@ fn with_another_width(supported: LinkWidths) -> LinkWidths {
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],
-    revision: 3,
+    revision: 4,
     about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, MasterSMLID or LID is answered with 0x001C and leaves that component alone.",
     reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
         LID is not tried on a LID-routed rig.",
@@ -149,6 +152,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let change = |info: PortInfo| info.with_lid(lid).with_lmc(0).with_master_sm_lid(sm_lid);
             t.set(EDGE, &port, port.quiet().change(change))?;
             t.get(AFTER_EDGE, key)?;
+            let without = |info: PortInfo| match lid {
+                Lid(1) => change(info).with_lid(Lid(0)),
+                _ => change(info).with_master_sm_lid(Lid(0)),
+            };
+            t.set(NONE, &port, port.quiet().change(without))?;
+            t.get(AFTER_NONE, key)?;
         }
     }
     Ok(())
@@ -178,6 +187,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             after,
             &["LID", "LMC", "MasterSMLID"],
             &set.request.attribute::<PortInfo>(),
+        )?;
+    }
+    for ((none, after), was) in done(NONE).zip(done(AFTER_NONE)).zip(done(EDGE)) {
+        f.status("C13-24", none, &[Status::INVALID_FIELD]);
+        f.same_fields(
+            "C13-24",
+            after,
+            &["LID", "MasterSMLID"],
+            &was.request.attribute::<PortInfo>(),
         )?;
     }
     Ok(())

@@ -45,7 +45,7 @@ const SECURITY: u8 = 2;
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -135,7 +135,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .chain(t.each(AFTER).map(|exchange| exchange.request.m_key()))
         .collect();
     let is_ours = |of: &&Arrived| of.mad.method() == Method::TRAP && ours.contains(&trap::m_key_of(&of.mad));
-    let traps: Vec<&Arrived> = t.unasked.iter().filter(is_ours).collect();
+    // A port that is given back its own key takes ours for a wrong one.
+    let end = t.exchange(AFTER)?;
+    let end = end.answer().map_or(end.sent.latest, |answer| answer.at.latest);
+    let traps: Vec<&Arrived> = t
+        .unasked
+        .iter()
+        .filter(|of| of.at.earliest <= end)
+        .filter(is_ours)
+        .collect();
     // What was read late may have come before the Get was sent or after it: then its key says which it is of.
     let is_second = |of: &&Arrived| {
         let may_be = of.at.latest >= repressed.sent.earliest;

@@ -114,7 +114,7 @@ const DWORDS: u64 = 72;
 pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
     reading: "Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
@@ -305,6 +305,16 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 .by_all([first, second])
                 .saw(is)
                 .must(format!("{least} to {most}"), (least..=most).contains(&is));
+            // Nothing but MADs comes and goes, all of one length.
+            if name.ends_with("Data") && (was..u64::from(u32::MAX)).contains(&is) {
+                f.claim(STATEMENT, format!("what {name} has grown by"))
+                    .by_all([first, second])
+                    .saw(is - was)
+                    .must(
+                        format!("whole packets of {DWORDS} times 4 bytes"),
+                        (is - was) % DWORDS == 0,
+                    );
+            }
         } else if is <= was {
             f.observe(
                 format!("{name} shows {is} after {was}, and a request and its response between"),

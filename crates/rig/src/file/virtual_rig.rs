@@ -9,6 +9,7 @@ use verbatim_device::{Defect, Profile};
 use verbatim_record::Side;
 use verbatim_sim::{Disturbance, VirtualRig};
 use verbatim_wire::MKey;
+use verbatim_wire::values::ProtectBits;
 
 use super::nearest;
 
@@ -166,6 +167,10 @@ impl VirtualConfig {
     pub fn profile(&self) -> Profile {
         let mut profile = self.profile.profile(self.varied_by());
         profile.m_key = self.m_key;
+        // Who has given it a key has given it a level too.
+        if self.m_key != MKey(0) {
+            profile.protect_bits = ProtectBits((self.varied_by().unwrap_or(0) & 3) as u8);
+        }
         profile.choices.busy = self.busy.unwrap_or(profile.choices.busy);
         profile
     }

@@ -225,17 +225,19 @@ impl Served {
         while let Some(transmit) = self.device.poll_transmit() {
             if transmit.port == PORT && self.outbox.len() < MAX_OUTBOX {
                 let message = self.message(&transmit);
-                self.outbox.push_back(message);
+                self.outbox.extend(message);
             }
         }
     }
 
-    fn message(&mut self, transmit: &Transmit) -> Message {
+    /// How it leaves; `None` when it goes to somebody else than the tester.
+    fn message(&mut self, transmit: &Transmit) -> Option<Message> {
         let mad = Mad::from(transmit.bytes);
         match self.native.leaves(transmit) {
-            Leaves::Packet(packet) => Message::Packet(packet),
-            Leaves::Mad if self.has_packets => Message::Packet(packet_of(transmit.slid, transmit.dlid, &mad)),
-            Leaves::Mad => Message::Mad(link::arrives(&mad)),
+            Leaves::Packet(packet) => Some(Message::Packet(packet)),
+            Leaves::Mad if self.has_packets => Some(Message::Packet(packet_of(transmit.slid, transmit.dlid, &mad))),
+            Leaves::Mad => Some(Message::Mad(link::arrives(&mad))),
+            Leaves::Elsewhere => None,
         }
     }
 

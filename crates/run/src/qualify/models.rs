@@ -3,11 +3,14 @@
 use verbatim_device::link::LinkChoices;
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 use verbatim_tester::Test;
+use verbatim_wire::MKey;
 
 use super::defects::Part;
 
 /// The name of the model that tests of the adapter run on.
 const ADAPTER: &str = "adapter";
+/// M_Keys that devices are found with, with the seed in the low bits.
+const FOUND_KEY: u64 = 0x5EED_CA11_0B5E_0000;
 
 /// A device model that tests are tried on.
 #[derive(Clone, Debug)]
@@ -60,12 +63,16 @@ impl Model {
     }
 
     /// The model for this test and this seed. Odd seeds make the other choices of the link layer, and go over IPv6; seed 0
-    /// is the adapter as it is.
+    /// is the adapter as it is; every third device is found with an M_Key.
     pub(super) fn for_test(&self, test: &Test, seed: u64) -> VirtualConfig {
         let other = seed % 2 == 1;
         let mut model = self.config.clone();
         match Part::of(test) {
-            Part::Agents => {}
+            Part::Agents => {
+                if seed % 3 == 2 {
+                    model.m_key = MKey(FOUND_KEY | seed);
+                }
+            }
             Part::Link => {
                 model.link_choices = LinkChoices {
                     corrupts_and_forwards: other,

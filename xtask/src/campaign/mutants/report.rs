@@ -10,11 +10,11 @@ use super::build::Built;
 use super::exceptions::Exception;
 use super::{Arguments, Case, Fate, function};
 
-/// Prints the survivors by function, and the score last.
+/// Prints the survivors by function, and the score last. `skipped`: so many are excepted and were not tried.
 pub(super) fn report(
     built: &Built,
     cases: &[Case],
-    fates: &BTreeMap<usize, Fate>,
+    (fates, skipped): (&BTreeMap<usize, Fate>, usize),
     exceptions: &[Exception],
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
@@ -77,9 +77,9 @@ pub(super) fn report(
         percent(killed + unsure)
     );
     println!("of those excepted {broken} are no device: the model itself panics with them, or does not come to an end");
-    with_reason += broken;
+    with_reason += broken + skipped;
     let score = percent(killed);
-    let of = fates.len();
+    let of = fates.len() + skipped;
     println!("mutants: {killed} killed, {survived} survived, {with_reason} excepted of {of} ({score:.1} %)");
     let least = arguments.least;
     if score < least {

@@ -1,7 +1,7 @@
 //! What an answer shows, held against what a port may be by now.
 
 use verbatim_record::Exchange;
-use verbatim_wire::{AttributeId, Mad, Method, PortInfo, Status};
+use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo, Status};
 
 use super::access::{self, KNOWS_EXTENDED_SPEEDS, Legal};
 use super::image::{Element, Image, moves};
@@ -70,8 +70,12 @@ impl Port<'_> {
             expected: words.join(" or "),
             seen: format!("status {status}"),
             exchanges: vec![number],
-            // A kernel answers so what nobody took.
-            excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED,
+            // A kernel answers so what nobody took: not what the port says to have of its own accord.
+            excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED
+                && !matches!(
+                    exchange.request.attribute_id(),
+                    AttributeId::LED_INFO | AttributeId::NODE_DESCRIPTION
+                ),
         });
     }
 
@@ -90,6 +94,9 @@ impl Port<'_> {
         let Some(blank) = Image::of(response) else { return };
         let is_own_port = asked.place == (AttributeId::PORT_INFO, 0);
         let is_other_port = !is_own_port && asked.place.0 == AttributeId::PORT_INFO;
+        if is_other_port {
+            self.hides_other_key(exchange, asked, response);
+        }
         if is_other_port && !self.begin.simulated || asked.place.0 == AttributeId::SM_INFO {
             return;
         }
@@ -164,6 +171,27 @@ impl Port<'_> {
             Sure::No => asked.drops == Sure::No && asked.hides == Sure::No,
             Sure::Maybe => value != 0 || level != 1,
         }
+    }
+
+    /// At level 1 the port hides its M_Key from a wrong key, and another port of the device that has a level hides its own from
+    /// who does not have that. Whose level counts where one of them has none, and which of two keys, is left open.
+    fn hides_other_key(&mut self, exchange: &Exchange, asked: &Asked, response: &Mad) {
+        let is_get = exchange.request.method() == Method::GET;
+        let shown: PortInfo = response.attribute();
+        let both_hide = asked.hides == Sure::Yes && shown.protect_bits().0 != 0;
+        if !is_get || asked.opens != Sure::No || !both_hide {
+            return;
+        }
+        let (number, key) = (exchange.number, shown.m_key());
+        let holds = key == MKey(0) || key == exchange.request.m_key();
+        self.must(&rules::HIDDEN, holds, |port| Broken {
+            rule: &rules::HIDDEN,
+            about: "M_Key of another port of the device, as shown to who has no port's key".into(),
+            expected: "0".into(),
+            seen: key.to_string(),
+            exchanges: vec![number],
+            excusable: !port.is_ours(),
+        });
     }
 
     /// The rule that a field is judged by: that of whatever may have broken it.

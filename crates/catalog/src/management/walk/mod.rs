@@ -47,7 +47,7 @@ const ALL: u64 = (1 << MOST) - 1;
 pub(super) static TEST: Test = Test {
     id: "c14-walk",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Whatever SMPs come, with whatever keys and values: the port shows what was Set, and nothing else changes it.",
     reading: "Steps are drawn from the seed; a walk that fails is shrunk, and the shortest one that still fails is told with \
         the parameters that repeat it. Not drawn: what takes the link down, moves a LID by which the device is reached, or cannot be given back.",
