@@ -23,6 +23,7 @@ mod id;
 mod kept;
 mod lease;
 pub mod qualify;
+mod reset;
 mod shrink;
 mod signature;
 mod sink;

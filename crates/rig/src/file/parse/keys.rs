@@ -52,7 +52,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("agent_name", &OF_AGENTS, at(rig.agent_name.as_ref())),
         ("dut_device", &OF_AGENTS, at(rig.dut_device.as_ref())),
     ];
-    for (key, owners, span) in keys {
+    for (key, owners, span) in keys.into_iter().chain(super::slow::places(rig)) {
         if let Some(span) = span.filter(|_| !owners.contains(&kind)) {
             let owners: Vec<_> = owners.iter().map(|owner| format!("{owner:?}")).collect();
             return wrong(
