@@ -7,8 +7,10 @@ use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
+use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
 use crate::told::{Reported, explanation, findings, title, words};
+use crate::trend::{Trend, trend};
 
 /// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
 #[must_use]
@@ -25,6 +27,7 @@ pub fn html(of: &Reported<'_>) -> String {
             .collect(),
         statements: statements(of.verdicts),
         deviations: of.deviations(),
+        trend: whole_trend(of),
         tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
     };
     // Writing to a string cannot fail; a template's own errors would be ours.
@@ -42,6 +45,7 @@ struct Page<'a> {
     counts: Vec<(Outcome, String)>,
     statements: Vec<StatementRow<'a>>,
     deviations: Vec<Known>,
+    trend: Trend,
     tests: Vec<TestPage<'a>>,
 }
 
@@ -66,6 +70,8 @@ struct TestPage<'a> {
     reason: String,
     /// Statement, what was looked at, how often: a walk makes the same check ten thousand times.
     passed: Vec<(&'a str, &'a str, usize)>,
+    /// Times that were measured, against their bounds.
+    times: Vec<Picture>,
     ladder: &'a [Shown],
 }
 
@@ -80,6 +86,13 @@ struct FindingBox<'a> {
     expected: &'a str,
     seen: &'a str,
     evidence: &'a [String],
+}
+
+/// The earlier runs, and this one.
+fn whole_trend(of: &Reported<'_>) -> Trend {
+    let before = of.before.iter().map(|past| (&past.run, past.verdicts.as_slice()));
+    let runs: Vec<_> = before.chain([(of.run, of.verdicts)]).collect();
+    trend(&runs)
 }
 
 fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
@@ -232,6 +245,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
             _ => String::new(),
         },
         passed: passed(verdict),
+        times: pictures(verdict),
         ladder: of.record(&verdict.test).map_or(&[], |record| &record.ladder),
     }
 }
