@@ -631,13 +631,13 @@ def test_a_slow_device_is_judged_by_its_own_clock(tmp_path: Path) -> None:
     (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], more, "time_scale = 10\nagent_within = 60\nsend_within = 5\n")
     assert one["outcome"] in ("PASS", "INCONCLUSIVE"), one
     of_time = [check["measured"] for check in one["passed"] + one["findings"] if "measured" in check]
-    # The device is late by 50 ms of its own: by half a second of ours.
-    assert of_time and all(time["least_ns"] < 450e6 for time in of_time), of_time
+    # 491.52 ms and more of its own, which are five seconds of ours.
+    assert of_time and all(time["least_ns"] < 4.9e9 for time in of_time), of_time
 
 
 def test_of_a_device_whose_speed_varies_a_retry_that_may_be_in_time_is_no_finding(tmp_path: Path) -> None:
     # By the slowest clock the retry comes far too early; by the fastest that is said here it may be in time.
-    (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], [], "time_scale = 1000\ntime_scale_least = 1\n")
+    (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], [], "time_scale = 5\ntime_scale_least = 1\n")
     assert one["outcome"] == "INCONCLUSIVE", one
 
 

@@ -52,9 +52,10 @@ struct Page<'a> {
 struct StatementRow<'a> {
     id: &'a str,
     title: &'static str,
-    outcome: Outcome,
-    /// Tests that judged it, with what each came to of this statement.
-    tests: Vec<(&'a str, Outcome)>,
+    /// None where no test came to a check of it.
+    outcome: Option<Outcome>,
+    /// Tests that are about it, with what each came to of this statement, if it came to a check of it.
+    tests: Vec<(&'a str, Option<Outcome>)>,
 }
 
 struct TestPage<'a> {
@@ -145,7 +146,7 @@ fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> Stri
 
 /// Each statement that a test is about, the gravest first.
 fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
-    let mut by_id: BTreeMap<&str, Vec<(&str, Outcome)>> = BTreeMap::new();
+    let mut by_id: BTreeMap<&str, Vec<(&str, Option<Outcome>)>> = BTreeMap::new();
     for verdict in verdicts {
         let found = verdict.findings.iter().map(|check| &check.statement);
         let mut ids: Vec<&str> = verdict.statements.iter().chain(found).map(String::as_str).collect();
@@ -163,11 +164,7 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
         .map(|(id, tests)| StatementRow {
             id,
             title: title(id),
-            outcome: tests
-                .iter()
-                .map(|(_, outcome)| *outcome)
-                .max()
-                .unwrap_or(Outcome::Skipped),
+            outcome: tests.iter().map(|(_, outcome)| *outcome).max().flatten(),
             tests,
         })
         .collect();
@@ -175,8 +172,9 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     rows
 }
 
-/// What a test came to of one statement: a test that fails on one may pass on another.
-fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
+/// What a test came to of one statement: a test that fails on one may pass on another, and may have come to no check of a
+/// third, of which nothing is known then.
+fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     let worst = verdict
         .findings
         .iter()
@@ -184,17 +182,14 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
         .map(|check| check.result())
         .max();
     match (verdict.outcome(), worst) {
-        (Outcome::Error, _) => Outcome::Error,
-        (_, Some(CheckResult::Fail)) => Outcome::Fail,
-        (_, Some(_)) => Outcome::Inconclusive,
-        (Outcome::Fail | Outcome::Inconclusive, None) => {
-            if verdict.passed.iter().any(|check| check.statement == statement) {
-                Outcome::Pass
-            } else {
-                Outcome::Inconclusive
-            }
+        (Outcome::Error, _) => Some(Outcome::Error),
+        (_, Some(CheckResult::Fail)) => Some(Outcome::Fail),
+        (_, Some(_)) => Some(Outcome::Inconclusive),
+        (Outcome::Pass | Outcome::Fail | Outcome::Inconclusive, None) => {
+            let passed = verdict.passed.iter().any(|check| check.statement == statement);
+            passed.then_some(Outcome::Pass)
         }
-        (outcome, None) => outcome,
+        (outcome, None) => Some(outcome),
     }
 }
 

@@ -128,7 +128,9 @@ fn rows<'a>(timed: &[(&'a Check, Measured)]) -> Vec<Row<'a>> {
                 bars: Vec::new(),
             });
         }
-        rows[place].bars.push((measured.least_ns, measured.most_ns, check.result()));
+        rows[place]
+            .bars
+            .push((measured.least_ns, measured.most_ns, check.result()));
     }
     rows
 }
@@ -144,7 +146,10 @@ fn picture(statement: &str, timed: &[(&Check, Measured)]) -> Picture {
         let (least, most) = row.ends();
         [Some(least), Some(most), row.lower, row.upper].into_iter().flatten()
     }));
-    let caption = format!("{statement}: times measured, against what they must keep to{}", scale.words());
+    let caption = format!(
+        "{statement}: times measured, against what they must keep to{}",
+        scale.words()
+    );
     let words: Vec<[String; 3]> = rows
         .iter()
         .map(|row| [row.about.to_string(), row.demanded(), row.seen()])
@@ -391,7 +396,12 @@ mod tests {
     fn what_is_measured_of_one_thing_is_a_row_with_its_bounds_and_what_failed() {
         let ms = 1_000_000;
         let verdict = Verdict {
-            findings: vec![check("<retry>", (2 * ms, 3 * ms), (Some(10 * ms), None), CheckResult::Fail)],
+            findings: vec![check(
+                "<retry>",
+                (2 * ms, 3 * ms),
+                (Some(10 * ms), None),
+                CheckResult::Fail,
+            )],
             passed: vec![
                 check("<retry>", (11 * ms, 12 * ms), (Some(10 * ms), None), CheckResult::Pass),
                 check("answer", (ms, ms), (None, Some(20 * ms)), CheckResult::Pass),
@@ -405,7 +415,11 @@ mod tests {
         assert_eq!(
             picture.rows,
             [
-                ["<retry>", "at least 10.00 ms demanded", "2 measured, 2.00 ms..12.00 ms, 1 failed"],
+                [
+                    "<retry>",
+                    "at least 10.00 ms demanded",
+                    "2 measured, 2.00 ms..12.00 ms, 1 failed"
+                ],
                 ["answer", "at most 20.00 ms allowed", "1.00 ms"],
             ]
         );
@@ -423,7 +437,10 @@ mod tests {
         assert!(far.logarithmic && far.at(1_000) == 0.0 && far.at(1_000_000_000) <= 1.0);
         assert!(far.marks().len() >= 2 && near.marks().len() >= 3, "{:?}", far.marks());
         assert_eq!(Scale::of([0_u64].into_iter()).at(0), 0.0);
-        assert_eq!([0, 500, 2_500, 491_520_000].map(mark_words), ["0", "500 ns", "2.5 us", "491.52 ms"]);
+        assert_eq!(
+            [0, 500, 2_500, 491_520_000].map(mark_words),
+            ["0", "500 ns", "2.5 us", "491.52 ms"]
+        );
     }
 
     #[test]

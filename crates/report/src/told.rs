@@ -114,7 +114,8 @@ impl<'a> Reported<'a> {
 
 /// The day of an instant.
 pub(crate) fn day(ns: u64) -> String {
-    time::OffsetDateTime::from_unix_timestamp_nanos(ns.into()).map_or_else(|_| String::new(), |at| at.date().to_string())
+    time::OffsetDateTime::from_unix_timestamp_nanos(ns.into())
+        .map_or_else(|_| String::new(), |at| at.date().to_string())
 }
 
 /// Every outcome, the gravest first.

@@ -112,7 +112,10 @@ fn bars(verdict: &Verdict) -> BTreeMap<(&str, &str), Bar> {
 }
 
 fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) -> Vec<(CheckResult, String, String)> {
-    let measured: Vec<_> = of_runs.iter().map(|verdict| verdict.map(bars).unwrap_or_default()).collect();
+    let measured: Vec<_> = of_runs
+        .iter()
+        .map(|verdict| verdict.map(bars).unwrap_or_default())
+        .collect();
     let keys: BTreeSet<(&str, &str)> = measured.iter().flat_map(|bars| bars.keys().copied()).collect();
     keys.into_iter()
         .filter_map(|key| {
@@ -121,7 +124,12 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
             if bars.iter().flatten().count() < 2 {
                 return None;
             }
-            let worst = bars.iter().flatten().map(|bar| bar.worst).max().unwrap_or(CheckResult::Pass);
+            let worst = bars
+                .iter()
+                .flatten()
+                .map(|bar| bar.worst)
+                .max()
+                .unwrap_or(CheckResult::Pass);
             let caption = format!("{test}, {}: {}", key.0, key.1);
             let svg = svg(&caption, &bars, runs);
             Some((worst, caption, svg))
@@ -270,7 +278,10 @@ mod tests {
         let now = [verdict(Outcome::Fail, 50, CheckResult::Fail)];
         let trend = trend(&[(&old, &before), (&new, &now)]);
         assert_eq!(trend.runs[0].0, "16.35");
-        assert_eq!(trend.tests, [("t".to_owned(), vec![Some(Outcome::Pass), Some(Outcome::Fail)])]);
+        assert_eq!(
+            trend.tests,
+            [("t".to_owned(), vec![Some(Outcome::Pass), Some(Outcome::Fail)])]
+        );
         let [(caption, svg)] = trend.pictures.as_slice() else {
             panic!("{trend:?}");
         };

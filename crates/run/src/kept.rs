@@ -259,10 +259,7 @@ fn is_same(before: &Verdict, now: &Verdict) -> bool {
         return true;
     }
     let mut now = now.clone();
-    for (before, now) in [
-        (&before.findings, &mut now.findings),
-        (&before.passed, &mut now.passed),
-    ] {
+    for (before, now) in [(&before.findings, &mut now.findings), (&before.passed, &mut now.passed)] {
         for (before, now) in before.iter().zip(now) {
             now.measured = now.measured.filter(|_| before.measured.is_some());
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use verbatim_report::version;
 use verbatim_client::{Client, v1};
+use verbatim_report::version;
 
 use crate::commands::runs::values;
 use crate::exit::Usage;

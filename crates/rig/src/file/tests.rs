@@ -481,8 +481,16 @@ fn a_slow_device_and_its_reset_are_read_and_mistakes_in_them_told() {
             within: seconds(5),
         })
     );
-    fails(&with("time_scale = 0\n"), (9, 14), &["\"time_scale\" is 0; expected 1 to 1000000"]);
-    fails(&with("time_scale_least = 2\n"), (9, 20), &["is more than \"time_scale\" 1"]);
+    fails(
+        &with("time_scale = 0\n"),
+        (9, 14),
+        &["\"time_scale\" is 0; expected 1 to 1000000"],
+    );
+    fails(
+        &with("time_scale_least = 2\n"),
+        (9, 20),
+        &["is more than \"time_scale\" 1"],
+    );
     fails(&with("reset = []\n"), (9, 9), &["\"reset\" is no command"]);
     fails(&with("reset_within = 3\n"), (9, 16), &["\"reset\" is not there"]);
     fails(
@@ -504,7 +512,10 @@ fn a_rig_file_that_others_may_write_starts_no_program() {
     };
     for mode in [0o620, 0o602] {
         let error = read(mode).unwrap_err().to_string();
-        assert!(error.contains("`reset`") && error.contains("any program run as this user"), "{error}");
+        assert!(
+            error.contains("`reset`") && error.contains("any program run as this user"),
+            "{error}"
+        );
     }
     assert!(read(0o644).is_ok());
 }
