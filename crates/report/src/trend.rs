@@ -38,6 +38,14 @@ pub fn version(fingerprint: &str) -> String {
     places.iter().find_map(word).unwrap_or_else(|| "-".into())
 }
 
+/// What a run is called in a row of runs: by the device's version, else by its own id.
+fn called(run: &RunInfo) -> String {
+    match version(&run.fingerprint).as_str() {
+        "-" => format!("run {}", run.id.get(..8).unwrap_or(&run.id)),
+        known => known.into(),
+    }
+}
+
 /// The trend of a run: the runs before it, and it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trend {
@@ -68,10 +76,7 @@ pub(crate) fn trend(runs: &[(&RunInfo, &[Verdict])]) -> Trend {
     };
     let find = |verdicts: &[Verdict], test: &str| verdicts.iter().position(|verdict| verdict.test == test);
     let mut out = Trend {
-        runs: runs
-            .iter()
-            .map(|(run, _)| (version(&run.fingerprint), day(run.started_ns)))
-            .collect(),
+        runs: runs.iter().map(|(run, _)| (called(run), day(run.started_ns))).collect(),
         ..Trend::default()
     };
     for verdict in *last {
@@ -116,7 +121,15 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
         .iter()
         .map(|verdict| verdict.map(bars).unwrap_or_default())
         .collect();
-    let keys: BTreeSet<(&str, &str)> = measured.iter().flat_map(|bars| bars.keys().copied()).collect();
+    // As the last run that has it says it: 10 is not before 2 there.
+    let mut seen = BTreeSet::new();
+    let last_first = of_runs.iter().rev().flatten();
+    let checks = last_first.flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed));
+    let timed = checks.filter(|check| check.measured.is_some());
+    let keys: Vec<(&str, &str)> = timed
+        .map(|check| (check.statement.as_str(), check.about.as_str()))
+        .filter(|key| seen.insert(*key))
+        .collect();
     keys.into_iter()
         .filter_map(|key| {
             let bars: Vec<Option<Bar>> = measured.iter().map(|bars| bars.get(&key).copied()).collect();

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError, Entry, StoredRecord};
+use verbatim_record::{Bundle, BundleError, Bytes, Entry, StoredRecord};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
@@ -33,7 +33,7 @@ pub struct Kept<T> {
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok((report, drift))
 }
 
@@ -47,6 +47,9 @@ pub fn past_bundle(directory: &Path) -> Result<Report, RunError> {
         Ok((report, _)) => Ok(report),
         Err(RunError::Judge(_)) => {
             let (bundle, _) = signature::open(directory)?;
+            for record in bundle.each_record() {
+                record.bytes()?;
+            }
             let run: RunInfo = document(&bundle, directory, "run.json")?;
             Ok(Report::new(run, document(&bundle, directory, "verdicts.json")?))
         }
@@ -64,9 +67,9 @@ pub fn read_bundle<T: Send>(
     digest: impl Fn(&[Entry], &Verdict) -> T + Sync,
 ) -> Result<Kept<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
-    let (report, drift, records) = judged(&bundle, directory, |stored, verdict| {
+    let (report, drift, records) = judged(&bundle, directory, |stored, bytes, verdict| {
         // Read again: the judge has taken the entries, and to copy them would take their memory twice.
-        Ok(digest(&stored.read()?, verdict))
+        Ok(digest(&stored.entries(bytes)?, verdict))
     })?;
     let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
     Ok(Kept {
@@ -125,7 +128,7 @@ impl Verified {
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok(Verified {
         files: bundle.sizes().count(),
         bytes: bundle.sizes().sum(),
@@ -141,15 +144,16 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
 fn judged<T: Send>(
     bundle: &Bundle,
     directory: &Path,
-    seen: impl Fn(&StoredRecord<'_>, &Verdict) -> Result<T, RunError> + Sync,
+    seen: impl Fn(&StoredRecord<'_>, &Bytes, &Verdict) -> Result<T, RunError> + Sync,
 ) -> Result<(Report, Vec<String>, Vec<T>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
     let stored: Vec<StoredRecord<'_>> = bundle.each_record().collect();
     let (mut verdicts, mut digests) = (Vec::new(), Vec::new());
     for of_record in side_by_side(&stored, |stored| {
-        let verdict = judge(stored.read()?)?;
-        let digest = seen(stored, &verdict)?;
+        let bytes = stored.bytes()?;
+        let verdict = judge(stored.entries(&bytes)?)?;
+        let digest = seen(stored, &bytes, &verdict)?;
         Ok::<_, RunError>((verdict, digest))
     }) {
         let (verdict, digest) = of_record?;

@@ -327,6 +327,15 @@ impl Entry {
     /// # Errors
     /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        Self::of(bytes)
+    }
+
+    /// The same of bytes that a frame then shares.
+    pub(crate) fn decode_shared(bytes: Bytes) -> Result<Self, EntryError> {
+        Self::of(bytes)
+    }
+
+    fn of(bytes: impl prost::bytes::Buf) -> Result<Self, EntryError> {
         let entry = pb::Entry::decode(bytes).map_err(|error| EntryError::Malformed(error.to_string()))?;
         Self::taken(entry.kind.ok_or(EntryError::Unusable("kind"))?)
     }
