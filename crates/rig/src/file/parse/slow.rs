@@ -1,11 +1,11 @@
 //! Keys of devices that are slow, or that a command brings back.
 
-use core::ops::Range;
 use core::time::Duration;
 use std::path::Path;
 
 use toml::Spanned;
 
+use super::keys::Key;
 use super::{RawRig, Wrong, within, wrong};
 use crate::file::{ResetConfig, Slowness};
 
@@ -76,9 +76,9 @@ fn seconds(value: Option<&Spanned<i64>>, key: &str) -> Result<Option<Duration>, 
 }
 
 /// Where a key stands that only a rig of one of these kinds has, for [`super::keys`].
-pub(super) fn places(rig: &RawRig) -> [(&'static str, &'static [&'static str], Option<Range<usize>>); 6] {
-    let at = |key: Option<&Spanned<i64>>| key.map(Spanned::span);
+pub(super) fn places(rig: &RawRig) -> [Key<'static>; 6] {
     const WITH_A_DEVICE: &[&str] = &["umad", "model", "packet", "verbs"];
+    let at = |key: Option<&Spanned<i64>>| key.map(Spanned::span);
     [
         ("reset", WITH_A_DEVICE, rig.reset.as_ref().map(Spanned::span)),
         ("reset_within", WITH_A_DEVICE, at(rig.reset_within.as_ref())),
