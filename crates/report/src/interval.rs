@@ -15,7 +15,7 @@ const ROWS: usize = 24;
 /// Bars of a row.
 const BARS: usize = 60;
 /// Where a picture's columns begin, in its own units: names, the plot, values, the end.
-const COLUMNS: [f64; 4] = [0.0, 300.0, 640.0, 900.0];
+const COLUMNS: [f64; 4] = [0.0, 300.0, 620.0, 960.0];
 /// Height of a row, and where the first begins.
 const ROW: f64 = 26.0;
 const TOP: f64 = 30.0;
