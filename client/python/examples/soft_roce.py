@@ -51,6 +51,7 @@ DEVIATIONS = {
     "duplicate-delivered": "a SEND that comes again is delivered again",
     "icrc-ignored": "a packet with a wrong ICRC is taken",
     "flush-forgotten": "a queue pair in the error state completes nothing that was posted",
+    "hangs": "after the first packet that comes again nothing is taken any more, until it is started anew",
 }
 
 
@@ -61,8 +62,11 @@ class SoftRoce(Device):
 
     def __init__(
         self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset(),
-        lacks: frozenset[Operation] = frozenset(), has_ud: bool = True,
+        lacks: frozenset[Operation] = frozenset(), has_ud: bool = True, slow: int = 1,
     ) -> None:
+        self.slow = slow
+        self.hangs = False
+        self.seen: set[tuple[int, int]] = set()
         self.deviations = deviations
         self.lacks = lacks | {Operation.SEND_INVALIDATE}
         self.has_ud = has_ud
@@ -203,6 +207,10 @@ class SoftRoce(Device):
     def ip_of(address: AddressVector) -> str:
         return str(ipaddress.IPv4Address((address.dgid or b"")[12:]))
 
+    def clock(self) -> float:
+        """The device's own seconds: of a slow one they last longer."""
+        return time.monotonic() / self.slow
+
     def wake(self) -> None:
         """The timers have changed."""
         self.frames.put(None)
@@ -217,14 +225,14 @@ class SoftRoce(Device):
             with self.lock:
                 due = min((at for pair in self.pairs.values() if (at := pair.due()) is not None), default=None)
             try:
-                wait = None if due is None else max(0.0, due - time.monotonic())
+                wait = None if due is None else max(0.0, due - self.clock()) * self.slow
                 frame = self.frames.get(timeout=wait)
             except queue.Empty:
                 frame = None
             with self.lock:
                 if frame is not None:
                     self.receive_frame(frame)
-                now = time.monotonic()
+                now = self.clock()
                 for pair in list(self.pairs.values()):
                     pair.tick(now)
                 self.tell()
@@ -237,6 +245,8 @@ class SoftRoce(Device):
 
     def receive_frame(self, frame: bytes) -> None:
         kind, rest = frame[12:14], frame[14:]
+        if self.hangs:
+            return
         if kind == b"\x08\x06" and rest[:6] == bytes.fromhex("000108000604") and len(rest) >= 28:
             if rest[24:28] == self.ip:
                 self.neighbours[rest[14:18]] = rest[8:14]
@@ -248,7 +258,13 @@ class SoftRoce(Device):
             pair = self.pairs.get(packet.dest_qpn) if packet is not None else None
             if packet is not None and pair is not None:
                 self.neighbours[rest[12:16]] = frame[6:12]
-                pair.receive_packet(packet)
+                # A request that came before: what is no response.
+                which = (packet.dest_qpn, packet.psn)
+                is_request = packet.opcode & 0x1F < 0x0D or packet.opcode & 0x1F > 0x12
+                self.hangs = is_request and which in self.seen and "hangs" in self.deviations
+                self.seen.add(which)
+                if not self.hangs:
+                    pair.receive_packet(packet)
 
     def parse(self, ip: bytes) -> Optional[Packet]:
         length, fragment = struct.unpack(">HxxH", ip[2:8])
@@ -313,10 +329,12 @@ def main() -> None:
     parser.add_argument("--no-ud", action="store_true", help="reliable connections alone, as many a core has them")
     operations = [operation.name for operation in Operation]
     parser.add_argument("--lacks", action="append", default=[], choices=operations, help="an operation that it has not")
+    parser.add_argument("--slow", type=int, default=1, metavar="N", help="its clock is N times slower than the world's")
     given = parser.parse_args()
     lacks = frozenset(Operation[name] for name in given.lacks)
     device = SoftRoce(
-        given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), lacks, has_ud=not given.no_ud
+        given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), lacks, has_ud=not given.no_ud,
+        slow=given.slow,
     )
     serve(device, given.listen)
 

@@ -518,14 +518,22 @@ def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
 
 def verdicts(tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None) -> dict[str, str]:
     """Outcomes of tests against examples/soft_roce.py."""
+    return {verdict["test"]: verdict["outcome"] for verdict in judged(tmp_path, deviations, tests, more)}
+
+
+def judged(
+    tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None, keys: str = ""
+) -> list[dict[str, Any]]:
+    """Verdicts of tests against examples/soft_roce.py, by a rig with these keys beside the usual ones."""
     verbatim = binary("verbatim")
     agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
     rigs = tmp_path / "rigs.toml"
     rigs.write_text(
         'config_version = 1\n\n[[rig]]\nname = "soft"\nkind = "packet"\n'
         'socket = { local = "tester.sock", remote = "device.sock" }\n'
-        f'mac = "02:00:00:00:00:02"\nip = "10.0.0.2"\nagent = "unix:{agent}"\n'
+        f'mac = "02:00:00:00:00:02"\nip = "10.0.0.2"\nagent = "unix:{agent}"\n' + keys
     )
+    rigs.chmod(0o600)
     command = [sys.executable, EXAMPLES / "soft_roce.py", "--listen", f"unix:{agent}", "--socket", device, "--peer", tester]
     for deviation in deviations:
         command += ["--deviation", deviation]
@@ -533,6 +541,7 @@ def verdicts(tmp_path: Path, deviations: list[str], tests: list[str], more: list
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "HOME": str(tmp_path)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
+            (tmp_path / "pid").write_text(str(process.pid))
             assert process.stderr is not None
             said = process.stderr.readline()
             assert "listening on" in said, said + process.stderr.read()
@@ -547,12 +556,13 @@ def verdicts(tmp_path: Path, deviations: list[str], tests: list[str], more: list
             )
         finally:
             process.terminate()
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(PATIENCE) in ((0,) if not keys else (0, -9))
     try:
         document = json.loads(run.stdout)
     except ValueError:
         raise AssertionError(run.stdout + run.stderr) from None
-    return {verdict["test"]: verdict["outcome"] for verdict in document["verdicts"]}
+    verdicts: list[dict[str, Any]] = document["verdicts"]
+    return verdicts
 
 
 SOUND = [
@@ -616,6 +626,53 @@ def test_what_a_device_says_that_it_lacks_is_not_asked_of_it(tmp_path: Path) -> 
 )
 def test_each_deviation_fails_and_is_no_error(tmp_path: Path, deviation: str, test: str) -> None:
     assert verdicts(tmp_path, [deviation], [test]) == {test: "FAIL"}
+
+
+def test_a_slow_device_is_judged_by_its_own_clock(tmp_path: Path) -> None:
+    more = ["--slow", "10"]
+    # Its RNR interval and how late it is are ten times as long for everybody else.
+    (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], more, "time_scale = 10\nagent_within = 60\nsend_within = 5\n")
+    assert one["outcome"] in ("PASS", "INCONCLUSIVE"), one
+    of_time = [check["measured"] for check in one["passed"] + one["findings"] if "measured" in check]
+    # 491.52 ms and more of its own, which are five seconds of ours.
+    assert of_time and all(time["least_ns"] < 4.9e9 for time in of_time), of_time
+
+
+def test_of_a_device_whose_speed_varies_a_retry_that_may_be_in_time_is_no_finding(tmp_path: Path) -> None:
+    # By the slowest clock the retry comes far too early; by the fastest that is said here it may be in time.
+    (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], [], "time_scale = 5\ntime_scale_least = 1\n")
+    assert one["outcome"] == "INCONCLUSIVE", one
+
+
+def test_a_device_that_hangs_is_reset_and_that_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    start = " ".join(
+        f"'{word}'"
+        for word in [
+            sys.executable,
+            EXAMPLES / "soft_roce.py",
+            *["--listen", f"unix:{tmp_path}/agent.sock"],
+            *["--socket", tmp_path / "device.sock", "--peer", tmp_path / "tester.sock"],
+        ]
+    )
+    reset = tmp_path / "reset"
+    reset.write_text(
+        "#!/bin/sh\n"
+        f"kill -9 $(cat '{tmp_path}/pid')\n"
+        f"rm -f '{tmp_path}/device.sock' '{tmp_path}/agent.sock'\n"
+        f"{start} > '{tmp_path}/said' 2>&1 &\n"
+        f"echo $! > '{tmp_path}/pid'\n"
+        f"until grep -q listening '{tmp_path}/said'; do sleep 0.05; done\n"
+        "echo power cycled\n"
+    )
+    reset.chmod(0o700)
+    tests = ["c09-duplicates", "c09-psn-sequence"]
+    try:
+        hung, next_one = judged(tmp_path, ["hangs"], tests, [], 'reset = ["./reset"]\nreset_within = 60\n')
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), 15)
+    stopped = [check for check in hung["findings"] if check["about"] == "device stopped answering"]
+    assert len(stopped) == 1 and "./reset" in stopped[0]["seen"] and "it answers again" in stopped[0]["seen"], hung
+    assert next_one["outcome"] == "PASS", next_one
 
 
 def test_the_page_shows_the_minimal_example_as_it_is() -> None:

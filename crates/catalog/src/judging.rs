@@ -58,7 +58,7 @@ fn of_trace(test: &Test, trace: &Trace) -> Verdict {
         Some(came) => before_its_procedure(test, trace, &mut findings).unwrap_or(came),
         None => judged(test, trace, &mut findings),
     };
-    let (outcome, cause, reason) = with_restore(trace, came);
+    let (outcome, cause, reason) = with_restore(trace, with_reset(trace, came, &mut findings));
     let Findings {
         checks, observations, ..
     } = findings;
@@ -286,6 +286,73 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
 fn asked_again(trace: &Trace, number: u32) -> bool {
     trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
+
+/// What the runs of the reset command show: a device that answered in the test, then to nothing, and again after its reset
+/// has stopped answering, whatever else it did.
+fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
+    let mut came = came;
+    for reset in &trace.resets {
+        let command = reset.command.join(" ");
+        let took = verbatim_record::duration_words(reset.took);
+        let back = if !reset.after.is_empty() {
+            format!("nor after it: {}", reset.after)
+        } else if reset.succeeded {
+            "it answers again".into()
+        } else {
+            "it answers again all the same".into()
+        };
+        let told = format!("`{command}` ({}, after {took})", reset.ended);
+        if reset.silent.is_empty() {
+            if !reset.succeeded || !reset.after.is_empty() {
+                findings.observe(format!("the reset after the test failed: {told}; {back}"), &[]);
+            }
+            continue;
+        }
+        let answered = trace
+            .exchanges
+            .iter()
+            .rev()
+            .find(|exchange| exchange.answer().is_some());
+        let is_back = reset.succeeded && reset.after.is_empty();
+        // What is not of MADs has no statement that a device answers ARP; and the reset may have mended the way.
+        let result = match answered {
+            Some(_) if is_back => Passed::Fail,
+            _ => Passed::Inconclusive,
+        };
+        let seen = format!("{}; reset by {told}: {back}", reset.silent);
+        let claim = findings.claim(ANSWERS, STOPPED_ANSWERING);
+        let claim = match answered {
+            Some(last) => claim.by(last),
+            None => claim,
+        };
+        claim.saw(seen).comes_to("answers after the test, as before it", result);
+        let gravest = match result {
+            Passed::Fail => Outcome::Fail,
+            _ => Outcome::Inconclusive,
+        };
+        // What the tester met on the way is the device's doing, now that a reset of the device mended it.
+        let is_explained = came.0 == Outcome::Error && came.1 == Some(Cause::Rig) && gravest == Outcome::Fail;
+        if gravest > came.0 || is_explained {
+            let last = findings.checks.last().map(ToString::to_string).unwrap_or_default();
+            let before = match came.2.as_str() {
+                "" => String::new(),
+                reason => format!(" (before that: {} {reason})", came.0),
+            };
+            let cause = if gravest == Outcome::Fail {
+                Cause::Dut
+            } else {
+                Cause::Rig
+            };
+            came = (gravest, Some(cause), format!("{last}{before}"));
+        }
+    }
+    came
+}
+
+/// The statement that a port answers.
+const ANSWERS: &str = "C13-14";
+/// What the check is called in which a device that needed a reset is found.
+const STOPPED_ANSWERING: &str = "device stopped answering";
 
 /// A device that could not be restored makes any outcome but a FAIL an error: the rig is not what it was. What a device broke
 /// stays broken, and is often why it is not restored.

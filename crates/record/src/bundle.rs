@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use prost::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -341,31 +342,82 @@ impl BundleWriter {
     }
 }
 
-/// A whole, undamaged bundle: every byte was checked when it was opened.
+/// A bundle. What it holds beside its records is in memory, and was checked; a record is checked when it is read, since a run
+/// may leave more bytes than there is memory.
 #[derive(Debug)]
 pub struct Bundle {
     directory: PathBuf,
     sha256: String,
     manifest: String,
     signed: Option<Signed>,
-    files: Vec<(String, Vec<u8>)>,
+    files: Vec<StoredFile>,
+}
+
+/// A file that the manifest lists.
+#[derive(Debug)]
+struct StoredFile {
+    listed: ManifestFile,
+    /// Its bytes; of a record none.
+    bytes: Option<Vec<u8>>,
 }
 
 /// A record of a bundle, not read yet.
 #[derive(Clone, Debug)]
 pub struct StoredRecord<'a> {
     path: PathBuf,
-    bytes: &'a [u8],
+    listed: &'a ManifestFile,
 }
 
 impl StoredRecord<'_> {
+    /// Its bytes, as the manifest has them.
+    ///
+    /// # Errors
+    /// When one is another.
+    pub fn bytes(&self) -> Result<Bytes, BundleError> {
+        Ok(checked(&self.path, self.listed)?.into())
+    }
+
     /// Its entries, End excluded.
     ///
     /// # Errors
     /// When it is damaged.
     pub fn read(&self) -> Result<Vec<Entry>, BundleError> {
-        Ok(file::read(self.bytes, &self.path)?)
+        self.entries(&self.bytes()?)
     }
+
+    /// The entries that these bytes of it are.
+    ///
+    /// # Errors
+    /// When they are none.
+    pub fn entries(&self, bytes: &Bytes) -> Result<Vec<Entry>, BundleError> {
+        Ok(file::read_shared(bytes, &self.path)?)
+    }
+}
+
+/// The bytes of a file, if they are those that the manifest lists.
+fn checked(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
+    let wrong = |found: String| BundleError::File {
+        path: path.into(),
+        expected: format!("a plain file of {} bytes", listed.bytes),
+        found,
+    };
+    let Some((file, bytes)) = open_file(path)? else {
+        return Err(wrong("a link, a pipe, a device or a directory".into()));
+    };
+    // Not read before: it may be of any size.
+    if bytes != listed.bytes {
+        return Err(wrong(format!("{bytes} bytes")));
+    }
+    let bytes = read_up_to(path, file, bytes)?;
+    let found = hash(&bytes);
+    if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
+        return Err(BundleError::File {
+            path: path.into(),
+            expected: format!("{} bytes, SHA-256 {}", listed.bytes, listed.sha256),
+            found: format!("{} bytes, SHA-256 {found}", bytes.len()),
+        });
+    }
+    Ok(bytes)
 }
 
 impl Bundle {
@@ -374,6 +426,18 @@ impl Bundle {
     /// # Errors
     /// When a file is missing, damaged or cut.
     pub fn open(directory: &Path) -> Result<Self, BundleError> {
+        let bundle = Self::open_unread(directory)?;
+        for record in bundle.each_record() {
+            record.bytes()?;
+        }
+        Ok(bundle)
+    }
+
+    /// The same for who reads every record: each is checked then, and not before.
+    ///
+    /// # Errors
+    /// When another file than a record is missing, damaged or cut.
+    pub fn open_unread(directory: &Path) -> Result<Self, BundleError> {
         let path = directory.join(MANIFEST);
         let none = |what: String| BundleError::NoRecord {
             path: directory.into(),
@@ -392,29 +456,10 @@ impl Bundle {
         let (text, sha256) = (manifest.to_json(), manifest.sha256);
         let mut files = Vec::new();
         for listed in manifest.files {
+            let is_record = listed.name.ends_with(".rec");
             let path = directory.join(&listed.name);
-            let wrong = |found: String| BundleError::File {
-                path: path.clone(),
-                expected: format!("a plain file of {} bytes", listed.bytes),
-                found,
-            };
-            let Some((file, bytes)) = open_file(&path)? else {
-                return Err(wrong("a link, a pipe, a device or a directory".into()));
-            };
-            // Not read before: it may be of any size.
-            if bytes != listed.bytes {
-                return Err(wrong(format!("{bytes} bytes")));
-            }
-            let bytes = read_up_to(&path, file, bytes)?;
-            let found = hash(&bytes);
-            if found != listed.sha256 || bytes.len() as u64 != listed.bytes {
-                return Err(BundleError::File {
-                    path,
-                    expected: format!("{} bytes, SHA-256 {}", listed.bytes, listed.sha256),
-                    found: format!("{} bytes, SHA-256 {found}", bytes.len()),
-                });
-            }
-            files.push((listed.name, bytes));
+            let bytes = (!is_record).then(|| checked(&path, &listed)).transpose()?;
+            files.push(StoredFile { listed, bytes });
         }
         Ok(Self {
             directory: directory.into(),
@@ -466,7 +511,7 @@ impl Bundle {
 
     /// The bytes of each file.
     pub fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|(_, bytes)| bytes.len() as u64)
+        self.files.iter().map(|file| file.listed.bytes)
     }
 
     /// What is in the directory and the manifest does not list, in order of name.
@@ -478,7 +523,7 @@ impl Bundle {
             let is_of_signature = [SIGNATURE, PUBLIC_KEY].contains(&name.as_str());
             name == MANIFEST
                 || (self.signed.is_some() && is_of_signature)
-                || self.files.iter().any(|(listed, _)| listed == name)
+                || self.files.iter().any(|file| file.listed.name == *name)
         };
         let mut added = names(&self.directory)?;
         added.retain(|name| !is_listed(name));
@@ -489,8 +534,8 @@ impl Bundle {
     /// The text of a file, if the bundle has it.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
-        let (_, bytes) = self.files.iter().find(|(n, _)| n == name)?;
-        core::str::from_utf8(bytes).ok()
+        let file = self.files.iter().find(|file| file.listed.name == name)?;
+        core::str::from_utf8(file.bytes.as_ref()?).ok()
     }
 
     /// The records, in the order of the run.
@@ -503,10 +548,10 @@ impl Bundle {
 
     /// The same, each to be read when it is wanted: its entries take a multiple of its bytes.
     pub fn each_record(&self) -> impl Iterator<Item = StoredRecord<'_>> {
-        let records = self.files.iter().filter(|(name, _)| name.ends_with(".rec"));
-        records.map(|(name, bytes)| StoredRecord {
-            path: self.directory.join(name),
-            bytes,
+        let records = self.files.iter().filter(|file| file.bytes.is_none());
+        records.map(|file| StoredRecord {
+            path: self.directory.join(&file.listed.name),
+            listed: &file.listed,
         })
     }
 }

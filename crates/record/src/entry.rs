@@ -59,6 +59,34 @@ pub struct Begin {
     pub catalogue: String,
     /// SubnetTimeOut by the rig file; the port's own counts when there is none.
     pub subnet_timeout: Option<SubnetTimeout>,
+    /// How many times slower than our own clock the device's runs, by the rig file: all instants are divided by it. 0 and
+    /// 1: it is not slower.
+    pub time_scale: u32,
+    /// How many times slower it runs at least, where that varies; 0: it does not vary.
+    pub time_scale_least: u32,
+}
+
+impl Begin {
+    /// How many times longer a time may have been for the device than it is in the record: the record counts with the
+    /// slowest that the device may be.
+    #[must_use]
+    pub fn stretch(&self) -> f64 {
+        let slowest = self.time_scale.max(1);
+        match self.time_scale_least {
+            0 => 1.0,
+            least => (f64::from(slowest) / f64::from(least)).max(1.0),
+        }
+    }
+
+    /// The longest that a time of the record may have been for the device.
+    #[must_use]
+    pub fn at_most(&self, recorded: Duration) -> Duration {
+        match self.stretch() {
+            // Not by way of a float, which would round what is exact.
+            1.0 => recorded,
+            stretch => Duration::try_from_secs_f64(recorded.as_secs_f64() * stretch).unwrap_or(Duration::MAX),
+        }
+    }
 }
 
 /// Who made an exchange.
@@ -168,6 +196,25 @@ pub struct Stopped {
     pub text: String,
 }
 
+/// The rig's reset command was run after the procedure and the restore.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Reset {
+    /// How the device was found before it; empty when it answered, and the reset is the one between two tests.
+    pub silent: String,
+    /// The command.
+    pub command: Vec<String>,
+    /// How it ended.
+    pub ended: String,
+    /// Whether it did what it is there for.
+    pub succeeded: bool,
+    /// How long it took, on our own clock.
+    pub took: Duration,
+    /// What it wrote, the end of it where that is much.
+    pub output: String,
+    /// How the device was found after it; empty when it answered.
+    pub after: String,
+}
+
 /// One thing that happened. What is large is boxed: what holds a frame, of which many come fast, is moved several times.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
@@ -231,6 +278,8 @@ pub enum Entry {
     Waited(Waited),
     /// The delay of the path was measured.
     RoundTrips(RoundTrips),
+    /// The rig's reset command was run.
+    Reset(Box<Reset>),
     /// The record is whole.
     End {
         /// Number of entries before this one.

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use prost::bytes::Bytes;
+
 use crate::entry::{Entry, EntryError, Sink};
 use crate::time::{Span, Time};
 use writer::Writer;
@@ -141,7 +143,7 @@ pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
         path: path.into(),
         source,
     })?;
-    read(&bytes, path)
+    read_shared(&bytes.into(), path)
 }
 
 /// The entries of a record that is in memory, End excluded; `path` is for messages.
@@ -149,6 +151,14 @@ pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
 /// # Errors
 /// When a byte is missing or is not what was written.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Vec<Entry>, RecordError> {
+    read_shared(&Bytes::copy_from_slice(bytes), path)
+}
+
+/// The same of bytes that its frames then share, rather than having them twice.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_shared(bytes: &Bytes, path: &Path) -> Result<Vec<Entry>, RecordError> {
     let truncated = |offset, missing| RecordError::Truncated {
         path: path.into(),
         offset,
@@ -183,7 +193,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Vec<Entry>, RecordError> {
         if crc32fast::hash(body) != crc {
             return Err(damaged(offset, "the CRC of an entry does not match".into()));
         }
-        let entry = Entry::decode(body).map_err(|error: EntryError| damaged(offset, error.to_string()))?;
+        let entry = Entry::decode_shared(bytes.slice_ref(body))
+            .map_err(|error: EntryError| damaged(offset, error.to_string()))?;
         let begins = matches!(entry, Entry::Begin(_));
         if begins != entries.is_empty() {
             return Err(damaged(offset, "a record has one Begin, in the first place".into()));

@@ -9,7 +9,7 @@ use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, PortInfo, RespTime, Statu
 
 use verbatim_record_proto::Restored;
 
-use crate::entry::{Arrived, Begin, Entry, Match, Role, Stopped};
+use crate::entry::{Arrived, Begin, Entry, Match, Reset, Role, Stopped};
 use crate::label::Label;
 use crate::silence;
 use crate::time::Span;
@@ -168,6 +168,8 @@ pub struct Trace {
     pub stopped: Option<Stopped>,
     /// What restoring came to.
     pub restored: Vec<Restored>,
+    /// Runs of the rig's reset command after the restore.
+    pub resets: Vec<Reset>,
     /// Notes of the procedure.
     pub notes: Vec<String>,
     /// Traps and strays.
@@ -211,6 +213,7 @@ impl Trace {
             exchanges: Vec::new(),
             stopped: None,
             restored: Vec::new(),
+            resets: Vec::new(),
             notes: Vec::new(),
             unasked: Vec::new(),
             timeline: Timeline::default(),
@@ -297,6 +300,7 @@ impl Trace {
             Entry::Note(note) => self.notes.push(note.text),
             Entry::Stopped(stopped) => self.stopped = Some(stopped),
             Entry::Restored(restored) => self.restored.push(restored),
+            Entry::Reset(reset) => self.resets.push(*reset),
         }
         Ok(())
     }

@@ -11,6 +11,18 @@ pub(crate) fn detail(entry: &Entry) -> String {
         Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
         Entry::Arrived(arrived) => format!("{:?}\n\n{}", arrived.mad, hex(arrived.mad.bytes())),
         Entry::Frame(frame) => format!("{}\n{}", frame_fields(frame), hex(&frame.bytes)),
+        Entry::Reset(reset) => {
+            let line = |name: &str, text: &str| match text {
+                "" => String::new(),
+                text => format!("{name}: {text}\n"),
+            };
+            let before = line("before it", &reset.silent);
+            format!(
+                "{before}{}{}",
+                line("after it", &reset.after),
+                line("it wrote", &reset.output)
+            )
+        }
         _ => String::new(),
     }
 }

@@ -7,8 +7,10 @@ use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
+use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
 use crate::told::{Reported, explanation, findings, title, words};
+use crate::trend::{Trend, trend};
 
 /// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
 #[must_use]
@@ -25,6 +27,7 @@ pub fn html(of: &Reported<'_>) -> String {
             .collect(),
         statements: statements(of.verdicts),
         deviations: of.deviations(),
+        trend: whole_trend(of),
         tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
     };
     // Writing to a string cannot fail; a template's own errors would be ours.
@@ -42,15 +45,17 @@ struct Page<'a> {
     counts: Vec<(Outcome, String)>,
     statements: Vec<StatementRow<'a>>,
     deviations: Vec<Known>,
+    trend: Trend,
     tests: Vec<TestPage<'a>>,
 }
 
 struct StatementRow<'a> {
     id: &'a str,
     title: &'static str,
-    outcome: Outcome,
-    /// Tests that judged it, with what each came to of this statement.
-    tests: Vec<(&'a str, Outcome)>,
+    /// None where no test came to a check of it.
+    outcome: Option<Outcome>,
+    /// Tests that are about it, with what each came to of this statement, if it came to a check of it.
+    tests: Vec<(&'a str, Option<Outcome>)>,
 }
 
 struct TestPage<'a> {
@@ -66,6 +71,8 @@ struct TestPage<'a> {
     reason: String,
     /// Statement, what was looked at, how often: a walk makes the same check ten thousand times.
     passed: Vec<(&'a str, &'a str, usize)>,
+    /// Times that were measured, against their bounds.
+    times: Vec<Picture>,
     ladder: &'a [Shown],
 }
 
@@ -80,6 +87,13 @@ struct FindingBox<'a> {
     expected: &'a str,
     seen: &'a str,
     evidence: &'a [String],
+}
+
+/// The earlier runs, and this one.
+fn whole_trend(of: &Reported<'_>) -> Trend {
+    let before = of.before.iter().map(|past| (&past.run, past.verdicts.as_slice()));
+    let runs: Vec<_> = before.chain([(of.run, of.verdicts)]).collect();
+    trend(&runs)
 }
 
 fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
@@ -132,7 +146,7 @@ fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> Stri
 
 /// Each statement that a test is about, the gravest first.
 fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
-    let mut by_id: BTreeMap<&str, Vec<(&str, Outcome)>> = BTreeMap::new();
+    let mut by_id: BTreeMap<&str, Vec<(&str, Option<Outcome>)>> = BTreeMap::new();
     for verdict in verdicts {
         let found = verdict.findings.iter().map(|check| &check.statement);
         let mut ids: Vec<&str> = verdict.statements.iter().chain(found).map(String::as_str).collect();
@@ -150,11 +164,7 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
         .map(|(id, tests)| StatementRow {
             id,
             title: title(id),
-            outcome: tests
-                .iter()
-                .map(|(_, outcome)| *outcome)
-                .max()
-                .unwrap_or(Outcome::Skipped),
+            outcome: tests.iter().map(|(_, outcome)| *outcome).max().flatten(),
             tests,
         })
         .collect();
@@ -162,8 +172,9 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     rows
 }
 
-/// What a test came to of one statement: a test that fails on one may pass on another.
-fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
+/// What a test came to of one statement: a test that fails on one may pass on another, and may have come to no check of a
+/// third, of which nothing is known then.
+fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     let worst = verdict
         .findings
         .iter()
@@ -171,17 +182,14 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Outcome {
         .map(|check| check.result())
         .max();
     match (verdict.outcome(), worst) {
-        (Outcome::Error, _) => Outcome::Error,
-        (_, Some(CheckResult::Fail)) => Outcome::Fail,
-        (_, Some(_)) => Outcome::Inconclusive,
-        (Outcome::Fail | Outcome::Inconclusive, None) => {
-            if verdict.passed.iter().any(|check| check.statement == statement) {
-                Outcome::Pass
-            } else {
-                Outcome::Inconclusive
-            }
+        (Outcome::Error, _) => Some(Outcome::Error),
+        (_, Some(CheckResult::Fail)) => Some(Outcome::Fail),
+        (_, Some(_)) => Some(Outcome::Inconclusive),
+        (Outcome::Pass | Outcome::Fail | Outcome::Inconclusive, None) => {
+            let passed = verdict.passed.iter().any(|check| check.statement == statement);
+            passed.then_some(Outcome::Pass)
         }
-        (outcome, None) => outcome,
+        (outcome, None) => Some(outcome),
     }
 }
 
@@ -232,6 +240,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
             _ => String::new(),
         },
         passed: passed(verdict),
+        times: pictures(verdict),
         ladder: of.record(&verdict.test).map_or(&[], |record| &record.ladder),
     }
 }

@@ -211,6 +211,19 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
                 duration_words(waited.until.since(waited.since))
             ),
         ),
+        Entry::Reset(reset) => {
+            let why = match reset.silent.as_str() {
+                "" => "between two tests",
+                _ => "the device had stopped answering",
+            };
+            let back = if reset.after.is_empty() { "answers" } else { "is silent" };
+            let (command, took) = (reset.command.join(" "), duration_words(reset.took));
+            let what = format!(
+                "reset, {why}: {command} ({}, after {took}); then the device {back}",
+                reset.ended
+            );
+            (Way::Here, what)
+        }
         Entry::RoundTrips(_) | Entry::Begin(_) | Entry::Label { .. } | Entry::Restored(_) | Entry::End { .. } => {
             return None;
         }

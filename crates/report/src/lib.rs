@@ -8,11 +8,13 @@ mod digest;
 mod explain;
 mod fields;
 mod html;
+mod interval;
 mod junit;
 mod ladder;
 mod markdown;
 mod tap;
 mod told;
+mod trend;
 
 pub use digest::Digest;
 pub use explain::explain;
@@ -21,6 +23,7 @@ pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;
 pub use told::Reported;
+pub use trend::{Past, version};
 
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        before: &[],
         seal: "",
     })
 }
@@ -157,6 +158,7 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        before: &[],
         seal: "manifest SHA-256 12ab",
     });
     assert!(
@@ -235,6 +237,7 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        before: &[],
         seal: "",
     };
     let xml = junit(&of);
@@ -261,6 +264,7 @@ fn a_fingerprint_is_told_in_words_whatever_it_holds() {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        before: &[],
         seal: "",
     });
     let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";

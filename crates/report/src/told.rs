@@ -8,6 +8,7 @@ use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 
 use crate::digest::Digest;
+use crate::trend::Past;
 
 /// A run, its verdicts, and the record of each test that has one.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct Reported<'a> {
     pub verdicts: &'a [Verdict],
     /// Of each record what a report needs. A test that was skipped has none.
     pub records: &'a [Digest],
+    /// Earlier runs of the device, the oldest first.
+    pub before: &'a [Past],
     /// What ties it to its evidence: the manifest's hash and who signed it, in words; nothing where there is no bundle.
     pub seal: &'a str,
 }
@@ -107,6 +110,12 @@ impl<'a> Reported<'a> {
             },
         )
     }
+}
+
+/// The day of an instant.
+pub(crate) fn day(ns: u64) -> String {
+    time::OffsetDateTime::from_unix_timestamp_nanos(ns.into())
+        .map_or_else(|_| String::new(), |at| at.date().to_string())
 }
 
 /// Every outcome, the gravest first.

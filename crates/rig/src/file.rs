@@ -19,6 +19,12 @@
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
 //! assign_lid = 5            # where no subnet manager gives the device a LID: the one that it gets for each test
 //! write_counters = true     # umad, model: counters of the device may be written, which nothing gives back to the last packet
+//! # reset = ["./power", "cycle"] # of any kind but virtual: run between tests and when the device stopped answering
+//! # reset_within = 60       # seconds that it may take
+//! # time_scale = 10000      # model, packet: the device's clock is that many times slower than ours
+//! # time_scale_least = 2000 # and at least that many times, where its speed varies
+//! # agent_within = 600      # packet: seconds that the agent may take for a command
+//! # send_within = 30        # packet with a socket: seconds that a frame may wait for room
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
@@ -69,6 +75,7 @@ mod given;
 mod nearest;
 mod parse;
 mod peer;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod virtual_rig;
@@ -85,6 +92,7 @@ use verbatim_wire::{Lid, MKey, SubnetTimeout};
 pub use given::WrongKey;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
+pub use slow::{ResetConfig, Slowness};
 pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
@@ -139,6 +147,10 @@ pub struct RigConfig {
     pub env: BTreeMap<String, String>,
     /// What it is known by beside its name.
     pub labels: Vec<String>,
+    /// How much slower than usual the device and its host are.
+    pub slow: Slowness,
+    /// The command that brings the device back to where it begins, if there is one.
+    pub reset: Option<ResetConfig>,
     /// Where it was read.
     pub source: RigSource,
 }
@@ -191,6 +203,8 @@ impl RigConfig {
             write_counters: false,
             env: BTreeMap::new(),
             labels: Vec::new(),
+            slow: Slowness::default(),
+            reset: None,
             source: RigSource::default(),
         }
     }
@@ -286,8 +300,8 @@ pub enum RigFileError {
     },
     /// Others may write it, and it says what is loaded into our process.
     #[error(
-        "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `env`, by which they could have any \
-         library run as this user; `chmod go-w` it",
+        "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `{key}`, by which they could have \
+         any {runs} run as this user; `chmod go-w` it",
         path.display()
     )]
     Others {
@@ -297,6 +311,10 @@ pub enum RigFileError {
         mode: u32,
         /// The rig.
         rig: String,
+        /// What of it would run.
+        key: &'static str,
+        /// What that is.
+        runs: &'static str,
     },
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {what}", path.display())]
@@ -387,12 +405,19 @@ impl RigFile {
         })?;
         let file = Self::parse(&bytes, &whole)?;
         let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
-        // Group and others: the libraries that a rig's `env` names run with our rights.
-        match file.rigs.iter().find(|rig| !rig.env.is_empty()) {
-            Some(rig) if mode & 0o022 != 0 => Err(RigFileError::Others {
+        // Group and others: the libraries that a rig's `env` names and the program of its `reset` run with our rights.
+        let runs = |rig: &RigConfig| match () {
+            () if !rig.env.is_empty() => Some(("env", "library")),
+            () if rig.reset.is_some() => Some(("reset", "program")),
+            () => None,
+        };
+        match file.rigs.iter().find_map(|rig| Some((rig, runs(rig)?))) {
+            Some((rig, (key, runs))) if mode & 0o022 != 0 => Err(RigFileError::Others {
                 path: whole,
                 mode,
                 rig: rig.name.clone(),
+                key,
+                runs,
             }),
             _ => Ok(file),
         }

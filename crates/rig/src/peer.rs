@@ -86,6 +86,25 @@ struct Wire {
     next: Option<Taken>,
 }
 
+/// How fast a device and its host are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// How many times slower than our own clock the device's runs.
+    pub(super) scale: u32,
+    /// How long its agent may take for a command; none for what is usual.
+    pub(super) agent_within: Option<Duration>,
+}
+
+impl Pace {
+    /// That of a rig.
+    pub(super) fn of(config: &super::RigConfig) -> Self {
+        Self {
+            scale: config.slow.scale,
+            agent_within: config.slow.agent_within,
+        }
+    }
+}
+
 /// A rig over a link for frames, hosts, or both; in real time.
 pub(super) struct PeerRig {
     clock: Clock,
@@ -122,10 +141,13 @@ impl PeerRig {
     pub(super) fn new(
         wire: Option<Box<dyn FrameLink>>,
         hosts: Vec<(Side, Box<dyn VerbsLink>)>,
+        pace: Pace,
         cancel: Arc<AtomicBool>,
     ) -> Self {
+        let clock = Clock::start(pace.scale);
+        let host = |(side, link)| Host::new(side, link, clock, pace.agent_within);
         Self {
-            clock: Clock::start(),
+            clock,
             wire: wire.map(|link| Wire {
                 link,
                 empty_at: Time(0),
@@ -135,7 +157,7 @@ impl PeerRig {
                 passed: None,
                 next: None,
             }),
-            hosts: hosts.into_iter().map(|(side, link)| Host::new(side, link)).collect(),
+            hosts: hosts.into_iter().map(host).collect(),
             end: End::new(cancel),
             queue: VecDeque::new(),
             waited_for: None,
@@ -154,9 +176,9 @@ impl PeerRig {
     /// Waits until a source has something, at most that long; whether one has. A frame ends it at once; hosts are looked
     /// at every millisecond where there is a link for frames, which waits by itself.
     fn doze(&mut self, timeout: Duration) -> bool {
-        let until = self.clock.now().after(timeout);
+        let until = Clock::wall_now() + timeout;
         loop {
-            let left = until.since(self.clock.now());
+            let left = until.saturating_sub(Clock::wall_now());
             let Some(wire) = &mut self.wire else {
                 return hosts_have(&self.hosts, left);
             };
@@ -167,7 +189,9 @@ impl PeerRig {
                 return false;
             }
             let now = self.clock.now();
-            let attentive = wire.passed.is_some_and(|passed| now.since(passed) < ATTENTION);
+            let attentive = wire
+                .passed
+                .is_some_and(|passed| now.since(passed) < self.clock.of_rig(ATTENTION));
             let wait = if attentive {
                 Duration::ZERO
             } else {
@@ -223,7 +247,7 @@ impl PeerRig {
             gone.extend(host.ask_for_sign(now).err());
         }
         if let Some(wire) = &mut self.wire
-            && now.since(wire.sign_at) >= PROBE_AFTER
+            && self.clock.wall(now.since(wire.sign_at)) >= PROBE_AFTER
         {
             wire.sign_at = now;
             gone.extend(wire.link.probe().err());
@@ -265,7 +289,7 @@ impl Wire {
         }
         if self
             .lost_asked
-            .is_some_and(|asked| clock.now().since(asked) < LOST_EVERY)
+            .is_some_and(|asked| clock.wall(clock.now().since(asked)) < LOST_EVERY)
         {
             return Ok(());
         }
@@ -358,7 +382,7 @@ impl Rig for PeerRig {
             }
             if looked {
                 self.probe();
-                let left = until.since(self.clock.now());
+                let left = self.clock.wall(until.since(self.clock.now()));
                 self.doze(if wants_sign { SLICE } else { left.min(SLICE) });
             }
             self.look();

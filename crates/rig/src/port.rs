@@ -101,13 +101,13 @@ pub(super) enum NotSent {
 pub(super) fn host_bound<E>(clock: Clock, mut wait: impl FnMut(Duration) -> Result<bool, E>) -> Result<Duration, E> {
     let mut worst = Duration::ZERO;
     for _ in 0..MEASURED {
-        let before = clock.now();
+        let before = Clock::wall_now();
         if wait(MEASURED_WAIT)? {
-            let lasted = clock.now().since(before);
+            let lasted = Clock::wall_now().saturating_sub(before);
             worst = worst.max(lasted.saturating_sub(MEASURED_WAIT));
         }
     }
-    Ok((2 * worst).max(LEAST_HOST_BOUND))
+    Ok(clock.of_rig((2 * worst).max(LEAST_HOST_BOUND)))
 }
 
 /// What ends a run on a rig from outside: a cancel, told once, and the loss of the rig, told at every wait and send.
@@ -159,10 +159,10 @@ pub(super) struct PortRig<L> {
 }
 
 impl<L: Link> PortRig<L> {
-    pub(super) fn new(link: L, cancel: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(link: L, scale: u32, cancel: Arc<AtomicBool>) -> Self {
         Self {
             link,
-            clock: Clock::start(),
+            clock: Clock::start(scale),
             end: End::new(cancel),
             empty_at: Time(0),
             sign_at: Time(0),
@@ -183,7 +183,7 @@ impl<L: Link> PortRig<L> {
         while !self.link.has_room()? {
             if self.end.cancel.load(Ordering::Acquire) {
                 self.link.give_up()?;
-            } else if let Some(arrival) = self.look(self.clock.now().after(SLICE))?
+            } else if let Some(arrival) = self.look(self.clock.now().after(self.clock.of_rig(SLICE)))?
                 && arrival != Arrival::Deadline
             {
                 self.early.push_back(arrival);
@@ -209,11 +209,11 @@ impl<L: Link> PortRig<L> {
         if before >= until {
             return Ok(Some(Arrival::Deadline));
         }
-        if before.since(self.sign_at) >= PROBE_AFTER {
+        if self.clock.wall(before.since(self.sign_at)) >= PROBE_AFTER {
             self.link.probe()?;
             self.sign_at = before;
         }
-        let incoming = self.link.recv(until.since(before).min(SLICE))?;
+        let incoming = self.link.recv(self.clock.wall(until.since(before)).min(SLICE))?;
         Ok(incoming.map(|incoming| self.arrived(incoming)))
     }
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     fn rig(script: Script) -> PortRig<Script> {
-        PortRig::new(script, Arc::default())
+        PortRig::new(script, 1, Arc::default())
     }
 
     fn incoming(errno: i32) -> Incoming {

@@ -80,7 +80,7 @@ pub(super) fn open(
         places: Places::of_this_kernel(),
         taken_out: VecDeque::new(),
     };
-    let mut port = PortRig::new(link, cancel);
+    let mut port = PortRig::new(link, 1, cancel);
     let bound = port
         .measure_host_bound()
         .map_err(|why| RigError::Lost { rig: rig(), why })?;

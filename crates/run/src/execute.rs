@@ -19,10 +19,11 @@ use crate::device::{DeviceLock, journal_owner};
 use crate::error::RunError;
 use crate::id::{RunId, now_ns};
 use crate::lease::{Lease, Leased};
+use crate::reset;
 use crate::shrink::{self, Try};
 use crate::sink::RunSink;
 use crate::state::StateDirectory;
-use verbatim_rig::{OpenRig, RigConfig, RigKind, Session};
+use verbatim_rig::{OpenRig, RigConfig, RigKind, Session, VirtualConfig};
 
 /// A run to be made.
 #[derive(Clone, Debug)]
@@ -213,7 +214,10 @@ fn rest(
             && let Some(bundle) = &mut bundle
         {
             let verdict = judge(bundle.recorded(test.id)?)?;
-            over = over.or_else(|| ends_the_run(&verdict, spec.exit_first));
+            // A reset that did not bring the device back is seen at the next test.
+            let is_reset = request.rig.reset.is_some();
+            let ends = ends_the_run(&verdict, spec.exit_first);
+            over = over.or_else(|| ends.filter(|(why, _)| !is_reset || *why == StopReason::NotWanted));
             verdicts.push(verdict);
             continue;
         }
@@ -245,9 +249,17 @@ fn rest(
             catalogue: VERSION.into(),
         };
         let how = (instead, request);
-        let verdict = one_test(&case, &mut open, journal.get(), bundle.as_mut(), how, report)?;
+        let is_last = place + 1 == tests.len();
+        let (verdict, after) = one_test(&case, &mut open, &mut journal, (bundle.as_mut(), is_last), how, report)?;
         if over.is_none() {
-            over = ends_the_run(&verdict, spec.exit_first);
+            over = match after {
+                After::Over(why) => Some((StopReason::Skipped, format!("the run ended at {}: {why}", verdict.test))),
+                // What ended it was the device, which is as new.
+                After::Reset => {
+                    ends_the_run(&verdict, spec.exit_first).filter(|(why, _)| *why == StopReason::NotWanted)
+                }
+                After::AsItWas => ends_the_run(&verdict, spec.exit_first),
+            };
         }
         if place == first
             && !matches!(verdict.outcome(), Outcome::Error | Outcome::Skipped)
@@ -360,11 +372,11 @@ fn recover_first(
 fn one_test(
     case: &Case<'_>,
     open: &mut OpenRig,
-    journal: &mut dyn Journal,
-    bundle: Option<&mut BundleWriter>,
+    journal: &mut RunJournal,
+    (bundle, is_last): (Option<&mut BundleWriter>, bool),
     (instead, request): (Option<(StopReason, &str)>, &Request),
     report: &mut dyn FnMut(Event),
-) -> Result<Verdict, RunError> {
+) -> Result<(Verdict, After), RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
     let mut sink = RunSink {
         entries: Vec::new(),
@@ -373,22 +385,24 @@ fn one_test(
         report,
     };
     let info = open.info.clone();
+    let mut after = After::AsItWas;
     let now = if let Some((reason, text)) = instead {
         let text = text.into();
         sink.put(Entry::Begin(Box::new(case.begin(&info))));
         sink.put(Entry::Stopped(Stopped { reason, text }));
         Time(0)
     } else {
-        let now = perform(open, &mut sink, journal, case);
+        let now = perform(open, &mut sink, journal.get(), case);
         if request.shrinks && shrink::is_walk(case.test) {
-            shorten(open, &mut sink, journal, (case, &request.cancel, now))?;
+            shorten(open, &mut sink, journal.get(), (case, &request.cancel, now))?;
         }
+        after = reset_after(open, &mut sink, journal, (request, is_last))?;
         now
     };
     let RunSink { entries, file, .. } = sink;
     let written = file.map_or(Ok(()), |file| file.finish(now));
     let verdict = judge(entries)?;
-    Ok(match written {
+    let verdict = match written {
         Ok(()) => verdict,
         // What is not on disk whole cannot be checked by anyone: it is no verdict.
         Err(error) => Verdict {
@@ -397,7 +411,75 @@ fn one_test(
             reason: format!("the record could not be written: {error}"),
             ..verdict
         },
-    })
+    };
+    Ok((verdict, after))
+}
+
+/// What became of the rig after a test.
+enum After {
+    /// Nothing was done to it.
+    AsItWas,
+    /// Its reset command was run, and its device answers.
+    Reset,
+    /// It is of no use any more, and why.
+    Over(String),
+}
+
+/// Runs the rig's reset command, if it has one and now is the time: between two tests, and when the device stopped answering.
+fn reset_after(
+    open: &mut OpenRig,
+    sink: &mut RunSink<'_, '_>,
+    journal: &mut RunJournal,
+    (request, is_last): (&Request, bool),
+) -> Result<After, RunError> {
+    let (Some(config), Session::Real(rig)) = (&request.rig.reset, &mut open.session) else {
+        return Ok(After::AsItWas);
+    };
+    let nothing_sent = |entry: &Entry| matches!(entry, Entry::Stopped(of) if of.reason == StopReason::NotOffered);
+    if request.cancel.load(Ordering::Relaxed) || request.lease.is_over() || sink.entries.iter().any(nothing_sent) {
+        return Ok(After::AsItWas);
+    }
+    let mut keys = vec![open.info.key];
+    let mut is_changed = false;
+    if let RunJournal::File(journal) = journal {
+        is_changed = !journal.pending().is_empty();
+        keys.extend(journal.keys());
+    }
+    let silent = reset::found(rig.as_mut(), &open.info, &keys);
+    // A device that answers and is not as it was found stays so: what was done to it is to be seen, not to be reset away.
+    if silent.is_empty() && (is_last || is_changed) {
+        return Ok(After::AsItWas);
+    }
+    // The agent and the socket are let go: the reset may take them down.
+    open.session = Session::Virtual(VirtualConfig::default());
+    let mut reset = reset::command(config, &request.cancel);
+    reset.silent = silent;
+    reset.after = match verbatim_rig::open(&request.rig.in_run(request.spec.seed), Arc::clone(&request.cancel)) {
+        Err(error) => error.to_string(),
+        Ok(again) => {
+            open.info = again.info;
+            let Session::Real(mut rig) = again.session else {
+                return Ok(After::Over("its device is another than before the reset".into()));
+            };
+            let after = reset::found(rig.as_mut(), &open.info, &keys);
+            open.session = Session::Real(rig);
+            after
+        }
+    };
+    let mut over = None;
+    if !reset.after.is_empty() {
+        over = Some(format!("the device did not come back by its reset: {}", reset.after));
+    } else if let RunJournal::File(journal) = journal {
+        let restored = recover_first(&request.rig, open, journal, &mut *sink.report);
+        over = restored.err().map(|error| error.to_string());
+    }
+    if let Session::Real(_) = &open.session
+        && let Session::Real(rig) = core::mem::replace(&mut open.session, Session::Virtual(VirtualConfig::default()))
+    {
+        open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
+    }
+    sink.put(Entry::Reset(Box::new(reset)));
+    Ok(over.map_or(After::Reset, After::Over))
 }
 
 fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Time {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError, Entry, StoredRecord};
+use verbatim_record::{Bundle, BundleError, Bytes, Entry, StoredRecord};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
@@ -33,8 +33,28 @@ pub struct Kept<T> {
 /// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok((report, drift))
+}
+
+/// A bundle for what it says beside others: judged anew, or, where this catalogue has another revision of one of its tests,
+/// as it was judged when it was made.
+///
+/// # Errors
+/// When a byte of the bundle is not what was written.
+pub fn past_bundle(directory: &Path) -> Result<Report, RunError> {
+    match judge_bundle(directory) {
+        Ok((report, _)) => Ok(report),
+        Err(RunError::Judge(_)) => {
+            let (bundle, _) = signature::open(directory)?;
+            for record in bundle.each_record() {
+                record.bytes()?;
+            }
+            let run: RunInfo = document(&bundle, directory, "run.json")?;
+            Ok(Report::new(run, document(&bundle, directory, "verdicts.json")?))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// The same, with what `digest` makes of each record and its verdict. As many records are in memory at a time as
@@ -47,9 +67,9 @@ pub fn read_bundle<T: Send>(
     digest: impl Fn(&[Entry], &Verdict) -> T + Sync,
 ) -> Result<Kept<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
-    let (report, drift, records) = judged(&bundle, directory, |stored, verdict| {
+    let (report, drift, records) = judged(&bundle, directory, |stored, bytes, verdict| {
         // Read again: the judge has taken the entries, and to copy them would take their memory twice.
-        Ok(digest(&stored.read()?, verdict))
+        Ok(digest(&stored.entries(bytes)?, verdict))
     })?;
     let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
     Ok(Kept {
@@ -108,7 +128,7 @@ impl Verified {
 pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let added = bundle.added()?;
-    let (report, drift, _) = judged(&bundle, directory, |_, _| Ok(()))?;
+    let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok(Verified {
         files: bundle.sizes().count(),
         bytes: bundle.sizes().sum(),
@@ -124,15 +144,16 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
 fn judged<T: Send>(
     bundle: &Bundle,
     directory: &Path,
-    seen: impl Fn(&StoredRecord<'_>, &Verdict) -> Result<T, RunError> + Sync,
+    seen: impl Fn(&StoredRecord<'_>, &Bytes, &Verdict) -> Result<T, RunError> + Sync,
 ) -> Result<(Report, Vec<String>, Vec<T>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
     let stored: Vec<StoredRecord<'_>> = bundle.each_record().collect();
     let (mut verdicts, mut digests) = (Vec::new(), Vec::new());
     for of_record in side_by_side(&stored, |stored| {
-        let verdict = judge(stored.read()?)?;
-        let digest = seen(stored, &verdict)?;
+        let bytes = stored.bytes()?;
+        let verdict = judge(stored.entries(&bytes)?)?;
+        let digest = seen(stored, &bytes, &verdict)?;
         Ok::<_, RunError>((verdict, digest))
     }) {
         let (verdict, digest) = of_record?;
@@ -236,11 +257,25 @@ fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, n
     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
 }
 
+/// Whether a verdict says the same as the one that was kept. What versions before did not keep of a check is no difference.
+fn is_same(before: &Verdict, now: &Verdict) -> bool {
+    if before == now {
+        return true;
+    }
+    let mut now = now.clone();
+    for (before, now) in [(&before.findings, &mut now.findings), (&before.passed, &mut now.passed)] {
+        for (before, now) in before.iter().zip(now) {
+            now.measured = now.measured.filter(|_| before.measured.is_some());
+        }
+    }
+    *before == now
+}
+
 fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     let mut drift: Vec<String> = before
         .iter()
         .zip(now)
-        .filter(|(before, now)| before != now)
+        .filter(|(before, now)| !is_same(before, now))
         .map(|(before, now)| {
             if before.outcome() == now.outcome() {
                 format!("{}: still {}, but its checks differ", now.test, now.outcome())
@@ -258,6 +293,26 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_version_before_did_not_keep_is_no_drift_and_what_it_kept_is() {
+        let check = |ns: Option<u64>| verbatim_record::Check {
+            measured: ns.map(|ns| verbatim_record::Measured {
+                least_ns: ns,
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let verdict = |ns| Verdict {
+            passed: vec![check(ns)],
+            ..Verdict::default()
+        };
+        assert!(is_same(&verdict(None), &verdict(Some(1))));
+        assert!(is_same(&verdict(Some(1)), &verdict(Some(1))));
+        assert!(!is_same(&verdict(Some(1)), &verdict(Some(2))));
+        assert!(!is_same(&verdict(Some(1)), &verdict(None)));
+        assert!(!is_same(&verdict(None), &Verdict::default()));
+    }
 
     #[test]
     fn what_comes_of_each_stands_in_its_order_whoever_was_done_first() {

@@ -138,6 +138,7 @@ impl VirtualRig {
             subnet_timeout: None,
             assign_lid: None,
             frames: Some(Self::frame_port(false)),
+            time_scale: (1, None),
             gid_indices: (None, None),
         }
     }

@@ -123,6 +123,9 @@ pub struct RigInfo {
     pub assign_lid: Option<Lid>,
     /// The tester's own Ethernet port, if it has one.
     pub frames: Option<FramePort>,
+    /// How many times slower than our own clock the device's runs, at most and, where that varies, at least: the rig's time
+    /// is the device's, were it as slow as at most.
+    pub time_scale: (u32, Option<u32>),
     /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.
     pub gid_indices: (Option<u32>, Option<u32>),
 }

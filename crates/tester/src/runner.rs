@@ -68,6 +68,8 @@ impl Case<'_> {
             shared_subnet: info.shared_subnet,
             catalogue: self.catalogue.clone(),
             subnet_timeout: info.subnet_timeout,
+            time_scale: if info.time_scale.0 > 1 { info.time_scale.0 } else { 0 },
+            time_scale_least: info.time_scale.1.unwrap_or(0),
         }
     }
 

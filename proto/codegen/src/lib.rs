@@ -109,7 +109,7 @@ fn externs(files: &FileDescriptorSet) -> Vec<(String, String)> {
 /// The messages that reports and a run's files hold as JSON, in the form `verbatim.report.v1`.
 fn as_json(config: &mut Config) {
     let of = |name: &str| format!(".verbatim.v1.{name}");
-    for message in ["Check", "Observation", "Verdict", "RunSpec", "RunInfo"].map(of) {
+    for message in ["Check", "Measured", "Observation", "Verdict", "RunSpec", "RunInfo"].map(of) {
         config.type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]");
     }
     config.type_attribute(
@@ -132,6 +132,10 @@ fn as_json(config: &mut Config) {
     );
     let when_any = "#[serde(default, skip_serializing_if = \"Vec::is_empty\")]";
     config.field_attribute(of("Check.frames"), when_any);
+    let when_there = "#[serde(default, skip_serializing_if = \"Option::is_none\")]";
+    for field in ["Check.measured", "Measured.lower_ns", "Measured.upper_ns"] {
+        config.field_attribute(of(field), when_there);
+    }
 }
 
 fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(String, String)>> {

@@ -5,7 +5,7 @@ pub struct Entry {
     /// What it is.
     #[prost(
         oneof = "entry::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
     )]
     pub kind: ::core::option::Option<entry::Kind>,
 }
@@ -65,6 +65,9 @@ pub mod entry {
         /// The delay of the path was measured.
         #[prost(message, tag = "17")]
         RoundTrips(super::RoundTrips),
+        /// The rig's reset command was run after the procedure.
+        #[prost(message, tag = "18")]
+        Reset(super::Reset),
     }
 }
 /// When something happened, in nanoseconds of the rig's time.
@@ -116,6 +119,13 @@ pub struct Begin {
     /// SubnetTimeOut by the rig file, where no SM sets the port's own; the port's own counts when absent.
     #[prost(uint32, optional, tag = "11")]
     pub subnet_timeout: ::core::option::Option<u32>,
+    /// How many times slower than our own clock the device's runs, by the rig file; all instants are divided by it. 0: it is not
+    /// slower.
+    #[prost(uint32, tag = "12")]
+    pub time_scale: u32,
+    /// How many times slower it runs at least, where that varies; 0: it does not vary.
+    #[prost(uint32, tag = "13")]
+    pub time_scale_least: u32,
 }
 /// A typed parameter of a test and its value.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -369,6 +379,31 @@ pub struct RoundTrips {
     /// What was exchanged, such as "ARP".
     #[prost(string, tag = "5")]
     pub of: ::prost::alloc::string::String,
+}
+/// The rig's reset command was run after the procedure and the restore.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Reset {
+    /// How the device was found before it: empty when it answered, and the reset is the one between two tests.
+    #[prost(string, tag = "1")]
+    pub silent: ::prost::alloc::string::String,
+    /// The command, as it was run.
+    #[prost(string, repeated, tag = "2")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How it ended, such as "exit status: 0".
+    #[prost(string, tag = "3")]
+    pub ended: ::prost::alloc::string::String,
+    /// Whether it did what it is there for.
+    #[prost(bool, tag = "4")]
+    pub succeeded: bool,
+    /// How long it took, in nanoseconds of our own clock.
+    #[prost(uint64, tag = "5")]
+    pub took_ns: u64,
+    /// What it wrote, the end of it where that is much.
+    #[prost(string, tag = "6")]
+    pub output: ::prost::alloc::string::String,
+    /// How the device was found after it: empty when it answered.
+    #[prost(string, tag = "7")]
+    pub after: ::prost::alloc::string::String,
 }
 /// Last entry: the record is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

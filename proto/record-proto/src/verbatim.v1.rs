@@ -30,6 +30,29 @@ pub struct Check {
     #[prost(uint32, repeated, tag = "8")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: ::prost::alloc::vec::Vec<u32>,
+    /// What was measured, where the check is of a time.
+    #[prost(message, optional, tag = "9")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: ::core::option::Option<Measured>,
+}
+/// A time that was measured, between two ends because nobody knows it better, and what it must keep to.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Measured {
+    /// At least so long.
+    #[prost(uint64, tag = "1")]
+    pub least_ns: u64,
+    /// At most so long.
+    #[prost(uint64, tag = "2")]
+    pub most_ns: u64,
+    /// It must not be shorter.
+    #[prost(uint64, optional, tag = "3")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_ns: ::core::option::Option<u64>,
+    /// It must not be longer.
+    #[prost(uint64, optional, tag = "4")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_ns: ::core::option::Option<u64>,
 }
 /// Something that was seen and decides nothing.
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -89,6 +89,7 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
         run: &run,
         verdicts: &verdicts,
         records: &[],
+        before: &[],
         seal: "",
     })
 }

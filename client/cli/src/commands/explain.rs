@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        before: &[],
         seal: &kept.seal,
     };
     let wanted = arguments.finding.as_deref().map(Wanted::of).transpose()?;

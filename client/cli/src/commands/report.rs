@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tempfile::TempDir;
-use verbatim_report::{Digest, Reported};
+use verbatim_report::{Digest, Past, Reported};
+
+use verbatim_client::v1;
 
 use crate::commands::runs::artifacts::download_all;
 use crate::exit::Usage;
@@ -36,6 +38,13 @@ pub(crate) struct Arguments {
     /// For a merge request or a ticket
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// In the HTML page: how verdicts and measured times went since this earlier run, a directory or a run of the daemon;
+    /// give it once for each run, the oldest first
+    #[arg(long, value_name = "RUN")]
+    before: Vec<String>,
+    /// In the HTML page: the same over so many runs that the daemon keeps of the same rig before this one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100), conflicts_with = "before")]
+    history: Option<u16>,
     /// Write over files that exist
     #[arg(long)]
     force: bool,
@@ -44,7 +53,7 @@ pub(crate) struct Arguments {
 /// A form, and what makes it.
 type Form = fn(&Reported<'_>) -> String;
 
-pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
     let wanted: [(&Option<PathBuf>, Form); 4] = [
         (&arguments.html, verbatim_report::html),
         (&arguments.junit, verbatim_report::junit),
@@ -69,15 +78,24 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         let file = file.display();
         return Err(Usage(format!("{file} exists already; --force writes over it")).into());
     }
-    let bundle = Source::find(&arguments.run, place)?;
+    let of_page = !arguments.before.is_empty() || arguments.history.is_some();
+    if of_page && arguments.html.is_none() {
+        return Err(Usage("--before and --history are for the HTML page; give --html FILE, too".into()).into());
+    }
+    let bundle = Source::find(&arguments.run, &place)?;
     let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
     for difference in &kept.drift {
         eprintln!("verbatim: judged otherwise than by the run: {difference}");
     }
+    let before = match arguments.history {
+        Some(count) => kept_before(&kept.report.run, count, &place()?)?,
+        None => given_before(&arguments.before, &place)?,
+    };
     let reported = Reported {
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        before: &before,
         seal: &kept.seal,
     };
     for (file, form) in wanted {
@@ -90,6 +108,48 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Earlier runs that were named.
+fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<Vec<Past>> {
+    named
+        .iter()
+        .map(|run| {
+            let bundle = Source::find(run, &place)?;
+            let report = verbatim_run::past_bundle(bundle.directory())?;
+            Ok(Past {
+                run: report.run,
+                verdicts: report.verdicts,
+            })
+        })
+        .collect()
+}
+
+/// Earlier runs of the same rig that the daemon keeps, the oldest first.
+fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<Vec<Past>> {
+    let address = place.server("the runs that a daemon keeps")?;
+    let filter = format!("rig={} AND state=ENDED", run.rig);
+    server::at(address, |client| async move {
+        let mut past = Vec::new();
+        // The latest come first, and some may be later than this one.
+        for listed in client.list_runs(&filter, 1000, "").await?.runs {
+            if past.len() == usize::from(count) {
+                break;
+            }
+            let earlier = |info: &v1::RunInfo| info.id != run.id && info.started_ns < run.started_ns;
+            if !listed.info.as_ref().is_some_and(earlier) {
+                continue;
+            }
+            // A list has no values that were measured.
+            let whole = client.get_run(&listed.name.parse()?).await?;
+            past.extend(whole.info.map(|info| Past {
+                run: info,
+                verdicts: whole.verdicts,
+            }));
+        }
+        past.reverse();
+        Ok(past)
+    })
 }
 
 fn is_stdout(file: &Path) -> bool {

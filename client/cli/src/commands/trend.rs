@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use verbatim_client::{Client, v1};
+use verbatim_report::version;
 
 use crate::commands::runs::values;
 use crate::exit::Usage;
@@ -94,7 +95,7 @@ async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::R
 fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
     let mut tests: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     for run in runs {
-        let version = version(run);
+        let version = version(run.info.as_ref().map_or("", |info| &info.fingerprint));
         for verdict in &run.verdicts {
             tests.entry(verdict.test.clone()).or_default().push(Point {
                 run: run.name.clone(),
@@ -105,23 +106,6 @@ fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
         }
     }
     tests
-}
-
-/// What the device says of its version: its host's word for the firmware, else NodeInfo's Revision; "-" where it says nothing.
-fn version(run: &v1::Run) -> String {
-    let fingerprint = run.info.as_ref().map_or("", |info| &info.fingerprint);
-    let fingerprint: Value = serde_json::from_str(fingerprint).unwrap_or_default();
-    let places = [
-        "/device/firmware",
-        "/tester/dut_host/device/firmware",
-        "/device/node_info/Revision",
-    ];
-    let word = |place: &&str| {
-        let value = fingerprint.pointer(place)?;
-        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        (!word.is_empty() && word != "null").then_some(word)
-    };
-    places.iter().find_map(word).unwrap_or_else(|| "-".into())
 }
 
 /// `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`: what follows one another and is the same is counted.
@@ -222,22 +206,5 @@ mod tests {
         assert!(!got_worse(&points(&[("1", Fail, ""), ("2", Pass, "")])));
         assert!(!got_worse(&points(&[("1", NotApplicable, ""), ("2", Pass, "")])));
         assert!(!got_worse(&points(&[("1", Fail, "")])));
-    }
-
-    #[test]
-    fn the_version_is_the_devices_not_the_testers() {
-        let run = |fingerprint: &str| v1::Run {
-            info: Some(v1::RunInfo {
-                fingerprint: fingerprint.into(),
-                ..v1::RunInfo::default()
-            }),
-            ..v1::Run::default()
-        };
-        assert_eq!(
-            version(&run(r#"{"device":{"firmware":"16.35"},"tester":{"firmware":"1"}}"#)),
-            "16.35"
-        );
-        assert_eq!(version(&run(r#"{"device":{"node_info":{"Revision":"0x0"}}}"#)), "0x0");
-        assert_eq!(version(&run("no JSON")), "-");
     }
 }

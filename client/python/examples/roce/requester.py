@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import struct
-import time
 from typing import Optional
 
 from verbatim_client.agent import Operation, QpState, Service, Status
@@ -239,7 +238,7 @@ class Requester:
             self.timer = None
         elif self.timer is None:
             # Between once and four times is conforming (C9-142).
-            self.timer = time.monotonic() + 2 * 4.096e-6 * (1 << code)
+            self.timer = self.device.clock() + 2 * 4.096e-6 * (1 << code)
 
     def spend_retry(self) -> bool:
         if self.retries >= self.attribute("retry_cnt"):
@@ -268,7 +267,7 @@ class Requester:
         self.rnr_retries += 1
         self.cursor = self.oldest()
         interval = 0.0 if self.has("no-rnr-timer") else RNR_10US[code] * 10e-6 + LATE
-        self.timer, self.rnr_until = None, time.monotonic() + interval
+        self.timer, self.rnr_until = None, self.device.clock() + interval
         self.arm()
 
     def fail(self, status: Status) -> None:

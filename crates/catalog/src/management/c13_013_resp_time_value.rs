@@ -107,6 +107,7 @@ pub(super) fn slowest<'t>(
     );
     f.claim(statement, format!("time to answer, slowest of {count}"))
         .by(exchange)
+        .measured((least, most), None, limit + way)
         .saw(format!("{}..{}", duration_words(least), duration_words(most)))
         .comes_to(
             expected,

@@ -260,5 +260,6 @@ pub(super) fn elapsed_between(
         t.way(port) + t.begin.host_bound
     };
     let least = second.sent.earliest.since(first.sent.latest.after(slack));
-    Ok((least, answered.at.latest.since(first_try.sent.earliest)))
+    let most = answered.at.latest.since(first_try.sent.earliest);
+    Ok((least, t.begin.at_most(most)))
 }

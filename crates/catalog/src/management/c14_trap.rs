@@ -401,9 +401,10 @@ fn apart_enough(
     times: u32,
     least: Duration,
 ) {
-    let (_, most) = next.at.since(one.at);
+    let (shortest, most) = next.at.since(one.at);
     f.claim(STATEMENT, format!("time from a trap to its repetition number {times}"))
         .by(cause)
+        .measured((shortest, most), least, None)
         .saw(duration_words(most))
         .must(
             format!(

@@ -173,7 +173,9 @@ fn retries(
             ),
         );
         let evidence = [Evidence::from(nak), seen.frame.into()];
-        f.prove(INTERVAL, &evidence, &format!("{code}: RNR NAK to retry"), words, result);
+        let measured = ((at_dut, most), Some(asked.duration()), None);
+        let about = format!("{code}: RNR NAK to retry");
+        f.prove_time(INTERVAL, &evidence, &about, words, measured, result);
     }
     let result = match sent.len().cmp(&(1 + NAKS)) {
         core::cmp::Ordering::Equal => Passed::Pass,

@@ -250,11 +250,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             at_dut.as_secs_f64() / code.duration().as_secs_f64()
         );
         let expected = format!("no retry within the interval of RNR NAK {code}");
-        f.prove(
+        f.prove_time(
             "C9-130",
             &[nak.into(), retry.frame.into()],
             "RNR NAK to retry",
             (expected, seen),
+            ((at_dut, most), Some(code.duration()), None),
             result,
         );
         rc::no_completion(

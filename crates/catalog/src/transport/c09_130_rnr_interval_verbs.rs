@@ -117,7 +117,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     );
     let mut evidence = evidence;
     evidence.insert(0, posted.into());
-    f.prove(INTERVAL, &evidence, "post to error completion", words, result);
+    let measured = ((least, most), Some(bound), None);
+    f.prove_time(INTERVAL, &evidence, "post to error completion", words, measured, result);
     f.observe(
         "the weaker procedure was run: the packets between post and completion were not seen",
         &[],

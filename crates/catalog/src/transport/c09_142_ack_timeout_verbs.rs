@@ -127,7 +127,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         ),
         format!("{}..{}", duration_words(least), duration_words(most)),
     );
-    f.prove(TIMEOUT, &evidence, "post to error completion", words, result);
+    let measured = ((least, most), Some(low), Some(high));
+    f.prove_time(TIMEOUT, &evidence, "post to error completion", words, measured, result);
     f.observe(
         "the weaker procedure was run: the packets between post and completion were not seen",
         &[],

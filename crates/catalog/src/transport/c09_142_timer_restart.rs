@@ -121,7 +121,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             seen_words,
         );
         let evidence = [Evidence::from(*ack), seen.frame.into()];
-        f.prove(TIMEOUT, &evidence, "ACK to retry", words, result);
+        let measured = ((least.saturating_sub(path), most), Some(once), None);
+        f.prove_time(TIMEOUT, &evidence, "ACK to retry", words, measured, result);
     }
     if retries == 0 && !unattributed.is_empty() {
         let words = (

@@ -186,7 +186,7 @@ fn spent(
     let least = once * (u32::from(retry_cnt) + 1);
     let too_soon = done
         .first()
-        .is_some_and(|done| done.told.at.since(posted.command.asked).1 < least);
+        .is_some_and(|done| t.begin.at_most(done.told.at.since(posted.command.asked).1) < least);
     let result = match sent.len().cmp(&(1 + usize::from(retry_cnt))) {
         core::cmp::Ordering::Equal => Passed::Pass,
         core::cmp::Ordering::Greater => Passed::Fail,

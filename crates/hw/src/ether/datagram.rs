@@ -43,6 +43,8 @@ const LONGEST: usize = 4096 + 65536;
 pub struct DatagramPair {
     socket: Bound<UnixDatagram>,
     remote: PathBuf,
+    /// How long a send waits for room.
+    send_bound: Duration,
     receiver: Mutex<Receiver>,
 }
 
@@ -91,6 +93,7 @@ impl DatagramPair {
         let pair = DatagramPair {
             socket,
             remote: remote.to_owned(),
+            send_bound: SEND_BOUND,
             receiver: Mutex::new(Receiver {
                 buffer: vec![0; LONGEST],
                 empty,
@@ -102,13 +105,26 @@ impl DatagramPair {
         Ok(pair)
     }
 
+    /// The same, which waits that long for room in the other socket: a machine under emulation may be slow.
+    ///
+    /// # Errors
+    ///
+    /// [`EtherError`]: the system refuses the time.
+    pub fn with_send_bound(mut self, bound: Duration) -> Result<DatagramPair, EtherError> {
+        self.send_bound = bound;
+        let set = self.socket.set_write_timeout(Some(bound));
+        set.map_err(|seen| self.system("setting a timeout", seen))?;
+        Ok(self)
+    }
+
     /// Longest frame that can be sent, with its Ethernet header. What the machine's own interface takes may be less.
     #[must_use]
     pub fn longest(&self) -> usize {
         LONGEST
     }
 
-    /// Sends one frame. Waits for room in the other socket, at most 100 ms.
+    /// Sends one frame. Waits for room in the other socket, at most 100 ms or what
+    /// [`DatagramPair::with_send_bound`] said.
     ///
     /// # Errors
     ///
@@ -136,7 +152,7 @@ impl DatagramPair {
                 Some(Errno::EINTR) => continue,
                 Some(Errno::EAGAIN) => EtherError::Full {
                     place: self.place(),
-                    waited: SEND_BOUND,
+                    waited: self.send_bound,
                 },
                 Some(Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR) => EtherError::PeerAbsent {
                     remote: self.remote.clone(),

@@ -8,7 +8,7 @@ use verbatim_record_proto as pb;
 use verbatim_wire::{Delimiter, Lid, MKey, Mad, RespTime, SubnetTimeout};
 
 use super::verbs::{self, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
-use super::{Arrived, Begin, Entry, Match, Note, Role, Sent, StopReason, Stopped};
+use super::{Arrived, Begin, Entry, Match, Note, Reset, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time, TimeSource};
 
 /// Why bytes are no entry.
@@ -259,9 +259,11 @@ macro_rules! messages {
 }
 messages! {
     Begin {
-        test revision seed parameters rig_kind rig_key simulated shared_subnet catalogue subnet_timeout;
+        test revision seed parameters rig_kind rig_key simulated shared_subnet catalogue subnet_timeout
+        time_scale time_scale_least;
         host_bound = host_bound_ns
     }
+    Reset { silent command ended succeeded output after; took = took_ns }
     Sent { exchange label attempt port at mad dlid }
     Arrived { exchange port at mad; how = r#match }
     Note { at text }
@@ -303,7 +305,7 @@ macro_rules! kinds {
     };
 }
 kinds! {
-    Begin Sent Arrived Note Stopped Restored Frame VerbsAsked VerbsAnswered VerbsTold Waited RoundTrips;
+    Begin Sent Arrived Note Stopped Restored Frame VerbsAsked VerbsAnswered VerbsTold Waited RoundTrips Reset;
     Label = LabelDefinition { number name role }
     Silence = Silence { exchange at subnet_timeout; resp_time = resp_time_value }
     Returned = Returned { exchange at errno }
@@ -325,6 +327,15 @@ impl Entry {
     /// # Errors
     /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        Self::of(bytes)
+    }
+
+    /// The same of bytes that a frame then shares.
+    pub(crate) fn decode_shared(bytes: Bytes) -> Result<Self, EntryError> {
+        Self::of(bytes)
+    }
+
+    fn of(bytes: impl prost::bytes::Buf) -> Result<Self, EntryError> {
         let entry = pb::Entry::decode(bytes).map_err(|error| EntryError::Malformed(error.to_string()))?;
         Self::taken(entry.kind.ok_or(EntryError::Unusable("kind"))?)
     }

@@ -1,6 +1,9 @@
 //! A claim: one check in the making. Statement and what it is about, what shows it, what was seen, what must be.
 
 use core::fmt;
+use core::time::Duration;
+
+use verbatim_record_proto::v1::Measured;
 
 use super::{Check, Findings, Passed, of};
 use crate::evidence::Evidence;
@@ -48,6 +51,17 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         self
     }
 
+    /// A time is what was seen: between these two, and not to be shorter or longer than those.
+    pub fn measured(
+        mut self,
+        (least, most): (Duration, Duration),
+        lower: impl Into<Option<Duration>>,
+        upper: impl Into<Option<Duration>>,
+    ) -> Self {
+        self.check.measured = Some(measured((least, most), lower.into(), upper.into()));
+        self
+    }
+
     /// What the record shows.
     pub fn saw<V: fmt::Display>(self, seen: V) -> Seen<'f, 't, 'e, V> {
         Seen { claim: self, seen }
@@ -60,6 +74,11 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         let result = match result {
             Passed::Fail if self.shown_by.iter().any(busy) => Passed::Inconclusive,
             other => other,
+        };
+        let stretch = self.findings.trace.begin.stretch();
+        let result = match &self.check.measured {
+            Some(measured) => as_far_as_known(measured, stretch, result),
+            None => result,
         };
         let mut check = Check {
             result: result.into(),
@@ -75,6 +94,33 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         }
         self.findings.checks.push(check);
         result == Passed::Pass
+    }
+}
+
+/// A time in the form that a check keeps.
+fn measured((least, most): (Duration, Duration), lower: Option<Duration>, upper: Option<Duration>) -> Measured {
+    let ns = |of: Duration| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+    Measured {
+        least_ns: ns(least),
+        most_ns: ns(most),
+        lower_ns: lower.map(ns),
+        upper_ns: upper.map(ns),
+    }
+}
+
+/// What a measured time shows of a device whose speed varies: for it, up to `stretch` times as much may have gone by.
+fn as_far_as_known(measured: &Measured, stretch: f64, result: Passed) -> Passed {
+    if stretch <= 1.0 {
+        return result;
+    }
+    let most = measured.most_ns as f64 * stretch;
+    let too_short = measured.lower_ns.is_some_and(|lower| most < lower as f64);
+    let too_long = measured.upper_ns.is_some_and(|upper| measured.least_ns > upper);
+    let may_be_too_long = measured.upper_ns.is_some_and(|upper| most > upper as f64);
+    match result {
+        Passed::Fail if !too_short && !too_long => Passed::Inconclusive,
+        Passed::Pass if may_be_too_long => Passed::Inconclusive,
+        other => other,
     }
 }
 
@@ -104,5 +150,28 @@ impl<'t: 'e, 'e, V: fmt::Display> Seen<'_, 't, 'e, V> {
     /// It must be as `expected` says, and the record came to `result`. True when it passed.
     pub fn comes_to(self, expected: impl fmt::Display, result: Passed) -> bool {
         self.claim.end(expected.to_string(), self.seen.to_string(), result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_device_whose_speed_varies_a_time_proves_what_it_proves_at_any_speed() {
+        let ms = Duration::from_millis;
+        let came = |span: (u64, u64), lower: Option<u64>, upper: Option<u64>, result| {
+            let measured = measured((ms(span.0), ms(span.1)), lower.map(ms), upper.map(ms));
+            as_far_as_known(&measured, 4.0, result)
+        };
+        // 9 ms by the slowest clock may be 36 ms: that it is shorter than 10 ms is not shown, that it is longer than 5 ms is.
+        assert_eq!(came((8, 9), Some(10), None, Passed::Fail), Passed::Inconclusive);
+        assert_eq!(came((1, 2), Some(10), None, Passed::Fail), Passed::Fail);
+        assert_eq!(came((8, 9), None, Some(5), Passed::Fail), Passed::Fail);
+        assert_eq!(came((8, 9), Some(5), None, Passed::Pass), Passed::Pass);
+        assert_eq!(came((8, 9), Some(5), Some(20), Passed::Pass), Passed::Inconclusive);
+        assert_eq!(came((8, 9), Some(5), Some(40), Passed::Pass), Passed::Pass);
+        let measured = measured((ms(8), ms(9)), Some(ms(10)), None);
+        assert_eq!(as_far_as_known(&measured, 1.0, Passed::Fail), Passed::Fail);
     }
 }

@@ -3,7 +3,9 @@
 mod claim;
 mod legal;
 
-pub use verbatim_record_proto::v1::{Check, CheckResult as Passed, Observation};
+use core::time::Duration;
+
+pub use verbatim_record_proto::v1::{Check, CheckResult as Passed, Measured, Observation};
 use verbatim_wire::{Attribute, Field, Status};
 
 use crate::evidence::Evidence;
@@ -80,6 +82,24 @@ impl<'t> Findings<'t> {
     ) -> bool {
         self.claim(statement, about)
             .by_all(evidence.iter().copied())
+            .saw(seen.into())
+            .comes_to(expected.into(), result)
+    }
+
+    /// As [`Findings::prove`], of a time that was measured: between two instants, and not to be shorter or longer than the
+    /// bounds.
+    pub fn prove_time(
+        &mut self,
+        statement: &str,
+        evidence: &[Evidence<'_>],
+        about: &str,
+        (expected, seen): (impl Into<String>, impl Into<String>),
+        (span, lower, upper): ((Duration, Duration), Option<Duration>, Option<Duration>),
+        result: Passed,
+    ) -> bool {
+        self.claim(statement, about)
+            .by_all(evidence.iter().copied())
+            .measured(span, lower, upper)
             .saw(seen.into())
             .comes_to(expected.into(), result)
     }

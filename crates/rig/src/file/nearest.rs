@@ -23,7 +23,7 @@ fn nearest<'a, W: AsRef<str>>(word: &str, known: &'a [W]) -> Option<&'a str> {
 pub(super) fn hint<W: AsRef<str>>(word: &str, known: &[W]) -> String {
     match nearest(word, known) {
         Some(meant) => format!("; did you mean {meant:?}?"),
-        None if known.len() > 40 => String::new(),
+        None if known.len() > 60 => String::new(),
         None => format!("; expected one of {}", list(known)),
     }
 }

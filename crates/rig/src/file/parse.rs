@@ -3,6 +3,7 @@
 mod either;
 mod keys;
 mod peer;
+mod slow;
 mod virtual_rig;
 
 use core::ops::Range;
@@ -81,6 +82,12 @@ struct RawRig {
     agent_key: Option<Spanned<String>>,
     agent_name: Option<Spanned<String>>,
     dut_device: Option<Spanned<String>>,
+    reset: Option<Spanned<Vec<String>>>,
+    reset_within: Option<Spanned<i64>>,
+    time_scale: Option<Spanned<i64>>,
+    time_scale_least: Option<Spanned<i64>>,
+    agent_within: Option<Spanned<i64>>,
+    send_within: Option<Spanned<i64>>,
 }
 
 /// What is wrong, and which bytes of the file are.
@@ -229,6 +236,8 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         write_counters: rig.write_counters.as_ref().is_some_and(|may| *may.get_ref()),
         env: environment(rig.env.as_ref())?,
         labels: labels(&rig.labels)?,
+        slow: slow::slowness(&rig)?,
+        reset: slow::reset(&rig, path)?,
         source: RigSource::default(),
         kind: match kind {
             "umad" => RigKind::Umad {

@@ -10,7 +10,9 @@ use verbatim_device::rc::RcDefect;
 use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
-use super::{BUILT_IN, DeviceSeed, ProfileName, RigConfig, RigFile, RigFileError, RigKind, VirtualConfig};
+use super::{
+    BUILT_IN, DeviceSeed, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, Slowness, VirtualConfig,
+};
 
 const WHOLE: &str = r#"config_version = 1
 
@@ -90,6 +92,8 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             write_counters: false,
             labels: Vec::new(),
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
+            slow: Slowness::default(),
+            reset: None,
             source: umad.source.clone(),
         }
     );
@@ -446,4 +450,72 @@ fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
     }
     assert!(read(with, 0o644).is_ok());
     assert!(read("config_version = 1\n", 0o666).is_ok());
+}
+
+#[test]
+fn a_slow_device_and_its_reset_are_read_and_mistakes_in_them_told() {
+    let keys = "name = \"a\"\nkind = \"packet\"\nsocket = { local = \"t\", remote = \"m\" }\n\
+                mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\nagent = \"unix:a\"\n";
+    let with = |more: &str| rig(&format!("{keys}{more}"));
+    let file = parse(&with(
+        "time_scale = 10000\ntime_scale_least = 2000\nagent_within = 600\nsend_within = 30\n\
+         reset = [\"./power\", \"cycle\"]\nreset_within = 5\n",
+    ))
+    .unwrap();
+    let seconds = core::time::Duration::from_secs;
+    let read = &file.rigs[0];
+    assert_eq!(
+        read.slow,
+        Slowness {
+            scale: 10_000,
+            scale_least: Some(2000),
+            agent_within: Some(seconds(600)),
+            send_within: Some(seconds(30)),
+        }
+    );
+    assert_eq!(
+        read.reset,
+        Some(ResetConfig {
+            command: vec!["./power".into(), "cycle".into()],
+            directory: "/etc/x".into(),
+            within: seconds(5),
+        })
+    );
+    fails(
+        &with("time_scale = 0\n"),
+        (9, 14),
+        &["\"time_scale\" is 0; expected 1 to 1000000"],
+    );
+    fails(
+        &with("time_scale_least = 2\n"),
+        (9, 20),
+        &["is more than \"time_scale\" 1"],
+    );
+    fails(&with("reset = []\n"), (9, 9), &["\"reset\" is no command"]);
+    fails(&with("reset_within = 3\n"), (9, 16), &["\"reset\" is not there"]);
+    fails(
+        &rig("name = \"a\"\nkind = \"virtual\"\nreset = [\"a\"]\n"),
+        (5, 9),
+        &["\"reset\" is a key of rigs of kind"],
+    );
+}
+
+#[test]
+fn a_rig_file_that_others_may_write_starts_no_program() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("rigs.toml");
+    let text = rig("name = \"a\"\nkind = \"model\"\nsocket = \"m\"\nreset = [\"./r\"]\n");
+    std::fs::write(&path, text).unwrap();
+    let read = |mode| {
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        RigFile::read(&path)
+    };
+    for mode in [0o620, 0o602] {
+        let error = read(mode).unwrap_err().to_string();
+        assert!(
+            error.contains("`reset`") && error.contains("any program run as this user"),
+            "{error}"
+        );
+    }
+    assert!(read(0o644).is_ok());
 }

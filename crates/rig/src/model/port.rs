@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Opens the rig.
 pub(crate) fn open(config: &RigConfig, socket: &Path, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     let link = ModelLink::connect(&config.name, socket)?;
-    let mut port = PortRig::new(link, cancel);
+    let mut port = PortRig::new(link, config.slow.scale, cancel);
     let bound = port.measure_host_bound().map_err(|why| RigError::Lost {
         rig: config.name.clone(),
         why,
@@ -98,7 +98,7 @@ impl ModelLink {
 impl Link for ModelLink {
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent> {
         let datagram = datagram::encode(&Message::Mad(*mad));
-        let start = crate::clock::Clock::start();
+        let start = crate::clock::Clock::start(1);
         loop {
             match self.socket.send(&datagram) {
                 Ok(_) => return Ok(()),

@@ -51,6 +51,8 @@ pub(super) struct Host {
     /// What it said that was looked at and not taken.
     next: Option<Said>,
     pub(super) signs: Signs,
+    /// The rig's.
+    clock: Clock,
     /// When it was last heard of.
     sign_at: Time,
     /// Since when it owes a sign of life.
@@ -58,7 +60,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(side: Side, link: Box<dyn VerbsLink>) -> Self {
+    pub(super) fn new(side: Side, link: Box<dyn VerbsLink>, clock: Clock, within: Option<Duration>) -> Self {
         Self {
             side,
             link,
@@ -66,7 +68,11 @@ impl Host {
             last: 0,
             asked: BTreeMap::new(),
             next: None,
-            signs: SIGNS,
+            signs: Signs {
+                after: clock.of_rig(SIGNS.after),
+                within: clock.of_rig(within.unwrap_or(SIGNS.within)),
+            },
+            clock,
             sign_at: Time(0),
             asked_for_sign: None,
         }
@@ -98,20 +104,23 @@ impl Host {
                         )),
                         _ => None,
                     };
-                    found.push(at.latest, Arrival::Told(self.side, at, host_span(host_at), event));
+                    found.push(
+                        at.latest,
+                        Arrival::Told(self.side, at, host_span(clock, host_at), event),
+                    );
                     if let Some(why) = over {
                         return Err(why);
                     }
                 }
                 Said::Answer(number, host_at, proto::Reply { kind: Some(reply) }) if number <= self.last => {
                     if smells_of_gone(&reply) {
-                        self.wait_for_the_word(clock, &reply)?;
+                        self.wait_for_the_word(&reply)?;
                     }
                     // An answer that nobody waits for is a sign of life, or is of an earlier test.
                     if let Some(number) = self.asked.remove(&number) {
                         found.push(
                             at.latest,
-                            Arrival::Verbs(self.side, number, at, host_span(host_at), reply),
+                            Arrival::Verbs(self.side, number, at, host_span(clock, host_at), reply),
                         );
                     }
                 }
@@ -141,10 +150,10 @@ impl Host {
     }
 
     /// A device that is gone refuses first, and its host says why right after: then the refusal is no answer of a device.
-    fn wait_for_the_word(&mut self, clock: Clock, reply: &Reply) -> Result<(), String> {
-        let until = clock.now().after(WORD_WITHIN);
+    fn wait_for_the_word(&mut self, reply: &Reply) -> Result<(), String> {
+        let until = Clock::wall_now() + WORD_WITHIN;
         while self.next.is_none() {
-            let left = until.since(clock.now());
+            let left = until.saturating_sub(Clock::wall_now());
             if left.is_zero() {
                 break;
             }
@@ -194,16 +203,19 @@ impl Host {
             }
             Some(asked) if now.since(asked) >= self.signs.within => Err(format!(
                 "the host of the {}'s device gives no sign of life: asked for one, it said nothing for {:?}; is it \
-                 stopped, or is the way to it cut?",
-                self.side, self.signs.within
+                 stopped, or is the way to it cut? A slow device's may take longer: agent_within of the rig",
+                self.side,
+                self.clock.wall(self.signs.within)
             )),
             Some(_) => Ok(()),
         }
     }
 }
 
-fn host_span(at: proto::Instant) -> Span {
-    Span::between(Time(at.earliest_ns), Time(at.latest_ns)).with_source(TimeSource::OwnClock)
+fn host_span(clock: Clock, at: proto::Instant) -> Span {
+    clock
+        .of_host(at.earliest_ns, at.latest_ns)
+        .with_source(TimeSource::OwnClock)
 }
 
 /// Whether a host may have something to say within that time; when not, none has.

@@ -15,7 +15,7 @@ use verbatim_wire::ether::MacAddress;
 
 use super::kernel::kernel_has;
 use super::link::{OfInterface, OfMachine, Own, link_local, machine_is_there};
-use super::{FrameLink, PeerRig};
+use super::{FrameLink, Pace, PeerRig};
 use crate::file::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 use crate::fingerprint::{self, of_host};
 use crate::{OpenRig, RigConfig, RigError, Session, info};
@@ -28,7 +28,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) fn packet(config: &RigConfig, of: &PacketConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     let (link, mac, wire) = frame_link(config, of)?;
     let (agent, told) = agent(config, &of.agent)?;
-    let mut rig = PeerRig::new(Some(link), vec![(Side::Dut, agent)], cancel);
+    let mut rig = PeerRig::new(Some(link), vec![(Side::Dut, agent)], Pace::of(config), cancel);
     let dut = opened(config, &mut rig, Side::Dut)?;
     is_the_device(config, &of.agent, &dut)?;
     is_not_us(config, of.ip, mac, &dut)?;
@@ -62,7 +62,12 @@ pub(crate) fn packet(config: &RigConfig, of: &PacketConfig, cancel: Arc<AtomicBo
 pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     let own = LocalVerbs::open(&of.device, of.port, Limits::default()).map_err(|why| lost(config, why))?;
     let (agent, told) = agent(config, &of.agent)?;
-    let mut rig = PeerRig::new(None, vec![(Side::Dut, agent), (Side::Tester, Box::new(own))], cancel);
+    let mut rig = PeerRig::new(
+        None,
+        vec![(Side::Dut, agent), (Side::Tester, Box::new(own))],
+        Pace::of(config),
+        cancel,
+    );
     let tester = opened(config, &mut rig, Side::Tester)?;
     let dut = opened(config, &mut rig, Side::Dut)?;
     is_the_device(config, &of.agent, &dut)?;
@@ -103,7 +108,7 @@ pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>
 /// What an agent on the DUT's host tells of itself and of the device, for a rig that needs it for nothing else.
 pub(crate) fn dut_host(config: &RigConfig, of: &AgentConfig, cancel: Arc<AtomicBool>) -> Result<Value, RigError> {
     let (agent, told) = agent(config, of)?;
-    let mut rig = PeerRig::new(None, vec![(Side::Dut, agent)], cancel);
+    let mut rig = PeerRig::new(None, vec![(Side::Dut, agent)], Pace::of(config), cancel);
     let dut = opened(config, &mut rig, Side::Dut)?;
     is_the_device(config, of, &dut)?;
     Ok(json!({ "agent": told, "device": of_host(&dut) }))
@@ -164,6 +169,12 @@ fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLin
         }
         Wire::Socket { local, remote } => {
             let pair = DatagramPair::open(local, remote).map_err(|error| lost(config, error.to_string()))?;
+            let pair = match config.slow.send_within {
+                Some(bound) => pair
+                    .with_send_bound(bound)
+                    .map_err(|error| lost(config, error.to_string()))?,
+                None => pair,
+            };
             machine_is_there(remote).map_err(|error| {
                 lost(
                     config,

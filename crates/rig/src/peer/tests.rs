@@ -17,6 +17,12 @@ const MS: Duration = Duration::from_millis(1);
 /// Nothing waits so long when all is well.
 const LONG: Duration = Duration::from_secs(20);
 
+/// Of a device that is as fast as its tester.
+const PACE: Pace = Pace {
+    scale: 1,
+    agent_within: None,
+};
+
 struct Fixture {
     link: FakeLink,
     host: FakeHost,
@@ -26,7 +32,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let (link, host) = (FakeLink::default(), FakeHost::new());
     let hosts: Vec<(Side, Box<dyn VerbsLink>)> = vec![(Side::Dut, Box::new(host.clone()))];
-    let rig = PeerRig::new(Some(Box::new(link.clone())), hosts, Arc::default());
+    let rig = PeerRig::new(Some(Box::new(link.clone())), hosts, PACE, Arc::default());
     Fixture { link, host, rig }
 }
 
@@ -267,7 +273,7 @@ fn what_a_rig_does_not_have_is_the_testers_mistake() {
         "to the tester's host",
     );
     let hosts: Vec<(Side, Box<dyn VerbsLink>)> = vec![(Side::Dut, Box::new(of.host.clone()))];
-    let mut verbs = PeerRig::new(None, hosts, Arc::default());
+    let mut verbs = PeerRig::new(None, hosts, PACE, Arc::default());
     tester(verbs.send(Stimulus::Frame(0, &[0; 60])), "none for frames");
 }
 
@@ -278,7 +284,7 @@ fn a_rig_without_frames_waits_for_its_hosts_alone() {
         (Side::Dut, Box::new(dut.clone())),
         (Side::Tester, Box::new(tester.clone())),
     ];
-    let mut rig = PeerRig::new(None, hosts, Arc::default());
+    let mut rig = PeerRig::new(None, hosts, PACE, Arc::default());
     let until = rig.now().after(20 * MS);
     assert_eq!(rig.wait(until), Arrival::Deadline);
     let other = tester.clone();
@@ -395,7 +401,7 @@ fn a_device_of_the_testers_own_is_a_host_like_another() {
     let own = LocalVerbs::with(Limits::default(), move || Ok(opens.open())).unwrap();
     let dut = FakeHost::new();
     let hosts: Vec<(Side, Box<dyn VerbsLink>)> = vec![(Side::Dut, Box::new(dut)), (Side::Tester, Box::new(own))];
-    let mut rig = PeerRig::new(None, hosts, Arc::default());
+    let mut rig = PeerRig::new(None, hosts, PACE, Arc::default());
     let open = Command::Open(pb::Open {});
     rig.send(Stimulus::Verbs(Side::Tester, 1, &open)).unwrap();
     let until = rig.now().after(LONG);

@@ -56,6 +56,7 @@ pub fn print(directory: &Path) -> anyhow::Result<()> {
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
+        before: &[],
         seal: &kept.seal,
     });
     io::stdout().lock().write_all(page.as_bytes())?;

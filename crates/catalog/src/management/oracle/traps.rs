@@ -321,7 +321,7 @@ fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'s
             );
         }
         if let (Some(last), Some(least)) = (before.insert(arrived.port, arrived), least) {
-            let (_, most) = arrived.at.since(last.at);
+            let most = trace.begin.at_most(arrived.at.since(last.at).1);
             must(
                 "time from a trap to the next",
                 most >= least,

@@ -143,7 +143,10 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let most = (post.first..post.end).map(|offset| talk.transmissions(offset, told.place()).len());
         let times = u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX);
         let sent = talk.transmissions(post.first, told.place());
-        let took = told.done.told.at.since(post.posted.command.asked).1;
+        let took = talk
+            .trace
+            .begin
+            .at_most(told.done.told.at.since(post.posted.command.asked).1);
         // Each time-out takes T at least, so that retries which were lost on the way show in the time.
         let too_soon = causes.errors == 0 && talk.timeout().is_none_or(|once| took < once * needed);
         let result = match times >= needed && can_spend {

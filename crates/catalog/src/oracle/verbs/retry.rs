@@ -169,7 +169,10 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let last = sent[sent.len() - 1];
         let found = causes(talk, post, last.seen.place);
         let Causes { rnr, errors, .. } = found;
-        let lasted = last.seen.frame.at.since(post.posted.command.asked).1;
+        let lasted = talk
+            .trace
+            .begin
+            .at_most(last.seen.frame.at.since(post.posted.command.asked).1);
         let time_outs = talk.timeout().map_or(0, |once| {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });
@@ -255,7 +258,7 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
         let shift = spread.unwrap_or_default();
-        let (least, most) = (least.saturating_sub(shift), most + shift);
+        let (least, most) = (least.saturating_sub(shift), talk.trace.begin.at_most(most + shift));
         let all = talk.transmissions(offset, usize::MAX).len();
         let none_lost = talk.is_lossless() || all > talk.retry_cnt() as usize;
         let result = if spread.is_none() {

@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Evidence, Passed, Side, Told, Trace, VerbsDone};
@@ -100,6 +101,8 @@ pub(super) struct Life<'t> {
     told: Vec<&'t Told>,
     /// Where something came to it, or was posted to be sent, that may have made it fail.
     traffic: Vec<usize>,
+    /// What was done with memory on its host.
+    memory: Rc<[&'t VerbsDone]>,
     /// Where something came in for each queue pair number of the other side.
     begin: usize,
     end: usize,
@@ -171,9 +174,23 @@ pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
             to.entry(packet.bth().dest_qp().0).or_default().push(frame.place);
         }
     }
+    // Sorted out once: a long record has ten thousands of commands and hundreds of queue pairs.
+    let mut by_handle: BTreeMap<u32, Vec<&VerbsDone>> = BTreeMap::new();
+    for done in commands() {
+        if let Some(handle) = handle_of(&done.command) {
+            by_handle.entry(handle).or_default().push(done);
+        }
+    }
+    let is_of_memory = |done: &&VerbsDone| {
+        matches!(
+            done.command,
+            Command::RegisterMemory(_) | Command::DeregisterMemory(_) | Command::DestroyAll(_)
+        )
+    };
+    let memory: Rc<[&VerbsDone]> = commands().filter(is_of_memory).collect();
     made.map(|(made, of, qp)| {
-        let about = |done: &&VerbsDone| done.place > made.place && handle_of(&done.command) == Some(qp.qp);
-        let its: Vec<&VerbsDone> = commands().filter(about).collect();
+        let its = by_handle.get(&qp.qp).into_iter().flatten().copied();
+        let its: Vec<&VerbsDone> = its.filter(|done| done.place > made.place).collect();
         let gone = its.iter().find(|done| matches!(done.command, Command::DestroyQp(_)));
         let end = gone
             .map(|done| done.place)
@@ -200,6 +217,7 @@ pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
             told: within.filter(|told| told.side == Side::Dut).filter(is_of_it).collect(),
             commands: its,
             traffic,
+            memory: Rc::clone(&memory),
             begin: made.place,
             end,
         }
@@ -431,7 +449,7 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {
             return;
         }
-        if !is_in_memory(life.trace, local, done.place) || done.answer.is_none() {
+        if !is_in_memory(&life.memory, local, done.place) || done.answer.is_none() {
             return;
         }
         asking.must(!is_refused(done), [done.into()], || {
@@ -443,24 +461,25 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Whether memory is there that a request names, which the device may write: a host may refuse what lands elsewhere.
-fn is_in_memory(trace: &Trace, local: Option<pb::Slice>, until: usize) -> bool {
+fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
     let Some(local) = local.filter(|local| local.length > 0) else {
         return true;
     };
-    let before = trace
-        .timeline
-        .commands
+    let before = &memory[..memory.partition_point(|done| done.place < until)];
+    // The last that is about it decides.
+    let last = before
         .iter()
-        .filter(|done| done.side == Side::Dut && done.place < until);
-    before.fold(false, |there, done| match (&done.command, &done.answer) {
-        (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
-            let is_writable = asked.access.is_some_and(|access| access.local_write);
-            is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length)
-        }
-        (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => false,
-        (Command::DestroyAll(_), _) => false,
-        _ => there,
-    })
+        .rev()
+        .find_map(|done| match (&done.command, &done.answer) {
+            (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
+                let is_writable = asked.access.is_some_and(|access| access.local_write);
+                Some(is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length))
+            }
+            (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => Some(false),
+            (Command::DestroyAll(_), _) => Some(false),
+            _ => None,
+        });
+    last.unwrap_or(false)
 }
 
 /// The state that the steps have made by a place, and where it began: by what was asked by then, since what comes of a step may be

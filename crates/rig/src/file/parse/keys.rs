@@ -11,7 +11,7 @@ const OF_MADS: [&str; 3] = ["virtual", "umad", "model"];
 /// Those that can have an agent on the DUT's host.
 const OF_AGENTS: [&str; 3] = ["umad", "packet", "verbs"];
 /// A key, the kinds that have it, and where it stands if it is there.
-type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
+pub(super) type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
 
 /// Keys of another kind are mistakes, not decoration.
 pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
@@ -52,7 +52,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("agent_name", &OF_AGENTS, at(rig.agent_name.as_ref())),
         ("dut_device", &OF_AGENTS, at(rig.dut_device.as_ref())),
     ];
-    for (key, owners, span) in keys {
+    for (key, owners, span) in keys.into_iter().chain(super::slow::places(rig)) {
         if let Some(span) = span.filter(|_| !owners.contains(&kind)) {
             let owners: Vec<_> = owners.iter().map(|owner| format!("{owner:?}")).collect();
             return wrong(

@@ -25,12 +25,13 @@ OUTCOME_SKIPPED: Outcome
 OUTCOME_UNSPECIFIED: Outcome
 
 class Check(_message.Message):
-    __slots__ = ["about", "evidence", "exchanges", "expected", "frames", "result", "seen", "statement"]
+    __slots__ = ["about", "evidence", "exchanges", "expected", "frames", "measured", "result", "seen", "statement"]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     EXCHANGES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
@@ -39,10 +40,23 @@ class Check(_message.Message):
     exchanges: _containers.RepeatedScalarFieldContainer[int]
     expected: str
     frames: _containers.RepeatedScalarFieldContainer[int]
+    measured: Measured
     result: CheckResult
     seen: str
     statement: str
-    def __init__(self, statement: _Optional[str] = ..., result: _Optional[_Union[CheckResult, str]] = ..., about: _Optional[str] = ..., expected: _Optional[str] = ..., seen: _Optional[str] = ..., evidence: _Optional[_Iterable[str]] = ..., exchanges: _Optional[_Iterable[int]] = ..., frames: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, statement: _Optional[str] = ..., result: _Optional[_Union[CheckResult, str]] = ..., about: _Optional[str] = ..., expected: _Optional[str] = ..., seen: _Optional[str] = ..., evidence: _Optional[_Iterable[str]] = ..., exchanges: _Optional[_Iterable[int]] = ..., frames: _Optional[_Iterable[int]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ...) -> None: ...
+
+class Measured(_message.Message):
+    __slots__ = ["least_ns", "lower_ns", "most_ns", "upper_ns"]
+    LEAST_NS_FIELD_NUMBER: _ClassVar[int]
+    LOWER_NS_FIELD_NUMBER: _ClassVar[int]
+    MOST_NS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_NS_FIELD_NUMBER: _ClassVar[int]
+    least_ns: int
+    lower_ns: int
+    most_ns: int
+    upper_ns: int
+    def __init__(self, least_ns: _Optional[int] = ..., most_ns: _Optional[int] = ..., lower_ns: _Optional[int] = ..., upper_ns: _Optional[int] = ...) -> None: ...
 
 class Observation(_message.Message):
     __slots__ = ["exchanges", "spec_ambiguous", "text"]

@@ -56,7 +56,7 @@ class Arrived(_message.Message):
     def __init__(self, exchange: _Optional[int] = ..., match: _Optional[_Union[Match, str]] = ..., port: _Optional[int] = ..., at: _Optional[_Union[Span, _Mapping]] = ..., mad: _Optional[bytes] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ["catalogue", "host_bound_ns", "parameters", "revision", "rig_key", "rig_kind", "seed", "shared_subnet", "simulated", "subnet_timeout", "test"]
+    __slots__ = ["catalogue", "host_bound_ns", "parameters", "revision", "rig_key", "rig_kind", "seed", "shared_subnet", "simulated", "subnet_timeout", "test", "time_scale", "time_scale_least"]
     CATALOGUE_FIELD_NUMBER: _ClassVar[int]
     HOST_BOUND_NS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,8 @@ class Begin(_message.Message):
     SIMULATED_FIELD_NUMBER: _ClassVar[int]
     SUBNET_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     TEST_FIELD_NUMBER: _ClassVar[int]
+    TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
+    TIME_SCALE_LEAST_FIELD_NUMBER: _ClassVar[int]
     catalogue: str
     host_bound_ns: int
     parameters: _containers.RepeatedCompositeFieldContainer[Parameter]
@@ -79,7 +81,9 @@ class Begin(_message.Message):
     simulated: bool
     subnet_timeout: int
     test: str
-    def __init__(self, test: _Optional[str] = ..., revision: _Optional[int] = ..., seed: _Optional[int] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., rig_kind: _Optional[str] = ..., rig_key: _Optional[int] = ..., host_bound_ns: _Optional[int] = ..., simulated: bool = ..., shared_subnet: bool = ..., catalogue: _Optional[str] = ..., subnet_timeout: _Optional[int] = ...) -> None: ...
+    time_scale: int
+    time_scale_least: int
+    def __init__(self, test: _Optional[str] = ..., revision: _Optional[int] = ..., seed: _Optional[int] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., rig_kind: _Optional[str] = ..., rig_key: _Optional[int] = ..., host_bound_ns: _Optional[int] = ..., simulated: bool = ..., shared_subnet: bool = ..., catalogue: _Optional[str] = ..., subnet_timeout: _Optional[int] = ..., time_scale: _Optional[int] = ..., time_scale_least: _Optional[int] = ...) -> None: ...
 
 class End(_message.Message):
     __slots__ = ["at", "entries"]
@@ -90,7 +94,7 @@ class End(_message.Message):
     def __init__(self, entries: _Optional[int] = ..., at: _Optional[_Union[Span, _Mapping]] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ["arrived", "begin", "end", "frame", "journal", "label", "note", "restored", "returned", "round_trips", "sent", "silence", "stopped", "verbs_answered", "verbs_asked", "verbs_told", "waited"]
+    __slots__ = ["arrived", "begin", "end", "frame", "journal", "label", "note", "reset", "restored", "returned", "round_trips", "sent", "silence", "stopped", "verbs_answered", "verbs_asked", "verbs_told", "waited"]
     ARRIVED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +102,7 @@ class Entry(_message.Message):
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
     RESTORED_FIELD_NUMBER: _ClassVar[int]
     RETURNED_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +120,7 @@ class Entry(_message.Message):
     journal: JournalChange
     label: LabelDefinition
     note: Note
+    reset: Reset
     restored: Restored
     returned: Returned
     round_trips: RoundTrips
@@ -125,7 +131,7 @@ class Entry(_message.Message):
     verbs_asked: VerbsAsked
     verbs_told: VerbsTold
     waited: Waited
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., label: _Optional[_Union[LabelDefinition, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., arrived: _Optional[_Union[Arrived, _Mapping]] = ..., silence: _Optional[_Union[Silence, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., journal: _Optional[_Union[JournalChange, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ..., restored: _Optional[_Union[Restored, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., verbs_asked: _Optional[_Union[VerbsAsked, _Mapping]] = ..., verbs_answered: _Optional[_Union[VerbsAnswered, _Mapping]] = ..., verbs_told: _Optional[_Union[VerbsTold, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ...) -> None: ...
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., label: _Optional[_Union[LabelDefinition, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., arrived: _Optional[_Union[Arrived, _Mapping]] = ..., silence: _Optional[_Union[Silence, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., journal: _Optional[_Union[JournalChange, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ..., restored: _Optional[_Union[Restored, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., verbs_asked: _Optional[_Union[VerbsAsked, _Mapping]] = ..., verbs_answered: _Optional[_Union[VerbsAnswered, _Mapping]] = ..., verbs_told: _Optional[_Union[VerbsTold, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ["at", "bytes", "delimiter", "label", "number", "port", "received"]
@@ -178,6 +184,24 @@ class Parameter(_message.Message):
     name: str
     value: int
     def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class Reset(_message.Message):
+    __slots__ = ["after", "command", "ended", "output", "silent", "succeeded", "took_ns"]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    TOOK_NS_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    ended: str
+    output: str
+    silent: str
+    succeeded: bool
+    took_ns: int
+    def __init__(self, silent: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., ended: _Optional[str] = ..., succeeded: bool = ..., took_ns: _Optional[int] = ..., output: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class Restored(_message.Message):
     __slots__ = ["area", "failure", "left", "not_restorable"]
