@@ -250,6 +250,14 @@ impl<'t> Life<'t> {
                     is.since = done.place;
                     is.state = modify.state();
                 }
+                // That it has failed it says itself; that it has not may be old when it is told.
+                (Command::QueryQp(_), Some((_, _, Reply::Status(status), _)))
+                    if is.may_have_failed
+                        && is.states(self.service).contains(&status.state())
+                        && status.state() != is.state =>
+                {
+                    (is.state, is.since, is.up) = (status.state(), done.place, done.place);
+                }
                 _ => {}
             }
         }
