@@ -3,11 +3,13 @@
 //! Queue pairs of both services, which nobody talks to, go from RESET to RTS, SQD, ERR and RESET. Before each step others are
 //! tried: to states that it does not lead to, without one of the attributes that it needs, with one that it does not take. What
 //! is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have, alone and together, with the
-//! least and with the most. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
+//! least and with the most. What is posted in ERR is flushed. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
 //! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and its driver
 //! refuse before the device hears of it, so that what is taken there and should not be is INCONCLUSIVE, and work that is posted
 //! too early is not judged. A host without SQD is spared it.
 //! False alarm: none known.
+
+use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
@@ -19,6 +21,7 @@ use crate::transport::rc::ask;
 
 const STEPS: &str = "11.2.5.2 modify queue pair";
 const WORK: &str = "11.4.1 work requests";
+const FLUSHED: &str = "10.3.1 ERR";
 
 const OPEN: Label<Verbs> = Label::new("ask for the port");
 const CREATE: Label<Verbs> = Label::new("create another queue pair");
@@ -29,6 +32,9 @@ const SEND: Label<Verbs> = Label::new("post a SEND");
 const DESTROY: Label<Verbs> = Label::new("destroy the other queue pair");
 const OTHER: Label<Verbs> = Label::new("register memory that will be gone");
 const GONE: Label<Verbs> = Label::new("deregister it under a datagram");
+
+/// As long as a completion may take that nothing holds back.
+const LATER: Duration = Duration::from_secs(2);
 
 /// What its queue pairs hold.
 const DEPTH: u32 = 16;
@@ -42,7 +48,7 @@ pub(super) static TEST: Test = Test {
     reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
         refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE. Then the step itself, with what it may \
         have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
-    statements: &[STEPS, WORK],
+    statements: &[STEPS, WORK, FLUSHED],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: steps,
@@ -99,6 +105,22 @@ impl Tried {
             operation: pb::Operation::Send.into(),
             local: Some(self.channel.memory.slice(0, 8)),
             signaled: true,
+            ..pb::PostSend::default()
+        };
+        t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
+    }
+
+    /// A datagram to nobody: where it is sent all the same, nobody hears it.
+    fn send_to(&self, t: &mut Tester<'_>, wr_id: u64, given: &Given, local: pb::Slice) -> Step {
+        let post = pb::PostSend {
+            qp: self.qp,
+            wr_id,
+            operation: pb::Operation::Send.into(),
+            local: Some(local),
+            signaled: true,
+            address: given.all.address.clone(),
+            remote_qpn: self.channel.own_qpn.0 ^ 0x0100,
+            remote_qkey: given.all.qkey.unwrap_or(0),
             ..pb::PostSend::default()
         };
         t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
@@ -457,7 +479,17 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
             tried.to(t, Sqd, &none)?;
         }
     }
+    // Last, since what is posted may fail, and nobody knows the state then.
+    let is_of_datagrams = given.init.qkey.is_some();
+    if is_of_datagrams {
+        for wr_id in [5, 6] {
+            tried.send_to(t, wr_id, given, tried.channel.memory.slice(0, 8))?;
+        }
+    }
     tried.to(t, Rts, &none)?;
+    if is_of_datagrams {
+        t.pause(LATER)?;
+    }
     Ok(())
 }
 
@@ -477,6 +509,9 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
+    tried.send(t, 4)?;
+    tried.receive(t, 4)?;
+    t.pause(LATER)?;
     let path = [(Init, &given.init), (Rtr, &given.rtr), (Rts, &given.rts)];
     for last in [Err, Reset] {
         tried.to(t, last, &none)?;
@@ -631,6 +666,8 @@ fn failed(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
             (Sqe, &none),
         ];
         tried.not_to(t, &nowhere)?;
+        tried.send_to(t, 310 + round as u64, given, tried.channel.memory.slice(0, 8))?;
+        t.pause(LATER)?;
         for attributes in with_each(&none, &given.all).iter().filter(|given| **given != with_key) {
             tried.to(t, Rts, attributes)?;
         }
@@ -653,23 +690,12 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
     // Drained, it keeps what is posted until its memory is gone.
     let is_drained = tried.to(t, Sqd, &none)?;
     if is_drained {
-        let post = pb::PostSend {
-            qp: tried.qp,
-            wr_id,
-            operation: pb::Operation::Send.into(),
-            local: Some(pb::Slice {
-                memory: other.memory,
-                offset: 0,
-                length: 8,
-            }),
-            signaled: true,
-            // Nobody's: where it is sent all the same, nobody hears it.
-            address: given.all.address.clone(),
-            remote_qpn: tried.channel.own_qpn.0 ^ 0x0100,
-            remote_qkey: given.all.qkey.unwrap_or(0),
-            ..pb::PostSend::default()
+        let gone = pb::Slice {
+            memory: other.memory,
+            offset: 0,
+            length: 8,
         };
-        t.verbs(SEND, Side::Dut, Command::PostSend(post))?;
+        tried.send_to(t, wr_id, given, gone)?;
     }
     let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
     t.verbs(GONE, Side::Dut, gone)?;
@@ -677,7 +703,7 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
         return Ok(false);
     }
     tried.to(t, Rts, &none)?;
-    t.pause(ask::SOON)?;
+    t.pause(LATER)?;
     let reply = t.verbs(STATE, Side::Dut, Command::QueryQp(pb::QueryQp { qp: tried.qp }))?;
     Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
 }
@@ -697,6 +723,13 @@ fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.not_judged(label);
     }
     rc::dialogues(t)?;
-    f.exercises(&["step-refused", "step-taken", "state", "work-taken"]);
+    f.exercises(&[
+        "step-refused",
+        "step-taken",
+        "state",
+        "work-taken",
+        "flushed-late",
+        "datagram-completes",
+    ]);
     Ok(())
 }
