@@ -20,6 +20,7 @@ use crate::transport::rc::{self, Ask, Requester};
 
 const TIMEOUT: &str = "C9-142";
 const COUNT: &str = "C9-143";
+const COMPLETION: &str = "C9-60";
 
 const AFTER: Label<Wait> = Label::new("after the error completion");
 const ACK: Label<Frames> = Label::new("ACK");
@@ -48,7 +49,7 @@ pub(super) static TEST: Test = Test {
     reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the oldest \
         request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. With nothing outstanding no \
         time-out spends a retry: a request after a longer time is sent, and completes.",
-    statements: &[TIMEOUT, COUNT, rc::NAKS, rc::GENERATION, rc::ICRC],
+    statements: &[TIMEOUT, COUNT, COMPLETION, rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[
         Parameter {
