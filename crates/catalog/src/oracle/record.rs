@@ -155,7 +155,9 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
             });
             let is_its_own = match finding.unless {
                 None => true,
-                Some(Excuse::NotArrived) => trace.begin.simulated && had_arrived(frames.clone()),
+                Some(Excuse::NotArrived) if finding.rule.name == INTERVAL => {
+                    trace.begin.simulated && had_arrived(frames.clone())
+                }
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
             if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
@@ -174,6 +176,8 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
     (broken, asked)
 }
 
+/// The rule of RNR intervals: how long ago the RNR NAK left tells whether it had arrived.
+const INTERVAL: &str = "rnr-interval";
 /// Longer than a packet on a simulated path and one that crosses it take, whatever the device does between them.
 const CROSSING: Duration = Duration::from_micros(100);
 
