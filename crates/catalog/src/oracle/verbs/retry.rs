@@ -284,12 +284,13 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// On a link that loses nothing: of a request with nothing outstanding in front of it, whose packets are one.
+/// On a link that loses nothing: of the only request of a connection, whose packet is one.
 fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(once), Some(path), true) = (talk.timeout(), talk.path(), talk.is_lossless()) else {
         return;
     };
-    for (at, post) in talk.posts.iter().enumerate() {
+    // One in front of it that comes again brings it with it.
+    for post in talk.posts.iter().filter(|_| talk.posts.len() == 1) {
         if post.end - post.first > 1 && !post.posted.has_response_data() {
             continue;
         }
@@ -297,15 +298,7 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let sent: Vec<&Request<'t>> = talk.requests.iter().filter(of_it).collect();
         for pair in sent.windows(2) {
             let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
-            let is_in_front = |at: usize| {
-                talk.told_of(at)
-                    .any(|told| told.is_success() && told.place() < later.place)
-            };
-            let Some(began) = (0..at)
-                .all(is_in_front)
-                .then(|| began(talk, post, (earlier, later)))
-                .flatten()
-            else {
+            let Some(began) = began(talk, post, (earlier, later)) else {
                 continue;
             };
             let most = later.at.since(began.at).1 + path;
@@ -339,6 +332,16 @@ fn began<'t>(
         let end = answer.end().unwrap_or(0);
         let is_new = end > acknowledged;
         acknowledged = acknowledged.max(end);
+        // After anything else the peer said more than one cause may be open.
+        let is_plain = match answer.says {
+            Says::Ack => answer.offset.is_some(),
+            Says::Read(_) => answer.offset.is_some_and(|of| post.has(of)),
+            Says::Sequence => answer.offset == Some(post.first),
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
         if answer.place() < earlier.place {
             continue;
         }
