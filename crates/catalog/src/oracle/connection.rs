@@ -372,7 +372,8 @@ impl Connection {
             Place::Ahead(_) => window.push(heard, true, acknowledged),
             Place::Hole => window.fill(heard, acknowledged),
             Place::Again(at, into) => window.again(at, into, heard),
-            Place::Old | Place::Far => return,
+            Place::Far => return window.strayed(heard.psn),
+            Place::Old => return,
         }
         window.cursor = match window.find(heard.psn) {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),

@@ -1,5 +1,7 @@
 //! The device's connections with the packet peer in a record: what it sent there, by the rules, whatever the test was for.
 
+use core::time::Duration;
+
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
 use verbatim_wire::Mtu;
@@ -147,16 +149,22 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
             (rule, u32::try_from(held).unwrap_or(u32::MAX))
         }));
         for finding in connection.findings {
-            let is_its_own = finding.unless.is_none_or(Excuse::is_excluded_in_record);
-            if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
-                continue;
-            }
-            // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
-            let is_of_time = finding.rule.name == "rnr-interval" && trace.begin.stretch() > 1.0;
             let frames = finding.packets.iter().filter_map(|number| {
                 let at = usize::try_from(*number).ok()?.checked_sub(1)?;
                 trace.timeline.frames.get(at)
             });
+            let is_its_own = match finding.unless {
+                None => true,
+                Some(Excuse::NotArrived) if finding.rule.name == INTERVAL => {
+                    trace.begin.simulated && had_arrived(frames.clone())
+                }
+                Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
+            };
+            if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
+                continue;
+            }
+            // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
+            let is_of_time = finding.rule.name == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(Said {
                 rule: finding.rule,
                 about: String::new(),
@@ -168,6 +176,19 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
         }
     }
     (broken, asked)
+}
+
+/// The rule of RNR intervals: how long ago the RNR NAK left tells whether it had arrived.
+const INTERVAL: &str = "rnr-interval";
+/// Longer than a packet on a simulated path and one that crosses it take, whatever the device does between them.
+const CROSSING: Duration = Duration::from_micros(100);
+
+/// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there.
+fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>) -> bool {
+    let (last, first) = (frames.next_back(), frames.next());
+    first
+        .zip(last)
+        .is_some_and(|(first, last)| !first.received && last.at.since(first.at).0 > CROSSING)
 }
 
 /// A queue pair of the device that was connected, and when it was there.

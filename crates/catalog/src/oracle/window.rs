@@ -129,6 +129,10 @@ pub(super) struct Window {
     pub(super) next: Option<Psn>,
     /// The next PSN if the requester goes on where it is, be it new or not.
     pub(super) cursor: Option<Psn>,
+    /// The PSN of the first request, where it is known and nothing since was forgotten.
+    begun: Option<Psn>,
+    /// The PSN that was due when something came that is far ahead of all.
+    pub(super) stray: Option<Psn>,
     /// Counts of messages that were begun: their numbers only grow.
     epochs: u32,
     pub(super) pmtu: Pmtu,
@@ -248,13 +252,18 @@ impl Window {
             None => {}
         }
         let behind = next.since(psn);
-        let oldest = self.requests.front().map_or(0, |oldest| next.since(oldest.psn));
+        let oldest = self.oldest().map_or(0, |oldest| next.since(oldest));
         match () {
             () if ahead < FAR => Place::Ahead(ahead),
             () if behind <= oldest => Place::Hole,
             () if behind - oldest < FAR => Place::Old,
             () => Place::Far,
         }
+    }
+
+    /// The PSN behind which nothing is remembered.
+    fn oldest(&self) -> Option<Psn> {
+        self.begun.or_else(|| Some(self.requests.front()?.psn))
     }
 
     /// Whether that PSN may follow the newest request, a READ of not yet known size.
@@ -279,6 +288,14 @@ impl Window {
     pub(super) fn begin(&mut self, first: Psn) {
         self.next = Some(first);
         self.cursor = self.next;
+        self.begun = self.next;
+    }
+
+    /// A request came that is nowhere near: one that is ahead is out of sequence for the responder.
+    pub(super) fn strayed(&mut self, psn: Psn) {
+        if self.next.is_some_and(|next| psn.since(next) < HALF) {
+            self.stray = self.next;
+        }
     }
 
     /// Takes a new request; `gap`: PSNs before it are missing.
@@ -313,8 +330,9 @@ impl Window {
         self.forget(acknowledged);
     }
 
-    /// A request that is counted on from the one before it, or begins a count.
+    /// A request that is counted on from the one before it, or begins a count; that of the first one is 0.
     fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
+        let epoch = epoch.or_else(|| (self.begun == Some(request.psn)).then_some(0));
         let epoch = epoch.unwrap_or_else(|| {
             self.epochs += 1;
             self.epochs
@@ -402,7 +420,7 @@ impl Window {
 
     /// A request that was skipped before has come.
     pub(super) fn fill(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
-        let Some(base) = self.requests.front().map(|oldest| oldest.psn) else {
+        let Some(base) = self.oldest() else {
             return;
         };
         let offset = heard.psn.since(base);
@@ -513,6 +531,7 @@ impl Window {
             || (self.requests.len() > HISTORY && is_done(&self.requests[HISTORY]))
         {
             if let Some(forgotten) = self.requests.pop_front() {
+                self.begun = None;
                 self.owed -= u32::from(forgotten.is_owed());
                 self.asked_again -= u32::from(forgotten.again.is_some());
             }

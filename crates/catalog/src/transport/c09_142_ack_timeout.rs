@@ -1,8 +1,9 @@
 //! `c09-142-ack-timeout` (C09_142_01): a request without an answer is retried after T to 4 T, each time, retry_cnt times.
 //!
-//! Three connections. A READ that nobody answers, then two SENDs: each comes again between T and 4 T after the time
+//! A connection each. A READ that nobody answers, two SENDs, a long SEND: each comes again between T and 4 T after the time
 //! before, with the same PSN, the oldest first, exactly retry_cnt times; then IBV_WC_RETRY_EXC_ERR, and the queue pair is
-//! in error. With the timeout 0 a SEND does not come again.
+//! in error. With the timeout 0 a SEND does not come again. On the last a SEND is acknowledged, nothing is outstanding for longer
+//! than all retries would take, and another SEND is sent and acknowledged.
 //! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. Times are those between
 //! arrivals at the tester; how far the path can shift them is the spread of its round trips.
 //! False alarm: a lost retry looks like a late one, so a late one counts on hardware only when none is missing.
@@ -10,7 +11,7 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Findings, Gap, Label, Side, Trace, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
@@ -19,16 +20,23 @@ use crate::transport::rc::{self, Ask, Requester};
 
 const TIMEOUT: &str = "C9-142";
 const COUNT: &str = "C9-143";
+const COMPLETION: &str = "C9-60";
 
 const AFTER: Label<Wait> = Label::new("after the error completion");
+const ACK: Label<Frames> = Label::new("ACK");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
+const IDLE: Label<Wait> = Label::new("with nothing outstanding");
 const OFF: Label<Wait> = Label::new("unanswered, with the timeout off");
 
 /// Exchanges by which the path is measured, before and after.
 const ROUND_TRIPS: u32 = 110;
-/// What the three connections post.
-const REQUESTS: [&[Ask]; 3] = [
+/// Bytes of a message that no adapter sends whole before it hears of it; some do.
+const LONG: u32 = 28 * 1024;
+/// What the connections post on which nobody answers, the last with the timeout off.
+const REQUESTS: [&[Ask]; 4] = [
     &[Ask::new(pb::Operation::Read, 1024)],
     &[Ask::send(64), Ask::send(64).at(64)],
+    &[Ask::send(LONG)],
     &[Ask::send(64)],
 ];
 
@@ -36,11 +44,12 @@ const REQUESTS: [&[Ask]; 3] = [
 pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout",
     aliases: &["C09_142_01"],
-    revision: 1,
+    revision: 2,
     about: "A request without an answer is retried after T to 4 T, retry_cnt times, and then fails; never with timeout 0.",
     reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the oldest \
-        request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never.",
-    statements: &[TIMEOUT, COUNT, rc::NAKS, rc::GENERATION, rc::ICRC],
+        request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. With nothing outstanding no \
+        time-out spends a retry: a request after a longer time is sent, and completes.",
+    statements: &[TIMEOUT, COUNT, COMPLETION, rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[
         Parameter {
@@ -66,7 +75,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let timeout = AckTimeout(t.parameter("timeout_code") as u8);
     let retry_cnt = t.parameter("retry_cnt") as u8;
     for (at, requests) in REQUESTS.iter().enumerate() {
-        let timeout = if at == 2 { AckTimeout::OFF } else { timeout };
+        let timeout = if at + 1 == REQUESTS.len() {
+            AckTimeout::OFF
+        } else {
+            timeout
+        };
         let options = ChannelOptions {
             timeout,
             retry_cnt,
@@ -88,7 +101,32 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
         dut.close(t)?;
     }
-    t.measure_path(ROUND_TRIPS)
+    t.measure_path(ROUND_TRIPS)?;
+    idle(t, timeout, retry_cnt)
+}
+
+/// A connection without anything outstanding, for longer than all retries take; then a request on it.
+fn idle(t: &mut Tester<'_>, timeout: AckTimeout, retry_cnt: u8) -> Step {
+    let options = ChannelOptions {
+        timeout,
+        retry_cnt,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    for at in 0..2 {
+        let sent = dut.post(t, Ask::send(64))?;
+        if !dut.see_all(t, &sent)? {
+            break;
+        }
+        let ack = dut.answers(t, &sent);
+        if !dut.answer(t, (ACK, ACK_AGAIN), &ack, 1)? {
+            break;
+        }
+        if at == 0 {
+            t.wait_for(IDLE, t.rc_silence(Duration::ZERO, timeout, retry_cnt))?;
+        }
+    }
+    dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -103,5 +141,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if t.parameter("retry_cnt").is_some_and(|retry_cnt| retry_cnt > 0) {
         f.exercises(&["timeout-retried", "ack-timeout", "retry-count"]);
     }
-    Ok(())
+    f.exercises(&["answered-completes"]);
+    rc::came(t, &[ACK])?;
+    t.waited(IDLE).map(drop)
 }

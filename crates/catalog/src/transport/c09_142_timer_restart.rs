@@ -1,16 +1,18 @@
 //! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout.
 //!
 //! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
-//! progress, so nothing may be sent again earlier than T after the last one before it.
+//! progress, so nothing may be sent again earlier than T after the last one before it. On another connection a READ gets a response
+//! every T/2; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. There the rule `timer-restarts` judges.
 //! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
 //! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb;
 use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, WcStatus, duration_words};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, NakCode};
 
 use crate::transport::rc::{self, Ask, Requester};
 
@@ -20,6 +22,11 @@ const ACK: Label<Frames> = Label::new("ACK, half a timeout after the one before"
 const REST: Label<Frames> = Label::new("ACK of all, at the end");
 const REST_AGAIN: Label<Frames> = Label::new("ACK of all, at the end, again");
 
+const PART: Label<Frames> = Label::new("response, half a timeout after the one before");
+const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout");
+
+/// Responses to a READ, each half a timeout after the one before: fewer than a retry in the midst of them takes.
+const RESPONSES: u32 = 6;
 /// SENDs, each acknowledged half a timeout after the one before.
 const REQUESTS: u32 = 10;
 /// What an adapter may need from the decision to send to the packet on the wire.
@@ -31,7 +38,7 @@ const ROUND_TRIPS: u32 = 110;
 pub(super) static TEST: Test = Test {
     id: "c09-142-timer-restart",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
     reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived.",
     statements: &[TIMEOUT, rc::GENERATION, rc::ICRC],
@@ -69,6 +76,46 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let ack = dut.answers(t, last);
     dut.answer(t, (REST, REST_AGAIN), &ack, REQUESTS - came)?;
     t.measure_path(ROUND_TRIPS)?;
+    dut.close(t)?;
+    read(t, &options)?;
+    asked_again(t, &options)
+}
+
+/// A READ whose responses come one by one.
+fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
+    let mut dut = Requester::open(t, options)?;
+    let half = options.timeout.duration().unwrap_or_default() / 2;
+    let read = dut.post(t, Ask::new(pb::Operation::Read, RESPONSES * dut.mtu))?;
+    if dut.see_all(t, &read)? {
+        for response in dut.answers(t, &read) {
+            t.pause(half)?;
+            t.send_frame(PART, &response)?;
+        }
+        dut.completions(t, 1)?;
+    }
+    dut.close(t)
+}
+
+/// A SEND that nobody answers, so that it comes again; then it is asked for shortly before its time is up, and not answered until it
+/// has come once more.
+fn asked_again(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
+    let mut dut = Requester::open(t, options)?;
+    let patience = t.rc_silence(Duration::ZERO, options.timeout, 1);
+    let send = dut.post(t, Ask::send(64))?;
+    let mut was_seen = dut.see_all(t, &send)?;
+    let since = t.now();
+    was_seen = was_seen && dut.see(t, send.first, patience)?;
+    if was_seen {
+        // Between T and 4 T is its own choice.
+        let own = t.now().since(since);
+        t.pause(own * 9 / 10)?;
+        t.send_frame(NAK, &dut.nak(send.first, NakCode::PSN_SEQUENCE_ERROR, 0))?;
+        let came = dut.see(t, send.first, patience)? && dut.see(t, send.first, patience)?;
+        if came {
+            let ack = dut.answers(t, &send);
+            dut.answer(t, (REST, REST_AGAIN), &ack, 1)?;
+        }
+    }
     dut.close(t)
 }
 
@@ -79,6 +126,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .unwrap_or(0);
     let once = AckTimeout(code).duration().unwrap_or_default();
     let path = rc::path(t);
+    t.not_judged(PART);
+    t.not_judged(NAK);
     let cases = rc::cases(t)?;
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
     rc::sound_packets(f, &case.dialogue);

@@ -2,11 +2,14 @@
 //!
 //! Queue pairs of both services, which nobody talks to, go from RESET to RTS, SQD, ERR and RESET. Before each step others are
 //! tried: to states that it does not lead to, without one of the attributes that it needs, with one that it does not take. What
-//! is refused leaves the queue pair where it was. Work is refused before RTS and taken then, as much as the queue was made for.
+//! is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have, alone and together, with the
+//! least and with the most. What is posted in ERR is flushed. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
 //! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and its driver
 //! refuse before the device hears of it, so that what is taken there and should not be is INCONCLUSIVE, and work that is posted
 //! too early is not judged. A host without SQD is spared it.
 //! False alarm: none known.
+
+use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
@@ -18,6 +21,7 @@ use crate::transport::rc::ask;
 
 const STEPS: &str = "11.2.5.2 modify queue pair";
 const WORK: &str = "11.4.1 work requests";
+const FLUSHED: &str = "10.3.1 ERR";
 
 const OPEN: Label<Verbs> = Label::new("ask for the port");
 const CREATE: Label<Verbs> = Label::new("create another queue pair");
@@ -26,6 +30,11 @@ const STATE: Label<Verbs> = Label::new("state of the queue pair");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const SEND: Label<Verbs> = Label::new("post a SEND");
 const DESTROY: Label<Verbs> = Label::new("destroy the other queue pair");
+const OTHER: Label<Verbs> = Label::new("register memory that will be gone");
+const GONE: Label<Verbs> = Label::new("deregister it under a datagram");
+
+/// As long as a completion may take that nothing holds back.
+const LATER: Duration = Duration::from_secs(2);
 
 /// What its queue pairs hold.
 const DEPTH: u32 = 16;
@@ -34,12 +43,12 @@ const DEPTH: u32 = 16;
 pub(super) static TEST: Test = Test {
     id: "c09-modify-steps",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A queue pair takes the steps that there are, with the attributes that they need, and refuses all others.",
     reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
         refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE. Then the step itself, with what it may \
-        have: taken.",
-    statements: &[STEPS, WORK],
+        have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
+    statements: &[STEPS, WORK, FLUSHED],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: steps,
@@ -90,15 +99,41 @@ impl Tried {
     }
 
     fn send(&self, t: &mut Tester<'_>, wr_id: u64) -> Step {
-        let post = Command::PostSend(pb::PostSend {
+        let post = pb::PostSend {
             qp: self.qp,
             wr_id,
             operation: pb::Operation::Send.into(),
             local: Some(self.channel.memory.slice(0, 8)),
             signaled: true,
             ..pb::PostSend::default()
-        });
-        t.verbs(SEND, Side::Dut, post).map(drop)
+        };
+        t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
+    }
+
+    /// A datagram to nobody: where it is sent all the same, nobody hears it.
+    fn send_to(&self, t: &mut Tester<'_>, wr_id: u64, given: &Given, local: pb::Slice) -> Step {
+        let post = pb::PostSend {
+            qp: self.qp,
+            wr_id,
+            operation: pb::Operation::Send.into(),
+            local: Some(local),
+            signaled: true,
+            address: given.all.address.clone(),
+            remote_qpn: self.channel.own_qpn.0 ^ 0x0100,
+            remote_qkey: given.all.qkey.unwrap_or(0),
+            ..pb::PostSend::default()
+        };
+        t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
+    }
+
+    /// Takes all steps to RTS, from RESET.
+    fn to_rts(&self, t: &mut Tester<'_>, given: &Given) -> Step {
+        use pb::QpState::{Init, Reset, Rtr, Rts};
+        self.to(t, Reset, &pb::QpAttributes::default())?;
+        for (state, attributes) in [(Init, &given.init), (Rtr, &given.rtr), (Rts, &given.rts)] {
+            self.to(t, state, attributes)?;
+        }
+        Ok(())
     }
 
     fn receive(&self, t: &mut Tester<'_>, wr_id: u64) -> Step {
@@ -265,8 +300,10 @@ fn steps(t: &mut Tester<'_>) -> Step {
         up(t, &tried, &given)?;
         in_rts(t, &tried, &given)?;
         down(t, &tried, &given)?;
-        if service == pb::Service::Rc {
-            full(t, &tried, &given)?;
+        each_way(t, &tried, &given, service)?;
+        match service {
+            pb::Service::Rc => full(t, &tried, &given)?,
+            _ => failed(t, &tried, &given)?,
         }
         t.verbs(DESTROY, Side::Dut, Command::DestroyQp(pb::DestroyQp { qp: tried.qp }))?;
     }
@@ -316,6 +353,15 @@ fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
         let wrong = [
             pb::QpAttributes {
                 max_dest_rd_atomic: Some(most + 1),
+                ..given.rtr.clone()
+            },
+            // Codes that name no MTU.
+            pb::QpAttributes {
+                path_mtu: Some(0),
+                ..given.rtr.clone()
+            },
+            pb::QpAttributes {
+                path_mtu: Some(6),
                 ..given.rtr.clone()
             },
             pb::QpAttributes {
@@ -433,7 +479,17 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
             tried.to(t, Sqd, &none)?;
         }
     }
+    // Last, since what is posted may fail, and nobody knows the state then.
+    let is_of_datagrams = given.init.qkey.is_some();
+    if is_of_datagrams {
+        for wr_id in [5, 6] {
+            tried.send_to(t, wr_id, given, tried.channel.memory.slice(0, 8))?;
+        }
+    }
     tried.to(t, Rts, &none)?;
+    if is_of_datagrams {
+        t.pause(LATER)?;
+    }
     Ok(())
 }
 
@@ -453,6 +509,9 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
+    tried.send(t, 4)?;
+    tried.receive(t, 4)?;
+    t.pause(LATER)?;
     let path = [(Init, &given.init), (Rtr, &given.rtr), (Rts, &given.rts)];
     for last in [Err, Reset] {
         tried.to(t, last, &none)?;
@@ -470,12 +529,188 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
+/// To RTS with each of what the steps may have, alone and together, and with the least and the most that there is.
+fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Service) -> Step {
+    use pb::QpState::{Init, Reset, Rtr, Rts};
+    let none = pb::QpAttributes::default();
+    let ways = match service {
+        pb::Service::Rc => ways_of_connection(given),
+        _ => ways_of_datagrams(given),
+    };
+    for (rtr, rts) in &ways {
+        for (state, attributes) in [(Init, &given.init), (Rtr, rtr), (Rts, rts)] {
+            tried.to(t, state, attributes)?;
+        }
+        tried.to(t, Reset, &none)?;
+    }
+    Ok(())
+}
+
+/// What the steps to RTR and to RTS are given.
+type Way = (pb::QpAttributes, pb::QpAttributes);
+
+fn ways_of_connection(given: &Given) -> Vec<Way> {
+    let (rtr, rts, all) = (|| given.rtr.clone(), || given.rts.clone(), &given.all);
+    let alone = [
+        (
+            pb::QpAttributes {
+                access: all.access,
+                ..rtr()
+            },
+            pb::QpAttributes {
+                access: all.access,
+                ..rts()
+            },
+        ),
+        (
+            pb::QpAttributes {
+                pkey_index: all.pkey_index,
+                ..rtr()
+            },
+            pb::QpAttributes {
+                min_rnr_timer: all.min_rnr_timer,
+                ..rts()
+            },
+        ),
+    ];
+    let together = (
+        pb::QpAttributes {
+            access: all.access,
+            pkey_index: all.pkey_index,
+            ..rtr()
+        },
+        later(given, &rts()),
+    );
+    let least = (
+        pb::QpAttributes {
+            max_dest_rd_atomic: Some(0),
+            min_rnr_timer: Some(0),
+            rq_psn: Some(0),
+            ..rtr()
+        },
+        pb::QpAttributes {
+            max_rd_atomic: Some(0),
+            timeout: Some(0),
+            retry_cnt: Some(0),
+            rnr_retry: Some(0),
+            sq_psn: Some(0),
+            ..rts()
+        },
+    );
+    let most = (
+        pb::QpAttributes {
+            path_mtu: Some(given.facts.active_mtu)
+                .filter(|code| (1..=5).contains(code))
+                .or(all.path_mtu),
+            max_dest_rd_atomic: Some(given.facts.max_qp_rd_atom),
+            min_rnr_timer: Some(31),
+            rq_psn: Some(0x00FF_FFFF),
+            ..rtr()
+        },
+        pb::QpAttributes {
+            max_rd_atomic: Some(given.facts.max_qp_init_rd_atom),
+            timeout: Some(31),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            sq_psn: Some(0x00FF_FFFF),
+            ..rts()
+        },
+    );
+    [(rtr(), rts()), together, least, most]
+        .into_iter()
+        .chain(alone)
+        .collect()
+}
+
+fn ways_of_datagrams(given: &Given) -> Vec<Way> {
+    let (none, rts, all) = (pb::QpAttributes::default, || given.rts.clone(), &given.all);
+    let with_key = || pb::QpAttributes {
+        qkey: all.qkey,
+        ..none()
+    };
+    let with_index = || pb::QpAttributes {
+        pkey_index: all.pkey_index,
+        ..none()
+    };
+    let with_both = pb::QpAttributes {
+        pkey_index: all.pkey_index,
+        ..with_key()
+    };
+    vec![
+        (none(), rts()),
+        (with_key(), later(given, &rts())),
+        (with_index(), rts()),
+        (with_both, rts()),
+    ]
+}
+
+/// A datagram queue pair whose send queue has failed, since the memory of a datagram was gone when it was to be sent: one step
+/// leads on from there.
+fn failed(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
+    use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
+    let none = pb::QpAttributes::default();
+    let with_key = pb::QpAttributes {
+        qkey: given.all.qkey,
+        ..none.clone()
+    };
+    for (round, last) in [&none, &with_key].into_iter().enumerate() {
+        tried.to_rts(t, given)?;
+        if !fails(t, tried, given, 300 + round as u64)? {
+            return Ok(());
+        }
+        let nowhere = [
+            (Init, &given.init),
+            (Init, &none),
+            (Rtr, &given.rtr),
+            (Sqd, &none),
+            (Sqe, &none),
+        ];
+        tried.not_to(t, &nowhere)?;
+        tried.send_to(t, 310 + round as u64, given, tried.channel.memory.slice(0, 8))?;
+        t.pause(LATER)?;
+        for attributes in with_each(&none, &given.all).iter().filter(|given| **given != with_key) {
+            tried.to(t, Rts, attributes)?;
+        }
+        tried.to(t, Rts, last)?;
+    }
+    Ok(())
+}
+
+/// Makes the send queue fail, if it can be made to; whether that was shown.
+fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<bool> {
+    use pb::QpState::{Rts, Sqd};
+    let none = pb::QpAttributes::default();
+    let register = Command::RegisterMemory(pb::RegisterMemory {
+        length: 4096,
+        access: Some(pb::Access::default()),
+    });
+    let Reply::Memory(other) = t.verbs(OTHER, Side::Dut, register)? else {
+        return Ok(false);
+    };
+    // Drained, it keeps what is posted until its memory is gone.
+    let is_drained = tried.to(t, Sqd, &none)?;
+    if is_drained {
+        let gone = pb::Slice {
+            memory: other.memory,
+            offset: 0,
+            length: 8,
+        };
+        tried.send_to(t, wr_id, given, gone)?;
+    }
+    let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
+    t.verbs(GONE, Side::Dut, gone)?;
+    if !is_drained {
+        return Ok(false);
+    }
+    tried.to(t, Rts, &none)?;
+    t.pause(LATER)?;
+    let reply = t.verbs(STATE, Side::Dut, Command::QueryQp(pb::QueryQp { qp: tried.qp }))?;
+    Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
+}
+
 /// As many requests as its queues were made for, which nobody answers.
 fn full(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
-    use pb::QpState::{Init, Rtr, Rts};
-    for (state, attributes) in [(Init, &given.init), (Rtr, &given.rtr), (Rts, &given.rts)] {
-        tried.to(t, state, attributes)?;
-    }
+    tried.to_rts(t, given)?;
     for wr_id in 0..u64::from(DEPTH) {
         tried.send(t, 100 + wr_id)?;
         tried.receive(t, 200 + wr_id)?;
@@ -484,10 +719,17 @@ fn full(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
 }
 
 fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for label in [OPEN, CREATE, MODIFY, STATE, RECEIVE, SEND, DESTROY] {
+    for label in [OPEN, CREATE, MODIFY, STATE, RECEIVE, SEND, DESTROY, OTHER, GONE] {
         t.not_judged(label);
     }
     rc::dialogues(t)?;
-    f.exercises(&["step-refused", "step-taken", "state", "work-taken"]);
+    f.exercises(&[
+        "step-refused",
+        "step-taken",
+        "state",
+        "work-taken",
+        "flushed-late",
+        "datagram-completes",
+    ]);
     Ok(())
 }

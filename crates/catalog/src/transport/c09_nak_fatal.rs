@@ -2,11 +2,14 @@
 //!
 //! Three connections, one for each of the codes invalid request, remote access error and remote operational error. Four
 //! SENDs are outstanding; the second gets the NAK. The first completes with success, the second with the status of the
-//! code, the others with IBV_WC_WR_FLUSH_ERR, in this order; nothing is sent again, and the queue pair is in error.
+//! code, the others with IBV_WC_WR_FLUSH_ERR, in this order; nothing is sent again, and the queue pair is in error. On a fourth
+//! connection none of the four is signalled: those that fail complete all the same, the first does not. On a fifth a READ of three
+//! packets gets its first response, then the NAK in place of the second.
 //! Reading: nothing is unclear. False alarm: none known; the NAK is sent again when no completion comes.
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -34,10 +37,10 @@ const REQUESTS: u32 = 4;
 pub(super) static TEST: Test = Test {
     id: "c09-nak-fatal",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A NAK that refuses a request ends it with its status, completes what lies before it and flushes what follows.",
     reading: "In order: success of the request before, the status of the code, IBV_WC_WR_FLUSH_ERR of those behind; no \
-        packet in two seconds; the queue pair in error.",
+        packet in two seconds; the queue pair in error. What is not signalled completes if it fails, and only then.",
     statements: &[rc::NAKS, COMPLETION, COUNT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -47,23 +50,49 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     for code in CODES {
-        let mut dut = Requester::open(t, &ChannelOptions::default())?;
-        let mut sent = Vec::new();
-        for at in 0..REQUESTS {
-            sent.push(dut.post(t, Ask::send(64).at(64 * at))?);
-        }
-        let mut all_seen = true;
-        for sent in &sent {
-            all_seen = all_seen && dut.see_all(t, sent)?;
-        }
-        if all_seen {
-            let nak = dut.nak(sent[1].first, code, 1);
-            dut.answer(t, (NAK, NAK_AGAIN), &[nak], REQUESTS)?;
-            t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
-        }
-        dut.close(t)?;
+        refused(t, code, false)?;
     }
-    Ok(())
+    refused(t, NakCode::REMOTE_ACCESS, true)?;
+    within_read(t)
+}
+
+/// Four SENDs, of which the second is refused.
+fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let mut sent = Vec::new();
+    for at in 0..REQUESTS {
+        let ask = Ask {
+            silent,
+            ..Ask::send(64).at(64 * at)
+        };
+        sent.push(dut.post(t, ask)?);
+    }
+    let mut all_seen = true;
+    for sent in &sent {
+        all_seen = all_seen && dut.see_all(t, sent)?;
+    }
+    if all_seen {
+        let nak = dut.nak(sent[1].first, code, 1);
+        // What is not signalled, and did not fail, is not told.
+        let count = REQUESTS - u32::from(silent);
+        dut.answer(t, (NAK, NAK_AGAIN), &[nak], count)?;
+        t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    }
+    dut.close(t)
+}
+
+/// A READ that fails at its second response, and a SEND behind it.
+fn within_read(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let read = dut.post(t, Ask::new(pb::Operation::Read, 3 * dut.mtu))?;
+    dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &read)? {
+        let first = dut.answers(t, &read).swap_remove(0);
+        let nak = dut.nak(read.first.next(), NakCode::REMOTE_ACCESS, 0);
+        dut.answer(t, (NAK, NAK_AGAIN), &[first, nak], 2)?;
+        t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    }
+    dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -73,6 +102,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "flushed",
         "after-error",
         "error-state",
+        "unsignalled",
     ]);
     rc::came_on_each(t, &[NAK])
 }

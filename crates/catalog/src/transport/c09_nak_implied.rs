@@ -1,8 +1,9 @@
 //! `c09-nak-implied`: an answer behind an RDMA READ or an atomic that has no response makes that one come again.
 //!
 //! A READ, or a FetchAdd, and a request behind it are outstanding, on a connection for each way to answer the second: a SEND is
-//! acknowledged, put off or refused for good, a READ and a FetchAdd have their response. The first has none: it was lost. The DUT
-//! completes neither, and asks again. Then the response and the answer come, and both complete in order.
+//! acknowledged, put off, asked for again or refused for good, a READ and a FetchAdd have their response. The first has none: it was lost. The DUT
+//! completes neither, and asks again. Then the response and the answer come, and both complete in order; unless it was refused, all
+//! of it comes a second time on that connection.
 //! Reading: whether the second completes by its first answer, once the response is there, or wants another, is left open; so is,
 //! of a refusal, when the first comes again: that it does not complete with success, nor with the error of the other, is not.
 //! A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE. False alarm: none known.
@@ -29,23 +30,28 @@ enum Behind {
     Answer(Ask),
     /// The receive of a SEND is missing.
     Rnr,
+    /// A SEND is asked for again.
+    Sequence,
     /// A SEND is refused for good.
     Refusal,
 }
 
-const EACH: [Behind; 5] = [
+const EACH: [Behind; 6] = [
     Behind::Answer(Ask::send(64)),
     Behind::Answer(Ask::new(pb::Operation::Read, 64).at(RESULTS + 64)),
     Behind::Answer(Ask::new(pb::Operation::FetchAdd, 8).at(RESULTS + 64)),
     Behind::Rnr,
+    Behind::Sequence,
     Behind::Refusal,
 ];
+/// How often in a row on a connection: what was done about the first says nothing of the next.
+const TIMES: usize = 2;
 
 /// Implied NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-implied",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "An answer behind an RDMA READ or atomic without a response makes that one come again, and completes nothing.",
     reading: "No completion before the response; behind an ACK or a response the READ or atomic is sent again; after response and \
         answer both complete, in order.",
@@ -62,18 +68,23 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let mut dut = Requester::open(t, &ChannelOptions::default())?;
             let second = match behind {
                 Behind::Answer(second) => second,
-                Behind::Rnr | Behind::Refusal => Ask::send(64),
+                Behind::Rnr | Behind::Sequence | Behind::Refusal => Ask::send(64),
             };
             if !can(&dut, &[first, second]) {
                 dut.close(t)?;
                 continue;
             }
-            if let Some(first) = dut.try_post(t, first)?
-                && let Some(second) = dut.try_post(t, second)?
-                && dut.see_all(t, &first)?
-                && dut.see_all(t, &second)?
-            {
-                answer(t, &dut, behind, (&first, &second))?;
+            let times = if matches!(behind, Behind::Refusal) { 1 } else { TIMES };
+            for _ in 0..times {
+                if let Some(first) = dut.try_post(t, first)?
+                    && let Some(second) = dut.try_post(t, second)?
+                    && dut.see_all(t, &first)?
+                    && dut.see_all(t, &second)?
+                    && answer(t, &dut, behind, (&first, &second))?
+                {
+                    continue;
+                }
+                break;
             }
             dut.close(t)?;
         }
@@ -89,20 +100,20 @@ fn can(dut: &Requester, both: &[Ask; 2]) -> bool {
     (dut.channel.atomics || atomics == 0) && in_flight <= usize::from(dut.channel.max_rd_atomic)
 }
 
-/// Answers the second request alone, and when the first has come again both.
-fn answer(t: &mut Tester<'_>, dut: &Requester, behind: Behind, (first, second): (&Sent, &Sent)) -> Step {
+/// Answers the second request alone, and when the first has come again both. Whether both completed.
+fn answer(t: &mut Tester<'_>, dut: &Requester, behind: Behind, (first, second): (&Sent, &Sent)) -> Step<bool> {
     let last = dut.answers(t, second);
     let frame = match behind {
         Behind::Answer(_) => last[0].clone(),
         Behind::Rnr => dut.rnr_nak(second.first, RnrTimer(1), first.msn),
+        Behind::Sequence => dut.nak(second.first, NakCode::PSN_SEQUENCE_ERROR, first.msn),
         Behind::Refusal => dut.nak(second.first, NakCode::REMOTE_ACCESS, first.msn),
     };
     let patience = t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0);
     dut.provoke(t, (BEHIND, BEHIND_AGAIN), &frame, (first.first, patience))?;
     let came = dut.come(t)?;
     let all = [dut.answers(t, first), last].concat();
-    dut.answer(t, (ALL, ALL_AGAIN), &all, 2 - came.min(2))?;
-    Ok(())
+    dut.answer(t, (ALL, ALL_AGAIN), &all, 2 - came.min(2))
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

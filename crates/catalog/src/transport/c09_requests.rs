@@ -5,7 +5,7 @@
 //! PSNs, lengths, padding, headers and payload of every packet are compared, the last packet of a SEND or WRITE asks for
 //! an ACK, and at the end the memory holds what the responses carried. The PSNs run through 2^24, 2^16 and 2^23.
 //! Reading: a packet in the middle of a message may ask for an ACK too, and gets it. SE stands in the last packet of a
-//! solicited SEND or WRITE with Immediate. An operation other than SEND, WRITE and READ that the host refuses to
+//! solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ, solicited or not. An operation other than SEND, WRITE and READ that the host refuses to
 //! post is left out, and the report says so.
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
@@ -42,7 +42,7 @@ const ATOMICS: u32 = RESULTS + 15 * 1024;
 pub(super) static TEST: Test = Test {
     id: "c09-requests",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Requests of every operation and size have the opcodes, PSNs, headers, lengths and padding that they must.",
     reading: "Every packet is compared with the one that its PSN stands for; the last packet of a SEND or WRITE asks for an \
         ACK, since nothing is sent behind it.",
@@ -65,13 +65,13 @@ fn asks(mtu: u32, all: bool) -> Vec<Ask> {
     for operation in OPERATIONS {
         let mut offset = Ask::new(operation, 0).offset;
         for (at, length) in (0u32..).zip(sizes) {
-            let takes_event = operation != pb::Operation::Write && operation != pb::Operation::Read;
             asks.push(Ask {
-                solicited: takes_event && at % 2 == 1,
+                solicited: at % 2 == 1,
                 ..Ask::new(operation, length).at(offset)
             });
             // The next one begins at any byte, behind the results of this one.
-            offset += if takes_event { 7 } else { length + 1 };
+            let is_rdma = matches!(operation, pb::Operation::Write | pb::Operation::Read);
+            offset += if is_rdma { length + 1 } else { 7 };
         }
     }
     asks.push(Ask::new(pb::Operation::CompareSwap, 8).at(ATOMICS));

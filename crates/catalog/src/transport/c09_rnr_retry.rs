@@ -3,7 +3,8 @@
 //! The DUT posts SENDs; the peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0, 1
 //! and 3 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
 //! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
-//! NAK that spends it ends the request at once. Every retry is the same packet again.
+//! NAK that spends it ends the request at once. Every retry is the same packet again. A SEND that is posted while an interval lasts
+//! waits, and does not make the first come sooner.
 //! Reading: nothing is unclear. The ACK timeout is off, so that nothing else makes the DUT send again.
 //! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
 //! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
@@ -17,6 +18,7 @@ use crate::transport::rc::{self, Ask, Requester};
 
 const COMPLETION: &str = "C9-60";
 const COUNT: &str = "C9-143";
+const INTERVAL: &str = "C9-130";
 const RETRY: &str = "9.7.5.2.8 RNR retry";
 const ERROR: &str = "9.7.5.2.8 RNR error completion";
 
@@ -30,6 +32,9 @@ const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 
 /// What the RNR NAKs ask for: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
+
+/// What one of them asks for, so that something can be posted meanwhile: 163.84 ms.
+const LONGER: RnrTimer = RnrTimer(28);
 
 /// rnr_retry, and the retries that each request in turn is made to do; after them it gets an ACK, or, where the last
 /// one is to fail, one RNR NAK more.
@@ -45,11 +50,21 @@ const CASES: &[(u8, &[usize], bool)] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
     reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
-        acknowledged request loads the counter again; retry_cnt is 0 and is not spent.",
-    statements: &[RETRY, ERROR, COMPLETION, COUNT, rc::NAKS, rc::GENERATION, rc::ICRC],
+        acknowledged request loads the counter again; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
+        interval is over.",
+    statements: &[
+        INTERVAL,
+        RETRY,
+        ERROR,
+        COMPLETION,
+        COUNT,
+        rc::NAKS,
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -60,7 +75,30 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for (rnr_retry, retries, fails) in CASES {
         case(t, *rnr_retry, retries, *fails)?;
     }
-    Ok(())
+    posted_meanwhile(t)
+}
+
+/// What is posted while the interval lasts waits with the request that was put off.
+fn posted_meanwhile(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        rnr_retry: 1,
+        retry_cnt: 0,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let patience = t.rc_silence(LONGER.duration(), AckTimeout::OFF, 0);
+    let first = dut.post(t, Ask::send(64))?;
+    if dut.see(t, first.first, patience)? {
+        t.send_frame(NAK, &dut.rnr_nak(first.first, LONGER, 0))?;
+        // It has arrived by then; the interval lasts.
+        t.pause(LONGER.duration() / 4)?;
+        let second = dut.post(t, Ask::send(64).at(64))?;
+        if dut.see(t, second.first, patience)? {
+            let acks = dut.answers(t, &second);
+            dut.answer(t, (ACK, ACK_AGAIN), &acks, 2)?;
+        }
+    }
+    dut.close(t)
 }
 
 fn case(t: &mut Tester<'_>, rnr_retry: u8, retries: &[usize], fails: bool) -> Step {
@@ -95,6 +133,7 @@ fn case(t: &mut Tester<'_>, rnr_retry: u8, retries: &[usize], fails: bool) -> St
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
+        "rnr-interval",
         "rnr-retried",
         "rnr-count",
         "rnr-fails",

@@ -2,7 +2,8 @@
 //!
 //! A SEND of two packets is outstanding when the DUT's queue pair goes to SQD; another is posted then. The responder's side
 //! goes on: a WRITE is acknowledged. The first SEND is acknowledged, and completes; the second is not sent before the queue
-//! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done.
+//! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done. On another connection nobody answers the first,
+//! and in SQD it comes again.
 //! Reading: the event is asked for with the step to SQD, which the agent does not do: one that does not come decides nothing on
 //! a real host. Many adapters have no SQD; where the host refuses it the test is NOT_APPLICABLE.
 //! False alarm: none known.
@@ -10,7 +11,7 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs, Wait};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Told, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
@@ -28,6 +29,9 @@ const WRITE: Label<Frames> = Label::new("WRITE in SQD");
 const FIRST: Label<Frames> = Label::new("ACK of the request before SQD");
 const FIRST_AGAIN: Label<Frames> = Label::new("ACK of the request before SQD, again");
 const HELD: Label<Wait> = Label::new("in SQD");
+const DRAIN_UNANSWERED: Label<Verbs> = Label::new("modify to SQD, with a request that nobody answers");
+const LATE: Label<Frames> = Label::new("ACK of the request that came again");
+const LATE_AGAIN: Label<Frames> = Label::new("ACK of the request that came again, again");
 const RESUME: Label<Verbs> = Label::new("modify to RTS again");
 const SECOND: Label<Frames> = Label::new("ACK of the request behind SQD");
 const SECOND_AGAIN: Label<Frames> = Label::new("ACK of the request behind SQD, again");
@@ -36,10 +40,10 @@ const SECOND_AGAIN: Label<Frames> = Label::new("ACK of the request behind SQD, a
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-drain",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
     reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
-        IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
+        what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
     statements: &[STATES, COMPLETION, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -73,6 +77,34 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if dut.see_all(t, &second)? {
             let acks = dut.answers(t, &second);
             dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 1)?;
+        }
+    }
+    dut.close(t)?;
+    if refused {
+        return Ok(());
+    }
+    unanswered(t)
+}
+
+/// The ACK timeout of the connection on which nobody answers, and its retries.
+const TIMEOUT: AckTimeout = AckTimeout(14);
+const RETRY_CNT: u8 = 7;
+
+/// A request that comes again in SQD.
+fn unanswered(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMEOUT,
+        retry_cnt: RETRY_CNT,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let sent = dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &sent)? {
+        modify(t, DRAIN_UNANSWERED, dut.channel.qp, pb::QpState::Sqd)?;
+        let patience = t.rc_silence(Duration::ZERO, TIMEOUT, RETRY_CNT);
+        if dut.see(t, sent.first, patience)? {
+            let acks = dut.answers(t, &sent);
+            dut.answer(t, (LATE, LATE_AGAIN), &acks, 1)?;
         }
     }
     dut.close(t)
@@ -115,8 +147,33 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let expected = (turn.last_sent(), 1);
     answer::acknowledged(t, f, (STATES, WRITE.name), (&case.dialogue, &turn), expected);
     completions(t, f, case);
+    // What was sent before SQD is ended there: by then its ACK had come.
+    let asked = 1 + t.frames(FIRST_AGAIN).count();
+    let told = |done: &rc::Done<'_>| done.completion.wr_id == 1 && done.told.place < resume.place;
+    let done: Vec<rc::Done<'_>> = case
+        .dialogue
+        .completions
+        .iter()
+        .filter(|done| told(done))
+        .cloned()
+        .collect();
+    let result = match done.is_empty() {
+        false => Passed::Pass,
+        true if t.begin.simulated || asked >= TRIES as usize => Passed::Fail,
+        true => Passed::Inconclusive,
+    };
+    let words = ("wr_id 1, in SQD", rc::completions_in_words(&done));
+    f.prove(
+        STATES,
+        &[drain.into(), resume.into()],
+        "request of before SQD, acknowledged there",
+        words,
+        result,
+    );
+    comes_again(t, f, cases.get(1))?;
     let is_drained = |told: &&Told| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
-    let drained: Vec<&Told> = t.timeline.told.iter().filter(is_drained).collect();
+    let within = t.timeline.told.iter().filter(|told| told.place < case.end());
+    let drained: Vec<&Told> = within.filter(is_drained).collect();
     let acknowledged = t.frames(FIRST).next().ok_or(Gap::Missing(FIRST.name))?;
     let too_early = drained.iter().any(|told| told.place < acknowledged.place);
     let result = match drained.len() {
@@ -128,6 +185,28 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let shown: Vec<Evidence<'_>> = drained.iter().map(|told| (*told).into()).collect();
     let words = ("one, when the first request is done", drained.len().to_string());
     f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED", words, result);
+    Ok(())
+}
+
+/// What nobody answers comes again in SQD.
+fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> Result<(), Gap> {
+    t.not_judged(LATE);
+    t.not_judged(LATE_AGAIN);
+    let drain = t.command(DRAIN_UNANSWERED)?;
+    let case = case.ok_or(Gap::Missing(DRAIN_UNANSWERED.name))?;
+    rc::sound_packets(f, &case.dialogue);
+    let requests = case.dialogue.of_dut().filter(|seen| seen.packet.opcode().is_request());
+    let again: Vec<rc::Seen<'_>> = requests.filter(|seen| seen.place > drain.place).collect();
+    let result = match again.is_empty() {
+        false => Passed::Pass,
+        true => rc::alive(t, drain.place, t.begin.simulated),
+    };
+    let shown: Vec<Evidence<'_>> = [drain.into()]
+        .into_iter()
+        .chain(again.iter().map(|seen| seen.frame.into()))
+        .collect();
+    let words = ("it comes again in SQD", rc::in_words(&again));
+    f.prove(STATES, &shown, "request that nobody answers", words, result);
     Ok(())
 }
 

@@ -191,9 +191,9 @@ impl AdapterProfile {
         self.vary(seed).with_latency_of(rng)
     }
 
-    /// The same in silicon, in software, or on a slow host.
+    /// The same in silicon, or in software.
     fn with_latency_of(mut self, rng: &mut ChaCha8Rng) -> Self {
-        let at_most = [Duration::ZERO, Duration::from_micros(100), Duration::from_millis(2)][below(rng, 3) as usize];
+        let at_most = [Duration::ZERO, Duration::from_micros(60)][below(rng, 2) as usize];
         self.latency += Duration::from_nanos(below(rng, at_most.as_nanos() as u64 + 1));
         self
     }

@@ -189,7 +189,9 @@ fn answers_a_request(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     let psn = answered.heard.psn;
-    let is_gap = answered.says == Says::Sequence && !answered.window.is_beyond(psn);
+    // What came far ahead of all is out of sequence, too.
+    let is_due = answered.window.stray == Some(psn);
+    let is_gap = answered.says == Says::Sequence && (is_due || !answered.window.is_beyond(psn));
     Held::must(answered.found.is_some() || is_gap, || {
         (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
     })
@@ -257,7 +259,8 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     let psn = answered.heard.psn;
-    if answered.window.is_beyond(psn.next()) {
+    let is_due = answered.window.stray == Some(psn);
+    if !is_due && answered.window.is_beyond(psn.next()) {
         return Held::must(false, || {
             (
                 format!("a PSN before the newest, {}", next.minus(1)),

@@ -104,9 +104,10 @@ fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
             is_it && sent.seen.place > answer.place()
         });
-        // An answer that skips is acted on once, so that sending it again shows nothing; of sequence NAKs that are all the
-        // same each asks anew, so that three without any retry are not all lost.
-        let third = thrice(talk, answer).filter(|_| answer.says == Says::Sequence && again.is_none());
+        // An answer that skips is acted on once, be it a NAK, so that sending it again shows nothing; of sequence NAKs that are
+        // all the same each asks anew, so that three without any retry are not all lost.
+        let asks_anew = answer.says == Says::Sequence && answer.offset == Some(from) && again.is_none();
+        let third = thrice(talk, answer).filter(|_| asks_anew);
         let proven = talk.is_lossless() || third.is_some();
         let since = third.unwrap_or(answer.frame.at.latest);
         let met = again.map(|sent| sent.seen.frame.at.earliest);

@@ -72,6 +72,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         ),
         completion_fields,
     ),
+    (
+        rule!(
+            "unsignalled",
+            "C9-60",
+            "A request that is not signalled completes only when it fails, and then it does."
+        ),
+        unsignalled,
+    ),
 ];
 
 pub(super) fn words(told: &Told<'_>, post: &Post<'_>, expected: impl Into<String>) -> (String, String, String) {
@@ -257,6 +265,15 @@ fn completion_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if let Some(at) = told.post {
             next = next.max(at + 1);
         }
+    }
+}
+
+/// That what fails, or is flushed, completes, rules of failures demand of each request; here, that nothing else does.
+fn unsignalled<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (told, post) in known(talk).filter(|(_, post)| !post.posted.post.signaled) {
+        asking.must(!told.is_success(), [Evidence::from(told.done.told)], || {
+            words(told, post, "no completion with success: it is not signalled")
+        });
     }
 }
 

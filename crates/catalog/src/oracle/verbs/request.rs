@@ -7,9 +7,10 @@ use core::time::Duration;
 
 use verbatim_record::{Evidence, Passed};
 
-use super::talk::{Post, Request, Talk, fits, shown};
+use super::talk::{Post, Request, SOON, Talk, fits, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
 use crate::transport::rc::seen_in_words;
 
@@ -37,7 +38,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "ack-requested",
             "9.7.3 request generation",
-            "The last packet of a SEND or WRITE asks for an acknowledgement when nothing is sent behind it."
+            "The last packet of a SEND or WRITE asks for an acknowledgement when nothing is sent behind it, and one of those without \
+             an answer does when a message stops in the midst."
         ),
         ack_requested,
     ),
@@ -135,6 +137,43 @@ fn ack_requested<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 "AckReq in the last packet".into(),
                 request.seen.packet.to_string(),
             )
+        });
+    }
+    stops(talk, asking);
+}
+
+/// Who stops in the midst of a message has asked for the acknowledgement that it waits for. Asked on a link that loses nothing, with
+/// the timeout off, while nothing was refused.
+fn stops<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if !talk.is_lossless() || talk.timeout().is_some() || talk.failed().is_some() {
+        return;
+    }
+    for (at, request) in talk.requests.iter().enumerate() {
+        let next = talk.requests.get(at + 1).map(|next| next.seen.frame.at.earliest);
+        let until = next.into_iter().chain(talk.ends_at()).min();
+        let stops = until.is_some_and(|until| until.since(request.seen.frame.at.latest) >= SOON);
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found.filter(|_| stops && request.seen.place < talk.until) else {
+            continue;
+        };
+        let before: Vec<_> = talk
+            .answers
+            .iter()
+            .filter(|answer| answer.place() < request.seen.place)
+            .collect();
+        let is_plain = before.iter().all(|answer| answer.says == Says::Ack);
+        if post.posted.has_response_data() || offset + 1 == post.end || !is_plain {
+            continue;
+        }
+        let acknowledged = before.iter().filter_map(|answer| answer.end()).max().unwrap_or(0);
+        let asks = talk.requests[..=at].iter().any(|sent| {
+            sent.seen.packet.bth().ack_request() && sent.offset.is_some_and(|offset| offset >= acknowledged)
+        });
+        asking.must(asks, [request.seen.frame.into()], || {
+            let expected = "AckReq in a packet that is not acknowledged, since nothing more is sent".into();
+            (post.in_words(), expected, request.seen.packet.to_string())
         });
     }
 }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Passed, duration_words};
+use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::talk::{Answer, Post, Request, SOON, Talk, fits, shown};
 use super::{Asking, VerbsRule};
@@ -62,6 +62,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
             "What nobody answers comes again between once and four times the local ACK timeout after it was sent last."
         ),
         ack_timeout,
+    ),
+    (
+        rule!(
+            "timer-restarts",
+            "C9-142",
+            "Progress begins the local ACK timeout anew, be it a response in the midst of a READ, and so does what a NAK has sent again."
+        ),
+        timer_restarts,
     ),
 ];
 
@@ -277,4 +285,80 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (format!("{}: retry", post.in_words()), expected, words((least, most)))
         });
     }
+}
+
+/// On a link that loses nothing: of the only request of a connection, whose packet is one.
+fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(once), Some(path), true) = (talk.timeout(), talk.path(), talk.is_lossless()) else {
+        return;
+    };
+    // One in front of it that comes again brings it with it.
+    for post in talk.posts.iter().filter(|_| talk.posts.len() == 1) {
+        if post.end - post.first > 1 && !post.posted.has_response_data() {
+            continue;
+        }
+        let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
+        let sent: Vec<&Request<'t>> = talk.requests.iter().filter(of_it).collect();
+        for pair in sent.windows(2) {
+            let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
+            let Some(began) = began(talk, post, (earlier, later)) else {
+                continue;
+            };
+            let most = later.at.since(began.at).1 + path;
+            asking.must(most >= once, [began, later].map(Evidence::from), || {
+                let about = format!("{}: retry", post.in_words());
+                let expected = format!("{} after that, or later", duration_words(once));
+                (about, expected, format!("{} after it at most", duration_words(most)))
+            });
+        }
+    }
+}
+
+/// The packet with which the time-out began that had a request sent again: its last one before, or a response since that is
+/// progress. `None` where a time-out need not be the cause, or nothing but time-outs was.
+fn began<'t>(
+    talk: &Talk<'t>,
+    post: &Post<'_>,
+    (earlier, later): (&'t FrameSeen, &'t FrameSeen),
+) -> Option<&'t FrameSeen> {
+    let before: Vec<&Answer<'t>> = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.place() < later.place)
+        .collect();
+    if before.is_empty() {
+        return None;
+    }
+    let mut acknowledged = 0;
+    let mut began = earlier;
+    for answer in before {
+        let end = answer.end().unwrap_or(0);
+        let is_new = end > acknowledged;
+        acknowledged = acknowledged.max(end);
+        // After anything else the peer said more than one cause may be open.
+        let is_plain = match answer.says {
+            Says::Ack => answer.offset.is_some(),
+            Says::Read(_) => answer.offset.is_some_and(|of| post.has(of)),
+            Says::Sequence => answer.offset == Some(post.first),
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
+        if answer.place() < earlier.place {
+            continue;
+        }
+        match answer.says {
+            Says::Ack if end > 0 && end <= post.first => {
+                if is_new {
+                    began = answer.frame;
+                }
+            }
+            Says::Read(_) if answer.offset.is_some_and(|of| post.has(of)) && talk.is_next_response(answer) => {
+                began = answer.frame;
+            }
+            _ => return None,
+        }
+    }
+    Some(began)
 }

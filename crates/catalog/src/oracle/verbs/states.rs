@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Evidence, Passed, Side, Told, Trace, VerbsDone};
+use verbatim_record::{Evidence, Passed, Side, Told, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
 use verbatim_wire::verbs::EventKind;
 
-use super::talk::SIMULATED_PATH;
+use super::talk::{SIMULATED_PATH, SOON};
 use super::{Asking, steps};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::rule;
@@ -86,6 +86,22 @@ pub(super) static RULES: &[(Rule, StatesRule)] = &[
         ),
         silent_state,
     ),
+    (
+        rule!(
+            "flushed-late",
+            "10.3.1 ERR",
+            "What is posted in ERR, or to be sent in SQE, is flushed."
+        ),
+        flushed_late,
+    ),
+    (
+        rule!(
+            "datagram-completes",
+            "11.4.1 work requests",
+            "A datagram that is posted completes, in RTS at once, in SQD when the queue pair is in RTS again."
+        ),
+        datagram_completes,
+    ),
 ];
 
 /// A queue pair of the device, from when it was made until it was destroyed.
@@ -119,12 +135,14 @@ struct Is {
     up: usize,
     /// Whether it may have failed.
     may_have_failed: bool,
+    /// Whether it was told so, of a datagram queue pair.
+    has_failed: bool,
 }
 
 impl Is {
     /// The states that it may be in.
     fn states(self, service: pb::Service) -> Vec<pb::QpState> {
-        let mut states = vec![self.state];
+        let mut states: Vec<pb::QpState> = [self.state].into_iter().filter(|_| !self.has_failed).collect();
         if self.may_have_failed {
             states.push(pb::QpState::Err);
         }
@@ -244,6 +262,25 @@ impl<'t> Life<'t> {
         self.traffic.get(at).is_some_and(|place| *place < before)
     }
 
+    /// Whether a datagram failed, after which none is sent. Of a real host's answers nobody knows which came first.
+    fn has_failed(&self, after: usize, before: usize) -> bool {
+        let sends = |wr_id: u64| {
+            let posts = self.commands.iter().filter_map(|done| posts(&done.command));
+            posts
+                .filter(|(_, of, _)| *of == wr_id)
+                .all(|(is_receive, ..)| !is_receive)
+        };
+        self.service == pb::Service::Ud
+            && self.is_simulated()
+            && self.told.iter().any(|told| match &told.event {
+                Event::Completion(completion) => {
+                    let is_error = ![WcStatus::SUCCESS.0, WcStatus::WR_FLUSH_ERR.0].contains(&completion.status);
+                    is_error && (after..before).contains(&told.place) && sends(completion.wr_id)
+                }
+                Event::AsyncEvent(_) => false,
+            })
+    }
+
     /// Each command with what the queue pair is by then; ends where nobody answered.
     fn each(&self, mut say: impl FnMut(Is, &'t VerbsDone)) {
         let mut is = Is {
@@ -251,10 +288,12 @@ impl<'t> Life<'t> {
             since: self.begin,
             up: self.begin,
             may_have_failed: false,
+            has_failed: false,
         };
         for done in &self.commands {
             let is_up = !matches!(is.state, pb::QpState::Reset | pb::QpState::Init | pb::QpState::Err);
             is.may_have_failed = is_up && self.has_traffic(is.up, done.place);
+            is.has_failed = is.may_have_failed && self.has_failed(is.up, done.place);
             say(is, done);
             match (&done.command, &done.answer) {
                 (_, None) => return,
@@ -267,6 +306,14 @@ impl<'t> Life<'t> {
                     }
                     is.since = done.place;
                     is.state = modify.state();
+                }
+                // That it has failed it says itself; that it has not may be old when it is told.
+                (Command::QueryQp(_), Some((_, _, Reply::Status(status), _)))
+                    if is.may_have_failed
+                        && is.states(self.service).contains(&status.state())
+                        && status.state() != is.state =>
+                {
+                    (is.state, is.since, is.up) = (status.state(), done.place, done.place);
                 }
                 _ => {}
             }
@@ -457,6 +504,86 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
             let about = format!("{what} in {}", state_in_words(is.state));
             (about, "taken".into(), "refused".into())
         });
+    });
+}
+
+fn flushed_late<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each(|is, done| {
+        let Some((is_receive, wr_id, _)) = posts(&done.command) else {
+            return;
+        };
+        let flushes = match is.state {
+            pb::QpState::Err => true,
+            pb::QpState::Sqe => !is_receive && !is.may_have_failed,
+            _ => false,
+        };
+        let known = done.answer.as_ref().filter(|_| flushes && is_done(done));
+        let Some((answered, ..)) = known else { return };
+        let status = |told: &&Told| match &told.event {
+            Event::Completion(completion) if completion.wr_id == wr_id && told.place > done.place => {
+                Some(WcStatus(completion.status))
+            }
+            _ => None,
+        };
+        let told = life.told.iter().copied().find(|told| status(told).is_some());
+        let due = answered.latest.after(SOON);
+        // Until it is reset or gone, and the host was asked for something when it was due.
+        let mut later = life.commands.iter().filter(|later| later.place > done.place);
+        let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
+        if told.is_none() && !is_alive {
+            return;
+        }
+        let is_so = told.as_ref().and_then(status) == Some(WcStatus::WR_FLUSH_ERR);
+        let evidence = [Evidence::from(done)].into_iter().chain(told.map(Evidence::from));
+        asking.must(is_so, evidence, || {
+            let what = if is_receive { "a receive" } else { "a send request" };
+            let seen = told.map_or_else(|| "no completion".into(), |told| Evidence::from(told).in_words());
+            let about = format!("{what} in {}", state_in_words(is.state));
+            (about, format!("its completion with {}", WcStatus::WR_FLUSH_ERR), seen)
+        });
+    });
+}
+
+fn datagram_completes<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let step = |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(_)) && is_done(done);
+    life.each(|is, done| {
+        let Command::PostSend(post) = &done.command else {
+            return;
+        };
+        let is_up = matches!(is.state, pb::QpState::Rts | pb::QpState::Sqd);
+        if life.service != pb::Service::Ud || !is_up || !post.signaled || !is_done(done) {
+            return;
+        }
+        let mut later = life.commands.iter().copied().filter(|later| later.place > done.place);
+        let mut steps = later.clone().filter(step);
+        // From when on it is to be sent, and until when.
+        let begins = match is.state {
+            pb::QpState::Rts => Some(done),
+            _ => steps.next().filter(
+                |step| matches!(&step.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rts),
+            ),
+        };
+        let Some((known, ..)) = begins.and_then(|begins| begins.answer.as_ref()) else {
+            return;
+        };
+        let due = known.latest.after(SOON);
+        let is_left = steps.next().is_none_or(|step| step.asked.earliest >= due);
+        let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
+        let is_it = |told: &&&Told| {
+            matches!(&told.event, Event::Completion(completion) if completion.wr_id == post.wr_id)
+                && told.place > done.place
+        };
+        let told = life.told.iter().find(is_it).copied();
+        if told.is_some() || is_left && is_alive {
+            let evidence = [Evidence::from(done)].into_iter().chain(told.map(Evidence::from));
+            let since = begins.map_or(done.place, |begins| begins.place);
+            let is_so = told.is_some_and(|told| told.place > since);
+            asking.must(is_so, evidence, || {
+                let about = format!("a datagram posted in {}", state_in_words(is.state));
+                let seen = if told.is_some() { "it, in SQD" } else { "none" };
+                (about, "its completion, in RTS".into(), seen.into())
+            });
+        }
     });
 }
 

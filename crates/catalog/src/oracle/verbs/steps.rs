@@ -2,7 +2,8 @@
 //!
 //! Source: architecture 10.3.1 and 11.2.5.2 (the table of attributes by transition); Linux `ib_modify_qp_is_ok`, which has the
 //! same. Either way conforms: RESET to ERR, which Linux refuses; an attribute with a step to RESET or ERR; another port in SQD,
-//! which a device need not have; values that do not fit into the field of a packet, since who calls cannot give them.
+//! which a device need not have; values that do not fit into the field of a packet, since who calls cannot give them; a path MTU
+//! that is more than the port's, which Linux rxe refuses and qib brings down to the port's.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Trace};
@@ -13,6 +14,7 @@ pub(super) struct Facts {
     port: Option<u32>,
     max_rd_atomic: Option<u32>,
     max_dest_rd_atomic: Option<u32>,
+    active_mtu: Option<u32>,
     ethernet: bool,
 }
 
@@ -28,6 +30,7 @@ impl Facts {
             port: known(facts.port),
             max_rd_atomic: known(facts.max_qp_init_rd_atom),
             max_dest_rd_atomic: known(facts.max_qp_rd_atom),
+            active_mtu: known(facts.active_mtu),
             ethernet: facts.ethernet,
         })
     }
@@ -186,6 +189,8 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
         Verdict::Refused("more READs and atomics than the device has".into())
     } else if without_gid {
         Verdict::Refused("the address vector names nobody".into())
+    } else if of.path_mtu.is_some_and(|code| !(1..=5).contains(&code)) {
+        Verdict::Refused("its code names no MTU".into())
     } else {
         let fits = |value: Option<u32>, bits: u32| value.is_none_or(|value| value >> bits == 0);
         let is_fit = fits(of.timeout, 5)
@@ -194,7 +199,8 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
             && fits(of.rnr_retry, 3)
             && fits(of.rq_psn, 24)
             && fits(of.sq_psn, 24)
-            && fits(of.dest_qpn, 24);
+            && fits(of.dest_qpn, 24)
+            && !beyond(of.path_mtu, facts.active_mtu);
         if is_fit { Verdict::Taken } else { Verdict::Either }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Ask {
     pub(crate) solicited: bool,
     /// Whether it waits for READs and atomics before it.
     pub(crate) fence: bool,
+    /// Whether it completes only when it fails.
+    pub(crate) silent: bool,
 }
 
 impl Ask {
@@ -69,6 +71,7 @@ impl Ask {
             length,
             solicited: false,
             fence: false,
+            silent: false,
         }
     }
 
@@ -177,7 +180,7 @@ impl Requester {
             wr_id: number,
             operation: ask.operation.into(),
             local: Some(self.channel.memory.slice(ask.offset, ask.length)),
-            signaled: true,
+            signaled: !ask.silent,
             solicited: ask.solicited,
             fence: ask.fence,
             remote_address: REMOTE + number * 0x1_0000,
