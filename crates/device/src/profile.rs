@@ -334,7 +334,7 @@ impl Profile {
         }
         match which {
             0 => (self.sm_lid, self.port_state) = (Lid(0), PortState::INITIALIZE),
-            1 => (self.lid, self.lmc, self.port_state) = (Lid(0), 0, PortState::INITIALIZE),
+            1 if below(rng, 2) == 0 => (self.lid, self.lmc, self.port_state) = (Lid(0), 0, PortState::INITIALIZE),
             2 | 3 => self.sm_lid = Lid(1),
             4 | 5 => (self.lid, self.lmc) = (Lid(1), 0),
             _ => {}
