@@ -355,10 +355,15 @@ fn whatever_varies_the_keys_and_the_tables_hold() {
             let found = bench.port_info(NONE);
             if has_tables {
                 let vls = found.operational_vls().data_vls().unwrap();
-                let table = (0..8).fold(VlArbitrationTable::default(), |table, entry| {
-                    table.with_vl(entry, entry as u8 % vls).with_weight(entry, 200)
-                });
-                for part in [1, 3] {
+                let caps = [
+                    (1, found.vl_arbitration_low_cap()),
+                    (3, found.vl_arbitration_high_cap()),
+                ];
+                for (part, cap) in caps {
+                    let entries = 0..usize::from(cap.min(8));
+                    let table = entries.fold(VlArbitrationTable::default(), |table, entry| {
+                        table.with_vl(entry, entry as u8 % vls).with_weight(entry, 200)
+                    });
                     bench.set(part << 16, NONE, &table).expect("answered");
                     let kept = bench.get(AttributeId::VL_ARBITRATION, part << 16, NONE);
                     assert_eq!(kept.unwrap().attribute::<VlArbitrationTable>(), table);
