@@ -86,7 +86,8 @@ fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
 fn the_command_of_a_false_alarm_ends_with_the_same_verdict() {
     let place = Place::new();
     let tests = ["c14-016-get-protect-2", "c07-link-crcs", "c09-130-rnr-interval"].map(test);
-    let models = sound_models().into_iter().map(|mut model| {
+    let known = sound_models().into_iter().filter(|model| !model.is_drawn());
+    let models = known.map(|mut model| {
         model.config = VirtualConfig {
             defects: vec![Defect::MKeyIgnoredOnGet],
             link_defects: vec![LinkDefect::BadVcrcAccepted],

@@ -191,8 +191,11 @@ fn flush_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for told in &talk.told {
         if told.done.status() == WcStatus::WR_FLUSH_ERR {
             let by_tester = talk.to_error.is_some_and(|done| done.place < told.place());
+            // Whatever the request that was refused came to, the queue pair is in error then.
+            let mut answers = talk.answers.iter().filter(|answer| answer.place() < told.place());
+            let by_nak = answers.any(|answer| refuses(answer).is_some());
             let result = match has_refused(talk) {
-                _ if failed || by_tester => Passed::Pass,
+                _ if failed || by_tester || by_nak => Passed::Pass,
                 Some(true) => Passed::Pass,
                 Some(false) => Passed::Fail,
                 None => Passed::Inconclusive,
