@@ -253,9 +253,14 @@ fn smpquery_shows_the_tables_that_we_read() {
         assert_eq!(row(&lanes, "ports:"), ours["SLtoVLMappingTable[0].SLtoVL"], "{lanes}");
         let arbitration = text(lab, "smpquery -D vlarb 0,1");
         for (rows, field) in [("VL", "VL"), ("WEIGHT", "Weight")] {
-            // The low priority, then the high one, each in two parts.
-            let parts = (1..=4_u32).map(|part| format!("VLArbitrationTable[{}].{field}", part << 16));
-            let read: Vec<u64> = parts.flat_map(|part| ours[&part].clone()).collect();
+            // The low priority, then the high one, each in two parts, of which smpquery shows as much as the port has.
+            let table = |first: u32, cap: &str| {
+                let parts = [first, first + 1].map(|part| format!("VLArbitrationTable[{}].{field}", part << 16));
+                let entries = parts.into_iter().flat_map(|part| ours[&part].clone());
+                let most = ours[&format!("PortInfo[0].{cap}")][0] as usize;
+                entries.take(most).collect::<Vec<u64>>()
+            };
+            let read = [table(1, "VLArbitrationLowCap"), table(3, "VLArbitrationHighCap")].concat();
             assert_eq!(row(&arbitration, rows), read, "{arbitration}");
         }
         let name = ours["NodeDescription[0].NodeString"]
