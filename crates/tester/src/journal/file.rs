@@ -544,8 +544,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
+    /// A journal with something to restore: its directory, its file, and what that holds.
+    fn saved() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let directory = tempfile::tempdir().unwrap();
         let (area, parts) = area();
         let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
@@ -553,6 +553,12 @@ mod tests {
         let path = journal.path().to_path_buf();
         drop(journal);
         let whole = std::fs::read(&path).unwrap();
+        (directory, path, whole)
+    }
+
+    #[test]
+    fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
+        let (directory, path, whole) = saved();
         let good = FileJournal::open(directory.path(), "r").unwrap().content;
         for bit in 0..whole.len() * 8 {
             let mut altered = whole.clone();
@@ -573,13 +579,7 @@ mod tests {
 
     #[test]
     fn a_journal_of_which_any_part_is_nought_or_of_another_is_never_applied() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
-        journal.save(&area, &parts, &[MKey(1)]).unwrap();
-        let path = journal.path().to_path_buf();
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
+        let (directory, path, whole) = saved();
         for begin in 0..whole.len() {
             for length in [1, 7, 64, whole.len()] {
                 for filler in [0, 0xFF, b'0'] {
