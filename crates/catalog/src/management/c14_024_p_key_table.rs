@@ -1,6 +1,6 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
 //!
-//! In up to four blocks the first free entry and the last get a P_Key each, of a full and of a limited member; all other
+//! In up to four blocks each free entry gets a P_Key, of a full and of a limited member by turns; all other
 //! entries are written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
 //! PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
 //! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
@@ -61,7 +61,8 @@ fn entries(node: &NodeInfo, block: u32) -> usize {
     usize::from(node.partition_cap()).saturating_sub(before).min(ENTRIES)
 }
 
-/// The block with P_Keys that the table does not have yet in its first free entry and its last; `None` when it has none.
+/// The block with P_Keys that the table does not have yet in each free entry, full and limited members by turns; `None` when it has
+/// none.
 fn filled(
     random: &mut Stream,
     taken: &mut Vec<u16>,
@@ -74,9 +75,7 @@ fn filled(
         .filter(|entry| found.p_key(*entry) == PKey(0))
         .collect();
     let mut table = found;
-    // At both ends of what is free: a table that is one entry too short shows at its end alone.
-    let ends = [free.first().copied(), free.last().copied().filter(|_| free.len() > 1)];
-    for (entry, member) in ends.into_iter().flatten().zip([FULL, 0]) {
+    for (entry, member) in free.into_iter().zip([FULL, 0].into_iter().cycle()) {
         let mut base = 0;
         while base == 0 || taken.contains(&base) {
             base = u16::try_from(random.between(1, 0x7FFE)).unwrap_or(1);
