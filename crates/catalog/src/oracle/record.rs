@@ -23,14 +23,11 @@ const EACH: usize = 2;
 /// The rule of reserved bits: a test of its own judges these, lest one fault fail all others.
 const RESERVED: &str = "reserved";
 
-/// States a failed check for each rule that the device breaks, unless a lost packet explains it. In real time it is an
-/// observation, but for a test that the oracle alone judges ([`Findings::exercises`]): the rules have judged few foreign
-/// devices in the dialogues of the others.
+/// States a failed check for each rule that the device breaks, unless a lost packet explains it.
 ///
 /// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
 pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     let is_judged_here = findings.exercises.is_some();
-    let decides = trace.begin.simulated || is_judged_here;
     let (mut broken, mut asked) = packets(trace);
     let ruling = verbs::rule(trace);
     let said = ruling.said.iter();
@@ -47,21 +44,12 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&s
             continue;
         }
         told.push(name);
-        if decides {
-            let about = match said.about.as_str() {
-                "" => name.to_string(),
-                about => format!("{name}: {about}"),
-            };
-            let words = (said.expected, said.seen);
-            findings.prove(said.rule.statement, &said.evidence, &about, words, said.result);
-        } else {
-            let shown: Vec<String> = said.evidence.iter().map(Evidence::in_words).collect();
-            let words = format!(
-                "{} {name}: expected {}, seen {}",
-                said.rule.statement, said.expected, said.seen
-            );
-            findings.observe(format!("{words} ({})", shown.join("; ")), &[]);
-        }
+        let about = match said.about.as_str() {
+            "" => name.to_string(),
+            about => format!("{name}: {about}"),
+        };
+        let words = (said.expected, said.seen);
+        findings.prove(said.rule.statement, &said.evidence, &about, words, said.result);
     }
     asked.extend(ruling.held);
     let Some(wanted) = findings.exercises.clone() else {

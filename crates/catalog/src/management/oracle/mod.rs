@@ -26,7 +26,7 @@ mod traps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::{Evidence, Exchange, Findings, Match, Passed, Time, Trace};
+use verbatim_record::{Check, Evidence, Exchange, Findings, Match, Passed, Time, Trace};
 use verbatim_tester::{Need, Test};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{DrSmp, Layout, MKey, Mad, Method};
@@ -51,11 +51,9 @@ pub(crate) struct Judged {
 }
 
 /// States a failed check for each rule that the device breaks. In real time what loss, a kernel or somebody else may have done
-/// is an observation; and so is, but in the walk, all that a device behind a kernel breaks: the other tests' tables of such
-/// devices have not been argued by these rules yet.
+/// is an observation.
 pub(crate) fn judge(test: &Test, trace: &Trace, findings: &mut Findings<'_>) {
     let mut told: Vec<&str> = Vec::new();
-    let only_observes = trace.begin.rig_kind == "umad" && test.id != super::walk::TEST.id;
     for broken in replay(test, trace).broken {
         let name = broken.rule.name;
         if told.iter().filter(|told| **told == name).count() == EACH {
@@ -67,7 +65,7 @@ pub(crate) fn judge(test: &Test, trace: &Trace, findings: &mut Findings<'_>) {
             .iter()
             .filter_map(|number| trace.exchanges.get(*number as usize - 1))
             .collect();
-        if !trace.begin.simulated && (broken.excusable || only_observes) {
+        if !trace.begin.simulated && (broken.excusable || is_told(findings, &broken, &shown)) {
             let Broken {
                 about,
                 expected,
@@ -88,6 +86,17 @@ pub(crate) fn judge(test: &Test, trace: &Trace, findings: &mut Findings<'_>) {
             .saw(broken.seen)
             .comes_to(broken.expected, Passed::Fail);
     }
+}
+
+/// Whether the test's own judge failed the device for the very value that a rule found, in the same answer or of the same
+/// field: one finding is told once. Qualification, in simulated time, counts which of the two would have caught it.
+fn is_told(findings: &Findings<'_>, broken: &Broken, shown: &[&Exchange]) -> bool {
+    let is_it = |check: &Check| {
+        let in_it = shown.last().is_some_and(|last| check.exchanges.contains(&last.number));
+        let of_it = broken.about.split(' ').next_back() == Some(check.about.as_str());
+        check.result() == Passed::Fail && check.seen == broken.seen && (in_it || of_it)
+    };
+    findings.checks.iter().any(is_it)
 }
 
 /// Something that happened to the port's dialogue with the tester.

@@ -3,13 +3,13 @@
 //! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.9.2 (requester errors), 10.7.3 (work completions); Linux rxe
 //! and rdmavt.
 
-use verbatim_record::{Evidence, Passed, WcStatus, duration_words};
+use verbatim_record::{Evidence, Passed, TRIES, WcStatus, duration_words};
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::SyndromeKind;
 
 use super::completion::{known, words};
 use super::retry::causes;
-use super::talk::{Answer, Post, Talk, Told};
+use super::talk::{Answer, Post, Talk, Told, talks};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -140,8 +140,7 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if causes.rnr > 0 && can_spend {
             continue;
         }
-        let most = (post.first..post.end).map(|offset| talk.transmissions(offset, told.place()).len());
-        let times = u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX);
+        let times = transmissions(talk, post, told);
         let sent = talk.transmissions(post.first, told.place());
         let took = talk
             .trace
@@ -151,7 +150,7 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let too_soon = causes.errors == 0 && talk.timeout().is_none_or(|once| took < once * needed);
         let result = match times >= needed && can_spend {
             true => Passed::Pass,
-            false if talk.is_lossless() || too_soon => Passed::Fail,
+            false if talk.is_lossless() || too_soon || is_never_retried(talk) => Passed::Fail,
             false => Passed::Inconclusive,
         };
         let evidence: Vec<Evidence<'t>> = super::talk::shown(&sent);
@@ -168,6 +167,25 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             )
         });
     }
+}
+
+/// Whether the only retry that a request has did not come on so many connections like this one that losing it is no chance.
+fn is_never_retried(talk: &Talk<'_>) -> bool {
+    let is_alike = |other: &Talk<'_>| other.retry_cnt() == talk.retry_cnt() && other.timeout() == talk.timeout();
+    let is_spent_at_once = |other: &Talk<'_>| {
+        known(other)
+            .any(|(told, post)| told.done.status() == WcStatus::RETRY_EXC_ERR && transmissions(other, post, told) == 1)
+    };
+    let alike = talks(talk.trace)
+        .into_iter()
+        .filter(|other| is_alike(other) && is_spent_at_once(other));
+    talk.retry_cnt() == 1 && alike.count() >= TRIES as usize
+}
+
+/// How often a request was sent before its host was told of its end.
+fn transmissions(talk: &Talk<'_>, post: &Post<'_>, told: &Told<'_>) -> u32 {
+    let most = (post.first..post.end).map(|offset| talk.transmissions(offset, told.place()).len());
+    u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
 /// Whether the device has refused a request of the peer, which takes its queue pair to the error state. Where a NAK may be lost,

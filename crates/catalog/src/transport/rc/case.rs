@@ -2,7 +2,7 @@
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
-use verbatim_wire::packet::{Opcode, Psn};
+use verbatim_wire::packet::Opcode;
 
 use super::posted::seen_in_words;
 use super::requester::steps;
@@ -80,24 +80,6 @@ impl<'t> Case<'t> {
             .collect()
     }
 
-    /// The wait under a label in this case.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(crate) fn waited(
-        &self,
-        trace: &'t Trace,
-        label: Label<verbatim_record::Wait>,
-    ) -> Result<&'t verbatim_record::WaitDone, Gap> {
-        // The label counts as looked at, though cases repeat it.
-        let _ = trace.waited(label);
-        let (after, before) = self.dialogue.places;
-        let mut waits = trace.timeline.waits.iter();
-        waits
-            .find(|wait| wait.label == label.name && wait.place > after && wait.place < before)
-            .ok_or(Gap::Missing(label.name))
-    }
-
     /// Where the case is over.
     pub(crate) fn end(&self) -> usize {
         self.state.place
@@ -114,13 +96,6 @@ impl<'t> Case<'t> {
     pub(crate) fn sent(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
         let mut sent = self.dialogue.of_dut_between(after, before);
         sent.retain(|seen| seen.packet.opcode() != Opcode::CNP);
-        sent
-    }
-
-    /// The DUT's packets of one PSN between two places.
-    pub(crate) fn sent_with(&self, psn: Psn, after: usize, before: usize) -> Vec<Seen<'t>> {
-        let mut sent = self.sent(after, before);
-        sent.retain(|seen| seen.psn() == psn);
         sent
     }
 
