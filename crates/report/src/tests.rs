@@ -1,5 +1,7 @@
 //! The forms, read again by what others read them with.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use verbatim_record::{Cause, Entry, Frame, Outcome, Span, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
@@ -68,6 +70,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     })
 }
@@ -159,6 +162,7 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "manifest SHA-256 12ab",
     });
     assert!(
@@ -238,6 +242,7 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     };
     let xml = junit(&of);
@@ -265,6 +270,7 @@ fn a_fingerprint_is_told_in_words_whatever_it_holds() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     });
     let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";

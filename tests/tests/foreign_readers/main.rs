@@ -5,6 +5,8 @@
 
 mod readers;
 
+use std::collections::BTreeMap;
+
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_report::Reported;
@@ -90,6 +92,7 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     })
 }
