@@ -126,6 +126,29 @@ fn the_page_loads_nothing_and_runs_nothing() {
     assert!(page.contains("id=\"c14-1\" open"), "a FAIL is open when the page is");
 }
 
+#[test]
+fn a_verdict_that_was_not_judged_anew_is_marked_so_in_every_form() {
+    let (run, verdicts) = all("a reason");
+    let of = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        before: &[],
+        not_judged_anew: &BTreeMap::from([(verdicts[0].test.clone(), "of revision 2".into())]),
+        seal: "",
+    };
+    for (form, words) in [
+        (html as fn(&Reported<'_>) -> String, "not judged anew: of revision 2"),
+        (junit, "not judged anew: of revision 2"),
+        (tap, "\n# not judged anew: of revision 2\n"),
+        (markdown, ": of revision 2\n"),
+    ] {
+        let text = form(&of);
+        assert_eq!(text.matches(words).count(), 1, "{text}");
+    }
+    assert!(markdown(&of).contains("; 1 as recorded, not judged anew."));
+}
+
 proptest! {
     #[test]
     fn what_a_device_or_a_bundle_says_is_shown_and_never_taken_for_markup(text in ".{0,40}") {

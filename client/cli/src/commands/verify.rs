@@ -94,7 +94,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
         let as_recorded = &verified.report.not_judged_anew;
         let count = verified.report.verdicts.len() - as_recorded.len();
-        if same {
+        if count == 0 {
+            text += "verdicts none judged again\n";
+        } else if same {
             text += &format!("verdicts {count} judged again: the same\n");
         } else {
             text += &format!("verdicts {count} judged again, by another catalogue than the run had:\n");
