@@ -316,7 +316,7 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
 
 /// The first check that is not made any more, and the first that was not made then, in words.
 fn why(before: &Verdict, now: &Verdict) -> String {
-    let all = |of: &'_ Verdict| -> Vec<String> {
+    let all = |of: &Verdict| -> Vec<String> {
         let checks = of.findings.iter().chain(&of.passed);
         let words = |check: &Check| {
             let result = check.result().as_str_name().trim_start_matches("CHECK_RESULT_");
