@@ -64,6 +64,8 @@ struct TestPage<'a> {
     reading: &'static str,
     took: String,
     again: String,
+    /// Why its verdict is that of the run.
+    as_recorded: Option<String>,
     /// Whether it is open when the page is.
     is_open: bool,
     findings: Vec<FindingBox<'a>>,
@@ -217,6 +219,7 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
         reading: known.map_or("", |test| test.reading),
         took: of.took(&verdict.test).map_or_else(String::new, duration_words),
         again: of.again(&verdict.test),
+        as_recorded: of.as_recorded(&verdict.test),
         is_open: matches!(outcome, Outcome::Fail | Outcome::Error),
         findings: findings(verdict)
             .into_iter()

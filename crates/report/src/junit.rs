@@ -81,6 +81,9 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     if outcome != Outcome::Pass {
         about.push_str(&format!("cause: {}\n", verdict.cause()));
     }
+    if let Some(as_recorded) = of.as_recorded(&verdict.test) {
+        about.push_str(&format!("{as_recorded}\n"));
+    }
     // A FAIL that is known is a failure all the same: who wants to look past it finds here what it is.
     for known in known.iter().filter(|known| known.test == verdict.test) {
         about.push_str(&format!("{}\n", in_words(known)));

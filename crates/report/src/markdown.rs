@@ -30,6 +30,11 @@ pub fn markdown(of: &Reported<'_>) -> String {
             cell(&verdict.reason)
         ));
     }
+    if !of.not_judged_anew.is_empty() {
+        out.push_str("\n## Not judged anew\n\n");
+        let of_test = |(test, why): (&String, &String)| format!("- `{test}`: {}\n", cell(why));
+        out.extend(of.not_judged_anew.iter().map(of_test));
+    }
     let known = of.deviations();
     if !known.is_empty() {
         out.push_str("\n## Known deviations of such devices, which stay FAIL\n\n");

@@ -15,6 +15,9 @@ pub fn tap(of: &Reported<'_>) -> String {
     let known = of.deviations();
     for (number, verdict) in (1..).zip(of.verdicts) {
         out.push_str(&point(of, number, verdict));
+        if let Some(as_recorded) = of.as_recorded(&verdict.test) {
+            out.push_str(&format!("# {}\n", line(&as_recorded)));
+        }
         // No TODO, with which a reader counts a `not ok` as a success.
         for known in known.iter().filter(|known| known.test == verdict.test) {
             out.push_str(&format!("# {}\n", line(&in_words(known))));

@@ -1,5 +1,7 @@
 //! The forms, read again by what others read them with.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use verbatim_record::{Cause, Entry, Frame, Outcome, Span, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
@@ -68,6 +70,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     })
 }
@@ -123,6 +126,29 @@ fn the_page_loads_nothing_and_runs_nothing() {
     assert!(page.contains("id=\"c14-1\" open"), "a FAIL is open when the page is");
 }
 
+#[test]
+fn a_verdict_that_was_not_judged_anew_is_marked_so_in_every_form() {
+    let (run, verdicts) = all("a reason");
+    let of = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &[],
+        before: &[],
+        not_judged_anew: &BTreeMap::from([(verdicts[0].test.clone(), "of revision 2".into())]),
+        seal: "",
+    };
+    for (form, words) in [
+        (html as fn(&Reported<'_>) -> String, "not judged anew: of revision 2"),
+        (junit, "not judged anew: of revision 2"),
+        (tap, "\n# not judged anew: of revision 2\n"),
+        (markdown, ": of revision 2\n"),
+    ] {
+        let text = form(&of);
+        assert_eq!(text.matches(words).count(), 1, "{text}");
+    }
+    assert!(markdown(&of).contains("; 1 as recorded, not judged anew."));
+}
+
 proptest! {
     #[test]
     fn what_a_device_or_a_bundle_says_is_shown_and_never_taken_for_markup(text in ".{0,40}") {
@@ -159,6 +185,7 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "manifest SHA-256 12ab",
     });
     assert!(
@@ -238,6 +265,7 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     };
     let xml = junit(&of);
@@ -265,6 +293,7 @@ fn a_fingerprint_is_told_in_words_whatever_it_holds() {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     });
     let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";

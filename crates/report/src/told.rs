@@ -1,7 +1,7 @@
 //! What all forms tell, worked out once.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use verbatim_catalog::deviations::{Known, Showed, known};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
@@ -21,6 +21,8 @@ pub struct Reported<'a> {
     pub records: &'a [Digest],
     /// Earlier runs of the device, the oldest first.
     pub before: &'a [Past],
+    /// Tests whose verdict is that of the run, and why it was not judged anew.
+    pub not_judged_anew: &'a BTreeMap<String, String>,
     /// What ties it to its evidence: the manifest's hash and who signed it, in words; nothing where there is no bundle.
     pub seal: &'a str,
 }
@@ -36,6 +38,12 @@ impl<'a> Reported<'a> {
     /// What is known of devices of its kind, and whether it showed.
     pub(crate) fn deviations(&self) -> Vec<Known> {
         known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
+    }
+
+    /// Why the verdict of a test is that of the run, in words; none where it was judged anew.
+    pub(crate) fn as_recorded(&self, test: &str) -> Option<String> {
+        let why = self.not_judged_anew.get(test)?;
+        Some(format!("not judged anew: {why}"))
     }
 
     /// How long a test took on its rig's clock, which may be simulated.
@@ -69,8 +77,12 @@ impl<'a> Reported<'a> {
         } else {
             counts.join(", ")
         };
+        let as_recorded = match self.not_judged_anew.len() {
+            0 => String::new(),
+            count => format!("; {count} as recorded, not judged anew"),
+        };
         format!(
-            "{} {} on {}, seed {}: {counts}",
+            "{} {} on {}, seed {}: {counts}{as_recorded}",
             self.verdicts.len(),
             if self.verdicts.len() == 1 { "test" } else { "tests" },
             self.run.rig,

@@ -41,7 +41,8 @@ pub fn version(fingerprint: &str) -> String {
 /// What a run is called in a row of runs: by the device's version, else by its own id.
 fn called(run: &RunInfo) -> String {
     match version(&run.fingerprint).as_str() {
-        "-" => format!("run {}", run.id.get(..8).unwrap_or(&run.id)),
+        // The first half of an id is the same for all runs within a minute.
+        "-" => format!("run {}", run.id.trim_end_matches("-0000")),
         known => known.into(),
     }
 }
@@ -150,13 +151,25 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
         .collect()
 }
 
-#[allow(clippy::cast_precision_loss)] // a picture of few runs
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // a picture of few runs
 fn svg(caption: &str, bars: &[Option<Bar>], runs: &[(String, String)]) -> String {
     const LEFT: f64 = 80.0;
     const TOP: f64 = 12.0;
     const HIGH: f64 = 150.0;
+    // What a letter of a name takes, with some room between names.
+    const LETTER: f64 = 7.0;
     let step = (780.0 / bars.len() as f64).clamp(24.0, 120.0);
     let right = LEFT + step * bars.len() as f64;
+    // Names stand beside each other, not upon each other: where there is no room only some have theirs, the last always.
+    let longest = runs.iter().map(|(version, day)| version.len().max(day.len())).max();
+    let name = longest.unwrap_or(0) as f64 * LETTER;
+    let every = (name / step).ceil().max(1.0) as usize;
+    // The last name is as wide as the others, and its run stands at the edge.
+    let end = right + ((name - step) / 2.0).max(10.0);
     let scale = Scale::of(
         bars.iter()
             .flatten()
@@ -177,9 +190,9 @@ fn svg(caption: &str, bars: &[Option<Bar>], runs: &[(String, String)]) -> String
         .collect();
     let mut out = format!(
         "<svg class=\"times\" role=\"img\" viewBox=\"0 0 {:.0} {:.0}\" style=\"max-width:{:.0}px\" aria-label=\"{}\">",
-        right + 10.0,
+        end,
         TOP + HIGH + 44.0,
-        right + 10.0,
+        end,
         escaped(&format!("{caption}. {}", words.join(". ")))
     );
     for mark in scale.marks() {
@@ -194,7 +207,8 @@ fn svg(caption: &str, bars: &[Option<Bar>], runs: &[(String, String)]) -> String
     }
     for (number, (bar, (version, day))) in bars.iter().zip(runs).enumerate() {
         let middle = LEFT + step * (number as f64 + 0.5);
-        for (line, text) in [(18.0, version), (34.0, day)] {
+        let is_named = (bars.len() - 1 - number).is_multiple_of(every);
+        for (line, text) in [(18.0, version), (34.0, day)].into_iter().filter(|_| is_named) {
             out.push_str(&format!(
                 "<text class=\"axis\" x=\"{middle:.1}\" y=\"{:.1}\">{}</text>",
                 TOP + HIGH + line,
@@ -316,5 +330,36 @@ mod tests {
         );
         assert_eq!(version(r#"{"device":{"node_info":{"Revision":"0x0"}}}"#), "0x0");
         assert_eq!(version("no JSON"), "-");
+    }
+
+    #[test]
+    fn names_of_many_runs_do_not_stand_upon_each_other_and_the_last_run_has_its_own() {
+        let names = |count: usize| {
+            let runs: Vec<_> = (1..=count)
+                .map(|n| (format!("16.35.{n:04}"), "2026-01-02".into()))
+                .collect();
+            let verdict = verdict(Outcome::Pass, 5, CheckResult::Pass);
+            let picture = of_test("t", &vec![Some(&verdict); count], &runs).remove(0).2;
+            (
+                picture.matches("\">16.35.").count(),
+                picture.contains(&format!("\">16.35.{count:04}<")),
+            )
+        };
+        assert_eq!(names(3), (3, true));
+        // 24 units a run, 70 a name.
+        assert_eq!(names(60), (20, true));
+    }
+
+    #[test]
+    fn runs_of_one_minute_whose_device_tells_no_version_have_names_of_their_own() {
+        let named = |id: &str| {
+            called(&RunInfo {
+                id: id.into(),
+                ..RunInfo::default()
+            })
+        };
+        assert_eq!(named("01a211ca8cbe-0000"), "run 01a211ca8cbe");
+        assert_ne!(named("01a211ca8cbe-0000"), named("01a211ca8cbf-0000"));
+        assert_ne!(named("01a211ca8cbe-0000"), named("01a211ca8cbe-0001"));
     }
 }

@@ -1,6 +1,7 @@
 //! A run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
 //! other, judge each from its record.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,9 @@ pub struct Report {
     /// What is known of devices of its kind, and whether it showed. It changes no verdict.
     #[serde(default)]
     pub known_deviations: Vec<Known>,
+    /// Of a record that is read again: tests whose verdict is that of the run, and why it was not judged anew.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_judged_anew: BTreeMap<String, String>,
 }
 
 /// A run, and `started` beside `started_ns`: nobody reads nanoseconds since 1970.
@@ -97,6 +101,7 @@ impl Report {
             known_deviations: known(&run.fingerprint, run.started_ns, &verdicts),
             run,
             verdicts,
+            not_judged_anew: BTreeMap::new(),
         }
     }
 

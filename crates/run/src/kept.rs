@@ -1,13 +1,14 @@
 //! What is done with the bundle of an earlier run: judge it anew, make a capture of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use verbatim_catalog::judge;
-use verbatim_record::{Bundle, BundleError, Bytes, Entry, StoredRecord};
+use verbatim_catalog::{JudgeError, judge};
+use verbatim_record::{Bundle, BundleError, Bytes, Check, Entry, StoredRecord};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
 
 use crate::error::RunError;
@@ -29,32 +30,15 @@ pub struct Kept<T> {
 
 /// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
 ///
+/// Where this catalogue has another revision of a test, or does not have it, the verdict is the one that the run sealed:
+/// [`Report::not_judged_anew`] says so.
+///
 /// # Errors
-/// When a byte of the bundle is not what was written, or the catalogue does not know its tests.
+/// When a byte of the bundle is not what was written, or a record cannot be judged and the run left no verdict of it.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok((report, drift))
-}
-
-/// A bundle for what it says beside others: judged anew, or, where this catalogue has another revision of one of its tests,
-/// as it was judged when it was made.
-///
-/// # Errors
-/// When a byte of the bundle is not what was written.
-pub fn past_bundle(directory: &Path) -> Result<Report, RunError> {
-    match judge_bundle(directory) {
-        Ok((report, _)) => Ok(report),
-        Err(RunError::Judge(_)) => {
-            let (bundle, _) = signature::open(directory)?;
-            for record in bundle.each_record() {
-                record.bytes()?;
-            }
-            let run: RunInfo = document(&bundle, directory, "run.json")?;
-            Ok(Report::new(run, document(&bundle, directory, "verdicts.json")?))
-        }
-        Err(other) => Err(other),
-    }
 }
 
 /// The same, with what `digest` makes of each record and its verdict. As many records are in memory at a time as
@@ -148,21 +132,55 @@ fn judged<T: Send>(
 ) -> Result<(Report, Vec<String>, Vec<T>), RunError> {
     let mut run: RunInfo = document(bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(bundle, directory, "verdicts.json")?;
-    let stored: Vec<StoredRecord<'_>> = bundle.each_record().collect();
-    let (mut verdicts, mut digests) = (Vec::new(), Vec::new());
-    for of_record in side_by_side(&stored, |stored| {
+    let stored: Vec<(usize, StoredRecord<'_>)> = bundle.each_record().enumerate().collect();
+    let (mut verdicts, mut digests, mut not_judged_anew) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for of_record in side_by_side(&stored, |(at, stored)| {
         let bytes = stored.bytes()?;
-        let verdict = judge(stored.entries(&bytes)?)?;
+        let (verdict, why_not) = anew_or_as_recorded(stored.entries(&bytes)?, before.get(*at))?;
         let digest = seen(stored, &bytes, &verdict)?;
-        Ok::<_, RunError>((verdict, digest))
+        Ok::<_, RunError>((verdict, why_not, digest))
     }) {
-        let (verdict, digest) = of_record?;
+        let (verdict, why_not, digest) = of_record?;
+        not_judged_anew.extend(why_not.map(|why| (verdict.test.clone(), why)));
         verdicts.push(verdict);
         digests.push(digest);
     }
     let drift = drift(&before, &verdicts);
     run.outcome = worst(&verdicts).into();
-    Ok((Report::new(run, verdicts), drift, digests))
+    let report = Report {
+        not_judged_anew,
+        ..Report::new(run, verdicts)
+    };
+    Ok((report, drift, digests))
+}
+
+/// The verdict of a record; with why it is the run's own, where it is.
+///
+/// A judge knows the steps of its own revision's procedure. In another's record it may miss one and call that a failure of the
+/// device, or find no fault because it does not know where to look. So such a record is not judged at all.
+fn anew_or_as_recorded(
+    entries: Vec<Entry>,
+    recorded: Option<&Verdict>,
+) -> Result<(Verdict, Option<String>), JudgeError> {
+    let (test, made_by) = match entries.first() {
+        Some(Entry::Begin(begin)) => (begin.test.clone(), begin.catalogue.clone()),
+        _ => Default::default(),
+    };
+    let error = match judge(entries) {
+        Ok(verdict) => return Ok((verdict, None)),
+        Err(error) => error,
+    };
+    let why = match &error {
+        JudgeError::Revision { recorded, ours, .. } => format!(
+            "recorded by revision {recorded} of the test; this version has revision {ours}, whose procedure or rules differ"
+        ),
+        JudgeError::UnknownTest(_) => "this version does not have the test".into(),
+        JudgeError::Trace(_) => return Err(error),
+    };
+    // A record without the verdict that its run gave has none to show.
+    let recorded = recorded.filter(|verdict| verdict.test == test).ok_or(error)?;
+    let why = format!("{why}: this is the verdict of the run; Verbatim {made_by}, which made the record, judges it");
+    Ok((recorded.clone(), Some(why)))
 }
 
 /// Does the same with each, on as many threads as there are cores, four at most. What came of each, in their order; after
@@ -200,8 +218,12 @@ fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Res
 pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
+    let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
     let records = bundle.records()?;
-    let verdicts = records.iter().cloned().map(judge).collect::<Result<Vec<_>, _>>()?;
+    let verdicts = (0..)
+        .zip(&records)
+        .map(|(at, record)| Ok(anew_or_as_recorded(record.clone(), before.get(at))?.0))
+        .collect::<Result<Vec<_>, JudgeError>>()?;
     let recorded: Vec<_> = records
         .iter()
         .zip(&verdicts)
@@ -278,9 +300,11 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         .filter(|(before, now)| !is_same(before, now))
         .map(|(before, now)| {
             if before.outcome() == now.outcome() {
-                format!("{}: still {}, but its checks differ", now.test, now.outcome())
+                let (test, outcome) = (&now.test, now.outcome());
+                format!("{test}: still {outcome}, but its checks differ{}", why(before, now))
             } else {
-                format!("{}: was {}, is {}", now.test, before.outcome(), now.outcome())
+                let (was, is) = (before.outcome(), now.outcome());
+                format!("{}: was {was}, is {is}{}", now.test, why(before, now))
             }
         })
         .collect();
@@ -288,6 +312,29 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
     }
     drift
+}
+
+/// The first check that is not made any more, and the first that was not made then, in words.
+fn why(before: &Verdict, now: &Verdict) -> String {
+    let all = |of: &Verdict| -> Vec<String> {
+        let checks = of.findings.iter().chain(&of.passed);
+        let words = |check: &Check| {
+            let result = check.result().as_str_name().trim_start_matches("CHECK_RESULT_");
+            let Check { statement, about, .. } = check;
+            format!(
+                "{result} {statement} {about}: expected {}, seen {}",
+                check.expected, check.seen
+            )
+        };
+        checks.map(words).collect()
+    };
+    let (then, here) = (all(before), all(now));
+    let first = |of: &[String], beside: &[String], head: &str| {
+        let beside: BTreeSet<&String> = beside.iter().collect();
+        let first = of.iter().find(|check| !beside.contains(check));
+        first.map_or_else(String::new, |check| format!("; {head}: {check}"))
+    };
+    first(&then, &here, "only then") + &first(&here, &then, "only now")
 }
 
 #[cfg(test)]

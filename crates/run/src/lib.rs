@@ -36,7 +36,7 @@ pub use execute::{
     REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, is_left_changed, recover_only, resume, worst,
 };
 pub use id::{RunId, now_ns};
-pub use kept::{Kept, Verified, export_pcapng, judge_bundle, past_bundle, read_bundle, verify_bundle};
+pub use kept::{Kept, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
 pub use signature::{PublicKey, SignatureError, Signer, sign_bundle};
 pub use verbatim_record_proto::v1::run_event::Event;

@@ -1,10 +1,10 @@
 //! Bundles that older versions wrote are verified and judged by this one.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use verbatim_record::Outcome;
-use verbatim_run::{past_bundle, verify_bundle};
+use verbatim_record::{Bundle, BundleWriter, Entry, Outcome, Sink, Time};
+use verbatim_run::{export_pcapng, judge_bundle, verify_bundle};
 
 fn bundle(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -30,12 +30,17 @@ fn a_bundle_of_an_older_version_still_judges_as_it_did() {
         ("rnr-interval-fail", Outcome::Fail, &[more][..]),
         ("get-protect-pass", Outcome::Pass, &[]),
     ] {
-        let verified = verify_bundle(&bundle(name)).unwrap_or_else(|error| {
-            panic!(
-                "{name}: {error}; if the revision of its test went up, say so here, and add a bundle of today's version"
-            )
-        });
-        assert_eq!(verified.drift, drift, "{name}");
+        let verified = verify_bundle(&bundle(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(
+            verified.report.not_judged_anew.len(),
+            0,
+            "{name}: if the revision of its test went up, say so here, and add a bundle of today's version"
+        );
+        assert_eq!(verified.drift.len(), drift.len(), "{name}: {:?}", verified.drift);
+        for (told, expected) in verified.drift.iter().zip(drift) {
+            let why = told.strip_prefix(expected).unwrap_or_else(|| panic!("{name}: {told}"));
+            assert!(why.starts_with("; only now: FAIL C9-130 "), "{name}: {told}");
+        }
         let [verdict] = verified.report.verdicts.as_slice() else {
             panic!("{name}: one verdict was expected");
         };
@@ -44,7 +49,10 @@ fn a_bundle_of_an_older_version_still_judges_as_it_did() {
         let added = drift.len();
         assert_eq!(verdict.findings.len(), before[0].findings.len() + added, "{name}");
         assert!(verdict.passed.len() >= before[0].passed.len(), "{name}");
-        assert_eq!(past_bundle(&bundle(name)).unwrap().verdicts, verified.report.verdicts);
+        assert_eq!(
+            judge_bundle(&bundle(name)).unwrap().0.verdicts,
+            verified.report.verdicts
+        );
     }
 }
 
@@ -60,4 +68,93 @@ fn what_an_older_version_did_not_keep_is_worked_out_from_its_record() {
             .any(|time| time.lower_ns.is_some_and(|lower| time.most_ns < lower)),
         "{times:?}"
     );
+}
+
+/// A copy of a bundle as another version would have sealed it: its record of this test and this revision.
+fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32) {
+    let mut writer = BundleWriter::create(place).unwrap();
+    let mut verdicts = stored(name);
+    for record in Bundle::open(&bundle(name)).unwrap().records().unwrap() {
+        // The end is counted and dated anew.
+        let mut sink = writer.record(test).unwrap();
+        for mut entry in record {
+            if let Entry::Begin(begin) = &mut entry {
+                begin.revision = revision(begin.revision);
+                begin.test = test.into();
+            }
+            if !matches!(entry, Entry::End { .. }) {
+                sink.put(entry);
+            }
+        }
+        sink.finish(Time(0)).unwrap();
+    }
+    verdicts[0].test = test.into();
+    writer
+        .write("verdicts.json", &serde_json::to_string(&verdicts).unwrap())
+        .unwrap();
+    let run = std::fs::read_to_string(bundle(name).join("run.json")).unwrap();
+    writer.write("run.json", &run).unwrap();
+    writer.seal().unwrap();
+}
+
+#[test]
+fn a_record_of_another_revision_keeps_the_verdict_of_its_run_and_says_why() {
+    let (fail, pass) = ("c09-130-rnr-interval", "c14-016-get-protect-2");
+    for (name, test, other, words) in [
+        ("rnr-interval-fail", fail, 1, "this version has revision "),
+        ("rnr-interval-fail", "c99-001-gone", 0, "does not have the test"),
+        ("get-protect-pass", pass, 1, "this version has revision "),
+    ] {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = temporary.path().join("bundle");
+        resealed(name, &place, test, |revision| revision + other);
+        let verified = verify_bundle(&place).unwrap();
+        let before = stored(name)[0].outcome();
+        let [verdict] = verified.report.verdicts.as_slice() else {
+            panic!("{test}: one verdict was expected");
+        };
+        assert_eq!((verdict.test.as_str(), verdict.outcome()), (test, before));
+        assert_eq!(verified.report.run.outcome(), before, "{test}");
+        assert_eq!(verified.drift, [""; 0], "{test}");
+        let why = &verified.report.not_judged_anew[test];
+        assert!(why.contains(words) && why.contains("which made the record"), "{why}");
+        export_pcapng(&place, &temporary.path().join("run.pcapng"), false).unwrap();
+    }
+}
+
+#[test]
+fn a_record_of_another_revision_is_refused_where_it_was_altered_or_its_verdict_is_missing() {
+    let temporary = tempfile::tempdir().unwrap();
+    let place = temporary.path().join("bundle");
+    resealed("rnr-interval-fail", &place, "c09-130-rnr-interval", |revision| {
+        revision + 1
+    });
+    let (verdicts, record) = (place.join("verdicts.json"), place.join("001-c09-130-rnr-interval.rec"));
+    let sound = std::fs::read(&verdicts).unwrap();
+    std::fs::write(
+        &verdicts,
+        String::from_utf8(sound.clone())
+            .unwrap()
+            .replace("\"FAIL\"", "\"PASS\""),
+    )
+    .unwrap();
+    assert!(judge_bundle(&place).unwrap_err().to_string().contains("damaged"));
+    std::fs::write(&verdicts, sound).unwrap();
+    judge_bundle(&place).unwrap();
+    let mut bytes = std::fs::read(&record).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&record, bytes).unwrap();
+    assert!(judge_bundle(&place).unwrap_err().to_string().contains("damaged"));
+    // Sealed without a verdict of this test.
+    let other = temporary.path().join("other");
+    resealed("rnr-interval-fail", &other, "c09-130-rnr-interval", |revision| {
+        revision + 1
+    });
+    std::fs::remove_file(other.join("manifest.json")).unwrap();
+    std::fs::remove_file(other.join("verdicts.json")).unwrap();
+    let writer = BundleWriter::resume(&other, 1).unwrap();
+    writer.write("verdicts.json", "[]").unwrap();
+    writer.seal().unwrap();
+    let error = judge_bundle(&other).unwrap_err().to_string();
+    assert!(error.contains("this catalogue has revision"), "{error}");
 }

@@ -5,6 +5,8 @@
 
 mod readers;
 
+use std::collections::BTreeMap;
+
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_report::Reported;
@@ -90,9 +92,14 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
         verdicts: &verdicts,
         records: &[],
         before: &[],
+        not_judged_anew: &BTreeMap::new(),
         seal: "",
     })
 }
+
+/// A device that retries too soon.
+const HASTY: &str =
+    "config_version = 1\n[[rig]]\nname = \"hasty\"\nkind = \"virtual\"\ndefects = [\"rnr-interval-halved\"]\n";
 
 /// A record of a device that breaks a statement, in `kept`; the run's document.
 fn kept(place: &Place) -> serde_json::Value {
@@ -179,5 +186,18 @@ fn axe_finds_nothing_to_mend_in_the_page_of_a_run() {
     verbatim_tests::axe::finds_nothing(&place, &form(TEXTS[6], verbatim_report::html));
     kept(&place);
     let page = run(&mut place.verbatim("report kept --html -")).stdout;
+    verbatim_tests::axe::finds_nothing(&place, &page);
+    // With its pictures: times against bounds, and how they went over runs.
+    place.write("hasty.toml", HASTY);
+    for (record, rig) in [("sound", ""), ("hasty", "--rig-file hasty.toml --rig hasty")] {
+        let output = run(&mut place.verbatim(&format!("run c09-130-rnr-interval --record {record} {rig}")));
+        assert!([0, 1].contains(&output.code()), "{output}");
+    }
+    let page = run(&mut place.verbatim("report hasty --html - --before sound")).stdout;
+    assert_eq!(
+        page.matches("<svg").count(),
+        2,
+        "a picture of the times and one of the runs: {page}"
+    );
     verbatim_tests::axe::finds_nothing(&place, &page);
 }

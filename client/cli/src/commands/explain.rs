@@ -26,11 +26,13 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
     let bundle = Source::find(&arguments.run, place)?;
     let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
+    print::judged_otherwise(&kept.report, &kept.drift);
     let reported = Reported {
         run: &kept.report.run,
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &[],
+        not_judged_anew: &kept.report.not_judged_anew,
         seal: &kept.seal,
     };
     let wanted = arguments.finding.as_deref().map(Wanted::of).transpose()?;

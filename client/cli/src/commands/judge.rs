@@ -9,6 +9,11 @@ use crate::{exit, print};
 
 /// Judge a record anew.
 #[derive(clap::Args)]
+#[command(
+    after_help = "A record of another revision of its test than this version has is not judged anew: the verdict of the run is \
+    shown, marked so. Exit codes, by the verdicts that are shown: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR, or the \
+    record is damaged; 4 inconclusive, or nothing judged."
+)]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left
     directory: PathBuf,
@@ -22,9 +27,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (report, drift) = run::judge_bundle(&arguments.directory)?;
-    for difference in &drift {
-        eprintln!("verbatim: judged otherwise than by the run: {difference}");
-    }
+    print::judged_otherwise(&report, &drift);
     if arguments.json {
         print::json(&report)?;
     } else {

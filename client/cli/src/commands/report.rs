@@ -84,9 +84,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     }
     let bundle = Source::find(&arguments.run, &place)?;
     let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
-    for difference in &kept.drift {
-        eprintln!("verbatim: judged otherwise than by the run: {difference}");
-    }
+    print::judged_otherwise(&kept.report, &kept.drift);
     let before = match arguments.history {
         Some(count) => kept_before(&kept.report.run, count, &place()?)?,
         None => given_before(&arguments.before, &place)?,
@@ -96,6 +94,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &before,
+        not_judged_anew: &kept.report.not_judged_anew,
         seal: &kept.seal,
     };
     for (file, form) in wanted {
@@ -116,7 +115,7 @@ fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> 
         .iter()
         .map(|run| {
             let bundle = Source::find(run, &place)?;
-            let report = verbatim_run::past_bundle(bundle.directory())?;
+            let report = verbatim_run::judge_bundle(bundle.directory())?.0;
             Ok(Past {
                 run: report.run,
                 verdicts: report.verdicts,

@@ -8,6 +8,8 @@ use verbatim_run as run;
 
 use crate::{exit, print};
 
+/// Exit code when what was judged is the same, and a record could not be judged anew.
+const UNDECIDED: u8 = 4;
 /// Exit code when the records are judged otherwise than the run did.
 const DIFFERS: u8 = 1;
 
@@ -16,7 +18,8 @@ const DIFFERS: u8 = 1;
 #[command(
     after_help = "Exit codes: 0 every byte is as it was sealed, and the records give the same verdicts; 1 they give others, \
     each of which is listed; 2 usage; 3 a byte is altered, a file is missing or added, the signature is not that of the key, or \
-    the record cannot be read. A signature tells who sealed the record only where you had the key by another way: --key."
+    the record cannot be read; 4 as 0, but a record is of another revision of its test than this version has, so that its verdict \
+    was not judged again. A signature tells who sealed the record only where you had the key by another way: --key."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left, or somebody sent
@@ -77,6 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "signed_by": verified.signed_by.map(|key| key.id()),
             "verdicts": verdicts,
             "differs": verified.drift,
+            "not_judged_anew": verified.report.not_judged_anew,
         }))?;
     } else {
         let signed = match verified.signed_by {
@@ -88,8 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "whole    {} files, {} bytes, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",
             verified.files, verified.bytes, verified.sha256
         );
-        let count = verified.report.verdicts.len();
-        if same {
+        let as_recorded = &verified.report.not_judged_anew;
+        let count = verified.report.verdicts.len() - as_recorded.len();
+        if count == 0 {
+            text += "verdicts none judged again\n";
+        } else if same {
             text += &format!("verdicts {count} judged again: the same\n");
         } else {
             text += &format!("verdicts {count} judged again, by another catalogue than the run had:\n");
@@ -100,7 +107,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                     .map(|difference| format!("         {difference}\n")),
             );
         }
+        text.extend(
+            as_recorded
+                .iter()
+                .map(|(test, why)| format!("         not judged anew: {test}: {why}\n")),
+        );
         print::text(&text)?;
     }
-    Ok(ExitCode::from(if same { 0 } else { DIFFERS }))
+    let code = match (same, verified.report.not_judged_anew.is_empty()) {
+        (false, _) => DIFFERS,
+        (true, false) => UNDECIDED,
+        (true, true) => 0,
+    };
+    Ok(ExitCode::from(code))
 }

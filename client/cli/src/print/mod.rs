@@ -159,6 +159,16 @@ pub(crate) fn summary(report: &Report) -> String {
     summary_with(report, &place)
 }
 
+/// Tells on stderr where the verdicts that are shown are not those of the run, and where they could be no others.
+pub(crate) fn judged_otherwise(report: &Report, drift: &[String]) {
+    for difference in drift {
+        eprintln!("verbatim: judged otherwise than by the run: {difference}");
+    }
+    for (test, why) in &report.not_judged_anew {
+        eprintln!("verbatim: not judged anew: {test}: {why}");
+    }
+}
+
 /// How many tests of an outcome are explained by what is known of such devices.
 fn known(report: &Report, outcome: Outcome) -> usize {
     let of_it = |verdict: &&Verdict| verdict.outcome() == outcome && report.is_known(&verdict.test);
@@ -199,9 +209,13 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     } else {
         parts.join(", ")
     };
+    let as_recorded = match report.not_judged_anew.len() {
+        0 => String::new(),
+        count => format!("; {count} as recorded, not judged anew"),
+    };
     let tests = report.verdicts.len();
     format!(
-        "{tests} {} on {}, seed {}: {counts}{place}",
+        "{tests} {} on {}, seed {}: {counts}{as_recorded}{place}",
         plural(tests as u64, "test", "tests"),
         report.run.rig,
         report.run.seed,

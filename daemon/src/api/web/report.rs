@@ -57,6 +57,7 @@ pub fn print(directory: &Path) -> anyhow::Result<()> {
         verdicts: &kept.report.verdicts,
         records: &kept.records,
         before: &[],
+        not_judged_anew: &kept.report.not_judged_anew,
         seal: &kept.seal,
     });
     io::stdout().lock().write_all(page.as_bytes())?;
