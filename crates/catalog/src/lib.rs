@@ -7,6 +7,7 @@
 
 mod addressing;
 mod chapters;
+mod freedom;
 mod judging;
 mod kernel;
 mod management;
@@ -22,6 +23,7 @@ pub mod link;
 pub mod oracle;
 
 pub use chapters::TESTS;
+pub use freedom::measured;
 pub use judging::{JudgeError, judge};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use select::{SelectError, select};
