@@ -34,7 +34,11 @@ const OTHERS: [(&str, &str); 5] = [
 
 /// How lines begin that some hosts have and some have not: tshark's to root, libibumad's where no module is loaded, and
 /// xtask's where another page's command builds at that moment.
-const OF_THE_HOST: [&str; 3] = ["Running as user \"root\"", "ibwarn: ", "xtask: another cargo builds in "];
+const OF_THE_HOST: [&str; 3] = [
+    "Running as user \"root\"",
+    "ibwarn: ",
+    "xtask: another cargo builds in ",
+];
 
 /// A command of a page.
 #[derive(Debug, PartialEq, Eq)]

@@ -90,7 +90,7 @@ find /var/lib/verbatim/journals -name '*.journal.json'
 /// Runs that the service knows and that have files; directories of runs; KiB of state.
 const KEPT: &str = r#"
 setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice verbatim runs list --all --json >/run/runs.json
-echo "$(ls /var/lib/verbatim/runs | wc -l) $(du -sk /var/lib/verbatim | cut -f1)"
+echo "$(find /var/lib/verbatim/runs -mindepth 2 -maxdepth 2 | wc -l) $(du -sk /var/lib/verbatim | cut -f1)"
 "#;
 
 /// What the daemon takes at one moment.
