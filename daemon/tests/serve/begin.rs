@@ -163,7 +163,9 @@ async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left
             .unwrap()
             .pinned
     );
-    let files = bench.path("state/runs/virtual").join(run.name.trim_start_matches("runs/"));
+    let files = bench
+        .path("state/runs/virtual")
+        .join(run.name.trim_start_matches("runs/"));
     assert!(files.join("record/manifest.json").exists());
     clients.runs.delete_run(delete()).await.unwrap();
     assert!(!files.exists());
