@@ -47,10 +47,11 @@ fn shared(url: &str, host: &str, state: &TempDir) -> Result<SqlStore, StoreError
 type Case = fn(SqlStore, &dyn Fn() -> SqlStore);
 
 /// All of it.
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first,
     events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once,
     a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_its_files,
+    files_that_all_rigs_had_in_one_directory_are_put_into_that_of_their_rig_or_go,
     a_rig_is_held_once_and_each_grant_has_a_greater_token,
     what_is_kept_is_there_when_the_store_is_opened_again,
 ];
@@ -238,7 +239,7 @@ fn a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_it
 ) {
     store.create(&run(1, "a")).unwrap();
     assert!(matches!(store.delete(&id(1)), Err(StoreError::Unfinished(_))));
-    let record = store.record(&id(1));
+    let record = store.record(&run(1, "a"));
     std::fs::create_dir_all(&record).unwrap();
     std::fs::write(record.join("manifest"), [0; 100]).unwrap();
     store.update(&ended(1, "a", Outcome::Pass)).unwrap();
@@ -255,6 +256,33 @@ fn a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_it
         store.create(&run(1, "a")),
         Ok(()) | Err(StoreError::Exists(_))
     ));
+}
+
+fn files_that_all_rigs_had_in_one_directory_are_put_into_that_of_their_rig_or_go(
+    store: SqlStore,
+    open: &dyn Fn() -> SqlStore,
+) {
+    let record = store.record(&run(1, "a"));
+    let runs = record.ancestors().nth(3).unwrap();
+    for number in 1..=3 {
+        // As a version before this one has them; of the third no list knows.
+        let before = runs.join(id(number).as_str()).join("record");
+        std::fs::create_dir_all(&before).unwrap();
+        std::fs::write(before.join("manifest"), [0; 100]).unwrap();
+    }
+    store.create(&run(1, "a")).unwrap();
+    store.update(&ended(1, "a", Outcome::Pass)).unwrap();
+    store.create(&run(2, "b")).unwrap();
+    store.update(&ended(2, "b", Outcome::Pass)).unwrap();
+    store.delete(&id(2)).unwrap();
+    drop(store);
+    for _ in ["first", "second"] {
+        drop(open());
+        assert!(record.join("manifest").is_file());
+        let there = |number| runs.join(id(number).as_str()).exists();
+        assert_eq!([1, 2, 3].map(there), [false, false, true]);
+        assert!(!runs.join("b").exists(), "of a run that was deleted nothing comes back");
+    }
 }
 
 fn a_rig_is_held_once_and_each_grant_has_a_greater_token(store: SqlStore, _open: &dyn Fn() -> SqlStore) {

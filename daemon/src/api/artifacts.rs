@@ -63,7 +63,7 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
 
 fn capture(directory: &Path) -> Result<File, Status> {
     // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
-    let beside = captures(directory.ancestors().nth(2).unwrap_or(directory));
+    let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
     let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
     let place = place.map_err(|error| unreadable(&beside, &error))?;
     let path = place.path().join(CAPTURE);

@@ -81,7 +81,7 @@ impl Shared {
         if self.scheduler.is_elsewhere(&run.host) {
             return Err(errors::elsewhere(&run.id, &run.host));
         }
-        Ok(self.scheduler.store().record(&run.id))
+        Ok(self.scheduler.store().record(run))
     }
 
     /// Notes what was done to a rig, or that it was refused. Blocks on the disk. A line that cannot be kept is in the log.

@@ -199,7 +199,7 @@ impl Scheduler {
             rig: rig.clone(),
             text: text_of(rig),
             spec: run.spec.clone(),
-            record: self.store.record(&run.id),
+            record: self.store.record(run),
             lease: Some(live.lease()),
             resume,
         };

@@ -19,6 +19,23 @@ pub(super) async fn feed(scheduler: Arc<Scheduler>) {
     let Some(every) = period(of("WATCHDOG_USEC"), of("WATCHDOG_PID"), std::process::id()) else {
         return;
     };
+    let fed = |serves| {
+        if serves {
+            notify::tell("WATCHDOG=1");
+        }
+    };
+    watch(
+        every,
+        move || {
+            let _ = scheduler.answers();
+        },
+        fed,
+    )
+    .await;
+}
+
+/// Looks every so often whether the runtime that this is in serves and `asked` returns, and says so each time.
+async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut serves: impl FnMut(bool)) {
     let metrics = Handle::current().metrics();
     let mut threads = Threads::default();
     let mut look = interval(every);
@@ -30,14 +47,15 @@ pub(super) async fn feed(scheduler: Arc<Scheduler>) {
                 thread,
                 "a thread has been in one call for {every:?}: the watchdog is not fed"
             );
+            serves(false);
             continue;
         }
-        let scheduler = Arc::clone(&scheduler);
-        let asked = tokio::task::spawn_blocking(move || scheduler.answers());
-        match timeout(every, asked).await {
-            Ok(Ok(_)) => notify::tell("WATCHDOG=1"),
-            _ => tracing::error!("the scheduler does not answer within {every:?}: the watchdog is not fed"),
+        let answered = timeout(every, tokio::task::spawn_blocking(asked.clone())).await;
+        let answered = matches!(answered, Ok(Ok(())));
+        if !answered {
+            tracing::error!("the scheduler does not answer within {every:?}: the watchdog is not fed");
         }
+        serves(answered);
     }
 }
 
@@ -86,6 +104,48 @@ mod tests {
         assert_eq!(of(Some("60000000"), Some("8")), None);
         assert_eq!(of(Some("0"), None), None);
         assert_eq!(of(None, None), None);
+    }
+
+    #[test]
+    fn a_runtime_that_serves_feeds_it_until_a_thread_or_the_scheduler_is_frozen_and_again_afterwards() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let scheduler = Arc::new(std::sync::Mutex::new(()));
+        let (says, said) = mpsc::channel();
+        let asked = {
+            let scheduler = Arc::clone(&scheduler);
+            move || drop(scheduler.lock())
+        };
+        runtime.spawn(watch(Duration::from_millis(50), asked, move |serves| {
+            let _ = says.send(serves);
+        }));
+        // Thrice in a row: what was looked at before counts for nothing, and on a busy host a look may find either.
+        let becomes = |serves| {
+            let mut in_a_row = 0;
+            for _ in 0..300 {
+                let now = said.recv_timeout(Duration::from_secs(60)).unwrap();
+                in_a_row = if now == serves { in_a_row + 1 } else { 0 };
+                if in_a_row == 3 {
+                    return;
+                }
+            }
+            panic!("fed: {serves} was expected, and is not what it finds");
+        };
+        becomes(true);
+        let (thaw, frozen) = mpsc::channel::<()>();
+        // What no task may do.
+        let task = runtime.spawn(async move { frozen.recv().is_ok() });
+        becomes(false);
+        thaw.send(()).unwrap();
+        assert!(runtime.block_on(task).unwrap());
+        becomes(true);
+        let held = scheduler.lock().unwrap();
+        becomes(false);
+        drop(held);
+        becomes(true);
     }
 
     #[test]

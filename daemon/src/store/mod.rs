@@ -247,8 +247,8 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// When that cannot be written.
     fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError>;
 
-    /// The directory of the run's record; it need not exist.
-    fn record(&self, id: &RunId) -> PathBuf;
+    /// The directory of the run's record, within that of its rig; it need not exist.
+    fn record(&self, run: &StoredRun) -> PathBuf;
 
     /// Looks at all that is kept, also what nobody asks for: it takes its time.
     ///

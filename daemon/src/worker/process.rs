@@ -80,7 +80,7 @@ pub(super) async fn start(
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<(Process, UnixStream), Failure> {
     if let Some(socket) = unit::socket_of(supervision.units.as_deref(), &rig.name) {
-        hand_over_journal(rig, state).await?;
+        hand_over_places(rig, state).await?;
         return of_unit(supervision, rig, &socket, events).await;
     }
     let failed = |what: &str, error: &io::Error| {
@@ -144,10 +144,11 @@ pub(super) async fn start(
     Err(failure)
 }
 
-/// A worker in a unit sees the directory of its own rig's journal alone: it is made, and what another rig's name kept of the
-/// same device is put there, before.
-async fn hand_over_journal(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
-    let (journals, runs, owner, name) = (state.journals(), state.runs(), journal_owner(rig), rig.name.clone());
+/// A worker in a unit sees the directories of its own rig's journal and records alone: they are made, and what another rig's
+/// name kept of the same device is put there, before.
+async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
+    let (owner, name) = (journal_owner(rig), rig.name.clone());
+    let (journals, runs) = (state.journals(), state.runs().join(&name));
     let prepared = tokio::task::spawn_blocking(move || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
         FileJournal::prepare(&journals, &name)?;

@@ -101,8 +101,9 @@ async fn runs_that_were_kept_in_files_are_taken_over_once_and_what_is_damaged_is
         drop(clients);
         daemon.end(Signal::KILL).await;
     }
-    assert!(!ended.join("run.json").exists() && !running.join("events.log").exists());
-    assert!(ended.join("record/manifest.json").exists() && damaged.join("run.json").exists());
+    assert!(!ended.exists() && !running.exists() && damaged.join("run.json").exists());
+    let by_rig = bench.path("state/runs/virtual/019a3c5e77d1-0000");
+    assert!(by_rig.join("record/manifest.json").exists() && !by_rig.join("run.json").exists());
 }
 
 #[tokio::test]
@@ -162,7 +163,9 @@ async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left
             .unwrap()
             .pinned
     );
-    let files = bench.path("state").join(&run.name);
+    let files = bench
+        .path("state/runs/virtual")
+        .join(run.name.trim_start_matches("runs/"));
     assert!(files.join("record/manifest.json").exists());
     clients.runs.delete_run(delete()).await.unwrap();
     assert!(!files.exists());

@@ -228,7 +228,7 @@ fn survives(which: usize, damage: Damage) -> Option<Told> {
         fs::write(directory.path().join(name), bytes).unwrap();
     }
     // A run's files are there as well.
-    fs::create_dir_all(directory.path().join("runs/000000000001-0000/record")).unwrap();
+    fs::create_dir_all(directory.path().join("runs/a/000000000001-0000/record")).unwrap();
     let store = match SqlStore::sqlite(&StateDirectory::at(directory.path())) {
         Ok(store) => store,
         Err(error) => {

@@ -158,8 +158,8 @@ async fn a_daemon_killed_in_mid_run_leaves_a_device_that_is_restored() {
     assert!(!bench.journal().exists());
     assert_eq!(bench.key_of_device(), AS_FOUND);
     let record = bench
-        .path("state")
-        .join(&run.name)
+        .path("state/runs/model")
+        .join(run.name.trim_start_matches("runs/"))
         .join(format!("record/001-{LONG_TEST}.rec"));
     assert!(fs::metadata(record).unwrap().len() > 0, "what was recorded is kept");
 }

@@ -16,5 +16,6 @@ mod refusals;
 mod reload;
 mod runs;
 mod scripted;
+mod watchdog;
 mod watchers;
 mod web;

@@ -312,8 +312,8 @@ impl HistoryStore for FullDisk {
     fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError> {
         self.write(|| self.store.remove_files(id, now_ns))
     }
-    fn record(&self, id: &RunId) -> PathBuf {
-        self.store.record(id)
+    fn record(&self, run: &StoredRun) -> PathBuf {
+        self.store.record(run)
     }
 }
 

@@ -303,6 +303,7 @@ impl House {
             .directory
             .path()
             .join("state/runs")
+            .join(self.rig)
             .join(name.trim_start_matches("runs/"));
         // One that was killed before its first test began has nothing to record.
         if interrupted

@@ -4,10 +4,11 @@ use verbatim_lab::ServiceLab;
 
 use crate::done;
 
-/// In the place of the worker of rig `vib`, what somebody would try who had taken it over. $1 is the daemon's process.
+/// In the place of the worker of rig `vib`, what somebody would try who had taken it over. Its arguments are the daemon's process
+/// and a file of another rig's run.
 const PROBE: &str = r#"#!/usr/bin/perl
 use Socket;
-my ($daemon) = @ARGV;
+my ($daemon, $record) = @ARGV;
 sub say_of { printf "probe %s: %s\n", $_[0], $_[1] ? "reached" : "refused ($!)"; }
 sub file { my ($path, $mode) = @_; say_of("file $path", open(my $f, $mode, $path)); }
 sub list { my ($path) = @_; opendir(my $d, $path) or return print "probe list $path: refused ($!)\n";
@@ -18,10 +19,12 @@ file("/dev/infiniband/umad0", "+<");
 file("/dev/infiniband/umad1", "+<");
 file($_, "+<") for glob("/dev/infiniband/uverbs* /dev/infiniband/issm*");
 file("/dev/sda", "<"); file("/dev/mem", "<"); file("/dev/hvc0", "+<");
-list("/var/lib/verbatim"); list("/var/lib/verbatim/journals"); list("/run");
+list("/var/lib/verbatim"); list("/var/lib/verbatim/journals"); list("/var/lib/verbatim/runs"); list("/run");
 file("/var/lib/verbatim/journals/vib/probe", ">"); unlink "/var/lib/verbatim/journals/vib/probe";
 file("/var/lib/verbatim/journals/vib2/vib2.lock", "<");
 file("/proc/$daemon/root/var/lib/verbatim/journals/vib2/vib2.lock", "<");
+file("/var/lib/verbatim/runs/vib/probe", ">"); unlink "/var/lib/verbatim/runs/vib/probe";
+file("$_$record", "<") for ("", "/proc/$daemon/root"); file("/var/lib/verbatim/verbatim.db", "<");
 file("/proc/$daemon/mem", "<"); file("/proc/$daemon/environ", "<"); file("/proc/1/root/etc/hostname", "<");
 unix($_, SOCK_STREAM) for ("/run/verbatim/verbatim.sock", "/run/verbatim-workers/vib2.sock", "/run/verbatim-workers/rxe.sock",
     "/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/io.system.ManagedOOM", "/run/udev/control");
@@ -34,9 +37,10 @@ print "probe ended\n";
 "#;
 
 /// What the worker of `vib` is for.
-const OWN: [&str; 2] = [
+const OWN: [&str; 3] = [
     "probe file /dev/infiniband/umad0: reached",
     "probe file /var/lib/verbatim/journals/vib/probe: reached",
+    "probe file /var/lib/verbatim/runs/vib/probe: reached",
 ];
 
 pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
@@ -48,14 +52,19 @@ pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
         lab,
         "test -e /var/lib/verbatim/journals/vib2/vib2.lock || ls -R /var/lib/verbatim/journals",
     );
+    let record = done(lab, "ls /var/lib/verbatim/runs/rxe/*/record/manifest.json | head -n 1");
+    let record = record.trim();
+    assert!(!record.is_empty(), "another rig's run has left no record");
     // The unit with all that it has, and another program.
     done(
         lab,
-        "place=/run/systemd/system/verbatim-worker@vib.service.d && mkdir -p $place && \
+        &format!(
+            "record={record} && place=/run/systemd/system/verbatim-worker@vib.service.d && mkdir -p $place && \
          daemon=$(systemctl show --value --property MainPID verbatimd.service) && \
-         printf '[Service]\\nExecStart=\\nExecStart=/usr/local/bin/probe %s\\n' $daemon >$place/zz-probe.conf && \
+         printf '[Service]\\nExecStart=\\nExecStart=/usr/local/bin/probe %s %s\\n' $daemon $record >$place/zz-probe.conf && \
          systemctl daemon-reload && systemctl start --wait verbatim-worker@vib.service; \
-         rm -r $place && systemctl daemon-reload",
+         rm -r $place && systemctl daemon-reload"
+        ),
     );
     let said = done(
         lab,
@@ -72,6 +81,7 @@ pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
     for list in [
         "probe list /var/lib/verbatim: journals runs",
         "probe list /var/lib/verbatim/journals: vib",
+        "probe list /var/lib/verbatim/runs: vib",
     ] {
         assert!(said.lines().any(|line| line == list), "{list}: {said}");
     }

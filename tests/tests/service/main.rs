@@ -99,11 +99,34 @@ fn installed(lab: &ServiceLab) {
     assert!(modes.contains("drwxr-x--- root verbatim /etc/verbatim"), "{modes}");
     assert!(exposure(lab, "verbatimd.service") <= 2.0);
     assert!(exposure(lab, "verbatim-worker@model.service") <= 3.0);
-    let files = done(
-        lab,
-        "ls /usr/share/bash-completion/completions/verbatim.bash /usr/share/zsh/vendor-completions/_verbatimd",
-    );
-    assert_eq!(files.lines().count(), 2, "{files}");
+    for (package, program, recommends) in [
+        ("verbatim", "verbatim", "libibumad3, libibverbs1, ibverbs-providers"),
+        (
+            "verbatim-daemon",
+            "verbatimd",
+            "verbatim, libibumad3, libibverbs1, ibverbs-providers",
+        ),
+        ("verbatim-agent", "verbatim-agent", "libibverbs1, ibverbs-providers"),
+    ] {
+        let said = done(
+            lab,
+            &format!("dpkg-query --show --showformat '${{Recommends}}' {package}"),
+        );
+        assert_eq!(said.trim(), recommends, "{package}");
+        let has = done(lab, &format!("dpkg-query --listfiles {package}"));
+        for file in [
+            format!("man/man1/{program}.1"),
+            format!("bash-completion/completions/{program}.bash"),
+            format!("zsh/vendor-completions/_{program}"),
+            format!("fish/vendor_completions.d/{program}.fish"),
+        ] {
+            let path = format!("/usr/share/{file}");
+            assert!(
+                has.lines().any(|line| line.starts_with(&path)),
+                "{package}: {path}: {has}"
+            );
+        }
+    }
 }
 
 fn used_by_the_group_alone(lab: &ServiceLab) {

@@ -39,7 +39,7 @@ impl HistoryStore for SqlStore {
     fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
         let new = self.of_host(run);
         let written = if run.state == RunState::Ended {
-            let bytes = self.bytes_of(&run.id);
+            let bytes = self.bytes_of(run);
             self.note(Op::Ended(Box::new(new), bytes))
         } else {
             self.written(Outlives::PowerLoss, move |db| put(db, &new))
@@ -201,8 +201,9 @@ impl HistoryStore for SqlStore {
         Ok(())
     }
 
-    fn record(&self, id: &RunId) -> PathBuf {
-        self.runs.join(id.as_str()).join("record")
+    fn record(&self, run: &StoredRun) -> PathBuf {
+        // A worker in a unit sees the directory of its rig, and no other's.
+        self.runs.join(&run.spec.rig).join(run.id.as_str()).join("record")
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -282,12 +283,11 @@ impl SqlStore {
         let doomed = self.read(|db| db.query(sql, values![self.host.as_str()]));
         for mut row in doomed.unwrap_or_default() {
             let Ok(run) = row.text().parse::<RunId>() else { continue };
-            let directory = self.runs.join(run.as_str());
-            match fs::remove_dir_all(&directory) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(%run, path = %directory.display(), %error, "the run's files cannot be removed");
+            match self.remove_directories(&run) {
+                Err((path, error)) => {
+                    tracing::warn!(%run, path = %path.display(), %error, "the run's files cannot be removed");
                 }
-                _ => {
+                Ok(()) => {
                     let id = run.clone();
                     let sql = "DELETE FROM doomed WHERE run = $1";
                     if let Err(error) = self.write(move |db| db.execute(sql, values![id.as_str()])) {
@@ -298,8 +298,41 @@ impl SqlStore {
         }
     }
 
-    fn bytes_of(&self, id: &RunId) -> u64 {
-        let entries = fs::read_dir(self.record(id)).into_iter().flatten().flatten();
+    /// Removes the files of a run that the database may know no more: in the directory of whatever rig they are, or, if they
+    /// could not be put there, in that of all runs.
+    fn remove_directories(&self, run: &RunId) -> Result<(), (PathBuf, std::io::Error)> {
+        let rigs = fs::read_dir(&self.runs).into_iter().flatten().flatten();
+        let places = rigs.map(|rig| rig.path()).chain([self.runs.clone()]);
+        for path in places
+            .map(|place| place.join(run.as_str()))
+            .filter(|path| path.is_dir())
+        {
+            fs::remove_dir_all(&path).map_err(|error| (path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the files of runs that a version before this one kept in one directory for all rigs into those of their rigs. What
+    /// is in no list stays.
+    pub(super) fn gather_by_rig(&self) {
+        for entry in fs::read_dir(&self.runs).into_iter().flatten().flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok());
+            let Some(Ok(kept)) = id.map(|id| self.get(&id)) else {
+                continue;
+            };
+            let to = self.runs.join(&kept.run.spec.rig);
+            let moved = fs::create_dir_all(&to).and_then(|()| fs::rename(entry.path(), to.join(entry.file_name())));
+            if let Err(error) = moved {
+                tracing::warn!(
+                    run = %kept.run.id, from = %entry.path().display(), to = %to.display(), %error,
+                    "the run's files cannot be moved: until they are, at the next start, nobody can read them"
+                );
+            }
+        }
+    }
+
+    fn bytes_of(&self, run: &StoredRun) -> u64 {
+        let entries = fs::read_dir(self.record(run)).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| entry.metadata().ok())
             .map(|metadata| metadata.len())

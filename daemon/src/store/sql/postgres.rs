@@ -441,6 +441,7 @@ impl SqlStore {
             spool: Some(spool),
         };
         store.remove_doomed();
+        store.gather_by_rig();
         store.remove_places_of_captures();
         Ok(store)
     }

@@ -89,6 +89,7 @@ impl SqlStore {
             spool: None,
         };
         store.remove_doomed();
+        store.gather_by_rig();
         store.remove_places_of_captures();
         Ok(store)
     }
@@ -248,12 +249,18 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
     };
     let log = std::fs::metadata(wal::beside(path, "-wal")).map_or(0, |metadata| metadata.len());
     // Of a daemon of before there was a database, they are taken over.
-    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten();
-    let of_a_database = |entry: &std::fs::DirEntry| {
-        let path = entry.path();
-        path.join("record").is_dir() && !path.join("run.json").exists()
+    let of_a_database = |path: &PathBuf| path.join("record").is_dir() && !path.join("run.json").exists();
+    let inside = |path: &Path| {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
-    let left = || entries.filter(of_a_database).count();
+    // In the directory of a rig, or in one for all as a version before this one has it.
+    let each = || {
+        inside(runs)
+            .into_iter()
+            .flat_map(|path| [inside(&path), vec![path]].concat())
+    };
+    let left = || each().filter(of_a_database).count();
     match bytes {
         Some(0) | None if log > 0 => {
             let what = format!("it is empty or gone, and its log (-wal) is there; {REMEDY}");
