@@ -339,8 +339,8 @@ async fn a_run_gives_way_to_one_of_high_priority_is_told_so_and_goes_on_to_its_e
     assert_eq!(low.verdicts.len(), low.tests.len());
     assert!(
         bench
-            .path("state")
-            .join(&low.name)
+            .path("state/runs/virtual")
+            .join(low.name.trim_start_matches("runs/"))
             .join("record/manifest.json")
             .exists()
     );
