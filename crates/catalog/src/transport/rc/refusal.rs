@@ -346,7 +346,12 @@ fn one_case(
     // An adapter model never lacks a resource; a device may, and then says nothing of the request.
     let lacks = |seen: &&Seen<'_>| !t.begin.simulated && answer::is_rnr_nak(seen);
     let tried_again = tried_again && !turn.answers.iter().any(|seen| lacks(&seen));
-    let counts = |seen: &&Seen<'_>| !taken(seen) && !lacks(seen);
+    // Where a packet in front of the refused one was lost, the device asks for that one, and never comes to refuse.
+    let asks_for_lost = |seen: &&Seen<'_>| {
+        let is_in_front = seen.psn().since(first) < case.refused;
+        !t.begin.simulated && is_in_front && answer::nak_in(seen) == Some(Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
+    };
+    let counts = |seen: &&Seen<'_>| !taken(seen) && !lacks(seen) && !asks_for_lost(seen);
     let answers: Vec<Seen<'_>> = turn.answers.iter().filter(counts).copied().collect();
     let codes: Vec<Syndrome> = case.codes.iter().map(|code| Syndrome::nak(*code)).collect();
     let words: Vec<String> = codes.iter().map(ToString::to_string).collect();
