@@ -7,7 +7,6 @@
 
 mod addressing;
 mod chapters;
-mod freedom;
 mod judging;
 mod kernel;
 mod management;
@@ -23,7 +22,6 @@ pub mod link;
 pub mod oracle;
 
 pub use chapters::TESTS;
-pub use freedom::measured;
 pub use judging::{JudgeError, judge};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use select::{SelectError, select};

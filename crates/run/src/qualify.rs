@@ -10,11 +10,11 @@ mod defects;
 mod exceptions;
 mod models;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use verbatim_catalog::{TESTS, VERSION, measured};
+use verbatim_catalog::{TESTS, VERSION};
 use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{RigConfig, RigKind, VirtualConfig};
 use verbatim_tester::Test;
@@ -95,8 +95,6 @@ pub struct Qualification {
     pub false_alarms: Vec<FalseAlarm>,
     /// Runs of one test on one model.
     pub cases: usize,
-    /// The most alternatives that a judge kept at once where a record left something open.
-    pub largest_state_set: u64,
 }
 
 impl Qualification {
@@ -274,7 +272,6 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
     let defects = extent.defects.iter().copied().filter(concerns).map(Job::Defect);
     let jobs: Vec<_> = sound.chain(defects).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let largest = AtomicU64::new(1);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..extent.threads.max(1) {
@@ -282,11 +279,10 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(place) else { break };
-                    let (result, kept) = measured(|| match job {
+                    let result = match job {
                         Job::Sound(model, seed) => Result::Sound(on_sound(extent, model, *seed)),
                         Job::Defect(defect) => hunt(extent, *defect),
-                    });
-                    largest.fetch_max(kept, Ordering::Relaxed);
+                    };
                     results
                         .lock()
                         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -296,13 +292,10 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
             });
         }
     });
-    Qualification {
-        largest_state_set: largest.into_inner(),
-        ..summary(
-            extent,
-            results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
-        )
-    }
+    summary(
+        extent,
+        results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
+    )
 }
 
 fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<FalseAlarm>)> {
@@ -405,7 +398,6 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
         stale: Vec::new(),
         false_alarms: Vec::new(),
         cases: 0,
-        largest_state_set: 1,
     };
     for (_, result) in results {
         match result {

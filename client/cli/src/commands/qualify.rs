@@ -158,13 +158,12 @@ fn words(all: &[Qualification], chosen: bool) -> String {
             format!("{} survived", of.survived.len())
         };
         out.push_str(&format!(
-            "{:<10} {} defects, {survived}; {} false alarms; {} excepted; {} cases; largest state set met: {}\n",
+            "{:<10} {} defects, {survived}; {} false alarms; {} excepted; {} cases\n",
             of.rules.name(),
             of.defects.len(),
             of.false_alarms.len(),
             of.excepted.len(),
-            of.cases,
-            of.largest_state_set
+            of.cases
         ));
     }
     out

@@ -12,7 +12,6 @@ use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
 use super::rules::{COUNT, msn, rule};
 use super::window::{Place, Source, Window};
-use crate::freedom::kept;
 
 /// Findings of a connection that are kept whole; all are counted.
 pub const KEPT: usize = 16;
@@ -250,16 +249,6 @@ impl Connection {
         self.set_provisional(false);
     }
 
-    /// The states that it may be in by what was seen, as far as they multiply: path MTUs times what each responder may have
-    /// counted before.
-    pub(super) fn alternatives(&self) -> u64 {
-        let counts = self.flows.iter().map(|flow| match flow.responses.offset {
-            Some(offset) => u64::from(offset.room) + 1,
-            None => 1,
-        });
-        self.flows[0].window.pmtu.sizes().count() as u64 * counts.product::<u64>()
-    }
-
     /// Whether a response with this PSN may answer a request of that end.
     pub(super) fn covers(&self, of: usize, psn: Psn) -> bool {
         self.flows[of].window.covers(psn)
@@ -312,7 +301,6 @@ impl Connection {
         } else if heard.opcode.0 < 0x20 {
             self.request(by, &heard, is_odd);
         }
-        kept(self.alternatives());
     }
 
     /// Packets that one end has sent have the same P_Key, and the other's is of the same partition. When it changes, as it may

@@ -12,7 +12,6 @@ use verbatim_wire::packet::{Packet, Psn, Qpn, Service};
 use super::connection::{Connection, Doubt, Loss};
 use super::heard::Event;
 use super::rule::Excuse;
-use crate::freedom::kept;
 
 /// Halves that are looked at for the one that a response belongs to: of more, the newest.
 const CANDIDATES: usize = 64;
@@ -361,7 +360,6 @@ impl Known {
         let begun_has = !is_response || another.begun.covers(1 - of_it, psn);
         let begun_differs = another.begun.doubts(of_it, event).is_some_and(|doubt| doubt.differs);
         another.begun.take(of_it, event);
-        kept(self.connection.alternatives() + another.begun.alternatives());
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
         let contradicts = is_broken
             || doubt.is_some_and(|doubt| doubt.differs)

@@ -1,7 +1,5 @@
 //! What may be known of a value: nothing, or the few that it may have.
 
-use crate::freedom::kept;
-
 /// The values that a field may have by now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Known {
@@ -59,7 +57,6 @@ impl Known {
             && !values.contains(&value)
         {
             values.push(value);
-            kept(values.len() as u64);
         }
     }
 

@@ -5,7 +5,6 @@ use core::time::Duration;
 use verbatim_record::{Span, Time};
 
 use super::known::Known;
-use crate::freedom::kept;
 
 /// How far a lease of whole seconds, for which no accuracy is stated, may be off.
 const ACCURACY: Duration = Duration::from_secs(1);
@@ -76,7 +75,6 @@ impl Lock {
             if certain {
                 *least = (*least + 1).min(MOST);
             }
-            kept(u64::from(*most - *least) + 1);
         }
         let ends = |seconds: u64| Duration::from_secs(seconds);
         let (shortest, longest, none) = match lease.all() {
@@ -115,7 +113,6 @@ impl Lock {
                 0 if certain => 0,
                 _ => (*most).max(value.into()),
             };
-            kept(u64::from(*most) + 1);
         }
     }
 
@@ -128,7 +125,6 @@ impl Lock {
     pub(super) fn shown(&mut self, violations: u16, on_their_way: u32) {
         let violations = u32::from(violations);
         self.violations = Some((violations, (violations + on_their_way).min(MOST)));
-        kept(u64::from(on_their_way) + 1);
     }
 }
 
