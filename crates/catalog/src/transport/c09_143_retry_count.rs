@@ -5,7 +5,7 @@
 //! connection the first SEND is acknowledged after its only retry; the second may then be retried once again.
 //! Where fewer transmissions came than must, it is tried again on new connections.
 //! Reading: nothing is unclear. False alarm: where a retry may have been lost, fewer are INCONCLUSIVE, unless the error
-//! came before so many time-outs could be over.
+//! came before so many time-outs could be over, or the only retry is missing on three connections.
 
 use core::time::Duration;
 
