@@ -8,6 +8,7 @@
 //! | `again` | reading the configuration again |
 //! | `http`, `scrape`, `page` | plain HTTP for what only reads: what Prometheus scrapes, and the page |
 //! | `seats` | how many connections one identity may have |
+//! | `turns` | how many calls of one client are in work |
 //! | `services` | which service a call is for |
 //! | `meanwhile` | what is done until a database that several daemons share is there |
 //! | [`crate::api`] | the services |
@@ -24,6 +25,7 @@ mod place;
 mod scrape;
 mod seats;
 mod services;
+mod turns;
 mod watchdog;
 
 use std::os::unix::net::UnixListener;
@@ -66,10 +68,20 @@ use verbatim_tls::Gate;
 
 /// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// A connection as old as that takes no more calls, and ends with those that it has; a client opens another by itself. So what
+/// is left lying about goes, although it answers when asked for a sign of life.
+const OLDEST: Duration = Duration::from_secs(3600);
 /// Calls under way on one connection.
 const STREAMS: u32 = 256;
 /// No request that is valid has more bytes: what says that it has is refused before it is read, and takes nobody's time.
 const LARGEST_REQUEST: usize = 1 << 20;
+
+/// Threads for calls of clients and for the daemon's own looks at its store and its files. All are short, and most wait for the
+/// one store: more of them would wait no less, and each has a stack and a heap of its own.
+const BLOCKING_CALLS: usize = 128;
+/// Threads that a rig may hold for as long as a run of it lasts: the run itself, where the rig is virtual, what writes down its
+/// events, and what looks at its journal or ends its lease meanwhile.
+const BLOCKING_EACH_RIG: usize = 4;
 
 /// How often files of runs are looked at that may be over the limits.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
@@ -112,6 +124,7 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         .worker_threads(2)
         .thread_name("verbatimd")
         .thread_keep_alive(Duration::from_secs(2))
+        .max_blocking_threads(blocking_threads(options.rigs.rigs.len()))
         .enable_all()
         .build()
         .context("starting threads")?;
@@ -146,6 +159,12 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     runtime.shutdown_background();
     drop(lock);
     served
+}
+
+/// Threads that may be in blocking work at once: whatever runs, calls are answered, and the watchdog is fed. Rigs that a later
+/// rig file adds take from what is for calls.
+fn blocking_threads(rigs: usize) -> usize {
+    BLOCKING_CALLS.saturating_add(rigs.saturating_mul(BLOCKING_EACH_RIG))
 }
 
 async fn run(
@@ -216,12 +235,18 @@ async fn run(
     tokio::spawn(meet(Arc::clone(&shared)));
     let web = Arc::new(Web::new(&shared));
     let services = Services::default()
-        .with(health_service)
-        .with(reflection().build_v1().context("the descriptors of the services")?)
+        .with(health_service.max_decoding_message_size(LARGEST_REQUEST))
+        .with(
+            reflection()
+                .build_v1()
+                .context("the descriptors of the services")?
+                .max_decoding_message_size(LARGEST_REQUEST),
+        )
         .with(
             reflection()
                 .build_v1alpha()
-                .context("the descriptors of the services")?,
+                .context("the descriptors of the services")?
+                .max_decoding_message_size(LARGEST_REQUEST),
         )
         .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
         .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
@@ -246,6 +271,7 @@ async fn run(
     let server = Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .max_connection_age(OLDEST)
         .max_concurrent_streams(Some(STREAMS));
     let mut server = match remote {
         Some(remote) => {
@@ -424,5 +450,18 @@ async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM"),
         _ = interrupt.recv() => tracing::info!("SIGINT"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rigs_that_are_all_busy_leave_threads_for_calls() {
+        for rigs in [0, 1, 2, 500] {
+            assert_eq!(blocking_threads(rigs) - rigs * BLOCKING_EACH_RIG, BLOCKING_CALLS);
+        }
+        assert_eq!(blocking_threads(usize::MAX), usize::MAX);
     }
 }

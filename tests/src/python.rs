@@ -1,10 +1,37 @@
-//! Python's packages for tests, in virtual environments of their own: each file of requirements names versions and hashes.
+//! Python for tests: Debian's with its packages, and virtual environments of their own, whose files of requirements name versions
+//! and hashes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use verbatim_lab::workspace::target_directory;
+
+use crate::oracle::skipped;
+
+/// Debian's, whose packages these are; another one that comes first in PATH has them not.
+pub const DEBIAN: &str = "/usr/bin/python3";
+
+/// Whether Debian's Python lacks one of these packages: module, and Debian's name behind `python3-`. Then the test is told as
+/// skipped.
+#[must_use]
+pub fn lacks(packages: &[(&str, &str)]) -> bool {
+    let modules: Vec<&str> = packages.iter().map(|(module, _)| *module).collect();
+    let imports = Command::new(DEBIAN)
+        .args(["-c", &format!("import {}", modules.join(", "))])
+        .output();
+    let lacks = !imports.is_ok_and(|output| output.status.success());
+    if lacks {
+        let names: Vec<String> = packages.iter().map(|(_, name)| format!("python3-{name}")).collect();
+        skipped("Python's packages", &format!("apt-get install {}", names.join(" ")));
+    }
+    lacks
+}
+
+/// What the client for Python needs.
+pub const GRPC: [(&str, &str); 2] = [("grpc", "grpcio"), ("google.protobuf", "protobuf")];
+/// What its tests and its plug-in need.
+pub const GRPC_AND_PYTEST: [(&str, &str); 3] = [GRPC[0], GRPC[1], ("pytest", "pytest")];
 
 /// The python of an environment that has what a file of requirements names, below cargo's target directory. It is made once:
 /// beside its place, and moved there when it is complete, so that several may make it at once.

@@ -10,11 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use verbatim_lab::workspace::root;
-use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Place, run};
+use verbatim_tests::python;
 
-/// Debian's, whose packages these are; another one that comes first in PATH has them not.
-const PYTHON: &str = "/usr/bin/python3";
 /// Python on the busiest host.
 const LISTENS_WITHIN: Duration = Duration::from_secs(120);
 /// Agents at a time: most of a look is waiting for what must not come.
@@ -68,7 +66,7 @@ impl Drop for Agent {
 fn listening(program: &Path, arguments: &[&str], socket: &Path) -> Agent {
     let log = socket.with_extension("log");
     let output = File::create(&log).unwrap();
-    let child = Command::new(PYTHON)
+    let child = Command::new(python::DEBIAN)
         .arg(program)
         .args(arguments)
         .env("PYTHONPATH", root().join("client/python"))
@@ -103,23 +101,9 @@ fn failed(place: &Place, directory: &Path, options: &str) -> (i32, Vec<(String, 
     (output.code(), failed.collect())
 }
 
-fn is_missing() -> bool {
-    let imports = Command::new(PYTHON)
-        .args(["-c", "import grpc, google.protobuf"])
-        .output();
-    let missing = !imports.is_ok_and(|output| output.status.success());
-    if missing {
-        skipped(
-            "Python with grpcio and protobuf",
-            "apt-get install python3-grpcio python3-protobuf",
-        );
-    }
-    missing
-}
-
 #[test]
 fn each_rule_that_an_agent_breaks_is_found_by_its_check_and_a_sound_one_keeps_them_all() {
-    if is_missing() {
+    if python::lacks(&python::GRPC) {
         return;
     }
     let place = Place::new();
@@ -169,7 +153,7 @@ fn every_fault_of_the_broken_agent_is_expected_to_be_found() {
 
 #[test]
 fn the_least_agent_of_the_guide_keeps_to_the_rules() {
-    if is_missing() {
+    if python::lacks(&python::GRPC) {
         return;
     }
     let place = Place::new();

@@ -105,6 +105,11 @@ fn tshark_lists_every_example_without_a_malformed_packet_and_shows_what_was_judg
             for check in verdict[key].as_array().unwrap() {
                 let [statement, about] = ["statement", "about"].map(|key| check[key].as_str().unwrap());
                 let comment = format!("{word}: {statement} {about}: ");
+                let is_shown = || packets.iter().flatten().any(|one| one.starts_with(&comment));
+                assert!(
+                    word == "Pass" || is_shown(),
+                    "{name}: nothing has the comment {comment:?}"
+                );
                 let exchanges = numbers(check, "exchanges")
                     .into_iter()
                     .map(|number| format!("exchange #{number}"));

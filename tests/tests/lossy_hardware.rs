@@ -231,7 +231,7 @@ fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
             let mut rig = rig.rig;
             drop(journal);
             let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-            let restored = recover(&mut rig, &hardware(), &mut Vec::new(), &mut journal);
+            let restored = recover(&mut rig, &hardware(), &mut Vec::new(), journal.left(), &mut journal);
             assert!(
                 restored.iter().all(|r| r.is_complete()),
                 "{id} after {lives}: {restored:#?}"

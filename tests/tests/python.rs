@@ -1,32 +1,22 @@
 //! The Python client and its plug-in for pytest, against the real daemon: `client/python/tests`.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::process::Command;
 use std::time::Duration;
 
 use verbatim_lab::workspace::root;
-use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Place, Running, programs};
+use verbatim_tests::python;
 
-/// Debian's, whose packages these are; another one that comes first in PATH has them not.
-const PYTHON: &str = "/usr/bin/python3";
 /// Three times what all of them took on two idle cores, 189 s: devices in Python are waited for in real time.
 const LIMIT: Duration = Duration::from_secs(570);
 
 #[test]
 fn the_python_client_does_what_its_tests_and_its_page_say() {
-    let imports = Command::new(PYTHON)
-        .args(["-c", "import grpc, google.protobuf, pytest"])
-        .output();
-    if !imports.is_ok_and(|output| output.status.success()) {
-        skipped(
-            "Python with grpcio, protobuf and pytest",
-            "apt-get install python3-grpcio python3-protobuf python3-pytest",
-        );
+    if python::lacks(&python::GRPC_AND_PYTEST) {
         return;
     }
     let place = Place::new();
-    let mut pytest = place.command(PYTHON);
+    let mut pytest = place.command(python::DEBIAN);
     pytest
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
         .arg(format!("--basetemp={}", place.path("pytest").display()))

@@ -211,6 +211,7 @@ fn events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once(
         time: None,
         event: Some(Event::TestEnded(TestEnded {
             verdict: Some(verdict.clone()),
+            ..TestEnded::default()
         })),
     };
     store.append(&id(1), &[line(1), line(2)]).unwrap();

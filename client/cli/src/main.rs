@@ -2,6 +2,7 @@
 
 mod commands;
 mod exit;
+mod mistyped;
 mod print;
 mod server;
 
@@ -72,7 +73,13 @@ fn main() -> ExitCode {
     if let Some(done) = verbatim_manual::asked(<Arguments as clap::CommandFactory>::command) {
         return done;
     }
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        let command = <Arguments as clap::CommandFactory>::command();
+        let words = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned());
+        mistyped::with_the_nearest(error, command, words).exit()
+    });
     let place = || server::Place::find(&arguments.server);
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),

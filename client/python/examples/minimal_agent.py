@@ -4,7 +4,8 @@
 import itertools
 import sys
 
-from verbatim_client.agent import Device, DeviceInfo, Gid, Opcode, QpState, QpStatus, QueuePair, Refused, Service, Status, serve
+from verbatim_client.agent import Capabilities, Device, DeviceInfo, Gid, Opcode, QpState, QpStatus, QueuePair
+from verbatim_client.agent import Refused, Service, Status, serve
 
 
 class Pair(QueuePair):
@@ -21,7 +22,10 @@ class MyCore(Device):
     numbers = itertools.count(0x11)
 
     def open(self):
-        return DeviceInfo(gids=[Gid.of_ip(0, "10.0.0.1")], active_mtu=3, firmware="rtl-2024.1")
+        return DeviceInfo(
+            gids=[Gid.of_ip(0, "10.0.0.1")], active_mtu=3, atomics=False, firmware="rtl-2024.1",  # MTU 3: 1024 bytes
+            capabilities=Capabilities(services=[Service.RC]),  # no UD: tests of it are NOT_APPLICABLE
+        )
 
     def create_qp(self, service, send_depth, receive_depth):
         if service != Service.RC:

@@ -50,9 +50,9 @@ def binary(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def serving(place: Path, *options: str) -> Iterator[str]:
+def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
     """A daemon whose files are all in `place`, until the end of the block; its address on the local socket."""
-    (place / "rigs.toml").write_text(RIGS)
+    (place / "rigs.toml").write_text(rigs)
     process = subprocess.Popen(
         [
             binary("verbatimd"),

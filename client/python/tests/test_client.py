@@ -6,9 +6,11 @@ import itertools
 import subprocess
 from pathlib import Path
 
+import grpc
 import pytest
 
 from verbatim_client import Client, Outcome, VerbatimError
+from verbatim_client._proto.verbatim.v1 import rig_pb2, rig_pb2_grpc
 from verbatim_client.record import Record
 
 from .conftest import binary
@@ -24,6 +26,12 @@ def test_rigs_tests_and_statements_are_listed(client: Client) -> None:
     assert {rig.name for rig in client.rigs()} >= {"sound", "broken"}
     assert [test.id for test in client.tests(["c14-024-node-info"])] == ["c14-024-node-info"]
     assert any(statement.id == "C14-16" for statement in client.statements())
+
+
+def test_plain_grpcio_on_the_unix_socket_needs_no_option(daemon: str) -> None:
+    with grpc.insecure_channel(daemon) as channel:
+        listed = rig_pb2_grpc.RigServiceStub(channel).ListRigs(rig_pb2.ListRigsRequest(), timeout=60)
+    assert "rigs/sound" in [rig.name for rig in listed.rigs]
 
 
 def test_a_run_on_a_sound_device_passes_and_is_found_again(client: Client) -> None:

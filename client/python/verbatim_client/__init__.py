@@ -12,7 +12,7 @@
 from .client import Client
 from .errors import VerbatimError
 from .lease import Lease
-from .model import Cause, Check, Ended, Outcome, Rig, Statement, Test, Verdict
+from .model import Cause, Check, Ended, KnownDeviation, Outcome, Rig, Showed, Statement, Test, Verdict
 from .run import Run
 
 __all__ = [
@@ -20,10 +20,12 @@ __all__ = [
     "Check",
     "Client",
     "Ended",
+    "KnownDeviation",
     "Lease",
     "Outcome",
     "Rig",
     "Run",
+    "Showed",
     "Statement",
     "Test",
     "Verdict",

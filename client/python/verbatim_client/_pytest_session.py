@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ._proto.verbatim.v1 import event_pb2
+from ._proto.verbatim.v1 import event_pb2, verdict_pb2
 from .client import Client
 from .errors import VerbatimError
-from .model import Verdict
+from .model import KnownDeviation, Showed, Verdict
 from .run import Run
 
 #: States of a rig in which nobody gets it: a session that waited for it would hang without a word.
@@ -49,6 +49,7 @@ class Session:
         self._artifacts = artifacts
         self._events: Iterator[event_pb2.RunEvent] = iter(())
         self._verdicts: dict[str, Verdict] = {}
+        self._known: dict[str, tuple[KnownDeviation, ...]] = {}
         self._broken: VerbatimError | None = None
 
     @property
@@ -82,17 +83,36 @@ class Session:
                     return self._left(test)
                 if event.HasField("test_ended"):
                     verdict = Verdict.of(event.test_ended.verdict)
+                    self._knows(event.test_ended.known_deviations)
                     self._verdicts[verdict.test] = verdict
         except VerbatimError as error:
             self._broken = error
             raise
         return self._verdicts[test]
 
+    def known(self, test: str) -> tuple[KnownDeviation, ...]:
+        """What is known of such devices in a test whose verdict came."""
+        return self._known.get(test, ())
+
+    @property
+    def not_as_known(self) -> list[str]:
+        """What of the known deviations is to be looked at, a sentence each: not seen any more, or believed for too long."""
+        all_known = [known for of_test in self._known.values() for known in of_test]
+        return [known.words for known in all_known if known.showed in (Showed.NOT_SEEN, Showed.EXPIRED)]
+
+    def _knows(self, told: Iterable[verdict_pb2.KnownDeviation]) -> None:
+        by_test: dict[str, list[KnownDeviation]] = {}
+        for it in told:
+            by_test.setdefault(it.test, []).append(KnownDeviation.of(it))
+        for test, known in by_test.items():
+            self._known.setdefault(test, tuple(known))
+
     def _left(self, test: str) -> Verdict:
         """The verdict of a test that no event told of: a run that was stopped may have it all the same."""
         assert self.run is not None
         for verdict in self.run.refresh().verdicts:
             self._verdicts.setdefault(verdict.test, verdict)
+        self._knows(self.run.message.known_deviations)
         if test not in self._verdicts:
             why = f"{self.run.outcome.name} {self.run.reason}".rstrip()
             raise VerbatimError("ABORTED", f"{self.run.name} ended without a verdict of {test}: {why}")

@@ -88,6 +88,41 @@ class Verdict:
         )
 
 
+class Showed(enum.Enum):
+    """What a deviation that is known of such devices came to in a test."""
+
+    UNSPECIFIED = 0
+    SEEN = 1
+    NOT_SEEN = 2
+    EXPIRED = 3
+
+
+def showed(value: int) -> Showed:
+    """As the wire has it. What this version does not know is not SEEN: it excuses nothing."""
+    try:
+        return Showed(value)
+    except ValueError:
+        return Showed.UNSPECIFIED
+
+
+@dataclass(frozen=True)
+class KnownDeviation:
+    """A deviation that is known of devices of a family, and what it came to in one test. It changes no verdict."""
+
+    test: str
+    id: str
+    showed: Showed
+    explains_all: bool
+    statement: str
+    reason: str
+    words: str
+    message: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, it: verdict_pb2.KnownDeviation) -> KnownDeviation:
+        return cls(it.test, it.id, showed(it.showed), it.explains_all, it.statement, it.reason, it.words, it)
+
+
 @dataclass(frozen=True)
 class Rig:
     """A rig of the daemon."""
@@ -160,11 +195,13 @@ class Ended:
     reason: str
     verdicts: tuple[Verdict, ...]
     message: Any = field(repr=False)
+    known_deviations: tuple[KnownDeviation, ...] = ()
 
     @classmethod
     def of(cls, it: run_pb2.Run) -> Ended:
         verdicts = tuple(Verdict.of(verdict) for verdict in it.verdicts)
-        return cls(it.name, outcome(it.outcome), cause(it.cause), it.reason, verdicts, it)
+        known = tuple(KnownDeviation.of(known) for known in it.known_deviations)
+        return cls(it.name, outcome(it.outcome), cause(it.cause), it.reason, verdicts, it, known)
 
     def verdict(self, test: str) -> Verdict:
         """The verdict of a test. KeyError when the run has none of it."""

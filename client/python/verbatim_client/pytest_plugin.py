@@ -2,6 +2,9 @@
 
 All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and SKIPPED
 are skipped with their reason; INCONCLUSIVE and ERROR are errors, since what is not known is no pass, and no finding either.
+
+With --verbatim-known (or `verbatim_known = true`) a FAIL that is wholly known of such devices is an xfail, and a PASS where a
+deviation is known is a failure, as with `xfail(strict=True)`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import pytest
 
 from ._pytest_session import Session, parameter
 from .errors import VerbatimError
-from .model import Outcome, Verdict
+from .model import KnownDeviation, Outcome, Showed, Verdict
 
 _RUN = pytest.StashKey[Session]()
 
@@ -37,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--verbatim-artifacts", metavar="DIR", help="download the run's bundle into DIR/RUN-ID, for `verbatim judge`"
     )
+    known = "a FAIL that is wholly known of such devices is an xfail, and a PASS against what is known is a failure"
+    group.addoption("--verbatim-known", action="store_true", default=None, help=known)
+    parser.addini("verbatim_known", f"as --verbatim-known: {known}", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -122,6 +128,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.line(f"{ours.run.name} on {ours.rig}: {ours.run.state} {ours.run.outcome.name} {ours.run.reason}".rstrip())
     if ours.bundle is not None:
         terminalreporter.line(f"bundle {ours.bundle}")
+    for sentence in ours.not_as_known:
+        terminalreporter.line(f"not as the known deviations have it: {sentence}", yellow=True)
     if ours.trouble:
         terminalreporter.line(f"ERROR {ours.trouble}", red=True)
 
@@ -141,12 +149,14 @@ class _Item(pytest.Item):
         super().__init__(**more)
         self.add_marker("verbatim")
         self.verdict: Verdict | None = None
+        self.known: tuple[KnownDeviation, ...] = ()
 
     def setup(self) -> None:
         """Waits for the verdict. What is none on the device fails here: pytest calls that an error, not a failure."""
         ours = self.config.stash[_RUN]
         try:
             self.verdict = ours.verdict(self.name)
+            self.known = ours.known(self.name)
         except VerbatimError as error:
             pytest.fail(f"ERROR {self.name}\n  {error}", pytrace=False)
         finally:
@@ -155,6 +165,7 @@ class _Item(pytest.Item):
             if ours.bundle is not None:
                 self._tell("bundle", str(ours.bundle))
         self.user_properties.append(("verbatim_outcome", self.verdict.outcome.name))
+        self.user_properties += [("verbatim_known", f"{known.id} {known.showed.name}") for known in self.known]
         if self.verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.UNSPECIFIED):
             pytest.fail(words(self.verdict), pytrace=False)
 
@@ -165,7 +176,24 @@ class _Item(pytest.Item):
         if verdict.outcome in (Outcome.NOT_APPLICABLE, Outcome.SKIPPED):
             pytest.skip(f"{verdict.outcome.name}: {verdict.reason}")
         if verdict.outcome is not Outcome.PASS:
+            self._is_known(verdict)
             pytest.fail(words(verdict), pytrace=False)
+        gone = [known for known in self.known if known.showed is Showed.NOT_SEEN]
+        if gone and self._goes_by_what_is_known():
+            told = "\n  ".join(known.words for known in gone)
+            pytest.fail(f"PASS {verdict.test}, where a FAIL was expected\n  {told}", pytrace=False)
+
+    def _is_known(self, verdict: Verdict) -> None:
+        """Ends as xfail where all that failed is known, and nothing of it has expired. With --runxfail it is no end."""
+        expected = [known for known in self.known if known.showed is Showed.SEEN and known.explains_all]
+        if verdict.outcome is Outcome.FAIL and expected and self._goes_by_what_is_known():
+            pytest.xfail("; ".join(f"{known.id}: {known.reason}" for known in expected))
+
+    def _goes_by_what_is_known(self) -> bool:
+        # --runxfail asks for results as if nothing were expected to fail: of a PASS, too.
+        option = self.config.getoption
+        wanted = option("--verbatim-known") or self.config.getini("verbatim_known")
+        return bool(wanted) and not option("runxfail", False)
 
     def reportinfo(self) -> tuple[str, int | None, str]:
         """The head of its report."""

@@ -15,6 +15,8 @@ pub enum LinkType {
     /// Each packet is written as an ERF record (link type 197, record type 21), as `ibdump` does: Wireshark
     /// reads that and refuses the link type of bare InfiniBand packets, 247 ("unknown or unsupported").
     InfiniBand,
+    /// No packets: PDUs that a program exported, each with tags that say what it is. Source: Wireshark's `epan/exported_pdu.h`.
+    Exported,
 }
 
 impl LinkType {
@@ -22,6 +24,7 @@ impl LinkType {
         match self {
             Self::Ethernet => 1,
             Self::InfiniBand => 197,
+            Self::Exported => 252,
         }
     }
 }
@@ -160,7 +163,7 @@ impl<W: Write> Writer<W> {
             )));
         }
         let erf = match link_type {
-            LinkType::Ethernet => None,
+            LinkType::Ethernet | LinkType::Exported => None,
             LinkType::InfiniBand => Some(erf_header(packet)?),
         };
         let header = erf.as_ref().map_or(&[][..], |header| header);

@@ -3,17 +3,16 @@
 //!
 //! A MAD interface shows MADs alone. LRH, BTH and DETH of these packets, and their CRCs, are what such a packet
 //! carries by the architecture; each packet says so in a comment, with the exchange it belongs to and the statements
-//! judged on it.
+//! judged on it. What a host was told and what it said stands between the packets, as a line of text.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::RECONSTRUCTED;
-use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
+use verbatim_record::{Entry, Span, Time, Verdict};
 
-use crate::pcapng::{Direction, InterfaceId, LinkType, Packet, Section, Writer};
-use verbatim_record::{Entry, Match, Span, Time, Verdict};
+use crate::RECONSTRUCTED;
+use crate::pcapng::{InterfaceId, LinkType, Packet, Section, Writer};
+use crate::shown::{On, Walk};
 
 /// A record and what was judged from it.
 #[derive(Debug)]
@@ -24,106 +23,153 @@ pub struct Recorded<'a> {
     pub verdict: Option<&'a Verdict>,
 }
 
-/// Writes the capture of a run: all its records, one after the other.
-///
-/// `epoch_ns` is what the first record's time 0 stands for: nanoseconds since 1970, or 0. Records whose clocks each
-/// begin at 0 are put behind one another.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn write<W: Write>(out: W, records: &[Recorded<'_>], (application, epoch_ns): (&str, u64)) -> io::Result<W> {
-    let has = |is: fn(&Entry) -> bool| records.iter().any(|record| record.entries.iter().any(is));
-    let mads = has(|entry| matches!(entry, Entry::Sent(_) | Entry::Arrived(_)));
-    let frames = has(|entry| matches!(entry, Entry::Frame(frame) if frame.delimiter.is_none()));
-    let natives = has(|entry| matches!(entry, Entry::Frame(frame) if frame.delimiter.is_some()));
-    let mut comments = Vec::new();
-    let mads = mads || !(frames || natives);
-    if mads {
-        comments.push(
-            "Verbatim: the MADs are as sent and received; LRH, BTH, DETH and CRCs are reconstructed.".to_string(),
-        );
+/// What records hold, as a capture says it at its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Holds {
+    mads: bool,
+    frames: bool,
+    natives: bool,
+    verbs: bool,
+}
+
+impl Holds {
+    /// A record is to be written too.
+    pub fn add(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            match entry {
+                Entry::Sent(_) | Entry::Arrived(_) => self.mads = true,
+                Entry::Frame(frame) if frame.delimiter.is_some() => self.natives = true,
+                Entry::Frame(_) => self.frames = true,
+                Entry::VerbsAsked(_) | Entry::VerbsTold(_) => self.verbs = true,
+                _ => {}
+            }
+        }
     }
-    if frames {
-        comments.push("Verbatim: the Ethernet frames are as sent and received, without their FCS.".to_string());
+
+    /// Whether there is an interface for MADs: also where there is nothing else.
+    fn has_mads(self) -> bool {
+        self.mads || !(self.frames || self.natives || self.verbs)
     }
-    if natives {
-        comments.push("Verbatim: the native packets are as sent and received, VCRC included.".to_string());
+
+    fn in_words(self) -> Vec<String> {
+        let all = [
+            (
+                self.has_mads(),
+                "Verbatim: the MADs are as sent and received; LRH, BTH, DETH and CRCs are reconstructed.",
+            ),
+            (
+                self.frames,
+                "Verbatim: the Ethernet frames are as sent and received, without their FCS.",
+            ),
+            (
+                self.natives,
+                "Verbatim: the native packets are as sent and received, VCRC included.",
+            ),
+            (
+                self.verbs,
+                "Verbatim: interfaces \"verbs\" hold no packets, but what hosts were told and said.",
+            ),
+        ];
+        all.iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, words)| (*words).to_owned())
+            .collect()
     }
-    let section = Section {
-        application,
-        comments: &comments,
-        ..Section::default()
-    };
-    let mut writer = Writer::new(out, &section)?;
-    let mut interfaces = Interfaces::default();
-    if mads {
-        interfaces.of_mads(&mut writer)?;
+}
+
+/// The capture of a run, written record by record: none but the one that is written need be in memory.
+#[derive(Debug)]
+pub struct Capture<W: Write> {
+    writer: Writer<W>,
+    interfaces: Interfaces,
+    clock: Clock,
+}
+
+impl<W: Write> Capture<W> {
+    /// Begins one of records that hold that.
+    ///
+    /// `epoch_ns` is what the first record's time 0 stands for: nanoseconds since 1970, or 0. Records whose clocks each
+    /// begin at 0 are put behind one another.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn begin(out: W, holds: Holds, (application, epoch_ns): (&str, u64)) -> io::Result<Self> {
+        let comments = holds.in_words();
+        let section = Section {
+            application,
+            comments: &comments,
+            ..Section::default()
+        };
+        let mut writer = Writer::new(out, &section)?;
+        let mut interfaces = Interfaces::default();
+        if holds.has_mads() {
+            interfaces.of(&mut writer, On::Mads)?;
+        }
+        let clock = Clock {
+            offset: epoch_ns,
+            last: 0,
+        };
+        Ok(Self {
+            writer,
+            interfaces,
+            clock,
+        })
     }
-    let mut clock = Clock {
-        offset: epoch_ns,
-        last: 0,
-    };
-    for record in records {
-        one(&mut writer, &mut interfaces, &mut clock, record)?;
+
+    /// Writes the next record.
+    ///
+    /// # Errors
+    /// As [`Capture::begin`].
+    pub fn record(&mut self, record: &Recorded<'_>) -> io::Result<()> {
+        one(&mut self.writer, &mut self.interfaces, &mut self.clock, record)
     }
-    writer.flush()?;
-    Ok(writer.into_inner())
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// As [`Capture::begin`].
+    pub fn end(mut self) -> io::Result<W> {
+        self.writer.flush()?;
+        Ok(self.writer.into_inner())
+    }
 }
 
 /// The interfaces, declared when they are first needed.
-#[derive(Default)]
-struct Interfaces {
-    mads: Option<InterfaceId>,
-    frames: BTreeMap<u32, InterfaceId>,
-    natives: BTreeMap<u32, InterfaceId>,
-}
+#[derive(Debug, Default)]
+struct Interfaces(BTreeMap<On, InterfaceId>);
 
 impl Interfaces {
-    fn of_mads<W: Write>(&mut self, writer: &mut Writer<W>) -> io::Result<InterfaceId> {
-        if let Some(known) = self.mads {
-            return Ok(known);
-        }
-        let made = writer.interface(LinkType::InfiniBand, "port0", RECONSTRUCTED)?;
-        self.mads = Some(made);
-        Ok(made)
-    }
-
-    fn of_frames<W: Write>(&mut self, writer: &mut Writer<W>, port: u32) -> io::Result<InterfaceId> {
-        if let Some(known) = self.frames.get(&port) {
+    fn of<W: Write>(&mut self, writer: &mut Writer<W>, on: On) -> io::Result<InterfaceId> {
+        if let Some(known) = self.0.get(&on) {
             return Ok(*known);
         }
-        let about = "frames of the tester's Ethernet port";
-        let made = writer.interface(LinkType::Ethernet, &format!("ether{port}"), about)?;
-        self.frames.insert(port, made);
-        Ok(made)
-    }
-
-    fn of_natives<W: Write>(&mut self, writer: &mut Writer<W>, port: u32) -> io::Result<InterfaceId> {
-        if let Some(known) = self.natives.get(&port) {
-            return Ok(*known);
-        }
-        let about = "native packets of the tester's port";
-        let made = writer.interface(LinkType::InfiniBand, &format!("native{port}"), about)?;
-        self.natives.insert(port, made);
+        let made = match on {
+            On::Mads => writer.interface(LinkType::InfiniBand, "port0", RECONSTRUCTED),
+            On::Frames(port) => {
+                let about = "frames of the tester's Ethernet port";
+                writer.interface(LinkType::Ethernet, &format!("ether{port}"), about)
+            }
+            On::Natives(port) => {
+                let about = "native packets of the tester's port";
+                writer.interface(LinkType::InfiniBand, &format!("native{port}"), about)
+            }
+            On::Verbs(side) => {
+                let about = format!(
+                    "commands to the host of the {side}'s device, its answers, completions and events: no packets"
+                );
+                writer.interface(LinkType::Exported, &format!("verbs {side}"), &about)
+            }
+        }?;
+        self.0.insert(on, made);
         Ok(made)
     }
 }
 
 /// The time of the capture: records whose clocks each begin at 0 are put behind one another.
+#[derive(Debug)]
 struct Clock {
     offset: u64,
     last: u64,
-}
-
-/// What one packet of a record is, for its comments.
-struct Shown<'e> {
-    span: Span,
-    direction: Direction,
-    bytes: Cow<'e, [u8]>,
-    interface: InterfaceId,
-    title: String,
-    reconstructed: bool,
-    judged: &'e [String],
 }
 
 fn one<W: Write>(
@@ -132,75 +178,10 @@ fn one<W: Write>(
     clock: &mut Clock,
     record: &Recorded<'_>,
 ) -> io::Result<()> {
-    let judged = judged(record.verdict);
-    let on = |known: &BTreeMap<u32, Vec<String>>, number: u32| known.get(&number).cloned().unwrap_or_default();
+    let mut walk = Walk::new(record.verdict);
     let mut begun = false;
-    let mut test = String::new();
-    let mut labels: Vec<&str> = Vec::new();
-    let mut exchanges: Vec<(u32, u32)> = Vec::new();
     for (place, entry) in record.entries.iter().enumerate() {
-        let comments;
-        let shown = match entry {
-            Entry::Begin(begin) => {
-                test.clone_from(&begin.test);
-                continue;
-            }
-            Entry::Label { name, .. } => {
-                labels.push(name);
-                continue;
-            }
-            Entry::Sent(sent) => {
-                exchanges.push((sent.label, sent.attempt));
-                comments = on(&judged.0, sent.exchange);
-                Shown {
-                    span: sent.at,
-                    direction: Direction::Out,
-                    bytes: packet(&sent.mad, Direction::Out).into(),
-                    interface: interfaces.of_mads(writer)?,
-                    title: title(&test, &labels, &exchanges, sent.exchange, ""),
-                    reconstructed: true,
-                    judged: &comments,
-                }
-            }
-            Entry::Arrived(arrived) => {
-                let note = if arrived.how == Match::Answer {
-                    String::new()
-                } else {
-                    format!(" [{:?}]", arrived.how)
-                };
-                comments = on(&judged.0, arrived.exchange);
-                Shown {
-                    span: arrived.at,
-                    direction: Direction::In,
-                    bytes: packet(&arrived.mad, Direction::In).into(),
-                    interface: interfaces.of_mads(writer)?,
-                    title: title(&test, &labels, &exchanges, arrived.exchange, &note),
-                    reconstructed: true,
-                    judged: &comments,
-                }
-            }
-            Entry::Frame(frame) => {
-                let label = (frame.label as usize).checked_sub(1).and_then(|at| labels.get(at));
-                let label = label.map_or_else(String::new, |label| format!(" \"{label}\""));
-                comments = on(&judged.1, frame.number);
-                Shown {
-                    span: frame.at,
-                    direction: if frame.received { Direction::In } else { Direction::Out },
-                    bytes: (&frame.bytes[..]).into(),
-                    interface: match frame.delimiter {
-                        None => interfaces.of_frames(writer, frame.port)?,
-                        Some(_) => interfaces.of_natives(writer, frame.port)?,
-                    },
-                    title: match frame.delimiter {
-                        None => format!("{test} frame {}{label}", frame.number),
-                        Some(end) => format!("{test} packet {}{label}, ended by {end}", frame.number),
-                    },
-                    reconstructed: false,
-                    judged: &comments,
-                }
-            }
-            _ => continue,
-        };
+        let Some(shown) = walk.next(place, entry) else { continue };
         if !begun {
             begun = true;
             if shown.span.earliest.0 + clock.offset < clock.last {
@@ -208,18 +189,15 @@ fn one<W: Write>(
             }
         }
         clock.last = shown.span.latest.0 + clock.offset;
-        let reconstructed = if shown.reconstructed {
-            "headers reconstructed; "
-        } else {
-            ""
+        let reconstructed = match shown.on {
+            On::Mads => "headers reconstructed; ",
+            _ => "",
         };
-        let mut comments = vec![
-            shown.title,
-            format!("{reconstructed}entry {place} of the record; {}", when(shown.span)),
-        ];
-        comments.extend(shown.judged.iter().cloned());
+        let about = format!("{reconstructed}entry {place} of the record; {}", when(shown.span));
+        let comments = [vec![shown.title, about], shown.judged].concat();
+        let interface = interfaces.of(writer, shown.on)?;
         writer.packet(&Packet {
-            interface: shown.interface,
+            interface,
             nanoseconds: clock.last,
             direction: Some(shown.direction),
             bytes: &shown.bytes,
@@ -228,18 +206,6 @@ fn one<W: Write>(
         })?;
     }
     Ok(())
-}
-
-/// What a MAD belongs to.
-fn title(test: &str, labels: &[&str], exchanges: &[(u32, u32)], exchange: u32, note: &str) -> String {
-    let label = (exchange as usize)
-        .checked_sub(1)
-        .and_then(|at| exchanges.get(at))
-        .and_then(|(label, attempt)| Some((labels.get((*label as usize).checked_sub(1)?)?, attempt)));
-    match label {
-        Some((label, attempt)) => format!("{test} exchange #{exchange} \"{label}\" try {}{note}", attempt + 1),
-        None => format!("{test} unasked{note}"),
-    }
 }
 
 fn when(span: Span) -> String {
@@ -254,41 +220,4 @@ fn when(span: Span) -> String {
     } else {
         format!("between {earliest} and {latest} ns{source}")
     }
-}
-
-/// The statements judged on each exchange, and on each frame, in words.
-fn judged(verdict: Option<&Verdict>) -> (BTreeMap<u32, Vec<String>>, BTreeMap<u32, Vec<String>>) {
-    let mut judged: (BTreeMap<u32, Vec<String>>, BTreeMap<u32, Vec<String>>) = Default::default();
-    for check in verdict
-        .iter()
-        .flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed))
-    {
-        let words = || format!("{:?}: {check}", check.result());
-        for exchange in &check.exchanges {
-            judged.0.entry(*exchange).or_default().push(words());
-        }
-        for frame in &check.frames {
-            judged.1.entry(*frame).or_default().push(words());
-        }
-    }
-    judged
-}
-
-fn packet(mad: &Mad, direction: Direction) -> Vec<u8> {
-    let lids = if mad.is_directed() {
-        (Lid::PERMISSIVE, Lid::PERMISSIVE)
-    } else {
-        (Lid(0), Lid(0))
-    };
-    let (slid, dlid) = if direction == Direction::Out {
-        lids
-    } else {
-        (lids.1, lids.0)
-    };
-    let headers = if mad.is_smp() {
-        MadHeaders::subnet_management(slid, dlid)
-    } else {
-        MadHeaders::general(slid, dlid)
-    };
-    mad_packet(&headers, mad)
 }

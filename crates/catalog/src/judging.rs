@@ -1,6 +1,8 @@
 //! From a record to a verdict.
 
-use verbatim_record::{Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, Verdict};
+use verbatim_record::{
+    Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, Verdict,
+};
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
@@ -11,7 +13,7 @@ use crate::{TESTS, management, oracle};
 pub enum JudgeError {
     /// The record refers to what it does not have.
     #[error("the record cannot be judged: {0}")]
-    Trace(String),
+    Trace(#[from] TraceError),
     /// The catalogue has no such test.
     #[error("the record is of test {0}, which this catalogue does not have: judge it with the version that made it")]
     UnknownTest(String),
@@ -34,7 +36,14 @@ pub enum JudgeError {
 /// # Errors
 /// When the record is not one of a test of this catalogue.
 pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
-    let trace = Trace::new(entries).map_err(|error| JudgeError::Trace(error.to_string()))?;
+    judge_trace(&Trace::new(entries)?)
+}
+
+/// The same of a record that was indexed as it was made.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_trace(trace: &Trace) -> Result<Verdict, JudgeError> {
     let test = TESTS
         .iter()
         .find(|test| test.id == trace.begin.test)
@@ -46,7 +55,8 @@ pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
             ours: test.revision,
         });
     }
-    Ok(of_trace(test, &trace))
+    trace.judged_anew();
+    Ok(of_trace(test, trace))
 }
 
 /// Outcome, cause and reason.
@@ -55,7 +65,9 @@ type Came = (Outcome, Option<Cause>, String);
 fn of_trace(test: &Test, trace: &Trace) -> Verdict {
     let mut findings = Findings::new(trace);
     let came = match before_judging(trace) {
-        Some(came) => before_its_procedure(test, trace, &mut findings).unwrap_or(came),
+        Some(came) => before_its_procedure(test, trace, &mut findings)
+            .or_else(|| before_what_it_lacks(test, trace, &mut findings))
+            .unwrap_or(came),
         None => judged(test, trace, &mut findings),
     };
     let (outcome, cause, reason) = with_restore(trace, with_reset(trace, came, &mut findings));
@@ -97,12 +109,28 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
 
+/// What a device broke before the test came to something that it lacks: that stays a FAIL. The rules alone tell, which know
+/// what was sent so far; a test's own judge takes a message for whole of which the rest was not sent.
+fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
+    if trace.stopped.as_ref()?.reason != StopReason::NotOffered {
+        return None;
+    }
+    let mut so_far = Findings::new(trace);
+    oracle::judge(trace, &mut so_far, test.statements);
+    let fails = so_far.checks.iter().any(|check| check.result() == Passed::Fail);
+    fails.then(|| {
+        let reason = first(&so_far, Passed::Fail);
+        *findings = so_far;
+        (Outcome::Fail, Some(Cause::Dut), reason)
+    })
+}
+
 /// What the end of the procedure says by itself, before any check.
 fn before_judging(trace: &Trace) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     let (outcome, cause) = match stopped.reason {
         StopReason::NoAnswer | StopReason::Refused => return None,
-        StopReason::NotOffered => (Outcome::NotApplicable, Cause::Rig),
+        StopReason::NotOffered => (Outcome::NotApplicable, who_lacks(&stopped.text)),
         StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
         StopReason::NotWanted => (Outcome::Skipped, Cause::Operator),
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
@@ -115,6 +143,15 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::NotSane => (Outcome::Error, Cause::Rig),
     };
     Some((outcome, Some(cause), stopped.text.clone()))
+}
+
+/// Whose lack ended a procedure, by the words that the tester has for it: records have no more of it, and old ones no less.
+fn who_lacks(text: &str) -> Cause {
+    if text.contains("the DUT's device ") {
+        Cause::Dut
+    } else {
+        Cause::Rig
+    }
 }
 
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
@@ -382,4 +419,32 @@ fn with_restore(trace: &Trace, came: Came) -> Came {
         format!(" (before that: {} {})", came.0, came.2)
     };
     (Outcome::Error, Some(Cause::Rig), format!("{}{before}", left.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_dut_lacks_is_due_to_the_dut_and_what_the_rig_or_the_tester_s_adapter_lacks_to_the_rig() {
+        for (text, cause) in [
+            ("the DUT's device x has no READ, as its agent says", Cause::Dut),
+            (
+                "the DUT's device x executes no FETCH ADD of the other side, as its agent says",
+                Cause::Dut,
+            ),
+            (
+                "the messages need a path MTU of 1024 bytes, and the nearest that the DUT's device has is 256, as its agent says",
+                Cause::Dut,
+            ),
+            (
+                "the host of the DUT's device makes no datagram queue pairs: no UD",
+                Cause::Dut,
+            ),
+            ("the tester's device x has no READ, as its agent says", Cause::Rig),
+            ("the rig does not offer packets of its own making", Cause::Rig),
+        ] {
+            assert_eq!(who_lacks(text), cause, "{text}");
+        }
+    }
 }

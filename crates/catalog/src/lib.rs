@@ -7,9 +7,11 @@
 
 mod addressing;
 mod chapters;
+mod freedom;
 mod judging;
 mod kernel;
 mod management;
+mod nearest;
 mod network;
 mod parameters;
 mod select;
@@ -22,10 +24,12 @@ pub mod link;
 pub mod oracle;
 
 pub use chapters::TESTS;
-pub use judging::{JudgeError, judge};
+pub use freedom::measured;
+pub use judging::{JudgeError, judge, judge_trace};
+pub use nearest::nearest;
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use select::{SelectError, select};
-pub use statements::{Statement, canonical, statement, statements};
+pub use statements::{Statement, canonical, statement, statements, typable};
 
 /// Version of the catalogue, kept in every record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -3,7 +3,8 @@
 use verbatim_tester::Test;
 
 use crate::TESTS;
-use crate::statements::{canonical, statement};
+use crate::nearest;
+use crate::statements::{canonical, statement, statements, typable};
 
 /// A pattern that names nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -42,7 +43,7 @@ fn matches(pattern: &str, test: &Test) -> bool {
 }
 
 /// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
-fn glob(pattern: &str, name: &str) -> bool {
+pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     let mut star = None;
@@ -63,18 +64,21 @@ fn glob(pattern: &str, name: &str) -> bool {
 }
 
 fn hint(pattern: &str) -> String {
+    let statement_ids = statements().iter().map(|statement| statement.id.as_str());
     if let Some(id) = canonical(pattern) {
-        return match statement(&id) {
-            Some(_) => format!(" ({id} is known, but no test judges it)"),
-            None => format!(" ({id} is not in the registry of statements)"),
-        };
+        if statement(&id).is_some() {
+            return format!(" ({id} is known, but no test judges it)");
+        }
+        let meant =
+            nearest(&id, statement_ids).map_or_else(String::new, |near| format!("; did you mean {}?", typable(near)));
+        return format!(" ({id} is not in the registry of statements{meant})");
     }
-    let near = TESTS
-        .iter()
-        .map(|test| (strsim::levenshtein(pattern, test.id), test.id))
-        .min();
-    near.filter(|(far, _)| *far <= 6)
-        .map_or_else(String::new, |(_, id)| format!(" (did you mean {id}?)"))
+    let ids = TESTS.iter().map(|test| test.id);
+    // Public names alone have these: who types one means such a name, not ours that begins alike.
+    let has_public_form = pattern.contains('_');
+    let aliases = TESTS.iter().flat_map(|test| test.aliases).copied();
+    let names = ids.chain(aliases.filter(|_| has_public_form)).chain(statement_ids);
+    nearest(pattern, names).map_or_else(String::new, |near| format!(" (did you mean {}?)", typable(near)))
 }
 
 #[cfg(test)]
@@ -105,6 +109,28 @@ mod tests {
                 .to_string()
                 .contains("C99-1 is not in the registry")
         );
+    }
+
+    #[test]
+    fn a_name_that_a_person_would_take_for_near_is_offered_and_no_other() {
+        for (typed, near) in [
+            ("c14-16-get", "(did you mean c14-016-get-protect-0?)"),
+            ("C14_016_Gte", "(did you mean C14_016_Get?)"),
+            ("c14-wlak", "(did you mean c14-walk?)"),
+            ("9.7.7.1-mns", "(did you mean 9.7.7.1-msn?)"),
+            (
+                "C14-61",
+                "(C14-61 is not in the registry of statements; did you mean C14-16?)",
+            ),
+            ("C99-1", "(C99-1 is not in the registry of statements)"),
+        ] {
+            let error = select(&[typed.into()]).unwrap_err().to_string();
+            assert!(error.contains(near), "{typed}: {error}");
+        }
+        for typed in ["c09-kindred", "everything"] {
+            let error = select(&[typed.into()]).unwrap_err().to_string();
+            assert!(!error.contains("did you mean"), "{typed}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Compliance statements: their ids and what they say, in our own words.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -42,7 +43,17 @@ pub fn statement(id: &str) -> Option<&'static Statement> {
     statements().iter().find(|statement| statement.id == id)
 }
 
-/// An id as it can be typed: `13.4.2-mad-header` for `13.4.2 MAD header`.
+/// An id as it can be typed without quotes: `13.4.2-mad-header` for `13.4.2 MAD header`. What has no blank stays as it is.
+#[must_use]
+pub fn typable(id: &str) -> Cow<'_, str> {
+    if id.contains(' ') {
+        id.to_ascii_lowercase().replace(' ', "-").into()
+    } else {
+        id.into()
+    }
+}
+
+/// An id in the one form in which both of its forms are the same.
 fn spaced(id: &str) -> String {
     id.to_ascii_lowercase().replace(['-', '_'], " ")
 }
@@ -94,6 +105,8 @@ mod tests {
         for id in ["13.4.2 MAD header", "13.4.2-mad-header", "13.4.2_MAD_header", "13.4.2"] {
             assert_eq!(canonical(id).as_deref(), Some("13.4.2 MAD header"), "{id}");
         }
+        assert_eq!(typable("13.4.2 MAD header"), "13.4.2-mad-header");
+        assert_eq!(typable("C14-16"), "C14-16");
         assert_eq!(canonical("7.4"), None, "that section has several");
         for id in ["c14-016-get", "", "14-16", "c14", "C-1", "c14-99999999999"] {
             assert_eq!(canonical(id), None, "{id}");
@@ -108,7 +121,10 @@ mod tests {
             }
         }
         for statement in statements() {
-            assert_eq!(canonical(&statement.id).as_deref(), Some(statement.id.as_str()));
+            for form in [statement.id.as_str(), &typable(&statement.id)] {
+                assert_eq!(canonical(form).as_deref(), Some(statement.id.as_str()), "{form}");
+                assert!(!typable(form).contains(' '), "{form}");
+            }
             assert!(!statement.about.is_empty() && !statement.source.is_empty());
         }
     }

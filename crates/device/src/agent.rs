@@ -138,6 +138,7 @@ impl Agent<'_> {
         let port = self.port();
         let outcome = port.lock.check(now, request, &profile.choices, faults);
         let sends = profile.has_traps() || faults.has(Defect::TrapWithoutCapability);
+        let sends = sends && !port.traps.ended;
         if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
@@ -152,6 +153,9 @@ impl Agent<'_> {
     fn repress(&mut self, request: &Mad) {
         if request.attribute_id() == AttributeId::NOTICE {
             let transaction = request.transaction_id();
+            if self.faults.has(Defect::TrapsEndWithRepress) {
+                self.port().traps.ended = true;
+            }
             if !self.faults.has(Defect::TrapNotRepressed) {
                 self.port().traps.repress(transaction);
             }
@@ -163,7 +167,12 @@ impl Agent<'_> {
             return Reply::ok(&[]);
         }
         let modifier = request.modifier();
-        match request.attribute_id() {
+        let looked_at = if self.faults.has(Defect::AttributeIdLow8Bits) {
+            0xFF
+        } else {
+            0xFFFF
+        };
+        match AttributeId(request.attribute_id().0 & looked_at) {
             AttributeId::NODE_DESCRIPTION => self.unmodified(modifier, |agent| Reply::ok(&agent.node.description)),
             AttributeId::NODE_INFO => self.unmodified(modifier, |agent| Reply::ok(&agent.node_info())),
             AttributeId::GUID_INFO => self.get_guid_info(modifier),

@@ -163,6 +163,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     plain_fields(&mut change, wanted, profile);
     read_only_fields(&mut change, wanted);
     fields_not_kept(&mut change, &port.info);
+    fields_cut(&mut change);
     codes_kept(&mut change, wanted);
 
     let refused = unassigned && profile.choices.unassigned == Unassigned::Refused;
@@ -383,6 +384,13 @@ fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
         if change.faults.has(defect) {
             change.info = change.info.with_fields_of(before, &[name]);
         }
+    }
+}
+
+/// Fields of which a defective device keeps a part.
+fn fields_cut(change: &mut Change<'_>) {
+    if change.faults.has(Defect::LmcLow2Bits) {
+        change.info = change.info.with_lmc(change.info.lmc() & 3);
     }
 }
 

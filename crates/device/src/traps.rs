@@ -31,6 +31,8 @@ pub(crate) struct Traps {
     /// When the port may send a trap again.
     not_before: Duration,
     transaction: u64,
+    /// No trap is sent any more; only in a defective device.
+    pub(crate) ended: bool,
 }
 
 impl Traps {
@@ -39,6 +41,7 @@ impl Traps {
             outstanding: None,
             not_before: Duration::ZERO,
             transaction: 0,
+            ended: false,
         }
     }
 
@@ -134,6 +137,8 @@ pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
         told(says.with_modifier(Hex32(0)))
     } else if faults.has(Defect::TrapKeyIsOurs) {
         told(says.with_m_key(own))
+    } else if faults.has(Defect::TrapKeyLow32Bits) {
+        told(says.with_m_key(MKey(says.m_key().0 & 0xFFFF_FFFF)))
     } else if faults.has(Defect::TrapHopsLost) {
         told(says.with_directed(false).with_hop_count(0))
     } else if faults.has(Defect::TrapPathCut) {

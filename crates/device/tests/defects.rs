@@ -123,8 +123,8 @@ fn talk(profile: &Profile, defects: &[Defect]) -> (Vec<Option<Mad>>, Vec<(Durati
             .with_link_speed_enabled(LinkSpeeds(1))
             .with_link_down_default_state(LinkDownDefault::SLEEP)
             .with_link_speed_ext_enabled(LinkSpeedExt(1))
-            .with_lmc(1)
-            .with_lid(Lid(8))
+            .with_lmc(5)
+            .with_lid(Lid(32))
             .with_master_sm_lid(Lid(9)),
     ] {
         t.set(0, NONE, &odd);
@@ -263,6 +263,10 @@ fn every_defect_shows_where_it_says_so() {
         // The bench takes the first answer, and without a LID no port sends a trap.
         ResponseToSetTwice,
         TrapWithoutCapability,
+        TrapKeyLow32Bits,
+        TrapsEndWithRepress,
+        // No Get there has such a number.
+        AttributeIdLow8Bits,
         LeaseNotStoppedByTrapRepress,
         InitTypeNotKept,
         TrapSuppressionNotKept,

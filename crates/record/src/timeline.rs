@@ -1,6 +1,7 @@
 //! Frames, verbs commands, events and waits of a record, in the order in which the tester knew of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use prost::bytes::Bytes;
 use verbatim_wire::Delimiter;
@@ -141,11 +142,13 @@ impl Timeline {
     }
 
     /// Takes an entry; what it refers to and the number, when that is not there.
-    pub(crate) fn take(&mut self, entry: Entry, names: &[String]) -> Result<(), (&'static str, u32)> {
+    pub(crate) fn take(&mut self, entry: Entry, names: &[Arc<str>]) -> Result<(), (&'static str, u32)> {
         let place = self.order.len();
         let name = |number: u32| {
             let at = (number as usize).checked_sub(1);
-            at.and_then(|at| names.get(at)).cloned().ok_or(("label", number))
+            at.and_then(|at| names.get(at))
+                .map(ToString::to_string)
+                .ok_or(("label", number))
         };
         let happened = match entry {
             Entry::Frame(frame) => {

@@ -1,7 +1,11 @@
 //! A record as judges read it: exchanges by label.
 
+mod tracing;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+
+use std::sync::Arc;
 
 use core::time::Duration;
 
@@ -9,19 +13,21 @@ use verbatim_wire::{Attribute, Lid, MKey, Mad, Method, PortInfo, RespTime, Statu
 
 use verbatim_record_proto::Restored;
 
-use crate::entry::{Arrived, Begin, Entry, Match, Reset, Role, Stopped};
+use crate::entry::{Arrived, Begin, Entry, Match, Reset, Role, Sink as _, Stopped};
 use crate::label::Label;
 use crate::silence;
 use crate::time::Span;
 use crate::timeline::Timeline;
+
+pub use tracing::Tracing;
 
 /// A request and all that followed from it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exchange {
     /// Its number, from 1 on.
     pub number: u32,
-    /// Its label.
-    pub label: String,
+    /// Its label, shared by all exchanges under it.
+    pub label: Arc<str>,
     /// 0 for the first try.
     pub attempt: u32,
     /// When the request left.
@@ -176,7 +182,7 @@ pub struct Trace {
     pub unasked: Vec<Arrived>,
     /// Frames, verbs commands and waits, in order.
     pub timeline: Timeline,
-    labels: BTreeMap<String, (Role, Vec<usize>)>,
+    labels: BTreeMap<Arc<str>, (Role, Vec<usize>)>,
     judged: RefCell<BTreeSet<String>>,
 }
 
@@ -204,12 +210,17 @@ impl Trace {
     /// # Errors
     /// When an entry refers to what is not there.
     pub fn new(entries: Vec<Entry>) -> Result<Self, TraceError> {
-        let mut entries = entries.into_iter().enumerate();
-        let Some((_, Entry::Begin(begin))) = entries.next() else {
-            return Err(TraceError::NoBegin);
-        };
-        let mut trace = Self {
-            begin: *begin,
+        let mut tracing = Tracing::default();
+        for entry in entries {
+            tracing.put(entry);
+        }
+        tracing.into_trace()
+    }
+
+    /// An empty one.
+    fn of(begin: Begin) -> Self {
+        Self {
+            begin,
             exchanges: Vec::new(),
             stopped: None,
             restored: Vec::new(),
@@ -219,93 +230,10 @@ impl Trace {
             timeline: Timeline::default(),
             labels: BTreeMap::new(),
             judged: RefCell::default(),
-        };
-        let mut names: Vec<String> = Vec::new();
-        for (place, entry) in entries {
-            trace.take(place, entry, &mut names)?;
         }
-        Ok(trace)
     }
 
-    fn take(&mut self, place: usize, entry: Entry, names: &mut Vec<String>) -> Result<(), TraceError> {
-        let dangling = |what, number| TraceError::Dangling {
-            entry: place,
-            what,
-            number,
-        };
-        match entry {
-            Entry::Begin(_) | Entry::End { .. } | Entry::Journal { .. } => {}
-            Entry::Label { number, name, role } => {
-                if number as usize != names.len() + 1 {
-                    return Err(dangling("label", number));
-                }
-                self.labels.insert(name.clone(), (role, Vec::new()));
-                names.push(name);
-            }
-            Entry::Sent(sent) => {
-                if sent.exchange as usize != self.exchanges.len() + 1 {
-                    return Err(dangling("exchange", sent.exchange));
-                }
-                let name = (sent.label as usize)
-                    .checked_sub(1)
-                    .and_then(|at| names.get(at))
-                    .ok_or_else(|| dangling("label", sent.label))?;
-                if let Some((_, exchanges)) = self.labels.get_mut(name) {
-                    exchanges.push(self.exchanges.len());
-                }
-                self.exchanges.push(Exchange {
-                    number: sent.exchange,
-                    label: name.clone(),
-                    attempt: sent.attempt,
-                    sent: sent.at,
-                    request: sent.mad,
-                    port: sent.port,
-                    dlid: sent.dlid,
-                    arrivals: Vec::new(),
-                    silence: None,
-                    returned: None,
-                });
-            }
-            Entry::Arrived(arrived) if arrived.exchange == 0 => self.unasked.push(*arrived),
-            Entry::Arrived(arrived) => {
-                let number = arrived.exchange;
-                self.of(number)
-                    .ok_or_else(|| dangling("exchange", number))?
-                    .arrivals
-                    .push(*arrived);
-            }
-            Entry::Silence {
-                exchange,
-                at,
-                resp_time,
-                subnet_timeout,
-            } => {
-                self.of(exchange).ok_or_else(|| dangling("exchange", exchange))?.silence =
-                    Some((at, resp_time, subnet_timeout));
-            }
-            Entry::Returned { exchange, at, errno } => {
-                self.of(exchange)
-                    .ok_or_else(|| dangling("exchange", exchange))?
-                    .returned = Some((at, errno));
-            }
-            Entry::Frame(_)
-            | Entry::VerbsAsked(_)
-            | Entry::VerbsAnswered(_)
-            | Entry::VerbsTold(_)
-            | Entry::Waited(_)
-            | Entry::RoundTrips(_) => self
-                .timeline
-                .take(entry, names)
-                .map_err(|(what, number)| dangling(what, number))?,
-            Entry::Note(note) => self.notes.push(note.text),
-            Entry::Stopped(stopped) => self.stopped = Some(stopped),
-            Entry::Restored(restored) => self.restored.push(restored),
-            Entry::Reset(reset) => self.resets.push(*reset),
-        }
-        Ok(())
-    }
-
-    fn of(&mut self, number: u32) -> Option<&mut Exchange> {
+    fn numbered(&mut self, number: u32) -> Option<&mut Exchange> {
         self.exchanges.get_mut((number as usize).checked_sub(1)?)
     }
 
@@ -314,9 +242,16 @@ impl Trace {
         self.judged.borrow_mut().insert(name.to_string());
     }
 
+    /// Begins judging: nothing was looked at yet.
+    pub fn judged_anew(&self) {
+        self.judged.borrow_mut().clear();
+    }
+
     /// Declares that all that was recorded is judged, whatever its label.
     pub fn judged_whole(&self) {
-        self.judged.borrow_mut().extend(self.labels.keys().cloned());
+        self.judged
+            .borrow_mut()
+            .extend(self.labels.keys().map(ToString::to_string));
     }
 
     /// All tries and keys under a label, in order; none when nothing was sent under it.
@@ -475,9 +410,9 @@ impl Trace {
             .iter()
             .filter(|(name, (role, exchanges))| {
                 let used = !exchanges.is_empty() || self.timeline.uses(name);
-                *role == Role::Test && used && !judged.contains(*name)
+                *role == Role::Test && used && !judged.contains(&***name)
             })
-            .map(|(name, _)| name.as_str())
+            .map(|(name, _)| &**name)
             .collect()
     }
 

@@ -1,10 +1,11 @@
 //! What a report needs of a record: a record may have a million packets, and a page that tells them all is read by nobody.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::{Begin, Entry, Verdict};
+use verbatim_record::{Begin, Entry, Role, Verdict};
 
+use crate::counted::counted;
 use crate::ladder::{Shown, ladder};
 use crate::told::at;
 
@@ -13,6 +14,7 @@ use crate::told::at;
 pub struct Digest {
     pub(crate) begin: Option<Begin>,
     pub(crate) took: Option<Duration>,
+    pub(crate) reached: Reached,
     pub(crate) ladder: Vec<Shown>,
     /// The labels, and what the findings name.
     pub(crate) evidence: Vec<Entry>,
@@ -30,9 +32,70 @@ impl Digest {
                 Some(Entry::Begin(begin)) => Some(Begin::clone(begin)),
                 _ => None,
             },
+            reached: Reached::of(record),
             took: first.zip(last).map(|(first, last)| last.latest.since(first.earliest)),
             ladder: ladder(record, verdict),
             evidence: kept(record, verdict),
+        }
+    }
+}
+
+/// How far a procedure got.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Reached {
+    /// MADs, packets and commands to hosts.
+    pub(crate) did: [usize; 3],
+    /// What the last of them was for; none where the procedure did nothing.
+    pub(crate) last: Option<String>,
+    /// Why it ended before its end.
+    pub(crate) stopped: Option<String>,
+}
+
+impl Reached {
+    fn of(record: &[Entry]) -> Self {
+        let mut reached = Self::default();
+        let mut labels = BTreeMap::new();
+        let mut last = None;
+        for entry in record {
+            let (kind, label) = match entry {
+                Entry::Label { number, name, role } => {
+                    // What makes ready and what clears away says nothing of the procedure.
+                    if *role == Role::Test {
+                        labels.insert(*number, name.as_str());
+                    }
+                    continue;
+                }
+                Entry::Stopped(stopped) => {
+                    reached.stopped = Some(stopped.text.clone());
+                    continue;
+                }
+                Entry::Sent(sent) => (0, sent.label),
+                Entry::Frame(frame) => (1, frame.label),
+                Entry::VerbsAsked(asked) => (2, asked.label),
+                _ => continue,
+            };
+            reached.did[kind] += 1;
+            last = labels.get(&label).copied().or(last);
+        }
+        reached.last = last.map(String::from);
+        reached
+    }
+
+    pub(crate) fn in_words(&self) -> String {
+        let kinds = [("MAD", "MADs"), ("packet", "packets"), ("command", "commands")];
+        let did: Vec<String> = (self.did.iter().zip(kinds))
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, (one, more))| counted(*count as u64, one, more))
+            .collect();
+        let last = self
+            .last
+            .as_ref()
+            .map_or_else(String::new, |last| format!(", the last for \"{last}\""));
+        match (&self.stopped, did.is_empty()) {
+            (None, true) => "its end; nothing was asked of the device".into(),
+            (None, false) => format!("its end: {}{last}", did.join(", ")),
+            (Some(_), true) => "it ended before anything was asked of the device".into(),
+            (Some(why), false) => format!("it ended after {}{last}: {why}", did.join(", ")),
         }
     }
 }

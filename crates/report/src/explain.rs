@@ -1,6 +1,6 @@
 //! A finding and what it rests on, field by field.
 
-use verbatim_record::Entry;
+use verbatim_record::{Cause, Entry};
 use verbatim_record_proto::v1::Check;
 
 use crate::fields::detail;
@@ -32,6 +32,49 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
         }
     }
     out
+}
+
+/// The verdict of a test that has no finding: why, what was looked at, how far the procedure got. None where it has one, or the run
+/// has no such test.
+#[must_use]
+pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
+    let verdict = reported.verdicts.iter().find(|verdict| verdict.test == test)?;
+    if !verdict.findings.is_empty() {
+        return None;
+    }
+    let cause = match verdict.cause() {
+        Cause::Unspecified => String::new(),
+        cause => format!(", cause {cause}"),
+    };
+    let mut out = format!("{} {test}{cause}\n", verdict.outcome());
+    if !verdict.reason.is_empty() {
+        out.push_str(&format!("  reason:   {}\n", verdict.reason));
+    }
+    let mut looked_at: Vec<(String, usize)> = Vec::new();
+    for check in &verdict.passed {
+        let words = format!("{} {}: {}", check.statement, check.about, check.seen);
+        match looked_at.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, count)) => *count += 1,
+            None => looked_at.push((words, 1)),
+        }
+    }
+    for (words, count) in looked_at {
+        let times = if count > 1 {
+            format!(" ({count} times)")
+        } else {
+            String::new()
+        };
+        out.push_str(&format!("  held:     {words}{times}\n"));
+    }
+    for seen in &verdict.observations {
+        out.push_str(&format!("  observed: {}\n", seen.text));
+    }
+    match reported.record(test) {
+        Some(record) => out.push_str(&format!("  reached:  {}\n", record.reached.in_words())),
+        None => out.push_str("  reached:  nothing: it was not begun\n"),
+    }
+    out.push_str(&format!("  again: {}\n", reported.again(test)));
+    Some(out)
 }
 
 fn one(check: &Check, record: &[Entry]) -> String {

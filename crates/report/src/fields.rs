@@ -5,6 +5,8 @@ use std::fmt::Display;
 use verbatim_record::{Entry, Frame};
 use verbatim_wire::packet::{Medium, Packet};
 
+use crate::counted::counted;
+
 /// Fields and bytes of what crossed the wire; empty for what did not.
 pub(crate) fn detail(entry: &Entry) -> String {
     match entry {
@@ -60,7 +62,10 @@ fn frame_fields(frame: &Frame) -> String {
     add(&mut out, packet.atomic_ack());
     add(&mut out, packet.imm());
     add(&mut out, packet.ieth());
-    out.push_str(&format!("payload: {} bytes\n", packet.payload().len()));
+    out.push_str(&format!(
+        "payload: {}\n",
+        counted(packet.payload().len() as u64, "byte", "bytes")
+    ));
     if let Some(icrc) = packet.icrc() {
         let is = if packet.icrc_is_right() { "right" } else { "wrong" };
         out.push_str(&format!("ICRC: {}, which is {is}\n", octets(&icrc)));

@@ -23,7 +23,7 @@ pub fn html(of: &Reported<'_>) -> String {
         counts: of
             .counts()
             .into_iter()
-            .map(|(outcome, count)| (outcome, format!("{count} {}", words(outcome))))
+            .map(|(outcome, count)| (outcome, format!("{count} {}", words(outcome, count))))
             .collect(),
         statements: statements(of.verdicts),
         deviations: of.deviations(),

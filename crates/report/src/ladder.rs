@@ -6,6 +6,7 @@ use verbatim_record::verbs::{command_words, event_words, reply_words};
 use verbatim_record::{Entry, Match, Side, Verdict, duration_words};
 use verbatim_wire::packet::{NotAPacket, Packet};
 
+use crate::counted::counted;
 use crate::digest::Evidence;
 use crate::fields::{detail, medium};
 use crate::told::at;
@@ -183,11 +184,12 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
             (Way::Here, format!("#{exchange}: given back by the host, error {errno}"))
         }
         Entry::Frame(frame) => {
+            let bytes = counted(frame.bytes.len() as u64, "byte", "bytes");
             let what = Packet::parse(medium(frame), &frame.bytes).map_or_else(
                 |error| match error {
                     // Address resolution and the like: nothing is wrong with it.
-                    NotAPacket::NotRoce(kind) => format!("{kind}, {} bytes", frame.bytes.len()),
-                    error => format!("{} bytes: {error}", frame.bytes.len()),
+                    NotAPacket::NotRoce(kind) => format!("{kind}, {bytes}"),
+                    error => format!("{bytes}: {error}"),
                 },
                 |packet| packet.to_string(),
             );

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use verbatim_record::{Cause, Entry, Frame, Outcome, Span, Time, Verdict};
+use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
 
 use crate::ladder::Shown;
-use crate::{Digest, Reported, html, junit, markdown, tap};
+use crate::{Digest, Reported, explain_verdict, html, junit, markdown, tap};
 
 fn verdict(test: &str, outcome: Outcome, reason: &str) -> Verdict {
     Verdict {
@@ -115,6 +115,14 @@ fn a_finding_that_is_there_twice_is_told_once_with_its_count_and_what_failed_com
     assert_eq!(text.matches("M_Key (2 times)").count(), 1, "{text}");
     let (failed, open) = (text.find("(2 times)").unwrap(), text.rfind("M_Key\n").unwrap());
     assert!(failed < open, "{text}");
+}
+
+#[test]
+fn a_single_error_is_not_told_as_several() {
+    for form in [html, markdown] {
+        let text = with("a reason", form);
+        assert!(text.contains("1 error") && !text.contains("1 errors"), "{text}");
+    }
 }
 
 #[test]
@@ -236,6 +244,73 @@ proptest! {
         let named = format!("frame {}:", at + 1);
         prop_assert!(evidence[0].starts_with(&named), "{:?}", evidence);
     }
+}
+
+/// A record of one command to a host, and why its procedure ended, if it did.
+fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
+    let label = Entry::Label {
+        number: 1,
+        name: "post the SEND".into(),
+        role: Role::Test,
+    };
+    let frame = Entry::Frame(Frame {
+        number: 1,
+        label: 1,
+        port: 0,
+        received: false,
+        at: Span::exactly(Time(0)),
+        bytes: vec![0; 4].into(),
+        delimiter: None,
+    });
+    let stopped = stopped.map(|text| {
+        Entry::Stopped(Stopped {
+            reason: StopReason::NotOffered,
+            text: text.into(),
+        })
+    });
+    [label, frame].into_iter().chain(stopped).collect()
+}
+
+#[test]
+fn a_verdict_without_findings_says_why_and_how_far_its_procedure_got() {
+    let (why, verdicts) = (
+        "the DUT's device x has no READ",
+        [
+            verdict("c09-1", Outcome::NotApplicable, "the DUT's device x has no READ"),
+            verdict("c09-2", Outcome::Error, "the rig is gone"),
+        ],
+    );
+    let mut begun = Digest::of(&of_a_command(Some(why)), &verdicts[0]);
+    begun.begin = Some(Begin {
+        test: "c09-1".into(),
+        ..Begin::default()
+    });
+    let run = RunInfo {
+        rig: "mine".into(),
+        rig_options: "--rig-file '/tmp/my rigs.toml'".into(),
+        ..RunInfo::default()
+    };
+    let (records, not_judged_anew) = ([begun], BTreeMap::new());
+    let reported = Reported {
+        run: &run,
+        verdicts: &verdicts,
+        records: &records,
+        before: &[],
+        not_judged_anew: &not_judged_anew,
+        seal: "",
+    };
+    assert_eq!(
+        explain_verdict(&reported, "c09-1").unwrap(),
+        "NOT_APPLICABLE c09-1, cause DUT\n  reason:   the DUT's device x has no READ\n  reached:  it ended after 1 packet, \
+         the last for \"post the SEND\": the DUT's device x has no READ\n  again: verbatim run --rig-file '/tmp/my rigs.toml' \
+         --rig mine c09-1 --seed 0\n"
+    );
+    let lost = explain_verdict(&reported, "c09-2").unwrap();
+    assert!(
+        lost.contains("ERROR c09-2") && lost.contains("reached:  nothing"),
+        "{lost}"
+    );
+    assert_eq!(explain_verdict(&reported, "c09-3"), None);
 }
 
 /// A known FAIL, one that was not seen, and one beside which something else fails.

@@ -7,6 +7,7 @@ use verbatim_catalog::deviations::{Known, Showed, known};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 
+use crate::counted::{counted, plural};
 use crate::digest::Digest;
 use crate::trend::Past;
 
@@ -70,7 +71,7 @@ impl<'a> Reported<'a> {
         let counts: Vec<String> = self
             .counts()
             .into_iter()
-            .map(|(outcome, count)| format!("{count} {}", words(outcome)))
+            .map(|(outcome, count)| format!("{count} {}", words(outcome, count)))
             .collect();
         let counts = if counts.is_empty() {
             "nothing judged".into()
@@ -82,9 +83,8 @@ impl<'a> Reported<'a> {
             count => format!("; {count} as recorded, not judged anew"),
         };
         format!(
-            "{} {} on {}, seed {}: {counts}{as_recorded}",
-            self.verdicts.len(),
-            if self.verdicts.len() == 1 { "test" } else { "tests" },
+            "{} on {}, seed {}: {counts}{as_recorded}",
+            counted(self.verdicts.len() as u64, "test", "tests"),
             self.run.rig,
             self.run.seed
         )
@@ -92,7 +92,14 @@ impl<'a> Reported<'a> {
 
     /// The command that runs a test again as it was run.
     pub(crate) fn again(&self, test: &str) -> String {
-        let mut command = format!("verbatim run --rig {} {test} --seed {}", self.run.rig, self.run.seed);
+        let options = match self.run.rig_options.as_str() {
+            "" => String::new(),
+            options => format!(" {options}"),
+        };
+        let mut command = format!(
+            "verbatim run{options} --rig {} {test} --seed {}",
+            self.run.rig, self.run.seed
+        );
         if let Some(begin) = self.record(test).and_then(|record| record.begin.as_ref()) {
             let known = verbatim_catalog::TESTS.iter().find(|known| known.id == test);
             for (name, value) in &begin.parameters {
@@ -141,9 +148,9 @@ const GRAVEST_FIRST: [Outcome; 6] = [
 ];
 
 /// An outcome behind a number.
-pub(crate) const fn words(outcome: Outcome) -> &'static str {
+pub(crate) const fn words(outcome: Outcome, count: usize) -> &'static str {
     match outcome {
-        Outcome::Error => "errors",
+        Outcome::Error => plural(count as u64, "error", "errors"),
         Outcome::Fail => "failed",
         Outcome::Inconclusive => "inconclusive",
         Outcome::Pass => "passed",

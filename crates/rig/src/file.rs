@@ -53,7 +53,7 @@
 //! mac = "02:00:00:00:00:02" # the tester's own; left out: the interface's
 //! ip = "10.0.0.2"           # the tester's own, which no kernel has
 //! # dut_ip, gid_index       # the DUT's, where the first that fits is not meant
-//! agent = "10.1.2.3:7000"   # or "unix:PATH"
+//! agent = "10.1.2.3:7000"   # or "dut-host.example:7000", or "unix:PATH"
 //! agent_ca = "ca.pem"       # these three, unless the agent is on a unix socket or a loopback address
 //! agent_cert = "client.pem"
 //! agent_key = "client-key.pem"
@@ -163,6 +163,10 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
 impl RigConfig {
     /// What its device is, as far as the rig file tells: the same for each rig that drives it. None for a device within
     /// the process.
+    ///
+    /// An agent that is given by name is its name, and not the address that this leads to today: a journal or a lock of the
+    /// device must be found again when the address has changed or no resolver answers. So one rig by name and one by address
+    /// are two devices here; the agent, which has one session at a time, keeps them apart.
     #[must_use]
     pub fn device_identity(&self) -> Option<String> {
         match &self.kind {

@@ -256,7 +256,8 @@ fn machine(remote: &Path) -> Result<String, String> {
     match machine_is_there(remote) {
         Ok(()) => Ok(format!("has {} open", remote.display())),
         Err(error) => Err(format!(
-            "nobody has {} open ({error}): start the machine with `-netdev dgram`, or correct `socket.remote` of the rig",
+            "nobody has {} open ({error}): start the device, its model, or its machine (QEMU: `-netdev dgram`), or correct \
+             `socket.remote` of the rig",
             remote.display()
         )),
     }

@@ -78,6 +78,7 @@ fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool)
         cancel: Arc::default(),
         lease: Arc::default(),
         shrinks,
+        rig_options: String::new(),
     };
     let mut report = execute(&request, &mut |_| {}).expect("a run on a device model that keeps no record");
     (request, report.verdicts.remove(0))

@@ -20,7 +20,8 @@ pub fn command(request: &Request) -> String {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.into();

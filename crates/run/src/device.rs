@@ -4,9 +4,10 @@
 //! and that of a user who has a way to the device: who may open its device file, or write to the model's socket. Whoever else
 //! takes a lock of that name keeps nobody from the device.
 
+mod claim;
 mod locks;
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use nix::unistd::{Gid, Uid, User, getgrouplist};
 use sha2::{Digest, Sha256};
 use verbatim_rig::{RigConfig, RigError, RigKind};
 use verbatim_tester::JournalOwner;
+
+pub(crate) use claim::{Claimed, Patience, miss};
 
 use crate::RunError;
 
@@ -33,8 +36,11 @@ pub fn journal_owner(rig: &RigConfig) -> JournalOwner {
 
 /// A device that is ours alone until this is dropped.
 #[derive(Debug)]
-pub(crate) struct DeviceLock {
-    _file: Option<File>,
+enum DeviceLock {
+    /// It is within this process.
+    Own,
+    /// The lock, and what its file told of who had it before.
+    Held(locks::Lock, locks::Holder),
 }
 
 impl DeviceLock {
@@ -42,13 +48,12 @@ impl DeviceLock {
     ///
     /// # Errors
     /// When another process drives it.
-    pub(crate) fn take(rig: &RigConfig) -> Result<Self, RunError> {
+    fn take(rig: &RigConfig) -> Result<Self, RunError> {
         let Some(device) = rig.device_identity() else {
-            return Ok(Self { _file: None });
+            return Ok(Self::Own);
         };
-        let taken = locks::base().and_then(|base| locks::take(base, &name_of(&device), |user| may_drive(rig, user)));
-        match taken {
-            Ok(Ok(file)) => Ok(Self { _file: Some(file) }),
+        match lock(&device, rig) {
+            Ok(Ok((lock, before))) => Ok(Self::Held(lock, before)),
             Ok(Err(who)) => Err(RunError::DeviceBusy {
                 rig: rig.name.clone(),
                 device: rig.kind.device(),
@@ -60,6 +65,11 @@ impl DeviceLock {
             }),
         }
     }
+}
+
+/// Takes the lock of a device that is called so, which a rig leads to.
+fn lock(device: &str, rig: &RigConfig) -> std::io::Result<locks::Taken> {
+    locks::take(locks::base()?, &name_of(device), |user| may_drive(rig, user))
 }
 
 /// The name of a device's lock.

@@ -39,6 +39,33 @@ pub enum RunError {
         /// The process and its user, in words, as the kernel knows them.
         who: String,
     },
+    /// A run with another state directory left the device changed.
+    #[error(
+        "rig {rig}: a run with another state directory left its device changed, and the journal is {journal}: restore it from \
+         there, as who may read it, with `verbatim rigs restore` under the rig's name there and that state directory (the \
+         daemon of that directory does so by itself); nothing was sent"
+    )]
+    LeftElsewhere {
+        /// The rig.
+        rig: String,
+        /// The journal.
+        journal: PathBuf,
+    },
+    /// The same, and its journal is gone.
+    #[error(
+        "rig {rig}: process {pid} left its device changed, and its journal is not in {journals} any more: restore the device by \
+         hand, or reset it, then remove {lock}; nothing was sent"
+    )]
+    JournalGone {
+        /// The rig.
+        rig: String,
+        /// The process that changed it.
+        pid: u32,
+        /// Where the journal was.
+        journals: PathBuf,
+        /// What tells of it.
+        lock: PathBuf,
+    },
     /// It cannot be told whether another process drives the device.
     #[error(
         "rig {rig}: its device cannot be locked ({source}); mend that: two processes at one device spoil each other's verdicts"
@@ -125,6 +152,8 @@ impl RunError {
             | Self::Unreachable { .. }
             | Self::Journal(JournalError::Busy { .. })
             | Self::DeviceBusy { .. }
+            | Self::LeftElsewhere { .. }
+            | Self::JournalGone { .. }
             | Self::NotRestored { .. } => Cause::Rig,
             Self::Fenced { .. }
             | Self::GaveWay { .. }
@@ -146,7 +175,7 @@ impl RunError {
     #[must_use]
     pub fn left_changed(&self) -> bool {
         match self {
-            Self::NotRestored { .. } => true,
+            Self::NotRestored { .. } | Self::LeftElsewhere { .. } | Self::JournalGone { .. } => true,
             // What another process does to the device, it restores. A journal that cannot be read may hold anything.
             Self::Journal(error) => !matches!(error, JournalError::Busy { .. }),
             _ => false,

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use verbatim_catalog::deviations::{Known, known};
-use verbatim_catalog::{VERSION, judge, select};
-use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time};
+use verbatim_catalog::{JudgeError, VERSION, judge, judge_trace, select};
+use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::Restored;
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RestoreEnded, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
 use verbatim_tester::{Case, FileJournal, Journal, MemoryJournal, Need, Ran, Rig, recover, run};
 
-use crate::device::{DeviceLock, journal_owner};
+use crate::device::{Claimed, Patience, journal_owner, miss};
 use crate::error::RunError;
 use crate::id::{RunId, now_ns};
 use crate::lease::{Lease, Leased};
@@ -41,6 +41,8 @@ pub struct Request {
     pub cancel: Arc<AtomicBool>,
     /// Whether a walk that fails is run again with fewer and fewer of its steps.
     pub shrinks: bool,
+    /// Options of `verbatim run` that lead to the rig again, beside --rig, as a shell takes them.
+    pub rig_options: String,
     /// What the rig is used under; [`Lease::default`] for who needs none.
     pub lease: Arc<Lease>,
 }
@@ -124,14 +126,14 @@ pub fn worst(verdicts: &[Verdict]) -> Outcome {
 /// A journal for each kind of rig: on disk where the device outlives this process.
 enum RunJournal {
     Memory(MemoryJournal),
-    File(FileJournal),
+    File(Box<Claimed>),
 }
 
 impl RunJournal {
     fn get(&mut self) -> &mut dyn Journal {
         match self {
             Self::Memory(journal) => journal,
-            Self::File(journal) => journal,
+            Self::File(journal) => journal.as_mut(),
         }
     }
 }
@@ -196,11 +198,14 @@ fn rest(
         Session::Virtual(_) => RunJournal::Memory(MemoryJournal::default()),
         Session::Real(_) => {
             let state = state.cloned().map_or_else(StateDirectory::find, Ok)?;
-            RunJournal::File(FileJournal::open(&state.journals(), journal_owner(&request.rig))?)
+            let patience = Patience {
+                cancel: Arc::clone(&request.cancel),
+                lease: Arc::clone(&request.lease),
+            };
+            let claimed = Claimed::open(&request.rig, &state.journals(), patience)?;
+            RunJournal::File(Box::new(claimed))
         }
     };
-    // After the journal, and let go before it: who waits for the journal finds the device free.
-    let _device = DeviceLock::take(&request.rig)?;
     if let (RunJournal::File(_), Some(state)) = (&journal, state) {
         request.lease.fence(&state.journals(), &request.rig.name)?;
     }
@@ -274,8 +279,14 @@ fn rest(
             // Asked of a device that is known to answer: a dead one would cost minutes of silence.
             open.fingerprint = verbatim_rig::whole_fingerprint(open.fingerprint, device);
         }
+        let of_such = known(
+            &open.fingerprint.to_string(),
+            from.started_ns,
+            std::slice::from_ref(&verdict),
+        );
         report(Event::TestEnded(TestEnded {
             verdict: Some(verdict.clone()),
+            known_deviations: of_such.into_iter().map(Into::into).collect(),
         }));
         verdicts.push(verdict);
     }
@@ -290,6 +301,7 @@ fn rest(
         fingerprint: open.fingerprint.to_string(),
         outcome: worst(&verdicts).into(),
         record: request.record.as_ref().map(|path| path.display().to_string()),
+        rig_options: request.rig_options.clone(),
     };
     let document = Report::new(run, verdicts);
     if let Some(bundle) = bundle {
@@ -313,11 +325,19 @@ pub fn recover_only(
     if matches!(rig.kind, RigKind::Virtual(_)) {
         return Ok(Vec::new());
     }
-    let mut journal = FileJournal::open(&state.journals(), journal_owner(rig))?;
-    if journal.pending().is_empty() {
+    // Before the rest: a device that nothing is left on is not locked, nor opened.
+    miss(rig, &state.journals())?;
+    if FileJournal::open(&state.journals(), journal_owner(rig))?
+        .pending()
+        .is_empty()
+    {
         return Ok(Vec::new());
     }
-    let _device = DeviceLock::take(rig)?;
+    let patience = Patience {
+        cancel: Arc::clone(&cancel),
+        lease: Arc::default(),
+    };
+    let mut journal = Claimed::open(rig, &state.journals(), patience)?;
     let mut open = verbatim_rig::open(rig, cancel)?;
     recover_first(rig, &mut open, &mut journal, report)
 }
@@ -326,15 +346,18 @@ pub fn recover_only(
 /// is held by another process.
 #[must_use]
 pub fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
-    let real = !matches!(rig.kind, RigKind::Virtual(_));
-    real && FileJournal::open(&state.journals(), journal_owner(rig))
-        .map_or(true, |journal| !journal.pending().is_empty())
+    if matches!(rig.kind, RigKind::Virtual(_)) {
+        return false;
+    }
+    miss(rig, &state.journals()).is_err()
+        || FileJournal::open(&state.journals(), journal_owner(rig))
+            .map_or(true, |journal| !journal.pending().is_empty())
 }
 
 fn recover_first(
     rig: &RigConfig,
     open: &mut OpenRig,
-    journal: &mut FileJournal,
+    journal: &mut Claimed,
     report: &mut dyn FnMut(Event),
 ) -> Result<Vec<Restored>, RunError> {
     let Session::Real(session) = &mut open.session else {
@@ -343,6 +366,7 @@ fn recover_first(
     if journal.pending().is_empty() {
         return Ok(Vec::new());
     }
+    let left = journal.left();
     if !open.info.offers.contains(&Need::Mad) {
         return Err(RunError::NotRestored {
             rig: rig.name.clone(),
@@ -351,11 +375,21 @@ fn recover_first(
                  restore the other by its old entry in the rig file",
                 open.info.kind
             ),
-            journal: journal.path().to_path_buf(),
+            journal: left.path,
         });
     }
     let mut entries = Vec::new();
-    let restored = recover(session.as_mut(), &open.info, &mut entries, journal);
+    let path = left.path.clone();
+    if !left.device.is_empty()
+        && let Err(stop) = journal.take_by_guid(&left.device)
+    {
+        return Err(RunError::NotRestored {
+            rig: rig.name.clone(),
+            what: stop.to_entry().text,
+            journal: path,
+        });
+    }
+    let restored = recover(session.as_mut(), &open.info, &mut entries, left, journal);
     report(Event::RestoreEnded(RestoreEnded {
         areas: restored.clone(),
     }));
@@ -370,7 +404,7 @@ fn recover_first(
     Err(RunError::NotRestored {
         rig: rig.name.clone(),
         what: left.join(" | "),
-        journal: journal.path().to_path_buf(),
+        journal: path,
     })
 }
 
@@ -384,7 +418,7 @@ fn one_test(
 ) -> Result<(Verdict, After), RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
     let mut sink = RunSink {
-        entries: Vec::new(),
+        tracing: Tracing::default(),
         file,
         step: None,
         report,
@@ -404,9 +438,9 @@ fn one_test(
         after = reset_after(open, &mut sink, journal, (request, is_last))?;
         now
     };
-    let RunSink { entries, file, .. } = sink;
+    let RunSink { tracing, file, .. } = sink;
     let written = file.map_or(Ok(()), |file| file.finish(now));
-    let verdict = judge(entries)?;
+    let verdict = judge_trace(tracing.trace().map_err(JudgeError::from)?)?;
     let verdict = match written {
         Ok(()) => verdict,
         // What is not on disk whole cannot be checked by anyone: it is no verdict.
@@ -440,15 +474,16 @@ fn reset_after(
     let (Some(config), Session::Real(rig)) = (&request.rig.reset, &mut open.session) else {
         return Ok(After::AsItWas);
     };
-    let nothing_sent = |entry: &Entry| matches!(entry, Entry::Stopped(of) if of.reason == StopReason::NotOffered);
-    if request.cancel.load(Ordering::Relaxed) || request.lease.is_over() || sink.entries.iter().any(nothing_sent) {
+    let stopped = sink.tracing.trace().ok().and_then(|trace| trace.stopped.as_ref());
+    let nothing_sent = stopped.is_some_and(|of| of.reason == StopReason::NotOffered);
+    if request.cancel.load(Ordering::Relaxed) || request.lease.is_over() || nothing_sent {
         return Ok(After::AsItWas);
     }
     let mut keys = vec![open.info.key];
     let mut is_changed = false;
     if let RunJournal::File(journal) = journal {
         is_changed = !journal.pending().is_empty();
-        keys.extend(journal.keys());
+        keys.extend(journal.left().keys);
     }
     let silent = reset::found(rig.as_mut(), &open.info, &keys);
     // A device that answers and is not as it was found stays so: what was done to it is to be seen, not to be reset away.
@@ -514,7 +549,7 @@ fn shorten(
     const PATIENCE: Duration = Duration::from_secs(120);
     /// How often a walk is tried on hardware before it counts as one that passes.
     const AGAIN: u32 = 2;
-    let whole = judge(sink.entries.clone())?;
+    let whole = judge_trace(sink.tracing.trace().map_err(JudgeError::from)?)?;
     if whole.outcome() != Outcome::Fail {
         return Ok(());
     }
@@ -535,9 +570,9 @@ fn shorten(
             if is_late || cancel.load(Ordering::Relaxed) {
                 return Try::Stop;
             }
-            let mut entries = Vec::new();
-            perform(open, &mut entries, journal, &part);
-            match judge(entries) {
+            let mut tracing = Tracing::default();
+            perform(open, &mut tracing, journal, &part);
+            match tracing.trace().map_err(JudgeError::from).and_then(judge_trace) {
                 Ok(verdict) if ends_the_run(&verdict, false).is_some() => return Try::Stop,
                 Ok(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
                 Ok(_) => {}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use verbatim_capture::{Capture, Holds, Recorded};
 use verbatim_catalog::{JudgeError, judge};
 use verbatim_record::{Bundle, BundleError, Bytes, Check, Entry, StoredRecord};
 use verbatim_record_proto::v1::{RunInfo, Verdict};
@@ -219,19 +220,14 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
-    let records = bundle.records()?;
-    let verdicts = (0..)
-        .zip(&records)
-        .map(|(at, record)| Ok(anew_or_as_recorded(record.clone(), before.get(at))?.0))
-        .collect::<Result<Vec<_>, JudgeError>>()?;
-    let recorded: Vec<_> = records
-        .iter()
-        .zip(&verdicts)
-        .map(|(entries, verdict)| verbatim_capture::Recorded {
-            entries,
-            verdict: Some(verdict),
-        })
-        .collect();
+    let mut holds = Holds::default();
+    let mut verdicts = Vec::new();
+    // One record at a time is in memory, and read twice: what a capture begins with is what all hold.
+    for (at, stored) in bundle.each_record().enumerate() {
+        let entries = stored.read()?;
+        holds.add(&entries);
+        verdicts.push(anew_or_as_recorded(entries, before.get(at))?.0);
+    }
     let io = |source| {
         RunError::Bundle(BundleError::Io {
             path: file.into(),
@@ -244,18 +240,29 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     }
     // Whole or not at all: what is cut off must not look like the capture of a shorter run.
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        let what = format!(
+            "there is no directory {}; make it, or name another file",
+            parent.display()
+        );
+        return Err(io(std::io::Error::new(std::io::ErrorKind::NotFound, what)));
+    }
     let part = tempfile::Builder::new()
         .prefix(".verbatim-export-")
         .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(parent.unwrap_or(Path::new(".")))
         .map_err(io)?;
     let application = concat!("Verbatim ", env!("CARGO_PKG_VERSION"));
-    verbatim_capture::write(
-        std::io::BufWriter::new(part.as_file()),
-        &recorded,
-        (application, run.started_ns),
-    )
-    .map_err(io)?;
+    let out = std::io::BufWriter::new(part.as_file());
+    let mut capture = Capture::begin(out, holds, (application, run.started_ns)).map_err(io)?;
+    for (stored, verdict) in bundle.each_record().zip(&verdicts) {
+        let recorded = Recorded {
+            entries: &stored.read()?,
+            verdict: Some(verdict),
+        };
+        capture.record(&recorded).map_err(io)?;
+    }
+    capture.end().map_err(io)?;
     let kept = if force {
         part.persist(file)
     } else {

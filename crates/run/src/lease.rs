@@ -1,12 +1,13 @@
 //! The lease under which a run uses its rig: asked for at each call to the hardware, and a fence against who had it before.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use nix::sys::stat::fstat;
 use nix::time::{ClockId, clock_gettime};
 use verbatim_record::{Span, Time};
 use verbatim_tester::{Arrival, FileJournal, Rig, Step, Stimulus, Stop};
@@ -27,6 +28,8 @@ pub struct Lease {
     token: u64,
     until_boot_ns: AtomicU64,
     gives_way: AtomicBool,
+    /// The fence that this lease put up, as long as it stands.
+    fence: OnceLock<File>,
 }
 
 impl Default for Lease {
@@ -44,6 +47,7 @@ impl Lease {
             token,
             until_boot_ns: until_boot_ns.into(),
             gives_way: AtomicBool::new(false),
+            fence: OnceLock::new(),
         }
     }
 
@@ -55,6 +59,11 @@ impl Lease {
     /// Somebody else is to have the rig before the next test.
     pub fn give_way(&self) {
         self.gives_way.store(true, Ordering::Release);
+    }
+
+    /// Whether a daemon gave it: then others may wait for the same device.
+    pub(crate) fn is_of_a_daemon(&self) -> bool {
+        self.token != 0
     }
 
     /// Whether it is to give way.
@@ -109,7 +118,18 @@ impl Lease {
             };
             write().map_err(failed)?;
         }
+        // Kept open: another fence takes the file's place, and this one's has no name any more.
+        let file = File::open(&path).map_err(failed)?;
+        self.fence.get_or_init(|| file);
         Ok(())
+    }
+
+    /// Whether another lease has put its fence in the place of this one's. Asked for at each call of a test: while a
+    /// process lives it has the rig's lock, so that this comes only where that was taken away.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        let stands = |fence: &File| fstat(fence).is_ok_and(|of| of.st_nlink > 0);
+        self.fence.get().is_some_and(|fence| !stands(fence))
     }
 }
 
@@ -186,7 +206,7 @@ impl Rig for Leased {
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
         // Told at a wait, the procedure has stopped.
-        if !self.told_sender && !self.told_waiter && self.lease.is_over() {
+        if self.lease.is_superseded() || !self.told_sender && !self.told_waiter && self.lease.is_over() {
             self.told_sender = true;
             return Err(Stop::LeaseEnded);
         }
@@ -292,6 +312,26 @@ mod tests {
         assert_eq!(last_token(directory.path()).unwrap(), 9);
         assert_eq!(last_token(&directory.path().join("none")).unwrap(), 0);
         assert_eq!(fs::read_dir(of_rig("r")).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn no_call_goes_out_once_a_later_lease_has_used_the_rig_and_none_that_restores() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(FileJournal::directory(directory.path(), "r")).unwrap();
+        let lease = |token| Arc::new(Lease::new(token, u64::MAX));
+        let (first, again, second) = (lease(7), lease(7), lease(8));
+        first.fence(directory.path(), "r").unwrap();
+        let mut rig = leased(&first);
+        assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
+        // Its own worker, started again.
+        again.fence(directory.path(), "r").unwrap();
+        assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
+        second.fence(directory.path(), "r").unwrap();
+        for _ in 0..3 {
+            assert_eq!(rig.send(Stimulus::Frame(0, &[])), Err(Stop::LeaseEnded));
+        }
+        assert!(leased(&second).send(Stimulus::Frame(0, &[])).is_ok());
+        assert!(!lease(0).is_superseded(), "who needs no lease has no fence");
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod signature;
 mod sink;
 pub mod state;
 
-pub use command::command;
+pub use command::{command, quoted};
 pub use device::{journal_owner, look};
 pub use error::RunError;
 pub use execute::{

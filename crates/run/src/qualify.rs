@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use verbatim_catalog::{TESTS, VERSION};
+use verbatim_catalog::{TESTS, VERSION, measured};
 use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{RigConfig, RigKind, VirtualConfig};
 use verbatim_tester::Test;
@@ -95,6 +95,8 @@ pub struct Qualification {
     pub false_alarms: Vec<FalseAlarm>,
     /// Runs of one test on one model.
     pub cases: usize,
+    /// The most alternatives that the transport oracle has held at once in one of all these runs.
+    pub largest_state_set: usize,
 }
 
 impl Qualification {
@@ -239,6 +241,7 @@ impl Extent {
             record: None,
             cancel: Arc::default(),
             shrinks: false,
+            rig_options: String::new(),
             lease: Arc::default(),
         }
     }
@@ -272,6 +275,7 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
     let defects = extent.defects.iter().copied().filter(concerns).map(Job::Defect);
     let jobs: Vec<_> = sound.chain(defects).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let largest = AtomicUsize::new(1);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..extent.threads.max(1) {
@@ -279,10 +283,11 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(place) else { break };
-                    let result = match job {
+                    let (result, held) = measured(|| match job {
                         Job::Sound(model, seed) => Result::Sound(on_sound(extent, model, *seed)),
                         Job::Defect(defect) => hunt(extent, *defect),
-                    };
+                    });
+                    largest.fetch_max(held, Ordering::Relaxed);
                     results
                         .lock()
                         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -292,10 +297,13 @@ pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qua
             });
         }
     });
-    summary(
-        extent,
-        results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
-    )
+    Qualification {
+        largest_state_set: largest.into_inner(),
+        ..summary(
+            extent,
+            results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
 }
 
 fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<FalseAlarm>)> {
@@ -398,6 +406,7 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
         stale: Vec::new(),
         false_alarms: Vec::new(),
         cases: 0,
+        largest_state_set: 1,
     };
     for (_, result) in results {
         match result {

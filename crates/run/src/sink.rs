@@ -1,13 +1,14 @@
 //! Where the entries of a running test go.
 
-use verbatim_record::{Entry, FileSink, Sink};
+use verbatim_record::{Entry, FileSink, Sink, Tracing};
 
 use verbatim_record_proto::v1::StepStarted;
 use verbatim_record_proto::v1::run_event::Event;
 
-/// Keeps entries for the judge and for the bundle, and reports steps.
+/// Indexes entries for the judge, writes them into the bundle, and reports steps. Nobody keeps them: of the longest tests that
+/// would be hundreds of MiB, in the daemon.
 pub(super) struct RunSink<'a, 'b> {
-    pub(super) entries: Vec<Entry>,
+    pub(super) tracing: Tracing,
     pub(super) file: Option<FileSink>,
     pub(super) step: Option<u32>,
     pub(super) report: &'a mut (dyn FnMut(Event) + 'b),
@@ -22,16 +23,12 @@ impl Sink for RunSink<'_, '_> {
             && self.step != Some(label)
         {
             self.step = Some(label);
-            let name = self.entries.iter().find_map(|known| match known {
-                Entry::Label { number, name, .. } if *number == label => Some(name),
-                _ => None,
-            });
-            if let Some(name) = name {
-                let step = name.clone();
+            if let Some(name) = self.tracing.label(label) {
+                let step = name.into();
                 (self.report)(Event::StepStarted(StepStarted { step }));
             }
         }
-        self.entries.push(entry);
+        self.tracing.put(entry);
     }
 
     fn flush(&mut self) {

@@ -214,8 +214,8 @@ impl Journal for FullDisk {
     fn lease_s(&self) -> u16 {
         self.0.lease_s()
     }
-    fn identify(&mut self, device: &str) {
-        self.0.identify(device);
+    fn identify(&mut self, device: &str) -> Step {
+        self.0.identify(device)
     }
 }
 
@@ -250,7 +250,7 @@ fn the_journal_of_one_device_is_never_applied_to_another() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
     let (found, _) = state(&mut VirtualRig::new(Profile::full().vary(1), &[]));
-    journal.identify("0x0000000000000001");
+    journal.identify("0x0000000000000001").unwrap();
     let area = Area {
         attribute: AttributeId::PORT_INFO.0,
         name: "PortInfo".into(),
@@ -264,7 +264,13 @@ fn the_journal_of_one_device_is_never_applied_to_another() {
     let mut other = VirtualRig::new(Profile::full().vary(2), &[]);
     let before = state(&mut other);
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-    let restored = recover(&mut other, &VirtualRig::info(MKey(0)), &mut Vec::new(), &mut journal);
+    let restored = recover(
+        &mut other,
+        &VirtualRig::info(MKey(0)),
+        &mut Vec::new(),
+        journal.left(),
+        &mut journal,
+    );
     assert!(
         restored
             .iter()

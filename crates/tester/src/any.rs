@@ -179,10 +179,10 @@ impl Tester<'_> {
         Ok(self.last_trap.filter(names_it))
     }
 
-    /// Whether a trap came since the procedure began.
+    /// Whether a trap that names one of these keys came since the procedure began.
     #[must_use]
-    pub fn has_trap(&self) -> bool {
-        self.has_trap
+    pub fn has_trap_of(&self, keys: &[MKey]) -> bool {
+        self.trap_keys.iter().any(|key| keys.contains(key))
     }
 
     /// Sends the TrapRepress of a trap, which nothing answers, and goes on at once.

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use verbatim_record::{Arrived, Entry, Label, Match, Role, Sent, Span, Time};
+use verbatim_wire::trap::m_key_of;
 use verbatim_wire::{Attribute, AttributeId, Mad, Method, PortInfo, Status};
 
 use crate::rig::Arrival;
@@ -136,7 +137,7 @@ impl Tester<'_> {
                 let (exchange, how) = self.relate(&mad, at);
                 if how == Match::Trap {
                     self.last_trap = Some(mad);
-                    self.has_trap = true;
+                    self.trap_keys.push(m_key_of(&mad));
                 }
                 self.sink.put(Entry::Arrived(Box::new(Arrived {
                     exchange,

@@ -2,13 +2,16 @@
 
 mod file;
 mod owner;
+mod room;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use verbatim_wire::MKey;
 
-pub use file::{FileJournal, Unrestored};
+use crate::Step;
+
+pub use file::{FileJournal, Left, Unrestored};
 pub use owner::Owner;
 
 /// What is restored together: an attribute with all its parts.
@@ -76,6 +79,17 @@ pub enum JournalError {
         /// The device that the rig names.
         named: String,
     },
+    /// The disk is full, and nothing was changed yet.
+    #[error(
+        "there is no room for the restore journal {path} ({source}): nothing was sent to the device, which could not be \
+         restored; free space on that disk"
+    )]
+    NoRoom {
+        /// The journal.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// It does not hold what a journal holds.
     #[error(
         "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove {path} and {lock}"
@@ -115,7 +129,11 @@ pub trait Journal {
     fn lease_s(&self) -> u16;
 
     /// Says which device what is saved from now on belongs to: its PortGUID in words.
-    fn identify(&mut self, device: &str);
+    ///
+    /// # Errors
+    /// [`crate::Stop`] when that device is not to be used: another process drives it, or what another rig's run left changed on it is
+    /// still to be restored.
+    fn identify(&mut self, device: &str) -> Step;
 }
 
 /// The version of the form that is written.
@@ -223,8 +241,9 @@ impl Journal for MemoryJournal {
     fn lease_s(&self) -> u16 {
         self.0.lease_s
     }
-    fn identify(&mut self, device: &str) {
+    fn identify(&mut self, device: &str) -> Step {
         self.0.device = device.into();
+        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ mod tester;
 
 pub use guard::{Guarded, Quiet, Settable};
 pub use journal::{
-    Area, FileJournal, Journal, JournalError, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
+    Area, FileJournal, Journal, JournalError, Left, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
 };
 pub use random::Stream;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};

@@ -8,7 +8,7 @@ use verbatim_wire::{Lid, MKey, NodeInfo, PortInfo, PortState, Status};
 
 use crate::exchange::State;
 use crate::guard::AreaState;
-use crate::journal::{FileJournal, Journal, Pending};
+use crate::journal::{Journal, Left, Pending};
 use crate::rig::{Rig, RigInfo};
 use crate::stop::{Step, Stop};
 use crate::test::{Need, Test};
@@ -180,7 +180,13 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
 }
 
 /// Restores what an earlier run left changed: before anything else happens on the rig.
-pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut FileJournal) -> Vec<Restored> {
+pub fn recover(
+    rig: &mut dyn Rig,
+    info: &RigInfo,
+    sink: &mut dyn Sink,
+    left: Left,
+    journal: &mut dyn Journal,
+) -> Vec<Restored> {
     let case = Case {
         test: &RECOVERY,
         seed: 0,
@@ -188,9 +194,12 @@ pub fn recover(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: 
         catalogue: String::new(),
     };
     sink.put(Entry::Begin(Box::new(case.begin(info))));
-    let pending = journal.pending().to_vec();
-    let keys = journal.keys();
-    let (device, path) = (journal.device().to_string(), journal.path().to_path_buf());
+    let Left {
+        areas: pending,
+        keys,
+        device,
+        path,
+    } = left;
     let mut tester = Tester::new(rig, info, sink, journal, &case);
     tester.role = Role::Runner;
     // The journal's own order is that of likelihood; the rig's key comes last.
@@ -355,7 +364,11 @@ impl Tester<'_> {
         if let Ok(Some(node)) = self.get_once(IDENTITY, self.rig_key())
             && node.status == Status::OK
         {
-            self.journal.identify(&node.value.port_guid().to_string());
+            return self
+                .journal
+                .identify(&node.value.port_guid().to_string())
+                .err()
+                .map(|stop| stop.to_entry());
         }
         None
     }

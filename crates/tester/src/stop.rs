@@ -27,7 +27,9 @@ pub enum Stop {
 }
 
 impl Stop {
-    pub(crate) fn to_entry(&self) -> Stopped {
+    /// What a record says of it.
+    #[must_use]
+    pub fn to_entry(&self) -> Stopped {
         let (reason, text) = match self {
             Self::Cancelled => (StopReason::Cancelled, "the run was cancelled"),
             Self::LeaseEnded => (StopReason::LeaseEnded, "the lease of the rig ended"),

@@ -53,7 +53,7 @@ pub struct Tester<'r> {
     pub(crate) subnet_timeout: SubnetTimeout,
     /// The trap that came in last.
     pub(crate) last_trap: Option<Mad>,
-    pub(crate) has_trap: bool,
+    pub(crate) trap_keys: Vec<MKey>,
     /// PortInfo as it was shown last, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
@@ -104,7 +104,7 @@ impl<'r> Tester<'r> {
                 .subnet_timeout
                 .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
             last_trap: None,
-            has_trap: false,
+            trap_keys: Vec::new(),
             shown: BTreeMap::new(),
             keys: vec![info.key],
             areas: Vec::new(),

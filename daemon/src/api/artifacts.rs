@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use tonic::Status;
 use verbatim_proto::v1::{Artifact, ReadArtifactResponse};
 
@@ -58,7 +60,11 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
         let message = format!("the run has no file {name:?}; ListArtifacts names those it has");
         return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
     }
-    File::open(&path).map_err(|error| unreadable(&path, &error))
+    let opened = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(&path);
+    opened.map_err(|error| unreadable(&path, &error))
 }
 
 fn capture(directory: &Path) -> Result<File, Status> {

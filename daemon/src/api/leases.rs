@@ -344,15 +344,14 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     };
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
     let name = format!("leases/{}", lease.id);
-    shared.note(
-        caller,
-        "CreateLease",
-        lease.rigs.first().map_or("", String::as_str),
-        &name,
-        "",
-    );
-    let lease = shared.scheduler.lease(&lease.id);
-    lease.map(view::lease).map_err(|error| errors::store(&error))
+    let now = shared.scheduler.lease(&lease.id);
+    // The rig that it got, or those of which it will get one.
+    let rigs = match &now {
+        Ok(now) if !now.lease.rig.is_empty() => now.lease.rig.clone(),
+        _ => lease.rigs.join(","),
+    };
+    shared.note(caller, "CreateLease", &rigs, &name, "");
+    now.map(view::lease).map_err(|error| errors::store(&error))
 }
 
 #[cfg(test)]

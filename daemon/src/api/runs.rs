@@ -321,6 +321,7 @@ fn list(
         let place = scheduler.place(&kept.run);
         Run {
             info: None,
+            known_deviations: Vec::new(),
             ..view::run(kept, place, verdicts)
         }
     };

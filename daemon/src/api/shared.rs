@@ -76,12 +76,20 @@ impl Shared {
     /// The directory of a run's record.
     ///
     /// # Errors
-    /// When another host has it.
+    /// When another host has it, or a link stands in its place or its run's: a worker may write there, and is not to choose what
+    /// the daemon reads to others.
     pub(super) fn record(&self, run: &StoredRun) -> Result<PathBuf, Status> {
         if self.scheduler.is_elsewhere(&run.host) {
             return Err(errors::elsewhere(&run.id, &run.host));
         }
-        Ok(self.scheduler.store().record(run))
+        let record = self.scheduler.store().record(run);
+        match record.ancestors().take(2).find(|path| path.is_symlink()) {
+            None => Ok(record),
+            Some(link) => Err(errors::internal(&format!(
+                "{} is a link, and was a directory when the run was made: somebody altered what the run left; nothing is read",
+                link.display()
+            ))),
+        }
     }
 
     /// Notes what was done to a rig, or that it was refused. Blocks on the disk. A line that cannot be kept is in the log.

@@ -1,6 +1,7 @@
 //! Runs and rigs in the words of the API.
 
 use prost::Message as _;
+use verbatim_catalog::deviations::known;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;
@@ -12,6 +13,10 @@ use verbatim_tester::Unrestored;
 /// A run. `place` is its place in the queue, 0 when it does not wait.
 pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
     let of = kept.run;
+    let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
+        let known = known(&info.fingerprint, info.started_ns, &verdicts);
+        known.into_iter().map(Into::into).collect()
+    });
     Run {
         name: format!("runs/{}", of.id),
         spec: Some(of.spec),
@@ -30,6 +35,7 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
         pinned: kept.pinned,
         lease: of.lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
         purge_time: kept.purged_ns.map(timestamp),
+        known_deviations,
     }
 }
 

@@ -13,13 +13,21 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
+use super::turns::Turns;
+use crate::access::Caller;
+
 type Request = http::Request<Body>;
 type Response = http::Response<Body>;
 type Answer = BoxFuture<Response, Infallible>;
 
-/// Passes each call on to the service that it names.
+type Call = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+
+/// Passes each call on to the service that it names, when it is its client's turn.
 #[derive(Clone, Default)]
-pub(super) struct Services(BTreeMap<&'static str, Arc<dyn Fn(Request) -> Answer + Send + Sync>>);
+pub(super) struct Services {
+    all: BTreeMap<&'static str, Call>,
+    turns: Turns,
+}
 
 impl Services {
     /// One more.
@@ -29,14 +37,14 @@ impl Services {
         S: NamedService + Clone + Send + Sync + 'static,
     {
         let call = move |request| -> Answer { Box::pin(service.clone().call(request)) };
-        self.0.insert(S::NAME, Arc::new(call));
+        self.all.insert(S::NAME, Arc::new(call));
         self
     }
 }
 
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.all.keys()).finish()
     }
 }
 
@@ -52,8 +60,18 @@ impl Service<Request> for Services {
 
     fn call(&mut self, request: Request) -> Answer {
         let name = request.uri().path().split('/').nth(1).unwrap_or_default();
-        match self.0.get(name) {
-            Some(service) => service(request),
+        match self.all.get(name).cloned() {
+            Some(service) => {
+                let turns = self.turns.clone();
+                let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone());
+                Box::pin(async move {
+                    let _turn = match &caller {
+                        Some(who) => turns.take(who).await,
+                        None => None,
+                    };
+                    service(request).await
+                })
+            }
             None => {
                 let status = Status::unimplemented(format!("this daemon has no service {name:?}"));
                 Box::pin(async move { Ok(status.into_http()) })

@@ -316,6 +316,7 @@ impl Worker<'_> {
             record: Some(start.record.into()),
             cancel: Arc::clone(&self.cancel),
             shrinks: true,
+            rig_options: String::new(),
             lease: Arc::clone(&self.lease),
         };
         let state = StateDirectory::at(&self.arguments.state);

@@ -13,8 +13,8 @@ use verbatim_record::Restored;
 
 use super::process::{Failure, Reached};
 use super::session::Session;
-use super::unit;
 use super::{Job, Resumes, WorkerEnd};
+use super::{turn, unit};
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError, now_ns};
@@ -268,9 +268,16 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
         cancel: Arc::clone(&stop.0),
         lease: Arc::clone(&lease),
         shrinks: true,
+        rig_options: String::new(),
     };
     let mut run = tokio::task::spawn_blocking(move || {
+        let mut turn = None;
         let mut tell = |event| {
+            match event {
+                Event::TestStarted(_) => turn = turn::take(),
+                Event::TestEnded(_) => turn = None,
+                _ => {}
+            }
             // Nobody may be listening.
             let _ = events.send(event);
         };

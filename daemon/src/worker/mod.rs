@@ -14,6 +14,7 @@ mod hung;
 mod output;
 mod process;
 mod session;
+mod turn;
 mod unit;
 
 use std::path::PathBuf;

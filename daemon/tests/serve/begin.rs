@@ -7,9 +7,11 @@ use std::path::PathBuf;
 
 use prost::Message;
 use rustix::process::Signal;
+use tonic::Code;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{
-    Cause, DeleteRunRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest, RunEvent, RunState, TestEnded, Verdict,
+    Cause, DeleteRunRequest, GetRigRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest, RunEvent, RunState,
+    TestEnded, Verdict,
 };
 
 use crate::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
@@ -61,7 +63,13 @@ async fn runs_that_were_kept_in_files_are_taken_over_once_and_what_is_damaged_is
     };
     let told = [
         event(1, Event::LogLine(LogLine { text: "one".into() })),
-        event(2, Event::TestEnded(TestEnded { verdict: Some(verdict) })),
+        event(
+            2,
+            Event::TestEnded(TestEnded {
+                verdict: Some(verdict),
+                ..TestEnded::default()
+            }),
+        ),
         event(3, Event::LogLine(LogLine { text: "torn".into() })),
     ];
     let mut bytes: Vec<u8> = told.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
@@ -309,6 +317,14 @@ async fn who_leaves_connections_lying_about_keeps_out_nobody() {
     // The daemon greets each connection, and ends those that gave way.
     let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
     within(ended).await.unwrap().unwrap();
-    // The one that was there before was silent even longer: its client connects anew by itself.
-    assert_eq!(before.rig("rigs/virtual").await.kind, "virtual");
+    // The one that was there before was silent even longer: its client connects anew by itself. A call that left before it
+    // knew that its connection had ended fails with that.
+    let name = || GetRigRequest {
+        name: "rigs/virtual".into(),
+    };
+    let rig = match within(before.rigs.get_rig(name())).await {
+        Err(ended) if ended.code() == Code::Unknown => within(before.rigs.get_rig(name())).await,
+        answered => answered,
+    };
+    assert_eq!(rig.unwrap().into_inner().rig.unwrap().kind, "virtual");
 }

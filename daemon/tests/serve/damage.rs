@@ -134,7 +134,10 @@ fn fill(store: &SqlStore, numbers: std::ops::Range<u64>) {
             Event::LogLine(LogLine {
                 text: format!("said {number} ").repeat(20),
             }),
-            Event::TestEnded(TestEnded { verdict: Some(verdict) }),
+            Event::TestEnded(TestEnded {
+                verdict: Some(verdict),
+                ..TestEnded::default()
+            }),
         ];
         let event = |(cursor, event)| RunEvent {
             cursor,

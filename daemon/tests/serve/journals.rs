@@ -107,6 +107,38 @@ async fn a_journal_that_was_removed_or_altered_quarantines_the_rig_until_a_perso
 }
 
 #[tokio::test]
+async fn a_damaged_journal_keeps_its_device_in_sight_and_out_of_use_whatever_its_rig_is_called_now() {
+    let bench = left_changed().await;
+    let whole = fs::read_to_string(bench.journal()).unwrap();
+    let rigs = fs::read(bench.path("rigs.toml")).unwrap();
+    for damage in [Some("{"), None] {
+        match damage {
+            Some(text) => fs::write(bench.journal(), text).unwrap(),
+            None => fs::remove_file(bench.journal()).unwrap(),
+        }
+        fs::write(bench.path("rigs.toml"), &rigs).unwrap();
+        edit_rigs(&bench, "name = \"model\"", "name = \"other\"");
+        {
+            let mut daemon = bench.serve();
+            daemon.says("the rig is quarantined");
+            let mut clients = bench.clients().await;
+            assert_eq!(clients.rig("rigs/other").await.state(), RigState::Quarantined);
+        }
+        fs::write(bench.path("rigs.toml"), "config_version = 1\n").unwrap();
+        let mut daemon = bench.serve();
+        daemon.says("the rig is quarantined");
+        let mut clients = bench.clients().await;
+        assert_eq!(clients.rig("rigs/model").await.state(), RigState::Quarantined);
+        drop(daemon);
+        fs::write(bench.journal(), &whole).unwrap();
+    }
+    fs::write(bench.path("rigs.toml"), &rigs).unwrap();
+    let mut daemon = bench.serve();
+    daemon.says("the rig's device is as it was found");
+    assert_eq!(bench.key_of_device(), AS_FOUND);
+}
+
+#[tokio::test]
 async fn a_journal_that_was_removed_with_its_lock_after_an_interrupted_run_quarantines_the_rig() {
     let bench = left_changed().await;
     let whole = fs::read_to_string(bench.journal()).unwrap();

@@ -236,6 +236,13 @@ async fn a_rig_is_found_by_labels_and_what_nobody_has_is_refused() {
         becomes(&mut clients, &given.name, LeaseState::Active).await.rig,
         "model"
     );
+    // One that waits for either of two is told of as that.
+    let either = within(clients.leases.create_lease(ask(&["kind=model"]))).await.unwrap();
+    assert_eq!(either.into_inner().lease.unwrap().state(), LeaseState::Pending);
+    let audit = std::fs::read_to_string(bench.path("state/audit.jsonl")).unwrap();
+    let told: Vec<serde_json::Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let leased = told.iter().filter(|act| act.to_string().contains("CreateLease"));
+    assert_eq!(leased.filter(|act| act["rig"] == "model").count(), 2, "{audit}");
     let refused = clients
         .leases
         .create_lease(ask(&["25g", "kind=umad"]))

@@ -211,6 +211,21 @@ async fn the_files_of_a_run_are_listed_and_read_in_chunks_and_the_capture_is_mad
     let (capture, _) = read(&mut clients, &run.name, "run.pcapng").await;
     assert_eq!(capture[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
     assert!(capture.len() > 10_000, "{}", capture.len());
+
+    // Who writes records puts a link to another's in the place of one.
+    let id = run.name.strip_prefix("runs/").unwrap();
+    let record = bench.path(&format!("state/runs/virtual/{id}/record"));
+    let moved = bench.path("state/runs/virtual/another");
+    std::fs::rename(&record, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &record).unwrap();
+    for artifact in [&listed[0].name, "run.pcapng"] {
+        let request = ReadArtifactRequest {
+            name: run.name.clone(),
+            artifact: artifact.into(),
+        };
+        let refused = within(clients.runs.read_artifact(request)).await.unwrap_err();
+        assert!(refused.message().contains("is a link"), "{}", refused.message());
+    }
 }
 
 async fn read(clients: &mut Clients, run: &str, artifact: &str) -> (Vec<u8>, usize) {
@@ -261,6 +276,33 @@ async fn a_watch_tells_what_happened_from_the_cursor_on_without_a_gap_and_ends()
         let rest = clients.watch(&run.name, cursor).await.rest().await;
         assert_eq!(rest, events[usize::try_from(cursor).unwrap()..], "from {cursor} on");
     }
+}
+
+#[tokio::test]
+async fn health_and_reflection_take_no_larger_request_than_others() {
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let clients = bench.clients().await;
+    let large = "x".repeat(2 << 20);
+    let request = HealthCheckRequest { service: large.clone() };
+    let refused = HealthClient::new(clients.channel.clone())
+        .check(request)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused:?}");
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::FileContainingSymbol(large)),
+    };
+    let answers = ServerReflectionClient::new(clients.channel.clone())
+        .server_reflection_info(tokio_stream::iter([request]))
+        .await;
+    // What cannot be read is not answered; what is merely unknown would be, in a message.
+    let answer = match answers {
+        Ok(answers) => answers.into_inner().message().await,
+        Err(refused) => Err(refused),
+    };
+    assert!(!matches!(answer, Ok(Some(_))), "{answer:?}");
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ fn request_of(job: &Job) -> Request {
         cancel: Arc::default(),
         lease: Arc::default(),
         shrinks: true,
+        rig_options: String::new(),
     }
 }
 

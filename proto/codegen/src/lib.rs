@@ -130,6 +130,10 @@ fn as_json(config: &mut Config) {
         ".verbatim.v1.RunSpec.exit_first",
         "#[serde(default, skip_serializing_if = \"core::ops::Not::not\")]",
     );
+    config.field_attribute(
+        of("RunInfo.rig_options"),
+        "#[serde(default, skip_serializing_if = \"String::is_empty\")]",
+    );
     let when_any = "#[serde(default, skip_serializing_if = \"Vec::is_empty\")]";
     config.field_attribute(of("Check.frames"), when_any);
     let when_there = "#[serde(default, skip_serializing_if = \"Option::is_none\")]";

@@ -105,6 +105,43 @@ pub struct Verdict {
     #[prost(message, repeated, tag = "10")]
     pub restored: ::prost::alloc::vec::Vec<super::record::v1::Restored>,
 }
+/// A deviation that is known of devices of a family, and what it came to in one test. It changes no verdict: it stands beside it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KnownDeviation {
+    /// The test's id.
+    #[prost(string, tag = "1")]
+    pub test: ::prost::alloc::string::String,
+    /// The entry's name.
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+    /// What it came to.
+    #[prost(enumeration = "DeviationShowed", tag = "3")]
+    pub showed: i32,
+    /// How many findings of the test it explains.
+    #[prost(uint32, tag = "4")]
+    pub findings: u32,
+    /// Whether all that failed in the test is explained by this and other deviations that have not expired.
+    #[prost(bool, tag = "5")]
+    pub explains_all: bool,
+    /// The family, and the versions that have it.
+    #[prost(string, tag = "6")]
+    pub device: ::prost::alloc::string::String,
+    /// The statement that is broken.
+    #[prost(string, tag = "7")]
+    pub statement: ::prost::alloc::string::String,
+    /// What the device does.
+    #[prost(string, tag = "8")]
+    pub reason: ::prost::alloc::string::String,
+    /// Where that was seen.
+    #[prost(string, tag = "9")]
+    pub source: ::prost::alloc::string::String,
+    /// Until when that is believed, as YYYY-MM-DD.
+    #[prost(string, tag = "10")]
+    pub expires: ::prost::alloc::string::String,
+    /// What there is to say of it, in a sentence, with what to do where something is to be done.
+    #[prost(string, tag = "11")]
+    pub words: ::prost::alloc::string::String,
+}
 /// What a test or run came to, in order of gravity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -236,6 +273,43 @@ impl CheckResult {
         }
     }
 }
+/// What a deviation that is known of such devices came to in a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DeviationShowed {
+    /// Never used.
+    Unspecified = 0,
+    /// As expected: these findings are known. They stay FAIL.
+    Seen = 1,
+    /// It was expected, and the test passed.
+    NotSeen = 2,
+    /// It was seen, but the entry has expired: nothing is known until somebody looks again.
+    Expired = 3,
+}
+impl DeviationShowed {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DEVIATION_SHOWED_UNSPECIFIED",
+            Self::Seen => "DEVIATION_SHOWED_SEEN",
+            Self::NotSeen => "DEVIATION_SHOWED_NOT_SEEN",
+            Self::Expired => "DEVIATION_SHOWED_EXPIRED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DEVIATION_SHOWED_UNSPECIFIED" => Some(Self::Unspecified),
+            "DEVIATION_SHOWED_SEEN" => Some(Self::Seen),
+            "DEVIATION_SHOWED_NOT_SEEN" => Some(Self::NotSeen),
+            "DEVIATION_SHOWED_EXPIRED" => Some(Self::Expired),
+            _ => None,
+        }
+    }
+}
 /// What to run.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -296,6 +370,10 @@ pub struct RunInfo {
     /// The directory of the bundle on the host that ran it.
     #[prost(string, optional, tag = "10")]
     pub record: ::core::option::Option<::prost::alloc::string::String>,
+    /// Options of `verbatim run` that lead to its rig again, beside --rig, as a shell takes them: `--rig-file /home/me/rigs.toml`.
+    #[prost(string, tag = "11")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rig_options: ::prost::alloc::string::String,
 }
 /// Something that happened in a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -377,6 +455,9 @@ pub struct TestEnded {
     /// Its verdict.
     #[prost(message, optional, tag = "1")]
     pub verdict: ::core::option::Option<Verdict>,
+    /// What is known of such devices in this test, and whether it showed. It changes no verdict.
+    #[prost(message, repeated, tag = "2")]
+    pub known_deviations: ::prost::alloc::vec::Vec<KnownDeviation>,
 }
 /// What an earlier run left was restored, or could not be.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -2296,6 +2296,12 @@ pub struct Run {
     /// The lease under which it runs, ran or waits: "leases/ID".
     #[prost(string, tag = "18")]
     pub lease: ::prost::alloc::string::String,
+    /// What is known of such devices, and whether it showed; set when all its tests were run. It changes no verdict. Left out of
+    /// lists.
+    #[prost(message, repeated, tag = "19")]
+    pub known_deviations: ::prost::alloc::vec::Vec<
+        ::verbatim_record_proto::v1::KnownDeviation,
+    >,
 }
 /// Creates a run.
 #[derive(Clone, PartialEq, ::prost::Message)]

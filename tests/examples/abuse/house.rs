@@ -206,14 +206,17 @@ pub(crate) fn takes(pid: u32) -> anyhow::Result<Takes> {
     })
 }
 
-/// Waits until it has let go of what an attack made it take.
+/// Waits until it has let go of what an attack made it take. Its memory is the most that it took on the way: runs that the
+/// attack began still go on.
 pub(crate) async fn settled(pid: u32, before: Takes, within: Duration) -> anyhow::Result<Takes> {
     let until = Instant::now() + within;
+    let mut mib = 0;
     loop {
         let now = takes(pid)?;
+        mib = now.mib.max(mib);
         // The friend's own connections come and go.
         if now.descriptors <= before.descriptors + 8 && now.threads <= before.threads + 8 || Instant::now() > until {
-            return Ok(now);
+            return Ok(Takes { mib, ..now });
         }
         if Instant::now() > until + SERVES_WITHIN {
             bail!("the clock stands");

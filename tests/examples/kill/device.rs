@@ -1,12 +1,15 @@
 //! What the device under test holds, read by something else than the run that changed it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 use verbatim_lab::IbsimLab;
 use verbatim_tests::reading;
+
+use crate::house::wait_for_line;
 
 /// Every field of every attribute that the tests touch, by name.
 pub(crate) type Fields = BTreeMap<String, String>;
@@ -51,6 +54,56 @@ pub(crate) fn of_ibsim(lab: &IbsimLab) -> anyhow::Result<Fields> {
         }
     }
     Ok(fields)
+}
+
+/// The test that shows that a device behind an agent is served.
+pub(crate) const SERVED: &str = "c09-060-send-responder";
+
+/// Starts the device in Python with its agent, all its sockets in `directory`.
+pub(crate) fn start_agent(directory: &Path) -> anyhow::Result<Child> {
+    let python = verbatim_lab::workspace::root().join("client/python");
+    // What a killed one left; it says so itself where it is still in use.
+    for socket in ["agent.sock", "device.sock"] {
+        let _ = std::fs::remove_file(directory.join(socket));
+    }
+    let mut agent = Command::new("/usr/bin/python3")
+        .arg(python.join("examples/soft_roce.py"))
+        .arg("--listen")
+        .arg(format!("unix:{}", directory.join("agent.sock").display()))
+        .arg("--socket")
+        .arg(directory.join("device.sock"))
+        .arg("--peer")
+        .arg(directory.join("tester.sock"))
+        .env("PYTHONPATH", &python)
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("/usr/bin/python3")?;
+    wait_for_line(&mut agent, "listening on").context("`apt-get install python3-grpcio python3-protobuf`")?;
+    Ok(agent)
+}
+
+/// Writes the rig file of that device.
+pub(crate) fn agent_rig(directory: &Path) -> anyhow::Result<PathBuf> {
+    let file = directory.join("rigs.toml");
+    let agent = format!("unix:{}", directory.join("agent.sock").display());
+    std::fs::write(
+        &file,
+        format!(
+            "config_version = 1\n[[rig]]\nname = \"dut\"\nkind = \"packet\"\n\
+             socket = {{ local = \"tester.sock\", remote = \"device.sock\" }}\n\
+             mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\nagent = {agent:?}\n"
+        ),
+    )?;
+    Ok(file)
+}
+
+/// What the tests of a report came to.
+pub(crate) fn of_report(report: &Value) -> Fields {
+    let verdicts = report["verdicts"].as_array().into_iter().flatten();
+    let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+    verdicts
+        .map(|verdict| (text(&verdict["test"]), text(&verdict["outcome"])))
+        .collect()
 }
 
 /// The fields in which two readings differ.

@@ -26,6 +26,22 @@ pub(crate) enum Kind {
     Model,
     /// ibsim.
     Ibsim,
+    /// A device in Python and its agent, one process.
+    Agent,
+}
+
+impl Kind {
+    /// Tests of which a run is under way long enough to be killed, those of MADs changing the device; and a short one, for those
+    /// who wait.
+    pub(crate) fn tests(self) -> (&'static [&'static str], &'static str) {
+        match self {
+            Self::Model | Self::Ibsim => (
+                &["c14-016-set-protect-2", "c14-024-vl-arbitration-ca"],
+                "c14-024-node-info",
+            ),
+            Self::Agent => (&["c09-walk", "c09-130-rnr-interval"], device::SERVED),
+        }
+    }
 }
 
 /// Who is killed.
@@ -38,6 +54,8 @@ pub(crate) enum Victim {
     Client,
     /// Whoever restores the device after another was killed.
     Restore,
+    /// The agent, and the device with it. Somebody starts it again, as a service manager would.
+    Agent,
 }
 
 /// What a kill came to.
@@ -54,6 +72,7 @@ pub(crate) struct Came {
 enum Device {
     Model(Child),
     Ibsim(Box<IbsimLab>),
+    Agent(Child),
 }
 
 /// A device and a daemon with a state directory of their own.
@@ -72,9 +91,9 @@ impl Drop for House {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        if let Device::Model(model) = &mut self.device {
-            let _ = model.kill();
-            let _ = model.wait();
+        if let Device::Model(process) | Device::Agent(process) = &mut self.device {
+            let _ = process.kill();
+            let _ = process.wait();
         }
     }
 }
@@ -102,6 +121,10 @@ impl House {
                 let lab = IbsimLab::start()?;
                 let file = lab.rig_file();
                 (Device::Ibsim(Box::new(lab)), file, "ibsim")
+            }
+            Kind::Agent => {
+                let agent = device::start_agent(directory.path())?;
+                (Device::Agent(agent), device::agent_rig(directory.path())?, "dut")
             }
         };
         let mut house = Self {
@@ -213,6 +236,13 @@ impl House {
         }
         if victims.contains(&Victim::Worker) {
             self.kill_workers()?;
+        }
+        if victims.contains(&Victim::Agent)
+            && let Device::Agent(agent) = &mut self.device
+        {
+            agent.kill()?;
+            agent.wait()?;
+            *agent = device::start_agent(self.directory.path())?;
         }
         if victims.contains(&Victim::Daemon) {
             if let Some(mut daemon) = self.daemon.take() {
@@ -370,6 +400,11 @@ impl House {
         let read = || match &self.device {
             Device::Model(_) => device::of_model(&self.rig_file, self.rig),
             Device::Ibsim(lab) => device::of_ibsim(lab),
+            // It holds nothing but what its sessions made: what counts is that the next one is served.
+            Device::Agent(_) => {
+                let report = self.json(&["run", "--json", "--rig", self.rig, device::SERVED])?;
+                Ok(device::of_report(&report))
+            }
         };
         // On a host under load an answer may come later than is waited for; what is read of a device does not depend on it.
         read().or_else(|_| read()).or_else(|_| read())
@@ -398,7 +433,7 @@ fn kill(pid: u32) -> anyhow::Result<()> {
 }
 
 /// Waits for a line on the stderr of a child, and keeps reading it to nowhere afterwards.
-fn wait_for_line(child: &mut Child, words: &str) -> anyhow::Result<()> {
+pub(crate) fn wait_for_line(child: &mut Child, words: &str) -> anyhow::Result<()> {
     let stderr = child.stderr.take().context("stderr was piped")?;
     let mut lines = BufReader::new(stderr).lines();
     let mut seen = String::new();

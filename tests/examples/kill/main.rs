@@ -1,15 +1,18 @@
-//! The kill campaign: kill -9 of daemon, worker, client and restore at random instants, one or several of them, while tests change a
-//! device and runs wait, on the device model as a process and on ibsim. After the next start every field that can be restored is as
-//! it was found, each run is there once, and one that was interrupted has ended ERROR with a cause and its record.
+//! The kill campaign: kill -9 of daemon, worker, client, restore and agent at random instants, one or several of them, while tests
+//! change a device and runs wait: on the device model as a process, on ibsim, and on a device in Python behind an agent, which dies
+//! with it. After the next start every field that can be restored is as it was found, the next test is served, each run is there
+//! once, and one that was interrupted has ended ERROR with a cause and its record.
 //!
-//! `cargo xtask campaign kill --times N`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign kill --times N --jobs J`. The last line counts; the exit code is the verdict.
 
 mod device;
 mod house;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -30,15 +33,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tests of which a run changes the device, and is under way long enough to be killed.
-const TESTS: [&str; 2] = ["c14-016-set-protect-2", "c14-024-vl-arbitration-ca"];
-/// A short one, for those who wait.
-const SHORT: &str = "c14-024-node-info";
+/// Kills in one house: ibsim's ten slots leak with each client that is killed.
+const KILLS: u64 = 4;
 
 /// Who is killed at a time: each alone, and several together.
-fn draw(dice: &mut Dice) -> BTreeSet<Victim> {
-    let all = [Victim::Daemon, Victim::Worker, Victim::Client, Victim::Restore];
-    let mut victims: BTreeSet<Victim> = all.into_iter().filter(|_| dice.below(3) == 0).collect();
+fn draw(dice: &mut Dice, kind: Kind) -> BTreeSet<Victim> {
+    let all: &[Victim] = match kind {
+        Kind::Model | Kind::Ibsim => &[Victim::Daemon, Victim::Worker, Victim::Client, Victim::Restore],
+        // Its queue pairs end with their session: there is nothing to restore.
+        Kind::Agent => &[Victim::Daemon, Victim::Worker, Victim::Client, Victim::Agent],
+    };
+    let mut victims: BTreeSet<Victim> = all.iter().copied().filter(|_| dice.below(3) == 0).collect();
     if victims.contains(&Victim::Restore) && victims.len() == 1 {
         // There is one when somebody left the device changed.
         victims.insert(Victim::Worker);
@@ -54,65 +59,109 @@ fn of_kind(exceptions: &[String], kind: &str) -> usize {
     exceptions.iter().filter(|exception| exception.contains(kind)).count()
 }
 
+/// What kills came to.
+#[derive(Default)]
+struct Tally {
+    exceptions: Vec<String>,
+    interrupted: usize,
+    restores: usize,
+    dead: usize,
+    agents: usize,
+    quarantined: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.exceptions.extend(other.exceptions);
+        self.interrupted += other.interrupted;
+        self.restores += other.restores;
+        self.dead += other.dead;
+        self.agents += other.agents;
+        self.quarantined += other.quarantined;
+    }
+}
+
+/// Some kills in a house of their own, each drawn from the seed and the house's number.
+fn in_a_house(kind: Kind, binaries: &Path, kills: u64, mut dice: Dice) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let mut house = House::open(kind, binaries)?;
+    let found = house.fields()?;
+    for _ in 0..kills {
+        let victims = draw(&mut dice, kind);
+        let wait = Duration::from_millis(20 + dice.draw() % 1500);
+        let what = format!("{kind:?}, {victims:?} killed after {} ms", wait.as_millis());
+        let (long, short) = kind.tests();
+        let queue = [dice.pick(long), short, short];
+        match house.kill_in_mid_run(&victims, wait, &queue[..1 + dice.below(3)]) {
+            Ok(came) => {
+                tally.interrupted += came.interrupted;
+                tally.quarantined += u64::from(came.quarantined);
+                tally.restores += usize::from(came.restore_killed);
+                tally.agents += usize::from(victims.contains(&Victim::Agent));
+                tally.dead += victims.len();
+            }
+            Err(error) => tally.exceptions.push(format!("{what}: {error:#}")),
+        }
+        match house.fields() {
+            Ok(now) => tally.exceptions.extend(
+                device::differences(&found, &now)
+                    .into_iter()
+                    .map(|difference| format!("{what}: {ALTERED}: {difference}")),
+            ),
+            Err(error) => tally
+                .exceptions
+                .push(format!("{what}: the device cannot be read: {error:#}")),
+        }
+        if !tally.exceptions.is_empty() {
+            // What comes after is to be told apart from it: such as of a simulator that has ended.
+            break;
+        }
+    }
+    if let Err(error) = house.close() {
+        tally.exceptions.push(format!("{kind:?}: {error:#}"));
+    }
+    Ok(tally)
+}
+
 fn campaign() -> anyhow::Result<usize> {
     let times = number("--times")?;
     let binaries = PathBuf::from(argument("--binaries").context("--binaries DIR")?);
     let seed = argument("--seed").map_or(Ok(1), |seed| seed.parse())?;
-    let mut dice = Dice::of(seed, 0);
-    let mut exceptions = Vec::new();
-    let (mut interrupted, mut restores, mut dead) = (0, 0, 0);
-    let mut quarantined = 0_u64;
-    // ibsim's ten slots leak with each SIGKILLed client: a fresh house every few kills.
-    let mut left = times;
-    let mut turn = 0;
-    while left > 0 {
-        let kind = if turn % 2 == 0 { Kind::Model } else { Kind::Ibsim };
-        turn += 1;
-        let mut house = House::open(kind, &binaries)?;
-        let found = house.fields()?;
-        for _ in 0..left.min(4) {
-            left -= 1;
-            let victims = draw(&mut dice);
-            let wait = Duration::from_millis(20 + dice.draw() % 1500);
-            let what = format!("{kind:?}, {victims:?} killed after {} ms", wait.as_millis());
-            let first = dice.pick(&TESTS);
-            let queue = [first, SHORT, SHORT];
-            let before = exceptions.len();
-            match house.kill_in_mid_run(&victims, wait, &queue[..1 + dice.below(3)]) {
-                Ok(came) => {
-                    interrupted += came.interrupted;
-                    quarantined += u64::from(came.quarantined);
-                    restores += usize::from(came.restore_killed);
-                    dead += victims.len();
-                }
-                Err(error) => exceptions.push(format!("{what}: {error:#}")),
+    let jobs: usize = argument("--jobs").map_or(Ok(2), |jobs| jobs.parse())?;
+    let (next, all) = (AtomicU64::new(0), Mutex::new(Tally::default()));
+    let work = || {
+        loop {
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            let kills = times.saturating_sub(turn * KILLS).min(KILLS);
+            if kills == 0 {
+                return;
             }
-            match house.fields() {
-                Ok(now) => exceptions.extend(
-                    device::differences(&found, &now)
-                        .into_iter()
-                        .map(|difference| format!("{what}: {ALTERED}: {difference}")),
-                ),
-                Err(error) => exceptions.push(format!("{what}: the device cannot be read: {error:#}")),
+            let kind = [Kind::Model, Kind::Ibsim, Kind::Agent][(turn % 3) as usize];
+            let came = in_a_house(kind, &binaries, kills, Dice::of(seed, turn)).unwrap_or_else(|error| Tally {
+                exceptions: vec![format!("{kind:?}: {error:#}")],
+                ..Tally::default()
+            });
+            for exception in &came.exceptions {
+                eprintln!("kill campaign: house {turn}: {exception}");
             }
-            for new in &exceptions[before..] {
-                eprintln!("kill campaign: {new}");
-            }
-            if exceptions.len() > before {
-                // What comes after is to be told apart from it: such as of a simulator that has ended.
-                break;
-            }
+            all.lock().unwrap_or_else(PoisonError::into_inner).add(came);
         }
-        if let Err(error) = house.close() {
-            exceptions.push(format!("{kind:?}: {error:#}"));
-        }
-    }
+    };
+    std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(work))));
+    let Tally {
+        exceptions,
+        interrupted,
+        restores,
+        dead,
+        agents,
+        quarantined,
+    } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     for exception in &exceptions {
         println!("EXCEPTION {exception}");
     }
     println!(
-        "{times} kills of {dead} processes (seed {seed}), {restores} of them restores: {interrupted} runs interrupted; {} lost, {} \
-         doubled, {} devices altered, {} corrupt stores, {quarantined} quarantined; {} exceptions",
+        "{times} kills of {dead} processes (seed {seed}), {restores} of them restores, {agents} agents: {interrupted} runs \
+         interrupted; {} lost, {} doubled, {} devices altered, {} corrupt stores, {quarantined} quarantined; {} exceptions",
         of_kind(&exceptions, LOST),
         of_kind(&exceptions, DOUBLED),
         of_kind(&exceptions, ALTERED),

@@ -139,7 +139,11 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
     assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
     place.write("mine.pcapng", "mine");
     for (file, code, words) in [
-        ("no/such/directory.pcapng", 3, "No such file"),
+        (
+            "no/such/directory.pcapng",
+            3,
+            "there is no directory no/such; make it, or name another file",
+        ),
         (
             "mine.pcapng",
             2,
@@ -179,6 +183,12 @@ fn what_the_export_made_up_is_not_judged_by_inspect() {
 fn a_capture_that_does_not_fit_is_not_left_in_part() {
     let place = Place::new();
     assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
+    let nowhere = run(&mut place.verbatim("export record --pcapng nowhere/record.pcapng"));
+    assert_eq!(nowhere.code(), 3, "{nowhere}");
+    assert!(
+        nowhere.stderr.contains("there is no directory nowhere; make it"),
+        "{nowhere}"
+    );
     // A limit of the process stands for a full disk: what would grow beyond it is refused in mid-write.
     let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" export record --pcapng record.pcapng"#;
     let mut bash = place.command("bash");
@@ -231,11 +241,18 @@ fn tshark_finds_no_malformed_frame_among_those_that_tester_and_model_mean_to_be_
     ];
     let output = run(tshark.args(fields.iter().flat_map(|field| ["-e", field])));
     assert_eq!(output.code(), 0, "{output}");
-    let mut dialogue = 0;
+    let (mut dialogue, mut told) = (0, 0);
     for line in output.stdout.lines() {
         let columns: Vec<_> = line.split('\t').collect();
-        assert_eq!((columns[0], columns[2]), ("ether0", ""), "{line}");
+        assert_eq!(columns[2], "", "{line}");
+        if columns[1] == "exported_pdu:syslog" {
+            assert_eq!(columns[0], "verbs DUT", "{line}");
+            told += 1;
+            continue;
+        }
+        assert_eq!(columns[0], "ether0", "{line}");
         dialogue += usize::from(!columns[3].is_empty());
     }
     assert!(dialogue > 100, "{dialogue} packets of connections");
+    assert!(told > 100, "{told} lines of what the host was told and said");
 }

@@ -151,7 +151,7 @@ fn a_finding_is_explained_field_by_field_beside_its_statement() {
         "  demands:  With another M_Key",
         "  expected: no answer\n",
         "      AttributeID                        PortInfo\n",
-        "  again: verbatim run --rig broken c14-016-get-protect-2 --seed 0\n",
+        " --rig broken c14-016-get-protect-2 --seed 0\n",
     ] {
         assert!(all.stdout.contains(words), "{words}: {all}");
     }
@@ -161,6 +161,63 @@ fn a_finding_is_explained_field_by_field_beside_its_statement() {
         let output = run(&mut place.verbatim(&format!("explain kept {wrong}")));
         assert_eq!(output.code(), 2, "{wrong}: {output}");
     }
+}
+
+#[test]
+fn what_runs_a_test_again_is_the_rig_of_the_run_wherever_it_is_pasted() {
+    let place = Place::new();
+    let file = place.path("my rigs.toml");
+    fs::write(&file, BROKEN).unwrap();
+    let rig = [
+        "--rig-file",
+        "my rigs.toml",
+        "--rig",
+        "broken",
+        "--rig-key",
+        "profile=\"minimal\"",
+    ];
+    let failed = run(place
+        .verbatim("--server none run --record kept c14-016-get-protect-2")
+        .args(rig));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let explained = run(&mut place.verbatim("explain kept"));
+    let again = explained
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("  again: verbatim "))
+        .unwrap_or_else(|| panic!("{explained}"));
+    let options = format!(
+        "run --server none --rig-file '{}' --rig-key 'profile=\"minimal\"' --rig broken ",
+        file.display()
+    );
+    assert!(again.starts_with(&options), "{again}");
+    let verbatim = place.verbatim("").get_program().to_owned();
+    let script = format!("cd / && exec \"$0\" {again}");
+    let pasted = run(place.command("sh").arg("-c").arg(script).arg(verbatim));
+    assert_eq!(lines(&pasted), lines(&failed), "{pasted}");
+}
+
+#[test]
+fn a_test_without_a_finding_is_explained_by_its_verdict_and_by_how_far_it_got() {
+    let place = Place::new();
+    broken(&place);
+    let tests = "c14-016-get-protect-2 c14-024-node-info";
+    run(&mut place.verbatim(&format!("{ON_BROKEN} --record kept {tests}")));
+    let passed = run(&mut place.verbatim("explain kept c14-024-node-info"));
+    assert_eq!(passed.code(), 0, "{passed}");
+    for words in [
+        "PASS c14-024-node-info\n",
+        "  held:     C14-24 NodeType: channel adapter\n",
+        "  reached:  its end: ",
+        "  again: verbatim run ",
+    ] {
+        assert!(passed.stdout.contains(words), "{words}: {passed}");
+    }
+    let unknown = run(&mut place.verbatim("explain kept c14-024-node-info#1"));
+    assert_eq!(unknown.code(), 2, "{unknown}");
+    let absent = run(&mut place.verbatim("explain kept c14-015-get"));
+    assert_eq!(absent.code(), 2, "{absent}");
+    assert!(absent.stderr.contains("no test of this run"), "{absent}");
 }
 
 #[test]

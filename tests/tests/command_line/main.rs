@@ -9,6 +9,7 @@ mod machine;
 mod pipes;
 mod records;
 mod repeat;
+mod revision;
 mod signature;
 mod usage;
 mod verdicts;

@@ -174,6 +174,8 @@ fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no
         assert_eq!(list(of, "false_alarms"), [] as [Value; 0]);
         assert_eq!(list(of, "tests").len(), listed(&place).len());
         assert!(list(of, "defects").len() > 50);
+        let largest = of["largest_state_set"].as_u64();
+        assert!(largest.is_some_and(|largest| (2..64).contains(&largest)), "{largest:?}");
     }
     assert_eq!(output.code(), 0, "{}", output.stderr);
 }

@@ -6,7 +6,10 @@
 mod readers;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+use verbatim_lab::workspace::root;
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
 use verbatim_report::Reported;
@@ -163,7 +166,7 @@ fn python_finds_the_document_valid_by_its_schema() {
         })
         .collect();
     documents.push(kept(&place));
-    let Some(wrong) = readers::wrong_by_the_schema(&place, &documents) else {
+    let Some(wrong) = readers::wrong_by_the_schema(&place, "report.v1.json", &documents) else {
         return;
     };
     assert_eq!(wrong, "", "python's jsonschema");
@@ -171,10 +174,45 @@ fn python_finds_the_document_valid_by_its_schema() {
     let mut broken = documents[0].clone();
     broken["verdicts"][0]["outcome"] = "GOOD".into();
     assert!(
-        readers::wrong_by_the_schema(&place, &[broken])
+        readers::wrong_by_the_schema(&place, "report.v1.json", &[broken])
             .unwrap()
             .contains("GOOD")
     );
+}
+
+#[test]
+fn the_files_of_a_bundle_follow_their_schema_which_has_what_the_report_s_has() {
+    let place = Place::new();
+    kept(&place);
+    let mut bundles = vec![place.path("kept")];
+    let examples = std::fs::read_dir(root().join("docs/examples/bundles")).unwrap();
+    bundles.extend(
+        examples
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.join("manifest.json").exists()),
+    );
+    assert!(bundles.len() > 10, "{bundles:?}");
+    let read = |path: PathBuf| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    let files = ["manifest.json", "run.json", "verdicts.json"];
+    let document = |bundle: &Path| -> Value {
+        let named = files.map(|file| (file.to_owned(), read(bundle.join(file))));
+        Value::Object(named.into_iter().collect())
+    };
+    let mut documents: Vec<Value> = bundles.iter().map(|bundle| document(bundle)).collect();
+    if let Some(wrong) = readers::wrong_by_the_schema(&place, "bundle.v1.json", &documents) {
+        assert_eq!(wrong, "");
+        documents[0]["verdicts.json"][0]["outcome"] = "GOOD".into();
+        let wrong = readers::wrong_by_the_schema(&place, "bundle.v1.json", &documents[..1]);
+        assert!(wrong.unwrap().contains("GOOD"));
+    }
+    let schema = |name: &str| read(root().join("docs/schema").join(name));
+    let (bundle, report) = (schema("bundle.v1.json"), schema("report.v1.json"));
+    for (name, definition) in bundle["$defs"].as_object().unwrap() {
+        assert!(
+            ["manifest", "sha256", "verdicts"].contains(&name.as_str()) || report["$defs"][name] == *definition,
+            "{name} is another in a bundle than in a report"
+        );
+    }
 }
 
 #[test]

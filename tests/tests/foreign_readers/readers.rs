@@ -1,11 +1,10 @@
 //! The programs of others.
 
-use std::process::Command;
-
 use serde_json::Value;
 use verbatim_lab::workspace::root;
-use verbatim_tests::oracle::{available, skipped};
+use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Place, run};
+use verbatim_tests::python;
 
 /// Asks perl's parser of TAP what each point is, which blocks of YAML there are, and what it could not read.
 const PERL: &str = r#"
@@ -16,9 +15,6 @@ print join(" ", "passed", $tap->passed), "\n", join(" ", "failed", $tap->failed)
 print "skipped ", join(" ", $tap->skipped), "\ntodo ", join(" ", $tap->todo), "\n";
 print "blocks ", join(" ", @blocks), "\nwrong ", join("; ", $tap->parse_errors), "\n";
 "#;
-
-/// Debian's, whose package jsonschema is; another one that comes first in PATH has it not.
-const PYTHON: &str = "/usr/bin/python3";
 
 /// Says what is wrong with each document, by the schema in the first file.
 const SCHEMA: &str = "
@@ -58,20 +54,18 @@ pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
     Some(output.stdout)
 }
 
-/// What python's jsonschema has against the documents; none where it is missing.
-pub(crate) fn wrong_by_the_schema(place: &Place, documents: &[Value]) -> Option<String> {
-    let imports = Command::new(PYTHON).args(["-c", "import jsonschema"]).output();
-    if !imports.is_ok_and(|output| output.status.success()) {
-        skipped("Python with jsonschema", "apt-get install python3-jsonschema");
+/// What python's jsonschema has against the documents by a schema of `docs/schema`; none where it is missing.
+pub(crate) fn wrong_by_the_schema(place: &Place, schema: &str, documents: &[Value]) -> Option<String> {
+    if python::lacks(&[("jsonschema", "jsonschema")]) {
         return None;
     }
     let file = place.write("documents.json", serde_json::to_string(documents).unwrap());
-    let mut python = place.command(PYTHON);
-    python
+    let mut command = place.command(python::DEBIAN);
+    command
         .args(["-c", SCHEMA])
-        .arg(root().join("docs/schema/report.v1.json"))
+        .arg(root().join("docs/schema").join(schema))
         .arg(file);
-    let output = run(&mut python);
+    let output = run(&mut command);
     assert_eq!(output.code(), 0, "{output}");
     Some(output.stdout)
 }

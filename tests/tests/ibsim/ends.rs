@@ -167,3 +167,56 @@ fn a_journal_that_is_damaged_stops_the_next_run_before_it_sends_anything() {
     fs::write(sim.journal(), whole).unwrap();
     next_run_restores_first(&sim, "VLArbitrationTable");
 }
+
+/// Two ways from A to B: by either of the cables between the switches.
+const TWO_WAYS: &str = "Switch 4 \"S\"\n[1] \"A\"[1]\n[2] \"T\"[1]\n[3] \"T\"[2]\n\n\
+                        Switch 4 \"T\"\n[1] \"S\"[2]\n[2] \"S\"[3]\n[3] \"B\"[1]\n\n\
+                        Hca 1 \"A\"\n[1] \"S\"[1]\n\nHca 1 \"B\"\n[1] \"T\"[3]\n";
+
+#[test]
+fn a_device_is_one_by_whichever_route_it_is_reached_and_whatever_state_directory_a_run_has() {
+    let Some(sim) = Sim::start_with(TWO_WAYS) else { return };
+    let one_way = fs::read_to_string(sim.lab.rig_file()).unwrap();
+    // A short way: silence is soon proven.
+    let one_way = one_way.replace("subnet_timeout = 18", "subnet_timeout = 8");
+    let head = "config_version = 1\n";
+    let rig = |name: &str, route: &str| {
+        let rig = one_way
+            .replace(head, "")
+            .replace("name = \"ibsim\"", &format!("name = \"{name}\""));
+        rig.replace("route = \"0,1\"", &format!("route = \"{route}\""))
+    };
+    fs::write(
+        sim.lab.rig_file(),
+        [head, &rig("ibsim", "0,1,2,3"), &rig("other", "0,1,3,3")].concat(),
+    )
+    .unwrap();
+    let running = sim.long_run("");
+    let other = format!("run --rig other {PLAIN} --json");
+    let refused = run(&mut sim.verbatim(&other));
+    assert_eq!(came_to(&refused), ("ERROR".into(), "RIG".into()), "{refused}");
+    let why = "another process drives the device with PortGUID";
+    assert!(refused.stdout.contains(why), "{refused}");
+
+    running.kill();
+    let refused = run(&mut sim.verbatim(&other));
+    assert_eq!(came_to(&refused), ("ERROR".into(), "RIG".into()), "{refused}");
+    assert!(refused.stdout.contains("`verbatim rigs restore ibsim`"), "{refused}");
+
+    let elsewhere = |arguments: &str| {
+        let mut command = sim.verbatim(arguments);
+        command.env("STATE_DIRECTORY", sim.place.path("elsewhere"));
+        run(&mut command)
+    };
+    let by_route = elsewhere(&other);
+    assert_eq!(came_to(&by_route), ("ERROR".into(), "RIG".into()), "{by_route}");
+    let by_name = elsewhere(&format!("run --rig ibsim {PLAIN} --json"));
+    assert_eq!((by_name.code(), by_name.stdout.as_str()), (3, ""), "{by_name}");
+    for refused in [by_route.stdout, by_name.stderr] {
+        assert!(refused.contains("state/journals/ibsim/ibsim.journal.json"), "{refused}");
+    }
+
+    next_run_restores_first(&sim, "VLArbitrationTable");
+    let free = elsewhere(&other);
+    assert_eq!(free.code(), 0, "{free}");
+}

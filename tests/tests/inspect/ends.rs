@@ -120,7 +120,7 @@ fn a_damaged_capture_is_judged_as_far_as_it_goes() {
     let file = place.write("damaged.pcap", [pcap_header(1), sound.clone(), broken, sound].concat());
     let output = run(&mut place.verbatim(&format!("inspect {}", file.display())));
     assert_eq!(output.code(), 3, "{output}");
-    assert!(output.stdout.contains("1 packets: 1 accepted"), "{output}");
+    assert!(output.stdout.contains("1 packet: 1 accepted"), "{output}");
     assert!(output.stderr.contains("the capture is damaged at byte "), "{output}");
 }
 

@@ -8,6 +8,7 @@
 mod deaths;
 mod guest;
 mod model;
+mod pytest;
 mod umad;
 mod verdicts;
 

@@ -73,7 +73,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "kill",
-        summary: "kill -9 of daemon, worker, client, restore at random instants while runs wait, --times (300): nothing lost or left altered",
+        summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times (300), --jobs (2) at a time: nothing lost or left altered; --seed",
         run: kill,
     },
     Campaign {
@@ -120,7 +120,7 @@ fn abuse(options: &Options) -> anyhow::Result<()> {
     example("abuse", arguments, options)
 }
 
-/// Kills of daemon, worker, client and restore at random instants, while tests change a device: after the next start the device must
+/// Kills of daemon, worker, client, restore and agent at random instants, while tests change a device: after the next start the device must
 /// be as it was found.
 fn kill(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(300).to_string(), build_binaries()?);

@@ -62,7 +62,12 @@ fn in_words(covered: &Covered) -> String {
     for (kind, all) in [("rule", &covered.rules), ("test", &covered.tests)] {
         for one in all {
             let reason = one.reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            text.push_str(&format!("  {kind} {:<38} {:>8} times{reason}\n", one.name, one.times));
+            text.push_str(&format!(
+                "  {kind} {:<38} {:>8} {}{reason}\n",
+                one.name,
+                one.times,
+                print::plural(one.times, "time", "times")
+            ));
         }
     }
     text.push_str(&format!("  rigs {}", covered.rigs.join(", ")));
@@ -71,4 +76,29 @@ fn in_words(covered: &Covered) -> String {
     }
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_run::coverage::Exercised;
+
+    #[test]
+    fn what_was_looked_at_once_was_not_looked_at_times() {
+        let test = |name: &str, times| Exercised {
+            name: name.into(),
+            times,
+            reason: None,
+        };
+        let covered = Covered {
+            statement: "C14-16".into(),
+            title: "M_Key check".into(),
+            rules: Vec::new(),
+            tests: vec![test("a", 1), test("b", 2)],
+            rigs: vec!["virtual"],
+            not_from_a_host: None,
+        };
+        let text = in_words(&covered);
+        assert!(text.contains(" 1 time\n") && text.contains(" 2 times\n"), "{text}");
+    }
 }

@@ -13,8 +13,8 @@ use crate::server::Place;
 #[derive(clap::Args)]
 #[command(
     after_help = "Findings are checks that failed or could not be decided; they are numbered from 1 within a test. The \
-    verdicts are judged anew from the record. Exit codes: 0 something is explained, or there is no finding at all; 2 no finding \
-    is called so; 3 the record cannot be read or judged."
+    verdicts are judged anew from the record. Of a test without any, its verdict is told, with what held and how far it got. Exit \
+    codes: 0 something is explained, or there is no finding at all; 2 no finding is called so; 3 the record cannot be read or judged."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
@@ -41,6 +41,12 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         Some(Wanted::Statement(id)) => verbatim_report::explain(&reported, None, Some(id), None),
         Some(Wanted::Test(test, number)) => verbatim_report::explain(&reported, Some(test), None, *number),
     };
+    let text = match &wanted {
+        Some(Wanted::Test(test, None)) if text.is_empty() => {
+            verbatim_report::explain_verdict(&reported, test).unwrap_or_default()
+        }
+        _ => text,
+    };
     if !text.is_empty() {
         print::text(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -51,7 +57,11 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         .iter()
         .flat_map(|verdict| (1..=verdict.findings.len()).map(|number| format!("{}#{number}", verdict.test)))
         .collect();
+    let is_here = |test: &String| kept.report.verdicts.iter().any(|verdict| verdict.test == *test);
     match wanted {
+        Some(Wanted::Test(test, _)) if !is_here(&test) => {
+            Err(Usage(format!("no test of this run is called {test}")).into())
+        }
         Some(_) if !all.is_empty() => Err(Usage(format!(
             "no finding of this run is {:?}; it has {}",
             arguments.finding.as_deref().unwrap_or_default(),

@@ -146,7 +146,7 @@ pub(crate) fn reserve(arguments: &Reserve, place: &Place) -> anyhow::Result<Exit
 }
 
 /// Waits, and says why each time that changes.
-async fn until_it_has_a_rig(client: &Client, lease: v1::Lease) -> anyhow::Result<v1::Lease> {
+pub(crate) async fn until_it_has_a_rig(client: &Client, lease: v1::Lease) -> anyhow::Result<v1::Lease> {
     if lease.state() != LeaseState::Pending {
         return Ok(lease);
     }

@@ -111,13 +111,15 @@ fn words(all: &[Qualification], chosen: bool) -> String {
                 Rules::Hardware => format!(", {:>3} inconclusive", test.inconclusive),
             };
             out.push_str(&format!(
-                "  {}: passed {:>4}{other}, {:>3} not applicable, catches {:>3} defects",
+                "  {}: passed {:>4}{other}, {:>3} not applicable, catches {:>3} {:<7}",
                 of.rules.name(),
                 test.passed,
                 test.not_applicable,
-                test.catches.len()
+                test.catches.len(),
+                print::plural(test.catches.len() as u64, "defect", "defects")
             ));
         }
+        out.truncate(out.trim_end().len());
         out.push('\n');
         if chosen {
             out.push_str(&caught(all, place));
@@ -158,12 +160,13 @@ fn words(all: &[Qualification], chosen: bool) -> String {
             format!("{} survived", of.survived.len())
         };
         out.push_str(&format!(
-            "{:<10} {} defects, {survived}; {} false alarms; {} excepted; {} cases\n",
+            "{:<10} {}, {survived}; {}; {} excepted; {}; largest state set {}\n",
             of.rules.name(),
-            of.defects.len(),
-            of.false_alarms.len(),
+            print::counted(of.defects.len() as u64, "defect", "defects"),
+            print::counted(of.false_alarms.len() as u64, "false alarm", "false alarms"),
             of.excepted.len(),
-            of.cases
+            print::counted(of.cases as u64, "case", "cases"),
+            of.largest_state_set
         ));
     }
     out
@@ -186,4 +189,42 @@ fn caught(all: &[Qualification], place: usize) -> String {
         format!("    catches {name}{alone}\n")
     };
     names.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_run::qualify::QualifiedTest;
+
+    #[test]
+    fn a_single_defect_and_a_single_case_are_not_told_as_several() {
+        let test = |catches: &[&str]| QualifiedTest {
+            id: "c14-walk".into(),
+            passed: 1,
+            not_applicable: 0,
+            inconclusive: 0,
+            catches: catches.iter().map(ToString::to_string).collect(),
+        };
+        let of = |rules| Qualification {
+            rules,
+            catalogue: String::new(),
+            tests: vec![test(&["a"]), test(&["a", "b"])],
+            defects: Vec::new(),
+            survived: Vec::new(),
+            excepted: Vec::new(),
+            stale: Vec::new(),
+            false_alarms: Vec::new(),
+            cases: 1,
+            largest_state_set: 1,
+        };
+        let text = words(&[of(Rules::Simulated), of(Rules::Hardware)], false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("catches   1 defect   hardware: "), "{text}");
+        assert!(lines[0].ends_with("catches   1 defect"), "{text}");
+        assert!(lines[1].ends_with("catches   2 defects"), "{text}");
+        assert!(
+            lines[2].ends_with("0 defects, 0 survived; 0 false alarms; 0 excepted; 1 case; largest state set 1"),
+            "{text}"
+        );
+    }
 }

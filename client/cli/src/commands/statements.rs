@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use verbatim_catalog::typable;
 use verbatim_client::v1;
 
 use crate::exit::Usage;
@@ -88,25 +89,16 @@ fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
         return id == statement.id;
     }
     let wanted = wanted.to_ascii_lowercase();
-    [&statement.id, &statement.title]
+    [statement.id.as_str(), &typable(&statement.id), &statement.title]
         .into_iter()
         .any(|words| words.to_ascii_lowercase().contains(&wanted))
 }
 
 /// The id that is nearest to what was typed, where one is near.
 fn nearest(wanted: &str, statements: &[v1::Statement]) -> String {
-    let wanted = wanted.to_ascii_lowercase();
-    let near = statements
-        .iter()
-        .map(|statement| {
-            (
-                strsim::levenshtein(&wanted, &statement.id.to_ascii_lowercase()),
-                &statement.id,
-            )
-        })
-        .min();
-    near.filter(|(far, id)| *far <= 2.max(id.len() / 3))
-        .map_or_else(String::new, |(_, id)| format!(" (did you mean {id}?)"))
+    let ids = statements.iter().map(|statement| statement.id.as_str());
+    verbatim_catalog::nearest(wanted, ids)
+        .map_or_else(String::new, |near| format!(" (did you mean {}?)", typable(near)))
 }
 
 fn judged_by<'a>(statement: &v1::Statement, tests: &'a [v1::Test]) -> Vec<&'a str> {
@@ -115,14 +107,14 @@ fn judged_by<'a>(statement: &v1::Statement, tests: &'a [v1::Test]) -> Vec<&'a st
 }
 
 fn line(statement: &v1::Statement, tests: &[&str]) -> String {
-    let count = format!("{} {}", tests.len(), print::plural(tests.len() as u64, "test", "tests"));
-    format!("{:<34} {count:>9}  {}\n", statement.id, statement.title)
+    let count = print::counted(tests.len() as u64, "test", "tests");
+    format!("{:<34} {count:>9}  {}\n", typable(&statement.id), statement.title)
 }
 
 fn whole(statement: &v1::Statement, tests: &[&str]) -> String {
     format!(
         "{}  {}\n  {}\n  Source: {}\n  Judged by: {}\n",
-        statement.id,
+        typable(&statement.id),
         statement.title,
         statement.about,
         statement.source,
@@ -138,4 +130,37 @@ fn document(statement: &v1::Statement, tests: &[&str]) -> Value {
         "source": statement.source,
         "tests": tests,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_shown_as_it_can_be_typed_without_quotes_and_is_found_in_both_forms() {
+        let of = |id: &str| ours(verbatim_catalog::statement(id).unwrap());
+        let nak = of("9.7.5.1.1 NAK handling");
+        assert!(line(&nak, &[]).starts_with("9.7.5.1.1-nak-handling  "));
+        assert!(whole(&nak, &[]).starts_with("9.7.5.1.1-nak-handling  "));
+        assert!(whole(&of("C14-16"), &[]).starts_with("C14-16  "));
+        assert_eq!(document(&nak, &[])["id"], "9.7.5.1.1 NAK handling");
+        for form in [
+            "9.7.5.1.1 NAK handling",
+            "9.7.5.1.1-nak-handling",
+            "9.7.5.1.1-NAK",
+            "NAK handling",
+            "nak-handling",
+        ] {
+            assert!(is_meant(form, &nak), "{form}");
+        }
+    }
+
+    #[test]
+    fn an_id_with_digits_that_changed_places_is_offered_as_it_was_meant() {
+        let statements: Vec<_> = verbatim_catalog::statements().iter().map(ours).collect();
+        assert_eq!(nearest("C14-61", &statements), " (did you mean C14-16?)");
+        assert_eq!(nearest("c14-161", &statements), " (did you mean C14-16?)");
+        assert_eq!(nearest("9.7.7.1 MNS", &statements), " (did you mean 9.7.7.1-msn?)");
+        assert_eq!(nearest("weather", &statements), "");
+    }
 }

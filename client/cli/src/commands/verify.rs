@@ -89,8 +89,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Some(by) => format!("by key {}; --key PUBLIC.pem demands whose", by.id()),
         };
         let mut text = format!(
-            "whole    {} files, {} bytes, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",
-            verified.files, verified.bytes, verified.sha256
+            "whole    {}, {}, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",
+            print::counted(verified.files as u64, "file", "files"),
+            print::counted(verified.bytes, "byte", "bytes"),
+            verified.sha256
         );
         let as_recorded = &verified.report.not_judged_anew;
         let count = verified.report.verdicts.len() - as_recorded.len();

@@ -120,6 +120,22 @@ fn short_verdict(of: &v1::Verdict) -> Value {
     document
 }
 
+/// A known deviation with the names that it has in a report.
+fn known_deviation(of: &v1::KnownDeviation) -> Value {
+    json!({
+        "test": of.test,
+        "id": of.id,
+        "showed": without(of.showed().as_str_name(), "DEVIATION_SHOWED_"),
+        "findings": of.findings,
+        "explains_all": of.explains_all,
+        "device": of.device,
+        "statement": of.statement,
+        "reason": of.reason,
+        "source": of.source,
+        "expires": of.expires,
+    })
+}
+
 /// An event, as `verbatim runs watch --json` prints it.
 pub(crate) fn event(event: &v1::RunEvent) -> Value {
     use v1::run_event::Event;
@@ -135,7 +151,8 @@ pub(crate) fn event(event: &v1::RunEvent) -> Value {
         }
         Some(Event::StepStarted(step)) => json!({"step_started": {"step": step.step}}),
         Some(Event::TestEnded(ended)) => {
-            json!({"test_ended": {"verdict": ended.verdict.as_ref().map(short_verdict)}})
+            let known: Vec<Value> = ended.known_deviations.iter().map(known_deviation).collect();
+            json!({"test_ended": {"verdict": ended.verdict.as_ref().map(short_verdict), "known_deviations": known}})
         }
         Some(Event::RestoreEnded(ended)) => {
             let areas: Vec<String> = ended.areas.iter().map(ToString::to_string).collect();
@@ -217,4 +234,38 @@ pub(crate) fn restored_areas(rig: &str, areas: &[Restored]) -> Value {
 /// A name of an enum's value without the enum's own.
 pub(crate) fn without(name: &'static str, prefix: &str) -> &'static str {
     name.strip_prefix(prefix).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_catalog::deviations::{Known, Showed};
+
+    use super::*;
+
+    #[test]
+    fn a_known_deviation_has_the_same_names_in_an_event_as_in_a_report() {
+        for showed in [Showed::Seen, Showed::NotSeen, Showed::Expired] {
+            let known = Known {
+                test: "c09-060-ghost-ack".into(),
+                id: "rxe-ghost-ack".into(),
+                showed,
+                findings: 3,
+                explains_all: true,
+                device: "Linux rxe 6.1 until before 6.2".into(),
+                statement: "C9-60".into(),
+                reason: "It completes.".into(),
+                source: "lab rxe".into(),
+                expires: "2027-12-31".into(),
+            };
+            let ended = v1::TestEnded {
+                known_deviations: vec![known.clone().into()],
+                ..v1::TestEnded::default()
+            };
+            let told = event(&v1::RunEvent {
+                event: Some(v1::run_event::Event::TestEnded(ended)),
+                ..v1::RunEvent::default()
+            });
+            assert_eq!(told["test_ended"]["known_deviations"], json!([known]));
+        }
+    }
 }

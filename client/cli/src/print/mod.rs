@@ -13,6 +13,7 @@ use verbatim_client::v1::{Cause, Outcome, Verdict};
 use verbatim_run::Report;
 
 pub(crate) use explained::{Telling, explanation};
+pub(crate) use verbatim_report::{counted, plural};
 
 /// Prints one JSON document on stdout.
 pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
@@ -114,11 +115,6 @@ pub(crate) fn checked(verdict: &Verdict) -> String {
         .collect()
 }
 
-/// A word for so many.
-pub(crate) const fn plural(count: u64, one: &'static str, more: &'static str) -> &'static str {
-    if count == 1 { one } else { more }
-}
-
 /// What a run inside this process came to, explained and summed up.
 pub(crate) fn run_ends(report: &Report, telling: Telling) -> String {
     format!("{}\n{}\n", explanation(report, telling), summary(report))
@@ -213,10 +209,9 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
         0 => String::new(),
         count => format!("; {count} as recorded, not judged anew"),
     };
-    let tests = report.verdicts.len();
     format!(
-        "{tests} {} on {}, seed {}: {counts}{as_recorded}{place}",
-        plural(tests as u64, "test", "tests"),
+        "{} on {}, seed {}: {counts}{as_recorded}{place}",
+        counted(report.verdicts.len() as u64, "test", "tests"),
         report.run.rig,
         report.run.seed,
     )

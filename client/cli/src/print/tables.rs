@@ -1,5 +1,6 @@
 //! Lists of runs, rigs and tests for people.
 
+use verbatim_catalog::typable;
 use verbatim_client::v1;
 use verbatim_record::Restored;
 
@@ -225,12 +226,13 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool) -> String {
         } else {
             format!(" ({})", test.aliases.join(", "))
         };
-        out.push_str(&format!("{:<34} {}{aliases}\n", test.id, test.statements.join(" ")));
+        let statements: Vec<_> = test.statements.iter().map(|id| typable(id)).collect();
+        out.push_str(&format!("{:<34} {}{aliases}\n", test.id, statements.join(" ")));
         if long {
             out.push_str(&format!("    {}\n    Reading: {}\n", test.about, test.reading));
             for id in &test.statements {
                 if let Some(known) = verbatim_catalog::statement(id) {
-                    out.push_str(&format!("    {}: {}\n", known.id, known.about));
+                    out.push_str(&format!("    {}: {}\n", typable(&known.id), known.about));
                 }
             }
             for parameter in &test.parameters {
@@ -247,4 +249,22 @@ pub(crate) fn tests(tests: &[v1::Test], long: bool) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statements_of_a_test_are_shown_as_they_can_be_typed_without_quotes() {
+        let test = v1::Test {
+            id: "c09-nak-sequence".into(),
+            statements: vec!["C9-60".into(), "9.7.5.1.1 NAK handling".into()],
+            ..v1::Test::default()
+        };
+        let text = tests(&[test], true);
+        assert!(text.contains(" C9-60 9.7.5.1.1-nak-handling\n"), "{text}");
+        assert!(text.contains("\n    9.7.5.1.1-nak-handling: "), "{text}");
+        assert!(!text.contains("9.7.5.1.1 NAK handling"), "{text}");
+    }
 }

@@ -47,6 +47,37 @@ fn a_rig_is_reserved_used_renewed_and_given_back() {
 }
 
 #[test]
+fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    // `broken` is the first of two of that kind.
+    let run = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.json()["run"]["rig"], "broken");
+    let held = place.verbatim("reserve --label kind=virtual --json").json();
+    assert_eq!(held["rig"], "broken", "the lease of the run has ended: {held}");
+    let other = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    assert_eq!(other.json()["run"]["rig"], "virtual", "{other:?}");
+
+    let also = place.verbatim("reserve virtual --json").json();
+    let mut waits = place.start("run --label kind=virtual c14-024-node-info");
+    waits.says("place 1 in the queue");
+    let name = also["name"].as_str().unwrap();
+    assert_eq!(place.verbatim(&format!("leases end {name}")).code, Some(0));
+    assert_eq!(waits.end().code, Some(0));
+
+    let none = place.verbatim("run --label no-such-label c14-024-node-info");
+    assert!(
+        none.code != Some(0) && none.stderr.contains("no-such-label"),
+        "{none:?}"
+    );
+    let both = place.verbatim("run --label kind=virtual --rig broken c14-024-node-info");
+    assert_eq!(both.code, Some(2), "{both:?}");
+    let left = place.verbatim("leases --json").json();
+    assert_eq!(left["leases"].as_array().map(Vec::len), Some(1), "{left}");
+}
+
+#[test]
 fn who_watches_the_rigs_sees_one_taken_out_of_use_and_who_waits_for_it_says_so() {
     let place = Place::new();
     let _daemon = place.daemon();

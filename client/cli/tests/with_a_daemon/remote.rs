@@ -121,7 +121,7 @@ fn a_revoked_certificate_is_refused_without_a_restart() {
         Some(0)
     );
     let revoked = lab.place.verbatim("pki revoke pki alice");
-    assert!(revoked.stdout.contains("lists 1 certificates"), "{revoked:?}");
+    assert!(revoked.stdout.contains("lists 1 certificate."), "{revoked:?}");
     lab.daemon.says("were read again");
     let error = lab.refused(&lab.client("alice"));
     assert!(error.contains("ours is revoked"), "{error}");

@@ -34,6 +34,12 @@ fn the_json_document_is_that_of_a_run_inside_the_process() {
         .verbatim(&format!("{FAILING} --json --rig-file rigs.toml --server none"))
         .json();
     let mut remote = place.verbatim(&format!("{FAILING} --json")).json();
+    // What led to the rig is said of a run inside the process alone: a daemon's rig needs nothing but its name.
+    let options = inside["run"].as_object_mut().unwrap().remove("rig_options").unwrap();
+    assert!(
+        options.as_str().unwrap().starts_with("--server none --rig-file "),
+        "{options}"
+    );
     assert_eq!(keys(&remote), keys(&inside));
     assert_eq!(keys(&remote["run"]), keys(&inside["run"]));
     for of_its_own in ["id", "started", "started_ns", "record"] {

@@ -196,6 +196,31 @@ fn an_address_where_nobody_listens_is_said_to_be_so() {
     assert!(error.contains("nobody listens there"), "{error}");
 }
 
+fn named(host: &str, port: u16) -> AgentAddress {
+    AgentAddress {
+        place: Place::named(&format!("{host}:{port}")).unwrap(),
+        tls: None,
+    }
+}
+
+#[test]
+fn an_agent_is_reached_by_the_name_of_its_host() {
+    let agent = Agent::start(Listen::Tcp("127.0.0.1:0".parse().unwrap()), None, 2);
+    // Where `localhost` is ::1 too, nobody listens there, and the next address is tried.
+    let mut client = AgentClient::connect(&named("localhost", agent.tcp().port()), LONG).unwrap();
+    made_qp(&mut client);
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_told_with_what_to_do() {
+    // RFC 6761: no resolver knows anything below `.invalid`.
+    let error = AgentClient::connect(&named("dut-3.invalid", 7000), LONG).unwrap_err();
+    assert!(
+        error.contains("the name dut-3.invalid is not found") && error.contains("getent hosts dut-3.invalid"),
+        "{error}"
+    );
+}
+
 #[test]
 fn somebody_who_does_not_answer_or_is_no_agent_is_given_up() {
     // Listens and never accepts: the kernel does, and nothing is ever said.

@@ -31,6 +31,7 @@ const MOST: usize = 16 << 20;
 
 const LINKTYPE_ETHERNET: u16 = 1;
 const LINKTYPE_ERF: u16 = 197;
+const LINKTYPE_EXPORTED: u16 = 252;
 const LINKTYPE_INFINIBAND: u16 = 247;
 
 /// What the bytes of a packet are.
@@ -58,6 +59,7 @@ pub enum Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::LinkType(LINKTYPE_EXPORTED) => f.write_str("an exported PDU, such as what a host was told"),
             Self::LinkType(number) => write!(f, "link type {number}"),
             Self::ErfType(number) => write!(f, "ERF record of type {number}"),
             Self::ErfShort => f.write_str("ERF record without its headers"),

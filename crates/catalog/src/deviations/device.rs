@@ -12,6 +12,8 @@ pub struct Device {
     pub vendor_id: u32,
     /// Version of the kernel on its host, where that is known.
     pub kernel: Option<Version>,
+    /// Whether its agent may be one for Linux verbs: it is, or does not say what it is.
+    pub may_be_linux: bool,
 }
 
 impl Device {
@@ -21,6 +23,7 @@ impl Device {
         Self {
             vendor_id,
             kernel: kernel(host),
+            may_be_linux: host.contains("verbatim-agent") || !host.contains("agent"),
         }
     }
 

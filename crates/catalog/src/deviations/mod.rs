@@ -8,9 +8,11 @@ mod device;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
-use verbatim_record::{Outcome, Passed, Verdict};
+use verbatim_record::{Check, DeviationShowed, KnownDeviation, Outcome, Passed, Verdict};
 
 pub use device::{Device, Version};
+
+use crate::select::glob;
 
 /// What devices of a family do wrong.
 #[derive(Clone, Debug, Deserialize)]
@@ -20,11 +22,14 @@ pub struct Deviation {
     pub id: String,
     /// The statement that is broken.
     pub statement: String,
-    /// The tests that show it.
+    /// The tests that show it, by id or pattern: `c09-*`.
     pub tests: Vec<String>,
     /// What the checks that fail are about, with N for each number.
     #[serde(default)]
     pub findings: Vec<String>,
+    /// Whether chance decides if it shows (how late a host is): then a test that passes tells nothing about it.
+    #[serde(default)]
+    pub sometimes: bool,
     /// Why a test that shows it may take down the host: "whose kernel panics over it". Such a test is tried on demand alone.
     pub endangers: Option<String>,
     /// The first version that has it; without one all that are before `before`.
@@ -90,7 +95,7 @@ impl Deviation {
     }
 
     fn is_of_test(&self, test: &str) -> bool {
-        self.tests.iter().any(|known| known == test)
+        self.tests.iter().any(|pattern| glob(pattern, test))
     }
 
     /// Whether a version is one that has it; of one that is not known, `unknown` tells.
@@ -104,7 +109,7 @@ impl Deviation {
         }
     }
 
-    fn explains(&self, check: &verbatim_record::Check) -> bool {
+    fn explains(&self, check: &Check) -> bool {
         let about = numbers_as_n(&check.about);
         check.result() == Passed::Fail && check.statement == self.statement && self.findings.contains(&about)
     }
@@ -132,6 +137,8 @@ pub fn endangering(test: &str, device: &Device) -> Option<&'static Deviation> {
         it.endangers.is_some()
             && it.is_of_test(test)
             && it.vendor_ids.contains(&device.vendor_id)
+            // No vendor's number tells of rxe only where nothing else tells that it is another.
+            && (device.may_be_linux || device.vendor_id != 0)
             && it.has_version(device.kernel, true)
     })
 }
@@ -193,6 +200,30 @@ impl Known {
     }
 }
 
+/// As worker and API tell it.
+impl From<Known> for KnownDeviation {
+    fn from(known: Known) -> Self {
+        let showed = match known.showed {
+            Showed::Seen => DeviationShowed::Seen,
+            Showed::NotSeen => DeviationShowed::NotSeen,
+            Showed::Expired => DeviationShowed::Expired,
+        };
+        Self {
+            words: known.words(),
+            showed: showed.into(),
+            findings: u32::try_from(known.findings).unwrap_or(u32::MAX),
+            test: known.test,
+            id: known.id,
+            explains_all: known.explains_all,
+            device: known.device,
+            statement: known.statement,
+            reason: known.reason,
+            source: known.source,
+            expires: known.expires,
+        }
+    }
+}
+
 /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the run's start in
 /// nanoseconds since 1970: an entry that had expired by then explains nothing.
 #[must_use]
@@ -220,10 +251,13 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
         && verdict.restored.iter().all(verbatim_record::Restored::is_complete)
         && failed().next().is_some()
         && failed().all(|check| here.iter().any(|it| holds(it) && it.explains(check)));
-    here.into_iter()
+    let by_certain = |check: &Check| here.iter().any(|it| !it.sometimes && it.explains(check));
+    here.iter()
         .filter_map(|it| {
-            let findings = failed().filter(|check| it.explains(check)).count();
+            let explained = failed().filter(|check| it.explains(check));
+            let findings = explained.filter(|check| !it.sometimes || !by_certain(check)).count();
             let showed = match verdict.outcome() {
+                Outcome::Pass if it.sometimes => return None,
                 Outcome::Pass => Showed::NotSeen,
                 _ if findings == 0 => return None,
                 _ if holds(it) => Showed::Seen,

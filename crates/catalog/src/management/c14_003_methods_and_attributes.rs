@@ -1,16 +1,19 @@
 //! `c14-003-methods-and-attributes` (C14_003): what the subnet management class does not have is refused by its name.
 //!
 //! Reading: the public page is not known. Methods that the class does not have are refused with 0x0008, or, a method
-//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C; other base and class versions with
+//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C, and so are
+//! numbers that no attribute has, of which all 16 bits count; other base and class versions with
 //! 0x0004. A Trap is answered by nobody but a manager, with TrapRepress.
-//! A port may discard a MAD whose method or version it does not know: silence is an observation there,
+//! A port may discard a MAD whose method or version it does not know: silence is an observation there, and to a number that no attribute has,
 //! as an error response is optional for what fails the checks in front of the agent. A Get of a known attribute that
 //! the node does not have must be answered. A Set of such an attribute is not tried: what cannot be read cannot be
 //! given back. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{LinearForwardingTable, Method, MulticastForwardingTable, NodeInfo, Notice, Status};
+use verbatim_wire::{
+    AnyAttribute, AttributeId, LinearForwardingTable, Method, MulticastForwardingTable, NodeInfo, Notice, Status,
+};
 
 use crate::management::adapter::{self, NODE};
 
@@ -34,12 +37,17 @@ const TRAP: Label<NodeInfo> = Label::new("a Trap, which goes to managers");
 const REPRESS: Label<Notice> = Label::new("a TrapRepress of class version 2, which nobody answers");
 const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
+/// Numbers that end as that of NodeInfo and belong to no attribute.
+const NUMBERS: [(Label<AnyAttribute>, AttributeId); 2] = [
+    (Label::new("attribute 0x0111"), AttributeId(0x0111)),
+    (Label::new("attribute 0x8011"), AttributeId(0x8011)),
+];
 const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
 
 pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],
-    revision: 3,
+    revision: 4,
     about: "Methods, attributes and versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
     reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or version is an \
         observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",
@@ -66,6 +74,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     t.repress_as_version(REPRESS, (1, 2), key)?;
     t.ask_at(LINEAR, key, 0)?;
     t.ask_at(MULTICAST, key, 0)?;
+    for (label, attribute) in NUMBERS {
+        t.ask_any(label, (attribute, 0), key)?;
+    }
     t.get(LAST, key)?;
     Ok(())
 }
@@ -93,6 +104,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.exchange(MULTICAST)?,
         &[Status::METHOD_ATTRIBUTE_UNSUPPORTED],
     );
+    for (label, _) in NUMBERS {
+        let what = format!("status of Get of {}", label.name);
+        let unsupported = [Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+        adapter::refused_or_discarded(f, "C13-24", t.exchange(label)?, &what, &unsupported);
+    }
     f.status("C13-24", t.exchange(LAST)?, &[Status::OK]);
     Ok(())
 }

@@ -126,7 +126,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             t.require(period.starts, "a wrong key that was dropped", start.answer().is_none())?;
             let seen: PortInfo = t.answered(probe)?;
             let (least, most) = elapsed_between(t, &before, start, probe)?;
-            let is_early = probe.label == period.early.name;
+            let is_early = *probe.label == *period.early.name;
             // A lost packet starts no timer: the port's own counter says what it saw. One that was busy may have counted the
             // wrong key of each try.
             let counted = seen.m_key_violations().wrapping_sub(last.m_key_violations());

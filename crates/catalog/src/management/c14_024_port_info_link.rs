@@ -37,7 +37,7 @@ const KEPT: [&str; 8] = [
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-link",
     aliases: &["C14_024_06_CA_02"],
-    revision: 2,
+    revision: 3,
     about: "PortInfo keeps other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, LMC, LID and MasterSMLID.",
     reading: "The width and speed that are active stay enabled. Addresses are left alone on a LID-routed rig and at a port \
         without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it.",
@@ -89,7 +89,8 @@ fn other(info: PortInfo, addresses: bool) -> PortInfo {
     if !addresses {
         return changed;
     }
-    let lmc = if info.lmc() == 0 { 1 } else { info.lmc() - 1 };
+    // Each of its three bits is the other way round.
+    let lmc = 7 - info.lmc().min(7);
     // A base LID has 0 in as many low bits as LMC says, before and after.
     let unicast = |lid: u16| {
         if lid < 0x4000 {

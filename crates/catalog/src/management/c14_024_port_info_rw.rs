@@ -1,7 +1,7 @@
 //! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo keep what is set, in both directions.
 //!
-//! One Set changes GidPrefix, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and OverrunErrors, most of them in
-//! every bit; a Get shows it; a second Set writes back what was found, and a Get shows that. Components that carry
+//! One Set changes GidPrefix, M_KeyLeasePeriod, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and OverrunErrors, most
+//! of them in every bit; a Get shows it; a second Set writes back what was found, and a Get shows that. Components that carry
 //! their no-change value, or the value that they have, stay as they are. Reading: components that could cut the device
 //! off or disturb its link are left alone; VLStallCount, HOQLife, PartitionEnforcement and FilterRaw mean nothing here.
 //! A port without LID or SM may answer 0x001C and apply the rest; reference agents take MasterSMSL together with
@@ -10,7 +10,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
-use verbatim_wire::values::Hex64;
+use verbatim_wire::values::{Hex64, LeasePeriod};
 use verbatim_wire::{PortInfo, Status, SubnetTimeout, VlCap};
 
 use crate::management::adapter::{self, NODE};
@@ -25,7 +25,7 @@ const LAST: Label<PortInfo> = Label::new("after setting the values found");
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-rw",
     aliases: &["C14_024_06_CA_02"],
-    revision: 1,
+    revision: 2,
     about: "Read-write components of PortInfo keep what is set; no-change values change nothing.",
     reading: "Components that could cut the device off or disturb the link are left alone. MasterSMSL of a port without \
         an SM whose Set is answered with 0x001C, and VLHighLimit with one data VL, are observations.",
@@ -37,13 +37,18 @@ pub(super) static TEST: Test = Test {
 };
 
 /// Components that are set to other values and must be kept wherever the port is.
-const KEPT: [&str; 4] = ["GidPrefix", "SubnetTimeOut", "LocalPhyErrors", "OverrunErrors"];
+const KEPT: [&str; 5] = [
+    "GidPrefix",
+    "M_KeyLeasePeriod",
+    "SubnetTimeOut",
+    "LocalPhyErrors",
+    "OverrunErrors",
+];
 /// Components that the Sets carry as they are, or with their no-change value.
-const STAY: [&str; 13] = [
+const STAY: [&str; 12] = [
     "M_Key",
     "LID",
     "MasterSMLID",
-    "M_KeyLeasePeriod",
     "M_KeyProtectBits",
     "LMC",
     "NeighborMTU",
@@ -55,7 +60,7 @@ const STAY: [&str; 13] = [
     "OperationalVLs",
 ];
 
-/// Other values: every bit of the thresholds and VLHighLimit, a site-local prefix, and a time-out of 1 ms to 4.3 s.
+/// Other values: every bit of the thresholds, of the lease period and of VLHighLimit, a site-local prefix, and a time-out of 1 ms to 4.3 s.
 fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
     let threshold = |old: u8| match old ^ 0xF {
         0 => 5, // whether a threshold of 0 has a meaning is not said
@@ -73,6 +78,7 @@ fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
     };
     found
         .with_gid_prefix(prefix)
+        .with_m_key_lease_period(LeasePeriod(!found.m_key_lease_period().0))
         .with_master_sm_sl(found.master_sm_sl() ^ 0xF)
         .with_vl_high_limit(!found.vl_high_limit())
         .with_subnet_timeout(SubnetTimeout(time_out))
@@ -136,6 +142,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (_, wanted) = t.asked(SET)?;
     for (about, differs) in [
         ("another GidPrefix", wanted.gid_prefix() != found.gid_prefix()),
+        (
+            "another M_KeyLeasePeriod",
+            wanted.m_key_lease_period() != found.m_key_lease_period(),
+        ),
         (
             "another SubnetTimeOut",
             wanted.subnet_timeout() != found.subnet_timeout(),

@@ -2,10 +2,10 @@
 //!
 //! A port with IsTrapSupported, a LID and an SM's is locked at level 2. A wrong-key Get of PortInfo by the port's own
 //! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
-//! soon as it comes. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
+//! soon as it comes; where traps are known to come here, what happens after that raises traps again. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
 //! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
 //! comes after its TrapRepress. Reading: how often a trap is sent is left open. A port that says that it
-//! sends traps and sends none, of four violations, is failed where it is known that they would come here: on hardware they go to
+//! sends traps and sends none that names its cause, of four violations, is failed where it is known that they would come here: on hardware they go to
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
 //! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
 //! return path is the one that responses on that route have, with or without the first byte, which no hop uses. Traps that
@@ -31,6 +31,7 @@ const PORT: Label<PortInfo> = Label::new("PortInfo");
 const REPEATED: Label<AnyAttribute> = Label::new("wrong key, whose trap is left to be repeated");
 const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repressed");
 const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
+const LATER: Label<AnyAttribute> = Label::new("wrong key, after a trap was repressed");
 const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
 const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
@@ -45,7 +46,7 @@ const SECURITY: u8 = 2;
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -75,22 +76,33 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     let (ours, [other, another, third, _]) = keys::keys(t);
-    let lease = t.longer_than(48);
-    keys::lock(t, ours, 2, lease, 4)?;
+    let lease = t.longer_than(60);
+    keys::lock(t, ours, 2, lease, 6)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
     // Long enough for a few repetitions, whatever the SubnetTimeOut.
     let repetitions = 6 * port.subnet_timeout().duration();
     t.wait_out(repetitions)?;
-    if let Some(trap) = t.provoke_trap(REPRESSED, (AttributeId::NODE_INFO, 0), another)? {
+    let trap = t.provoke_trap(REPRESSED, (AttributeId::NODE_INFO, 0), another)?;
+    let repressed = trap.is_some();
+    if let Some(trap) = trap {
         for _ in 0..TIMES {
             t.repress_trap(REPRESS, ours, &trap)?;
         }
     }
     t.wait_out(repetitions)?;
-    if !t.has_trap() && t.parameter("traps_come_here") == 1 {
+    let come_here = t.parameter("traps_come_here") == 1;
+    // A trap of ours that names no key of ours is not known for what it is.
+    if !t.has_trap_of(&[other, another]) && come_here {
         for _ in 0..2 {
             t.provoke_trap(MORE, (AttributeId::NODE_INFO, 0), other)?;
+            t.wait_out(repetitions)?;
+        }
+    }
+    // A TrapRepress ends one trap, not those of what happens later.
+    if repressed && come_here {
+        for _ in 0..2 {
+            t.provoke_trap(LATER, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << 41))?;
             t.wait_out(repetitions)?;
         }
     }
@@ -161,7 +173,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.claim(STATEMENT, "traps of four violations, IsTrapSupported being set")
             .by_all([repeated, repressed])
             .by_all(more)
-            .saw("none")
+            .saw("none that names a key of theirs")
             .comes_to("a trap 256 to the MasterSMLID", Passed::Fail);
         return Ok(());
     }
@@ -183,9 +195,25 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             });
         content(t, f, (&node, &before), if late { repeated } else { repressed }, trap);
     }
+    after_repress(t, f);
     repetitions(t, f, &before, repeated, &first);
     ends(t, f, &before, &second);
     Ok(())
+}
+
+/// What happens after a TrapRepress is told of as before.
+fn after_repress(t: &Trace, f: &mut Findings<'_>) {
+    let later: Vec<_> = t.each(LATER).collect();
+    let (Some(first), false) = (later.first(), later.iter().any(|of| of.is_busy())) else {
+        return;
+    };
+    let key = first.request.m_key();
+    let is_told = |of: &&Arrived| of.mad.method() == Method::TRAP && trap::m_key_of(&of.mad) == key;
+    let told = t.unasked.iter().filter(is_told).count();
+    f.claim(STATEMENT, "traps of two violations after a TrapRepress of another one")
+        .by_all(later)
+        .saw(told)
+        .must("1 at least", told > 0);
 }
 
 /// What a trap says of the SMP that raised it.

@@ -11,7 +11,7 @@ use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
 use super::rules::{COUNT, msn, rule};
-use super::window::{Place, Source, Window};
+use super::window::{Invalid, Place, Source, Window};
 
 /// Findings of a connection that are kept whole; all are counted.
 pub const KEPT: usize = 16;
@@ -328,6 +328,7 @@ impl Connection {
     }
 
     fn request(&mut self, by: usize, heard: &Heard<'_>, mut is_odd: bool) {
+        let mut invalid = requester::is_unaligned(heard).then_some(Invalid::Unaligned);
         let place = self.flows[by].window.place(heard.psn);
         // A packet that nobody takes is judged as a packet; its other fields may be what the damage made of them.
         if heard.is_taken {
@@ -342,9 +343,15 @@ impl Connection {
                 let held = asks(&asked);
                 let is_broken = self.note(PACKET.len() + at, rule, by, heard.number, || held);
                 is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
+                if is_broken && requester::OF_VALID_REQUESTS.contains(&rule.name) {
+                    invalid = Some(Invalid::Breaks(rule.name));
+                }
             }
         }
         self.sent(by, heard, place);
+        if heard.is_taken && matches!(place, Place::Beginning | Place::Next) && invalid.is_some() {
+            self.flows[by].window.set_invalid(heard.psn, invalid);
+        }
         if is_odd && heard.is_taken {
             let flow = &mut self.flows[by];
             flow.window.doubt(heard.psn);

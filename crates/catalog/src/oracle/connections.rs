@@ -12,6 +12,7 @@ use verbatim_wire::packet::{Packet, Psn, Qpn, Service};
 use super::connection::{Connection, Doubt, Loss};
 use super::heard::Event;
 use super::rule::Excuse;
+use crate::freedom::holds;
 
 /// Halves that are looked at for the one that a response belongs to: of more, the newest.
 const CANDIDATES: usize = 64;
@@ -347,6 +348,7 @@ impl Known {
             let mut begun = self.connection.anew();
             begun.take(0, event);
             self.another = Some(Box::new(Another { by, doubt, over, begun }));
+            holds(2);
             return false;
         }
         let Some(another) = &mut self.another else {

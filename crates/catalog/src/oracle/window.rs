@@ -57,11 +57,27 @@ pub(super) struct Request {
     pub(super) again: Option<Repeated>,
     /// What an atomic was answered with, and where.
     pub(super) original: Option<(u64, u64)>,
+    /// Why no responder may take it.
+    pub(super) invalid: Option<Invalid>,
+}
+
+/// Why a request can only be refused as invalid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Invalid {
+    /// It breaks that rule of the requester.
+    Breaks(&'static str),
+    /// An atomic whose address is no multiple of 8. A host may ask for it: the requester breaks nothing.
+    Unaligned,
 }
 
 impl Request {
     pub(super) fn asks(&self) -> Asks {
         Asks::of(self.opcode)
+    }
+
+    /// Whether that packet says the same.
+    fn is_as(&self, heard: &Heard<'_>) -> bool {
+        (self.opcode, self.digests) == (heard.opcode, heard.digests())
     }
 
     /// The last PSN that it surely takes.
@@ -235,6 +251,13 @@ impl Window {
         }
     }
 
+    /// Why no responder may take the request with that PSN.
+    pub(super) fn set_invalid(&mut self, psn: Psn, invalid: Option<Invalid>) {
+        if let Some((at, 0)) = self.find(psn) {
+            self.requests[at].invalid = invalid;
+        }
+    }
+
     /// Where a request's PSN stands.
     pub(super) fn place(&self, psn: Psn) -> Place {
         let Some(next) = self.next else {
@@ -376,6 +399,7 @@ impl Window {
             is_given_up: false,
             again: None,
             original: None,
+            invalid: None,
         }
     }
 
@@ -383,6 +407,10 @@ impl Window {
     pub(super) fn again(&mut self, at: usize, into: u32, heard: &Heard<'_>) {
         if !self.requests[at].is_taken {
             return self.replace(at, heard);
+        }
+        if into > 0 || !self.requests[at].is_as(heard) {
+            // What follows it is another message now, or none.
+            self.requests.range_mut(at..).for_each(|request| request.invalid = None);
         }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));

@@ -3,7 +3,8 @@
 //! The peer sends five atomics, each when the one before was answered; numbers and places are chosen so that carries
 //! beyond 32 bits, comparisons of the upper half and the order of the bytes show. Each is answered by one ATOMIC
 //! ACKNOWLEDGE with its PSN, the value that the memory held before, and the MSN of the message; the memory then holds
-//! what the operation makes of it, and nothing else changed.
+//! what the operation makes of it, and nothing else changed. Then 64 more at a place of their own: CmpSwaps that differ from
+//! what stands there in one bit each, and store nothing, or FetchAdds of any numbers.
 //! Reading: the operand of the public page's second CmpSwap is not visible, so both outcomes of a comparison are tried.
 //! On the wire numbers are big-endian, in memory native: the test reads them as little-endian, as on x86 and most Arm
 //! hosts. A device without atomics is NOT_APPLICABLE.
@@ -33,6 +34,7 @@ const REQUESTS: [Label<Frames>; 5] = [
     Label::new("fourth atomic"),
     Label::new("fifth atomic, on the place of the first"),
 ];
+const MORE: Label<Frames> = Label::new("further atomics");
 const AFTER: Label<Wait> = Label::new("after all atomics");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
@@ -48,6 +50,10 @@ const NUMBERS: [u64; 4] = [
     0xFF2D_B500_1E58_B3E7,
     0x8000_0000_0000_0001,
 ];
+/// Where the further atomics go.
+const PLACE_OF_MORE: u32 = 320;
+/// How many: one for each bit.
+const BITS: u32 = u64::BITS;
 /// What FetchAdd adds: a carry into the upper half, a carry out of 64 bits, an upper half alone, all of it.
 const ADDED: [u64; 5] = [1, 5, 0x0102_0304_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x10];
 /// What CmpSwap compares and stores: equal; the upper half differs; the lower half differs; equal; equal to what the first
@@ -60,15 +66,15 @@ const SWAPPED: [(u64, u64); 5] = [
     (0x1122_3344_5566_7788, 0x0807_0605_0403_0201),
 ];
 
-const READING: &str = "Five atomics, each sent when the one before was answered: one ATOMIC ACKNOWLEDGE with its PSN, the \
-    value before, and the MSN of the message. Numbers are little-endian in the DUT's memory, which is compared whole. \
+const READING: &str = "Five atomics and 64 more, each sent when the one before was answered: one ATOMIC ACKNOWLEDGE with its PSN, \
+    the value before, and the MSN of the message. Numbers are little-endian in the DUT's memory, which is compared whole. \
     NOT_APPLICABLE to a device without atomics.";
 
 /// FetchAdd.
 pub(super) static FETCH_ADD: Test = Test {
     id: "c09-060-fetch-add-responder",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "The DUT executes FetchAdds of 64 bits, and returns what the memory held before.",
     reading: READING,
     statements: &[COMPLETION, ATOMICS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
@@ -95,16 +101,38 @@ fn request(channel: &Channel, opcode: Opcode, psn: Psn, n: usize) -> Message {
     }
 }
 
+/// One of the further atomics: a CmpSwap that compares with all but one bit of what stands there, or a FetchAdd.
+fn further(channel: &Channel, opcode: Opcode, (bit, stands): (u32, u64), number: u64) -> Message {
+    let psn = channel.own_psn.plus(REQUESTS.len() as u32 + bit);
+    if opcode == Opcode::RC_FETCH_ADD {
+        Message::fetch_add(channel, psn, PLACE_OF_MORE, number)
+    } else {
+        Message::compare_swap(channel, psn, PLACE_OF_MORE, (stands ^ 1 << bit, number))
+    }
+}
+
+fn word(bytes: &[u8], place: u32) -> Option<u64> {
+    let bytes = bytes.get(place as usize..place as usize + 8)?;
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}
+
 fn procedure(t: &mut Tester<'_>, opcode: Opcode) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let mut bytes = ask::random_bytes(t, "memory", LOOKED_AT);
     for (place, number) in PLACES.into_iter().zip(NUMBERS) {
         bytes[place as usize..place as usize + 8].copy_from_slice(&number.to_le_bytes());
     }
+    let stands = word(&bytes, PLACE_OF_MORE).unwrap_or_default();
     ask::fill(t, &channel, FILL, 0, bytes)?;
     for (n, label) in REQUESTS.into_iter().enumerate() {
         let message = request(&channel, opcode, channel.own_psn.plus(n as u32), n);
         ask::ask(t, &channel, label, &message)?;
+    }
+    let numbers = ask::random_bytes(t, MORE.name, BITS * 8);
+    for bit in 0..BITS {
+        let number = word(&numbers, bit * 8).unwrap_or_default();
+        let message = further(&channel, opcode, (bit, stands), number);
+        ask::ask(t, &channel, MORE, &message)?;
     }
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
@@ -127,20 +155,28 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let dialogue = &all[0];
     let mut memory = effect::written(t.command(FILL)?).to_vec();
     rc::sound_packets(f, dialogue);
+    let mut turns = Vec::new();
     for (n, label) in REQUESTS.into_iter().enumerate() {
         let turn = answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name))?;
-        let atomic = turn.sent[0].packet.atomic().ok_or(Gap::Missing(label.name))?;
-        let place = PLACES[n] as usize;
-        let before = memory.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
-        let original = u64::from_le_bytes(before.ok_or(Gap::Missing(FILL.name))?);
+        turns.push((label.name.to_string(), PLACES[n], turn));
+    }
+    for (n, turn) in answer::turns(t, dialogue, MORE).into_iter().enumerate() {
+        turns.push((format!("{}, {}", MORE.name, n + 1), PLACE_OF_MORE, turn));
+    }
+    if turns.len() < REQUESTS.len() + BITS as usize {
+        return Err(Gap::Missing(MORE.name));
+    }
+    for (n, (about, place, turn)) in turns.iter().enumerate() {
+        let atomic = turn.sent[0].packet.atomic().ok_or(Gap::Missing(MORE.name))?;
+        let original = word(&memory, *place).ok_or(Gap::Missing(FILL.name))?;
         let after = match turn.sent[0].packet.opcode() {
             Opcode::RC_FETCH_ADD => original.wrapping_add(atomic.swap_add().0),
             _ if original == atomic.compare().0 => atomic.swap_add().0,
             _ => original,
         };
-        memory[place..place + 8].copy_from_slice(&after.to_le_bytes());
-        let names = (ACKNOWLEDGEMENT, ATOMICS, label.name);
-        answer::atomic_answered(t, f, names, &turn, (original, n as u32 + 1));
+        effect::put(&mut memory, *place, &after.to_le_bytes());
+        let names = (ACKNOWLEDGEMENT, ATOMICS, about.as_str());
+        answer::atomic_answered(t, f, names, turn, (original, n as u32 + 1));
     }
     let after = t.waited(AFTER)?;
     rc::no_completion(

@@ -105,7 +105,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.observe(
             format!(
                 "RNR codes tried: {}; left out: {}, whose intervals are too short to be told from the path (longest round \
-                 trip {}) or below least_interval_us",
+                 trip before the test {}) or below least_interval_us",
                 list(&asked),
                 list(&left_out),
                 duration_words(round_trip)
@@ -167,9 +167,10 @@ fn retries(
         let words = (
             format!("no retry within the interval of {asked}"),
             format!(
-                "retry {number} {}..{} after it",
+                "retry {number} {}..{} after it{}",
                 duration_words(at_dut),
-                duration_words(most)
+                duration_words(most),
+                rc::taken_off(path, result)
             ),
         );
         let evidence = [Evidence::from(nak), seen.frame.into()];

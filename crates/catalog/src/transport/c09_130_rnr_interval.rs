@@ -244,10 +244,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             Passed::Inconclusive
         };
         let seen = format!(
-            "retry {at} {}..{} after it ({:.3} times the interval at least)",
+            "retry {at} {}..{} after it ({:.3} times the interval at least){}",
             duration_words(at_dut),
             duration_words(most),
-            at_dut.as_secs_f64() / code.duration().as_secs_f64()
+            at_dut.as_secs_f64() / code.duration().as_secs_f64(),
+            rc::taken_off(path, result)
         );
         let expected = format!("no retry within the interval of RNR NAK {code}");
         f.prove_time(

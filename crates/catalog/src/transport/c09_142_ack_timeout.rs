@@ -1,6 +1,6 @@
 //! `c09-142-ack-timeout` (C09_142_01): a request without an answer is retried after T to 4 T, each time, retry_cnt times.
 //!
-//! A connection each. A READ that nobody answers, two SENDs, a long SEND: each comes again between T and 4 T after the time
+//! A connection each. A READ that nobody answers, or a WRITE where the device has no READs, two SENDs, a long SEND: each comes again between T and 4 T after the time
 //! before, with the same PSN, the oldest first, exactly retry_cnt times; then IBV_WC_RETRY_EXC_ERR, and the queue pair is
 //! in error. With the timeout 0 a SEND does not come again. On the last a SEND is acknowledged, nothing is outstanding for longer
 //! than all retries would take, and another SEND is sent and acknowledged.
@@ -16,7 +16,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, Ask, Requester};
+use crate::transport::rc::{self, Ask, Requester, offers};
 
 const TIMEOUT: &str = "C9-142";
 const COUNT: &str = "C9-143";
@@ -90,7 +90,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.measure_path(ROUND_TRIPS)?;
         }
         for ask in *requests {
-            dut.post(t, *ask)?;
+            let ask = if t.offers(ask.operation) || ask.operation != pb::Operation::Read {
+                *ask
+            } else {
+                Ask::new(pb::Operation::Write, ask.length)
+            };
+            dut.post(t, ask)?;
         }
         let silence = t.rc_silence(Duration::ZERO, timeout, retry_cnt);
         if timeout == AckTimeout::OFF {
@@ -142,6 +147,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.exercises(&["timeout-retried", "ack-timeout", "retry-count"]);
     }
     f.exercises(&["answered-completes"]);
+    offers::was_posted(t, pb::Operation::Read)?;
     rc::came(t, &[ACK])?;
     t.waited(IDLE).map(drop)
 }

@@ -2,7 +2,7 @@
 //!
 //! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
 //! progress, so nothing may be sent again earlier than T after the last one before it. On another connection a READ gets a response
-//! every T/2; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. There the rule `timer-restarts` judges.
+//! every T/2, where the device has READs; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. There the rule `timer-restarts` judges.
 //! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
 //! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
 
@@ -14,7 +14,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode};
 
-use crate::transport::rc::{self, Ask, Requester};
+use crate::transport::rc::{self, Ask, Requester, offers};
 
 const TIMEOUT: &str = "C9-142";
 
@@ -77,7 +77,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.answer(t, (REST, REST_AGAIN), &ack, REQUESTS - came)?;
     t.measure_path(ROUND_TRIPS)?;
     dut.close(t)?;
-    read(t, &options)?;
+    if t.offers(pb::Operation::Read) {
+        read(t, &options)?;
+    }
     asked_again(t, &options)
 }
 
@@ -126,6 +128,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .unwrap_or(0);
     let once = AckTimeout(code).duration().unwrap_or_default();
     let path = rc::path(t);
+    offers::was_posted(t, pb::Operation::Read)?;
     t.not_judged(PART);
     t.not_judged(NAK);
     let cases = rc::cases(t)?;

@@ -1,7 +1,7 @@
 //! `c09-143-retry-count`: a request without an answer is retried retry_cnt times, and then fails.
 //!
-//! SENDs that nobody answers, with retry_cnt 0, 1 and 7: 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR, once,
-//! and a queue pair in error that sends nothing more. 7 is seven: only rnr_retry has a value without end. On a fourth
+//! SENDs that nobody answers, with retry_cnt 0 to 7: 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR, once,
+//! and a queue pair in error that sends nothing more. 7 is seven: only rnr_retry has a value without end. On the last
 //! connection the first SEND is acknowledged after its only retry; the second may then be retried once again.
 //! Where fewer transmissions came than must, it is tried again on new connections.
 //! Reading: nothing is unclear. False alarm: where a retry may have been lost, fewer are INCONCLUSIVE, unless the error
@@ -23,13 +23,23 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK of the first request, again");
 const AFTER: Label<Wait> = Label::new("after the error completion");
 
 /// retry_cnt of each connection, and whether a first request is acknowledged after its retry.
-const CASES: [(u8, bool); 4] = [(0, false), (1, false), (7, false), (1, true)];
+const CASES: [(u8, bool); 9] = [
+    (0, false),
+    (1, false),
+    (2, false),
+    (3, false),
+    (4, false),
+    (5, false),
+    (6, false),
+    (7, false),
+    (1, true),
+];
 
 /// Retries, counted.
 pub(super) static TEST: Test = Test {
     id: "c09-143-retry-count",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A request without an answer is retried retry_cnt times, 7 included, for each request anew, and then fails.",
     reading: "Exactly 1 + retry_cnt transmissions, then one IBV_WC_RETRY_EXC_ERR and the queue pair in error; an acknowledged \
         request loads the counter again.",

@@ -6,20 +6,21 @@
 //! that it found the first time, and the memory stays. Duplicates do not advance the MSN, and are never refused.
 //! Reading: a READ that is repeated in part begins with one of its packets and reaches to its end; other parts are not
 //! tried, since serving and dropping them both conform. The FetchAdd is the latest one, so its result is still kept.
-//! A duplicate with another R_Key may be answered or not, but gets no NAK.
+//! A duplicate with another R_Key may be answered or not, but gets no NAK. A device without READs or atomics goes without these.
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
-use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, RKey};
+use verbatim_wire::packet::{AckTimeout, Psn, RKey};
 
 use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{self, MSN};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::effect::{self, Received};
-use crate::transport::rc::{self, Dialogue};
+use crate::transport::rc::{self, Dialogue, offers};
 
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
 
@@ -102,28 +103,50 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::fill(t, &channel, CHANGE[0], WRITES[0], bytes)?;
     ask::ask(t, &channel, WRITE[2], &writes[0])?;
     ask::ask(t, &channel, SEND[2], &send)?;
-    let mtu = ask::mtu(&channel);
-    let read = Message::read(&channel, psn(3), FROM, 3 * mtu);
-    ask::ask(t, &channel, READ[0], &read)?;
+    let next = if t.executes(Operation::Read) {
+        reads(t, &channel, psn(3))?
+    } else {
+        psn(3)
+    };
+    let last = Message::write(&channel, next, WRITES[2], &payload(t, LAST));
+    ask::ask(t, &channel, LAST, &last)?;
+    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+
+    let channel = if t.executes(Operation::FetchAdd) {
+        atomics(t)?
+    } else {
+        channel
+    };
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+/// A READ, whole and in part, before and after the memory changed. The PSN behind it.
+fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
+    let mtu = ask::mtu(channel);
+    let read = Message::read(channel, first, FROM, 3 * mtu);
+    ask::ask(t, channel, READ[0], &read)?;
     let bytes = ask::random_bytes(t, CHANGE[1].name, 3 * mtu);
-    ask::fill(t, &channel, CHANGE[1], FROM, bytes)?;
-    ask::ask(t, &channel, READ[1], &read)?;
-    let tail = Message::read(&channel, psn(4), FROM + mtu, 2 * mtu);
-    ask::ask(t, &channel, READ[2], &tail)?;
+    ask::fill(t, channel, CHANGE[1], FROM, bytes)?;
+    ask::ask(t, channel, READ[1], &read)?;
+    let tail = Message::read(channel, first.next(), FROM + mtu, 2 * mtu);
+    ask::ask(t, channel, READ[2], &tail)?;
     let wrong = read.clone().changed(|packets| {
         packets[0].reth = packets[0]
             .reth
             .map(|reth| reth.with_r_key(RKey(reth.r_key().0 ^ 0x0004_0040)));
     });
     t.skip_packets();
-    ask::insist(t, READ[3], &wrong.frames(&channel)[0])?;
-    ask::listen(t, &channel)?;
+    ask::insist(t, READ[3], &wrong.frames(channel)[0])?;
+    ask::listen(t, channel)?;
     // It may be answered in several packets, or not at all.
     ask::drain(t)?;
-    let last = Message::write(&channel, read.next(), WRITES[2], &payload(t, LAST));
-    ask::ask(t, &channel, LAST, &last)?;
-    ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
+    Ok(read.next())
+}
 
+/// A FetchAdd, twice, on a connection of its own.
+fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let mut bytes = ask::random_bytes(t, "memory", LENGTH * 4);
     bytes[PLACE as usize..PLACE as usize + 8].copy_from_slice(&NUMBER.to_le_bytes());
@@ -132,18 +155,21 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, ATOMIC[0], &add)?;
     ask::ask(t, &channel, ATOMIC[1], &add)?;
     ask::read_memory(t, &channel, RESULT_ATOMIC, LENGTH * 4)?;
-    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
-    ask::query(t, &channel, STATE)?;
-    Ok(())
+    Ok(channel)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
-    let [messages, atomics] = all.as_slice() else {
-        return Err(Gap::Missing(ATOMIC[0].name));
+    let (messages, atomics) = match all.as_slice() {
+        [messages, atomics] => (messages, Some(atomics)),
+        [messages] if !offers::executes(t, Operation::FetchAdd) => (messages, None),
+        _ => return Err(Gap::Missing(ATOMIC[0].name)),
     };
     judge_messages(t, f, messages)?;
-    judge_atomics(t, f, atomics)?;
+    match atomics {
+        Some(atomics) => judge_atomics(t, f, atomics)?,
+        None => f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]),
+    }
     let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
     Ok(())
 }
@@ -179,26 +205,21 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
     put(RECEIVES[0], &turn(SEND[0])?.payload());
     put(WRITES[1], &turn(WRITE[1])?.payload());
     let before = put(WRITES[0], effect::written(t.command(CHANGE[0])?));
-    let after = put(FROM, effect::written(t.command(CHANGE[1])?));
-    let mtu = answer::mtu(dialogue) as usize;
-    let range = FROM as usize..FROM as usize + 3 * mtu;
-    let tail = range.start + mtu..range.end;
-    for (label, memory, range) in [
-        (READ[0], &before, range.clone()),
-        (READ[1], &after, range),
-        (READ[2], &after, tail),
-    ] {
-        let turn = turn(label)?;
-        let data = memory.get(range).ok_or(Gap::Missing(FILL.name))?;
-        answer::read_answered(t, f, (DUPLICATES, label.name), (dialogue, &turn), (data, 4));
+    if offers::executes(t, Operation::Read) {
+        put(FROM, effect::written(t.command(CHANGE[1])?));
+        judge_reads(t, f, dialogue, &before)?;
+    } else {
+        f.observe("no READ: nothing is said of duplicates of READs", &[]);
     }
-    let wrong = turn(READ[3])?;
-    let nak = wrong.answers.iter().find(|seen| answer::nak_in(seen).is_some());
-    let result = if nak.is_none() { Passed::Pass } else { Passed::Fail };
-    let words = ("no NAK", rc::in_words(&wrong.answers));
-    f.prove(DUPLICATES, &wrong.evidence(&wrong.answers), READ[3].name, words, result);
     let last = turn(LAST)?;
-    answer::acknowledged(t, f, (DUPLICATES, LAST.name), (dialogue, &last), (last.last_sent(), 5));
+    let done = if offers::executes(t, Operation::Read) { 5 } else { 4 };
+    answer::acknowledged(
+        t,
+        f,
+        (DUPLICATES, LAST.name),
+        (dialogue, &last),
+        (last.last_sent(), done),
+    );
     let expected = put(WRITES[2], &last.payload());
     let delivered = Received {
         wr_id: 1,
@@ -213,6 +234,31 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
         expected.as_slice(),
     );
     effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
+    Ok(())
+}
+
+/// READs that found this memory before the host changed it.
+fn judge_reads(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, before: &[u8]) -> Result<(), Gap> {
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let mut after = before.to_vec();
+    effect::put(&mut after, FROM, effect::written(t.command(CHANGE[1])?));
+    let mtu = answer::mtu(dialogue) as usize;
+    let range = FROM as usize..FROM as usize + 3 * mtu;
+    let tail = range.start + mtu..range.end;
+    for (label, memory, range) in [
+        (READ[0], before, range.clone()),
+        (READ[1], after.as_slice(), range),
+        (READ[2], after.as_slice(), tail),
+    ] {
+        let turn = turn(label)?;
+        let data = memory.get(range).ok_or(Gap::Missing(FILL.name))?;
+        answer::read_answered(t, f, (DUPLICATES, label.name), (dialogue, &turn), (data, 4));
+    }
+    let wrong = turn(READ[3])?;
+    let nak = wrong.answers.iter().find(|seen| answer::nak_in(seen).is_some());
+    let result = if nak.is_none() { Passed::Pass } else { Passed::Fail };
+    let words = ("no NAK", rc::in_words(&wrong.answers));
+    f.prove(DUPLICATES, &wrong.evidence(&wrong.answers), READ[3].name, words, result);
     Ok(())
 }
 

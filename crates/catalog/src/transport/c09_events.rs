@@ -1,28 +1,30 @@
 //! `c09-events`: what a queue pair tells its host of itself: that it was spoken to in RTR, once, and what ended it.
 //!
 //! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, one when it is in RTS, then a READ with an R_Key that
-//! opens nothing. On another a WRITE comes in RTS, then a FetchAdd or WRITE that the queue pair cannot accept.
+//! opens nothing, or a WRITE where the device has no READs. On another a WRITE comes in RTS, then a FetchAdd or WRITE that the queue pair cannot accept.
 //! Reading: requests are taken in RTR as in RTS. The first of them in RTR is told of with IBV_EVENT_COMM_EST, none later. What is
 //! refused as a remote access error is told of with IBV_EVENT_QP_ACCESS_ERR, an invalid request with IBV_EVENT_QP_REQ_ERR. That
 //! a host is told nothing is INCONCLUSIVE: no public source says that every adapter raises these events.
 //! False alarm: none known.
 
 use verbatim_record::verbs::Event;
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::RKey;
 use verbatim_wire::verbs::EventKind;
 
-use crate::transport::rc;
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, offers};
 
 const EVENTS: &str = "11.6.3 asynchronous events";
 
 const EARLY: Label<Frames> = Label::new("WRITE in RTR");
 const LATER: Label<Frames> = Label::new("WRITE in RTS");
 const DENIED: Label<Frames> = Label::new("READ with a wrong R_Key");
+const DENIED_WRITE: Label<Frames> = Label::new("WRITE with a wrong R_Key");
 const INVALID: Label<Frames> = Label::new("WRITE longer than DMALen");
 const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
 const TARGET: u32 = 4096;
@@ -67,9 +69,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             ask::ask(t, &channel, INVALID, &wrong)?;
         } else {
             let wrong = |key: RKey| RKey(key.0 ^ 0x0004_0040);
-            let read = Message::read(&channel, psn, TARGET, 64)
+            let (label, denied) = if t.executes(Operation::Read) {
+                (DENIED, Message::read(&channel, psn, TARGET, 64))
+            } else {
+                (DENIED_WRITE, write(psn))
+            };
+            let denied = denied
                 .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_r_key(wrong(reth.r_key()))));
-            ask::ask(t, &channel, DENIED, &read)?;
+            ask::ask(t, &channel, label, &denied)?;
         }
         t.pause(ask::SOON)?;
         ask::query(t, &channel, STATE)?;
@@ -83,8 +90,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Err(Gap::Missing(LATER.name));
     };
     t.commands(STATE).count();
+    let denied = if offers::executes(t, Operation::Read) {
+        DENIED
+    } else {
+        DENIED_WRITE
+    };
     for (dialogue, ends, kind) in [
-        (in_rtr, DENIED, EventKind::QP_ACCESS_ERR),
+        (in_rtr, denied, EventKind::QP_ACCESS_ERR),
         (in_rts, INVALID, EventKind::QP_REQ_ERR),
     ] {
         rc::sound_packets(f, dialogue);

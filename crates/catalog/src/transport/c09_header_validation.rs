@@ -74,6 +74,8 @@ static CASES: &[Case] = cases! {
     };
     "opcode of no service" |c, packet| with_bth(c, packet, |bth| bth.with_opcode(Opcode(0x8A)));
     "DestQP that does not exist" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(no_qp(c)));
+    "DestQP that differs in its highest bit" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 23)));
+    "DestQP that differs in bit 16" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 16)));
     "another source address" |c, packet| elsewhere(c).frame(&packet);
     "frame that ends before its IP length" |c, packet| {
         let mut frame = c.frame(&packet);
@@ -99,7 +101,7 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-header-validation",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
     reading: "A wrong WRITE, three times, then a sound one with the same PSN to the same place: no answer to the \
         wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
@@ -143,6 +145,11 @@ pub(super) fn elsewhere(channel: &Channel) -> Channel {
 /// A queue pair number that the DUT is not likely to have.
 pub(super) fn no_qp(channel: &Channel) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 0x0055_5000)
+}
+
+/// A queue pair number that differs in a bit; if there is such a queue pair, the packet is none of its connection.
+fn other_qp(channel: &Channel, bit: u32) -> Qpn {
+    Qpn(channel.dut_qpn.0 ^ 1 << bit)
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {

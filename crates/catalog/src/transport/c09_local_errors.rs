@@ -5,6 +5,8 @@
 //! between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after that, a WRITE with
 //! Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in
 //! such memory: one NAK 0x63, and its receive gets the error.
+//! A READ is what holds the SEND back, and what lands in the wrong place: for a device without, a NAK brings the error state, and
+//! what is posted there is all that is left.
 //! Reading: a READ may be sent before its memory is looked at.
 //! False alarm: a NAK may be lost; another connection is asked, three in all.
 
@@ -15,7 +17,7 @@ use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{NakCode, RKey, Syndrome};
 
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self, Ask, Requester};
+use crate::transport::rc::{self, Ask, Requester, offers};
 
 const ERRORS: &str = "9.9.2 requester errors";
 const STATE: &str = "10.3.1 ERR";
@@ -63,7 +65,9 @@ pub(super) static RECEIVE_ERROR: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    deregistered(t)?;
+    if !deregistered(t)? {
+        return Ok(());
+    }
     let mut dut = Requester::open(t, &not_writable())?;
     let first = dut.post(t, Ask::send(64))?;
     if dut.see_all(t, &first)? {
@@ -82,7 +86,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 /// What is posted in the error state; a host may refuse to take it there.
 fn in_error(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
-    let write = dut.try_post(t, Ask::new(pb::Operation::WriteImm, 64))?;
+    let write = if t.offers(pb::Operation::WriteImm) {
+        dut.try_post(t, Ask::new(pb::Operation::WriteImm, 64))?
+    } else {
+        None
+    };
     let post = Command::PostReceive(pb::PostReceive {
         qp: dut.channel.qp,
         wr_id: IN_ERROR,
@@ -104,15 +112,26 @@ fn not_writable() -> ChannelOptions {
     }
 }
 
-/// A SEND whose memory goes while it waits for a READ, and one behind it.
-fn deregistered(t: &mut Tester<'_>) -> Step {
+/// A SEND whose memory goes while it waits for a READ, and one behind it. Whether the device has READs: without, a SEND is refused.
+fn deregistered(t: &mut Tester<'_>) -> Step<bool> {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    if !t.offers(pb::Operation::Read) {
+        let send = dut.post(t, Ask::send(64))?;
+        if dut.see_all(t, &send)? {
+            let nak = dut.nak(send.first, NakCode::REMOTE_ACCESS, 0);
+            dut.answer(t, (ANSWER, AGAIN), &[nak], 1)?;
+            in_error(t, &mut dut)?;
+        }
+        dut.close(t)?;
+        return Ok(false);
+    }
     let register = Command::RegisterMemory(pb::RegisterMemory {
         length: 4096,
         access: Some(pb::Access::default()),
     });
     let Reply::Memory(other) = t.verbs_must(OTHER, Side::Dut, register)? else {
-        return dut.close(t);
+        dut.close(t)?;
+        return Ok(true);
     };
     let own = dut.channel.memory;
     let read = dut.post(t, Ask::new(pb::Operation::Read, 64))?;
@@ -138,23 +157,33 @@ fn deregistered(t: &mut Tester<'_>) -> Step {
         let responses = dut.answers(t, &read);
         dut.answer(t, (ANSWER, AGAIN), &responses, 3)?;
     }
-    dut.close(t)
+    dut.close(t)?;
+    Ok(true)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !offers::posts(t, pb::Operation::Read) {
+        f.goes_without(&["local-fault", "local-error", ERRORS], "the device has no READ");
+    }
     f.exercises(&["local-fault", "local-error", "error-state", "flushed"]);
     t.not_judged(OTHER);
     t.not_judged(GONE);
     for dialogue in &rc::dialogues(t)? {
         receive_in_error(t, f, dialogue);
     }
+    offers::was_posted(t, pb::Operation::Read)?;
     rc::came_on_each(t, &[ANSWER])
 }
 
 /// A receive that is posted in the error state is flushed.
 fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     for post in rc::answer::commands_in(t, dialogue, LATE) {
-        let failed = |done: &rc::Done<'_>| done.told.place < post.place && done.status() == WcStatus::LOC_PROT_ERR;
+        let ends = if offers::posts(t, pb::Operation::Read) {
+            WcStatus::LOC_PROT_ERR
+        } else {
+            WcStatus::REM_ACCESS_ERR
+        };
+        let failed = |done: &rc::Done<'_>| done.told.place < post.place && done.status() == ends;
         let was_taken = matches!(post.answer, Some((.., Reply::Done(_), _)));
         // Before that, the queue pair need not be in the error state, and the READ is judged by itself.
         if !was_taken || !dialogue.completions.iter().any(failed) {

@@ -6,18 +6,27 @@
 //! least and with the most. What is posted in ERR is flushed. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
 //! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and its driver
 //! refuse before the device hears of it, so that what is taken there and should not be is INCONCLUSIVE, and work that is posted
-//! too early is not judged. A host without SQD is spared it.
+//! too early is not judged. Services, states and values that the device lacks are left out. A host without SQD is spared it, and Linux rxe, without `--set soft_roce=1`, a max_dest_rd_atomic
+//! that grows: its kernel then writes where it may not.
 //! False alarm: none known.
+
+mod attributes;
+mod given;
+mod ways;
 
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
+use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs, VerbsDone};
 use verbatim_tester::peer::{Channel, ChannelOptions};
-use verbatim_tester::{Need, Step, Stop, Test, Tester};
+use verbatim_tester::{Need, Step, Test, Tester};
 
-use crate::transport::rc;
-use crate::transport::rc::ask;
+use crate::transport::rc::{self, ask, offers};
+use crate::transport::soft_roce;
+
+use attributes::{with_each, without_each};
+use given::Given;
+use ways::{ways_of_connection, ways_of_datagrams};
 
 const STEPS: &str = "11.2.5.2 modify queue pair";
 const WORK: &str = "11.4.1 work requests";
@@ -50,7 +59,7 @@ pub(super) static TEST: Test = Test {
         have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
     statements: &[STEPS, WORK, FLUSHED],
     needs: &[Need::Packets],
-    parameters: &[],
+    parameters: &[soft_roce::PARAMETER],
     procedure: steps,
     judge: judge_steps,
 };
@@ -68,6 +77,9 @@ impl Tried {
             send_depth: DEPTH,
             receive_depth: DEPTH,
         });
+        if t.must_be_offered(Side::Dut, &create).is_err() {
+            return Ok(None);
+        }
         let made = t.verbs(CREATE, Side::Dut, create)?;
         Ok(match made {
             Reply::Qp(qp) => Some(Self {
@@ -78,13 +90,30 @@ impl Tried {
         })
     }
 
-    /// Takes a step, or tries to, and asks where the queue pair is then. Whether it was taken.
-    fn to(&self, t: &mut Tester<'_>, state: pb::QpState, attributes: &pb::QpAttributes) -> Step<bool> {
-        let modify = Command::ModifyQp(pb::ModifyQp {
+    fn modify(&self, state: pb::QpState, attributes: &pb::QpAttributes) -> Command {
+        Command::ModifyQp(pb::ModifyQp {
             qp: self.qp,
             state: state.into(),
             attributes: Some(attributes.clone()),
-        });
+        })
+    }
+
+    /// Ends the procedure where the device lacks what its queue pairs are given on their way.
+    fn must_go(&self, t: &Tester<'_>, given: &Given) -> Step {
+        use pb::QpState::{Init, Rtr, Rts};
+        let rts = later(given, &given.rts);
+        [(Init, &given.init), (Rtr, &given.rtr), (Rts, &rts)]
+            .into_iter()
+            .try_for_each(|(state, attributes)| t.must_be_offered(Side::Dut, &self.modify(state, attributes)))
+    }
+
+    /// Takes a step, or tries to, and asks where the queue pair is then. Whether it was taken; one to what the device lacks is
+    /// not tried.
+    fn to(&self, t: &mut Tester<'_>, state: pb::QpState, attributes: &pb::QpAttributes) -> Step<bool> {
+        let modify = self.modify(state, attributes);
+        if t.must_be_offered(Side::Dut, &modify).is_err() {
+            return Ok(false);
+        }
         let reply = t.verbs(MODIFY, Side::Dut, modify)?;
         t.verbs(STATE, Side::Dut, Command::QueryQp(pb::QueryQp { qp: self.qp }))?;
         Ok(!matches!(reply, Reply::Refused(_)))
@@ -146,149 +175,6 @@ impl Tried {
     }
 }
 
-/// Attributes without one of them, for each of them.
-fn without_each(of: &pb::QpAttributes) -> Vec<pb::QpAttributes> {
-    type A = pb::QpAttributes;
-    let leave: [fn(&mut A); 14] = [
-        |a| a.pkey_index = None,
-        |a| a.port = None,
-        |a| a.access = None,
-        |a| a.path_mtu = None,
-        |a| a.dest_qpn = None,
-        |a| a.rq_psn = None,
-        |a| a.sq_psn = None,
-        |a| a.max_dest_rd_atomic = None,
-        |a| a.max_rd_atomic = None,
-        |a| a.min_rnr_timer = None,
-        |a| a.timeout = None,
-        |a| a.retry_cnt = None,
-        |a| a.rnr_retry = None,
-        |a| a.address = None,
-    ];
-    let qkey: fn(&mut A) = |a| a.qkey = None;
-    let without = leave.into_iter().chain([qkey]).map(|leave| {
-        let mut less = of.clone();
-        leave(&mut less);
-        less
-    });
-    without.filter(|less| less != of).collect()
-}
-
-/// Attributes with each of the others.
-fn with_each(of: &pb::QpAttributes, others: &pb::QpAttributes) -> Vec<pb::QpAttributes> {
-    without_each(others)
-        .into_iter()
-        .filter_map(|less| {
-            let mut more = of.clone();
-            let mut is_new = false;
-            macro_rules! add {
-                ($($name:ident),*) => { $(
-                    if less.$name.is_none() && others.$name.is_some() && of.$name.is_none() {
-                        more.$name = others.$name.clone();
-                        is_new = true;
-                    }
-                )* };
-            }
-            add!(
-                pkey_index,
-                port,
-                access,
-                path_mtu,
-                dest_qpn,
-                rq_psn,
-                sq_psn,
-                max_dest_rd_atomic,
-                max_rd_atomic,
-                min_rnr_timer,
-                timeout,
-                retry_cnt,
-                rnr_retry,
-                qkey,
-                address
-            );
-            is_new.then_some(more)
-        })
-        .collect()
-}
-
-/// What a queue pair is given on its way.
-struct Given {
-    init: pb::QpAttributes,
-    rtr: pb::QpAttributes,
-    rts: pb::QpAttributes,
-    /// All that there is.
-    all: pb::QpAttributes,
-    facts: pb::Opened,
-}
-
-impl Given {
-    fn ask(t: &mut Tester<'_>, channel: &Channel, service: pb::Service) -> Step<Self> {
-        let Reply::Opened(facts) = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
-            return Err(Stop::Tester("a host answered Open with something else".into()));
-        };
-        let all = pb::QpAttributes {
-            pkey_index: Some(0),
-            port: Some(facts.port),
-            access: Some(pb::Access::default()),
-            path_mtu: Some(channel.mtu.0.into()),
-            // None of the connection's: what comes from there is no packet of it.
-            dest_qpn: Some(channel.own_qpn.0 ^ 0x0100),
-            rq_psn: Some(0x00A5_5A01),
-            sq_psn: Some(0x005A_A502),
-            max_dest_rd_atomic: Some(1),
-            max_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            timeout: Some(0),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            qkey: Some(0x1234_5678),
-            address: Some(t.address_of_peer(&facts)?),
-        };
-        let none = pb::QpAttributes::default;
-        let is_rc = service == pb::Service::Rc;
-        let init = pb::QpAttributes {
-            pkey_index: all.pkey_index,
-            port: all.port,
-            access: all.access.filter(|_| is_rc),
-            qkey: all.qkey.filter(|_| !is_rc),
-            ..none()
-        };
-        let (rtr, rts) = if is_rc {
-            let rtr = pb::QpAttributes {
-                path_mtu: all.path_mtu,
-                dest_qpn: all.dest_qpn,
-                rq_psn: all.rq_psn,
-                max_dest_rd_atomic: all.max_dest_rd_atomic,
-                min_rnr_timer: all.min_rnr_timer,
-                address: all.address.clone(),
-                ..none()
-            };
-            let rts = pb::QpAttributes {
-                sq_psn: all.sq_psn,
-                timeout: all.timeout,
-                retry_cnt: all.retry_cnt,
-                rnr_retry: all.rnr_retry,
-                max_rd_atomic: all.max_rd_atomic,
-                ..none()
-            };
-            (rtr, rts)
-        } else {
-            let rts = pb::QpAttributes {
-                sq_psn: all.sq_psn,
-                ..none()
-            };
-            (none(), rts)
-        };
-        Ok(Self {
-            init,
-            rtr,
-            rts,
-            all,
-            facts,
-        })
-    }
-}
-
 fn steps(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
     for service in [pb::Service::Rc, pb::Service::Ud] {
@@ -296,6 +182,7 @@ fn steps(t: &mut Tester<'_>) -> Step {
         let Some(tried) = Tried::make(t, &channel, service)? else {
             continue;
         };
+        tried.must_go(t, &given)?;
         t.verbs(STATE, Side::Dut, Command::QueryQp(pb::QueryQp { qp: tried.qp }))?;
         up(t, &tried, &given)?;
         in_rts(t, &tried, &given)?;
@@ -534,7 +421,14 @@ fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Servi
     use pb::QpState::{Init, Reset, Rtr, Rts};
     let none = pb::QpAttributes::default();
     let ways = match service {
-        pb::Service::Rc => ways_of_connection(given),
+        pb::Service::Rc => {
+            let is_spared = soft_roce::is_spared(t, TEST.id, &Reply::Opened(given.facts.clone()));
+            let resources = match given.rtr.max_dest_rd_atomic {
+                same if is_spared => [same; 2],
+                _ => [0, given.facts.max_qp_rd_atom].map(Some),
+            };
+            ways_of_connection(given, resources)
+        }
         _ => ways_of_datagrams(given),
     };
     for (rtr, rts) in &ways {
@@ -544,104 +438,6 @@ fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Servi
         tried.to(t, Reset, &none)?;
     }
     Ok(())
-}
-
-/// What the steps to RTR and to RTS are given.
-type Way = (pb::QpAttributes, pb::QpAttributes);
-
-fn ways_of_connection(given: &Given) -> Vec<Way> {
-    let (rtr, rts, all) = (|| given.rtr.clone(), || given.rts.clone(), &given.all);
-    let alone = [
-        (
-            pb::QpAttributes {
-                access: all.access,
-                ..rtr()
-            },
-            pb::QpAttributes {
-                access: all.access,
-                ..rts()
-            },
-        ),
-        (
-            pb::QpAttributes {
-                pkey_index: all.pkey_index,
-                ..rtr()
-            },
-            pb::QpAttributes {
-                min_rnr_timer: all.min_rnr_timer,
-                ..rts()
-            },
-        ),
-    ];
-    let together = (
-        pb::QpAttributes {
-            access: all.access,
-            pkey_index: all.pkey_index,
-            ..rtr()
-        },
-        later(given, &rts()),
-    );
-    let least = (
-        pb::QpAttributes {
-            max_dest_rd_atomic: Some(0),
-            min_rnr_timer: Some(0),
-            rq_psn: Some(0),
-            ..rtr()
-        },
-        pb::QpAttributes {
-            max_rd_atomic: Some(0),
-            timeout: Some(0),
-            retry_cnt: Some(0),
-            rnr_retry: Some(0),
-            sq_psn: Some(0),
-            ..rts()
-        },
-    );
-    let most = (
-        pb::QpAttributes {
-            path_mtu: Some(given.facts.active_mtu)
-                .filter(|code| (1..=5).contains(code))
-                .or(all.path_mtu),
-            max_dest_rd_atomic: Some(given.facts.max_qp_rd_atom),
-            min_rnr_timer: Some(31),
-            rq_psn: Some(0x00FF_FFFF),
-            ..rtr()
-        },
-        pb::QpAttributes {
-            max_rd_atomic: Some(given.facts.max_qp_init_rd_atom),
-            timeout: Some(31),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            sq_psn: Some(0x00FF_FFFF),
-            ..rts()
-        },
-    );
-    [(rtr(), rts()), together, least, most]
-        .into_iter()
-        .chain(alone)
-        .collect()
-}
-
-fn ways_of_datagrams(given: &Given) -> Vec<Way> {
-    let (none, rts, all) = (pb::QpAttributes::default, || given.rts.clone(), &given.all);
-    let with_key = || pb::QpAttributes {
-        qkey: all.qkey,
-        ..none()
-    };
-    let with_index = || pb::QpAttributes {
-        pkey_index: all.pkey_index,
-        ..none()
-    };
-    let with_both = pb::QpAttributes {
-        pkey_index: all.pkey_index,
-        ..with_key()
-    };
-    vec![
-        (none(), rts()),
-        (with_key(), later(given, &rts())),
-        (with_index(), rts()),
-        (with_both, rts()),
-    ]
 }
 
 /// A datagram queue pair whose send queue has failed, since the memory of a datagram was gone when it was to be sent: one step
@@ -723,6 +519,32 @@ fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.not_judged(label);
     }
     rc::dialogues(t)?;
+    let is_least = |done: &VerbsDone| match &done.command {
+        Command::ModifyQp(modify) => modify
+            .attributes
+            .as_ref()
+            .is_some_and(|of| of.max_dest_rd_atomic == Some(0)),
+        _ => false,
+    };
+    let sent = t.commands(MODIFY).any(is_least);
+    let opened = t.commands(OPEN).next().and_then(rc::reply);
+    if let Some(why) = soft_roce::spared(t, TEST.id, opened, sent) {
+        f.observe(
+            format!("the least and the most max_dest_rd_atomic were not tried: {why}"),
+            &[],
+        );
+    }
+    let drains = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(to) if to.state() == pb::QpState::Sqd);
+    if offers::goes_to(t, pb::QpState::Sqd) && !t.commands(MODIFY).any(drains) {
+        return Err(Gap::Missing(MODIFY.name));
+    }
+    let is_ud = |done: &VerbsDone| matches!(&done.command, Command::CreateQp(of) if of.service() == pb::Service::Ud);
+    if offers::serves(t, pb::Service::Ud) && !t.commands(CREATE).any(is_ud) {
+        return Err(Gap::Missing(CREATE.name));
+    }
+    if !offers::serves(t, pb::Service::Ud) {
+        f.goes_without(&["datagram-completes"], "the device has no datagrams");
+    }
     f.exercises(&[
         "step-refused",
         "step-taken",

@@ -3,7 +3,8 @@
 //! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
 //! are done, and an RNR NAK asks for the longer one. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
 //! another max_rd_atomic and traffic class in SQD: back in RTS they go by these.
-//! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out.
+//! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
+//! without SQD or READs goes without these.
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -16,8 +17,9 @@ use verbatim_wire::packet::{AckTimeout, RnrTimer, SyndromeKind};
 
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self, Ask, RESULTS, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
+const RNR_ERROR: &str = "9.7.5.2.8 RNR error completion";
 const STEPS: &str = "11.2.5.2 modify queue pair";
 
 const OPEN: Label<Verbs> = Label::new("ask for the port");
@@ -41,7 +43,7 @@ pub(super) static TEST: Test = Test {
         STEPS,
         "C9-60",
         "C9-143",
-        "9.7.5.2.8 RNR error completion",
+        RNR_ERROR,
         ACKNOWLEDGEMENT,
         MSN,
         rc::GENERATION,
@@ -65,8 +67,15 @@ const TIMEOUT: AckTimeout = AckTimeout(14);
 
 fn attributes(t: &mut Tester<'_>) -> Step {
     in_rtr_and_rts(t)?;
-    for change in 0..3 {
-        in_sqd(t, change)?;
+    let drained = Command::ModifyQp(pb::ModifyQp {
+        qp: 0,
+        state: pb::QpState::Sqd.into(),
+        attributes: None,
+    });
+    if t.must_be_offered(Side::Dut, &drained).is_ok() {
+        for change in 0..3 {
+            in_sqd(t, change)?;
+        }
     }
     Ok(())
 }
@@ -97,12 +106,12 @@ fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
     };
     if step(t, &channel, pb::QpState::Rts, changed)? {
         let psn = channel.own_psn;
-        let mut asked = vec![
-            Message::write(&channel, psn, 0, &[0x5A; 8]),
-            Message::read(&channel, psn.plus(1), 0, 8),
-        ];
-        if channel.atomics {
-            asked.push(Message::fetch_add(&channel, psn.plus(2), 16, 1));
+        let mut asked = vec![Message::write(&channel, psn, 0, &[0x5A; 8])];
+        if t.executes(pb::Operation::Read) {
+            asked.push(Message::read(&channel, psn.plus(1), 0, 8));
+        }
+        if channel.atomics && t.executes(pb::Operation::FetchAdd) {
+            asked.push(Message::fetch_add(&channel, psn.plus(asked.len() as u32), 16, 1));
         }
         for message in &asked {
             ask::ask(t, &channel, ASKED, message)?;
@@ -173,8 +182,14 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
         }
         _ => {
             let mut sent = Vec::new();
+            // What waits for no other still shows the address vector.
+            let operation = if t.offers(pb::Operation::Read) {
+                pb::Operation::Read
+            } else {
+                pb::Operation::Send
+            };
             for place in 0..3 {
-                sent.push(dut.post(t, Ask::new(pb::Operation::Read, 8).at(RESULTS + 64 * place))?);
+                sent.push(dut.post(t, Ask::new(operation, 8).at(RESULTS + 64 * place))?);
             }
             t.wait_for(ENDS, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
             for sent in &sent {
@@ -249,6 +264,11 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.not_judged(ENDS);
     if t.timeline.waits.iter().any(|wait| wait.label == ENDS.name) {
         rules.extend(["retry-fails", "rnr-fails", "in-flight", "answered-completes"]);
+        if !offers::posts(t, pb::Operation::Read) {
+            f.goes_without(&["in-flight"], "the device has no READ");
+        }
+    } else if !offers::goes_to(t, pb::QpState::Sqd) {
+        f.goes_without(&["C9-60", "C9-143", RNR_ERROR], "the device has no SQD");
     }
     f.exercises(&rules);
     Ok(())

@@ -158,6 +158,11 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_ONLY, 65)])
     })
     .with_receive(64),
+    // Adapters that move four bytes at a time have room for them.
+    Refusal::new("SEND a byte longer than a receive of 61 bytes", CODE, |c, psn| {
+        data(c, psn, &[(Opcode::RC_SEND_ONLY, 62)])
+    })
+    .with_receive(61),
     Refusal::new("SEND of two packets a byte longer than the receive", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 65)])
     })
@@ -313,7 +318,7 @@ pub(super) static NO_RESOURCES: Test = Test {
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
         MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \

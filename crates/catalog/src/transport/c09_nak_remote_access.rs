@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -17,10 +18,10 @@ use verbatim_wire::packet::{AckTimeout, NakCode, RKey, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::c09_060_atomic_responder::has_atomics;
-use crate::transport::rc;
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
+use crate::transport::rc::{self, offers};
 
 pub(super) const ACCESS: &str = "9.7.5.2.5 remote access";
 
@@ -140,8 +141,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let change = |packets: &mut Vec<Transport>| *packets = wrong_key(core::mem::take(packets));
     let write = Message::write(&channel, psn, TARGET, &[]).changed(change);
     ask::ask(t, &channel, NO_BYTES_WRITE, &write)?;
-    let read = Message::read(&channel, psn.next(), TARGET, 0).changed(change);
-    ask::ask(t, &channel, NO_BYTES_READ, &read)?;
+    if t.executes(Operation::Read) {
+        let read = Message::read(&channel, psn.next(), TARGET, 0).changed(change);
+        ask::ask(t, &channel, NO_BYTES_READ, &read)?;
+    }
     t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     ask::query(t, &channel, STATE)?;
     Ok(())
@@ -154,10 +157,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .iter()
         .find_map(|dialogue| Some((dialogue, answer::turn(t, dialogue, NO_BYTES_WRITE)?)));
     let (dialogue, write) = found.ok_or(Gap::Missing(NO_BYTES_WRITE.name))?;
-    let read = answer::turn(t, dialogue, NO_BYTES_READ).ok_or(Gap::Missing(NO_BYTES_READ.name))?;
+    let read = answer::turn(t, dialogue, NO_BYTES_READ);
+    if read.is_none() && offers::executes(t, Operation::Read) {
+        return Err(Gap::Missing(NO_BYTES_READ.name));
+    }
     rc::sound_packets(f, dialogue);
     let expected = (write.last_sent(), 1);
-    if answer::acknowledged(t, f, (ACCESS, NO_BYTES_WRITE.name), (dialogue, &write), expected) {
+    let is_acknowledged = answer::acknowledged(t, f, (ACCESS, NO_BYTES_WRITE.name), (dialogue, &write), expected);
+    if let (true, Some(read)) = (is_acknowledged, read) {
         answer::read_answered(t, f, (ACCESS, NO_BYTES_READ.name), (dialogue, &read), (&[], 2));
     }
     let (_, _) = (t.waited(SILENT)?, t.command(STATE)?);

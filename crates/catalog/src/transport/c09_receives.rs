@@ -1,7 +1,8 @@
 //! `c09-receives`: what the peer sends fills receives in their order, each says what filled it, and nothing else is touched.
 //!
 //! On one connection the peer sends messages of no byte, one, one packet and three, with and without immediate data, WRITEs with
-//! Immediate between them and one without, whose receives lie apart from each other in other order than they were posted. The
+//! Immediate between them and one without, whose receives lie apart from each other in other order than they were posted. Then
+//! SENDs and WRITEs to each place modulo 8, the WRITEs across the end of a page. The
 //! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
 //! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
 
@@ -13,6 +14,7 @@ use crate::transport::rc;
 use crate::transport::rc::ask::{self, Message};
 
 const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+const ORDER: &str = "9.5 transaction ordering";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
@@ -25,15 +27,23 @@ const SLOT: u32 = 4096;
 const PLACES: [u32; 9] = [3, 1, 6, 0, 5, 2, 7, 4, 8];
 /// Where WRITEs go.
 const TARGET: u32 = 40 * 1024;
+/// How many receives complete.
+const RECEIVES: usize = PLACES.len() + PLACES_IN_WORD as usize;
+/// How places may lie, of hosts and devices that move eight bytes at a time.
+const PLACES_IN_WORD: u32 = 8;
+/// Where the receives lie that begin at each of them, within their slots; behind what came before.
+const BEHIND: u32 = 3200;
+/// Bytes of what is sent there.
+const LENGTH: u32 = 61;
 
 pub(super) static TEST: Test = Test {
     id: "c09-receives",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Messages fill receives in their order, each receive says what filled it, and nothing else is touched.",
     reading: "Opcode, length and immediate data of each receive; memory that nothing may fill is as the host wrote it, to the end \
         of the region.",
-    statements: &[IMMEDIATE, rc::GENERATION, rc::ICRC],
+    statements: &[IMMEDIATE, ORDER, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -76,8 +86,27 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, SENT, &message)?;
         psn = message.next();
     }
+    // From the lowest on, so that none hides where another one begins.
+    for place in 0..PLACES_IN_WORD {
+        let receive = place * SLOT + BEHIND + place;
+        ask::post_receive(
+            t,
+            &channel,
+            RECEIVE,
+            (PLACES.len() as u32 + place + 1).into(),
+            (receive, LENGTH),
+        )?;
+        let payload = ask::random_bytes(t, &format!("place {place}"), 2 * LENGTH);
+        let (sent, written) = payload.split_at(LENGTH as usize);
+        let send = Message::send(&channel, psn, sent);
+        ask::ask(t, &channel, SENT, &send)?;
+        let across = TARGET + SLOT - PLACES_IN_WORD + place;
+        let write = Message::write(&channel, send.next(), across, written);
+        ask::ask(t, &channel, SENT, &write)?;
+        psn = write.next();
+    }
     // A host tells of a completion when it has looked, which may be after the acknowledgement.
-    for _ in PLACES {
+    for _ in 0..RECEIVES {
         if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?
             .is_none()
         {
@@ -90,20 +119,26 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["receive-order", "receive-fields", "untouched", "frame", "udp-checksum"]);
+    f.exercises(&[
+        "receive-order",
+        "receive-fields",
+        "memory-content",
+        "frame",
+        "udp-checksum",
+    ]);
     for label in [FILL, RECEIVE, STATE] {
         t.not_judged(label);
     }
     let all = rc::dialogues(t)?;
     let (dialogue, read) = (all.first().ok_or(Gap::Missing(SENT.name))?, t.command(RESULT)?);
     let done = dialogue.completions_between(dialogue.places.0, read.place);
-    let result = match done.len() == PLACES.len() {
+    let result = match done.len() == RECEIVES {
         true => Passed::Pass,
         false if t.begin.simulated => rc::alive(t, read.place, true),
         // A message may have been lost.
         false => Passed::Inconclusive,
     };
-    let words = (format!("{} completed", PLACES.len()), format!("{}", done.len()));
+    let words = (format!("{RECEIVES} completed"), format!("{}", done.len()));
     f.prove(IMMEDIATE, &rc::evidence(&done), "receives", words, result);
     rc::came(t, &[SENT])
 }

@@ -6,7 +6,7 @@
 //! an ACK, and at the end the memory holds what the responses carried. The PSNs run through 2^24, 2^16 and 2^23.
 //! Reading: a packet in the middle of a message may ask for an ACK too, and gets it. SE stands in the last packet of a
 //! solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ, solicited or not. An operation other than SEND, WRITE and READ that the host refuses to
-//! post is left out, and the report says so.
+//! post is left out, and the report says so; so is one that the device lacks.
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
 use verbatim_record::verbs::pb;
@@ -15,7 +15,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::Psn;
 
-use crate::transport::rc::{self, Ask, RESULTS, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
 const COMPLETION: &str = "C9-60";
 const DATA: &str = "9.7.6.1.1 response data";
@@ -87,6 +87,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         };
         let mut dut = Requester::open(t, &options)?;
         for ask in asks(dut.mtu, at == 0) {
+            if !t.offers(ask.operation) {
+                continue;
+            }
             let Some(sent) = dut.try_post(t, ask)? else {
                 continue;
             };
@@ -103,6 +106,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    for operation in OPERATIONS.into_iter().filter(|operation| !offers::posts(t, *operation)) {
+        let name = operation.as_str_name().replace("OPERATION_", "");
+        f.observe(
+            format!("no {name} was posted: the device has none, as its agent says"),
+            &[],
+        );
+    }
+    if !offers::posts_with_response(t) {
+        f.goes_without(&["response-data", DATA], "the device has neither READs nor atomics");
+    }
     f.exercises(&[
         "posted",
         "in-order",
@@ -112,5 +125,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "completion-fields",
         "response-data",
     ]);
+    let atomics = [pb::Operation::CompareSwap, pb::Operation::FetchAdd];
+    for operation in OPERATIONS.into_iter().chain(atomics) {
+        offers::was_posted(t, operation)?;
+    }
     rc::came_on_each(t, &[ANSWER])
 }

@@ -3,6 +3,7 @@
 //! With max_rd_atomic 2 the DUT posts five READs and atomics, and nobody answers: two at most may be seen. As they are
 //! answered the others come. On another connection a fenced SEND follows a READ: it must not be seen before the READ is
 //! answered, and must come then.
+//! A device without READs has atomics instead; one with neither has nothing that is limited.
 //! Reading: fewer in flight than allowed conforms. False alarm: none known; what does not come after an answer is
 //! INCONCLUSIVE on hardware, where a packet may be lost.
 
@@ -14,7 +15,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, Ask, RESULTS, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
 const COMPLETION: &str = "C9-60";
 
@@ -70,12 +71,36 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     )
 }
 
+/// READs and atomics that the device has: atomics in the place of READs that it has not.
+fn offered(t: &Tester<'_>, operation: pb::Operation) -> Option<pb::Operation> {
+    let atomics = [pb::Operation::FetchAdd, pb::Operation::CompareSwap];
+    let others = atomics.into_iter().filter(|_| operation == pb::Operation::Read);
+    [operation].into_iter().chain(others).find(|one| t.offers(*one))
+}
+
 /// Posts all, waits, then answers one after the other.
 fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Step {
     let mut dut = Requester::open(t, options)?;
+    if offered(t, pb::Operation::Read).is_none() {
+        return Err(offers::nothing_left("READs and atomics"));
+    }
     let mut sent = Vec::new();
     for ask in asks {
-        sent.extend(dut.try_post(t, *ask)?);
+        let operation = if ask.operation == pb::Operation::Send {
+            Some(ask.operation)
+        } else {
+            offered(t, ask.operation)
+        };
+        if let Some(operation) = operation {
+            // An atomic has 8 bytes.
+            let length = if operation == ask.operation { ask.length } else { 8 };
+            let ask = Ask {
+                operation,
+                length,
+                ..*ask
+            };
+            sent.extend(dut.try_post(t, ask)?);
+        }
     }
     t.wait_for(UNANSWERED, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     let mut came = 0;

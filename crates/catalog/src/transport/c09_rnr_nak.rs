@@ -1,19 +1,20 @@
 //! `c09-rnr-nak`: a request that needs a receive gets an RNR NAK when none is posted, and is done when it comes again.
 //!
 //! On a queue pair without receives a WRITE is acknowledged; a SEND of one packet, a SEND of three and a WRITE with
-//! Immediate each get an RNR NAK with the PSN of the packet that lacks the receive, the responder's own min_rnr_timer, and
-//! an MSN that did not advance. Then a receive is posted, the interval is waited for, the request comes again, and is
+//! Immediate each get an RNR NAK with the PSN of the packet that lacks the receive, the interval of the responder's own
+//! min_rnr_timer, and an MSN that did not advance. Then a receive is posted, the interval is waited for, the request comes again, and is
 //! acknowledged, delivered and in memory. All of this with three values of min_rnr_timer.
 //! Reading: a SEND takes its receive with its first packet, so the NAK of three packets has the PSN of the first; the
 //! packets behind it are passed over in silence. The payload of a WRITE with Immediate may be in memory before its receive
-//! is posted. The test does not retry before the interval is over, so nothing is said of early retries. A device that lacks
+//! is posted. min_rnr_timer is the least that an RNR NAK may ask for, as its name in the verbs says; one that asks for
+//! a longer interval conforms, here as in `c09-rnr-nak-codes`, and an observation tells of it. The test does not retry before the interval of min_rnr_timer is over, so nothing is said of early retries. A device that lacks
 //! a resource for a moment may say so with an RNR NAK of a WRITE; one that says it to every try on every connection lacks the
 //! receive.
 
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, Syndrome};
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, Syndrome, SyndromeKind};
 
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
@@ -56,10 +57,10 @@ const IMMEDIATE: u32 = 0x00C0_FFEE;
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A request that lacks a receive gets an RNR NAK with its PSN and the responder's interval, a WRITE does not.",
     reading: "SEND of one packet, SEND of three (NAK of the First), WRITE with Immediate: RNR NAK with min_rnr_timer 14, 31 \
-        and 0 and an MSN that did not advance; with a receive posted and the interval over the same request is acknowledged \
+        and 0, or with a longer interval, and an MSN that did not advance; with a receive posted and the interval over the same request is acknowledged \
         and delivered.",
     statements: &[RNR, ACKNOWLEDGEMENT, MSN, DELIVERY, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
@@ -190,11 +191,15 @@ fn lacks_a_receive(
     (timer, completed): (RnrTimer, u32),
 ) -> bool {
     let answers = turn.counted_unready(t);
-    let (psn, syndrome) = (turn.sent[0].psn(), Syndrome::rnr_nak(timer));
+    let psn = turn.sent[0].psn();
     // What is earlier than the request may be an ACK on its way.
     let of_request = |seen: &&rc::Seen<'_>| seen.psn().since(psn) < ask::HALF || !answer::is_ack(seen);
     let answers: Vec<rc::Seen<'_>> = answers.iter().filter(of_request).copied().collect();
-    let is_right = |seen: &rc::Seen<'_>| answer::nak_in(seen) == Some(syndrome) && seen.psn() == psn;
+    let asked = |seen: &rc::Seen<'_>| match answer::nak_in(seen)?.kind() {
+        SyndromeKind::RnrNak(asked) if seen.psn() == psn => Some(asked),
+        _ => None,
+    };
+    let is_right = |seen: &rc::Seen<'_>| asked(seen).is_some_and(|asked| asked.duration() >= timer.duration());
     let result = if answers.is_empty() {
         rc::alive(t, turn.places.0, turn.asked_again())
     } else if answers.len() <= turn.most(t) && answers.iter().all(is_right) {
@@ -202,8 +207,15 @@ fn lacks_a_receive(
     } else {
         Passed::Fail
     };
-    let words = (format!("one {syndrome} of PSN {psn}"), rc::in_words(&answers));
+    let words = (
+        format!("one {} of PSN {psn}, or one that is longer", Syndrome::rnr_nak(timer)),
+        rc::in_words(&answers),
+    );
     let passed = f.prove(RNR, &turn.evidence(&answers), about, words, result);
+    let is_longer = |asked: &RnrTimer| asked.duration() > timer.duration();
+    if let Some(longer) = answers.iter().filter_map(asked).find(is_longer) {
+        f.observe_ambiguous(format!("min_rnr_timer {timer}: an RNR NAK asks for {longer}"), &[]);
+    }
     if let Some(ack) = answers.iter().find(|seen| answer::is_ack(seen)) {
         let words = ("no ACK of what lacks a receive", ack.packet.to_string());
         f.prove(ACKNOWLEDGEMENT, &turn.evidence(&[*ack]), about, words, Passed::Fail);

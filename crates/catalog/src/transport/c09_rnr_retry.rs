@@ -1,7 +1,7 @@
 //! `c09-rnr-retry`: a requester retries after RNR NAKs as often as rnr_retry says, for each request anew.
 //!
-//! The DUT posts SENDs; the peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0, 1
-//! and 3 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
+//! The DUT posts SENDs; the peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0 to
+//! 6 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
 //! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
 //! NAK that spends it ends the request at once. Every retry is the same packet again. A SEND that is posted while an interval lasts
 //! waits, and does not make the first come sooner.
@@ -43,6 +43,9 @@ const CASES: &[(u8, &[usize], bool)] = &[
     (1, &[1], true),
     (3, &[3], true),
     (2, &[2, 2], true),
+    (4, &[4], true),
+    (5, &[5], true),
+    (6, &[6], true),
     (7, &[12], false),
 ];
 
@@ -50,7 +53,7 @@ const CASES: &[(u8, &[usize], bool)] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
     reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
         acknowledged request loads the counter again; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \

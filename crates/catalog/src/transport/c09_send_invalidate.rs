@@ -80,6 +80,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .ok_or(Gap::Missing(refusal::SILENT.name))?;
     for (at, case) in CASES.iter().enumerate() {
         let about = case.label.name;
+        if refusal::is_left_out(t, f, case) {
+            continue;
+        }
         let (dialogue, _) = refusal::counted(t, &all, case)?;
         let turn = answer::turn(t, dialogue, case.label).ok_or(Gap::Missing(about))?;
         rc::sound_packets(f, dialogue);

@@ -58,6 +58,7 @@ mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
 mod c09_reset;
 mod c09_rnr_nak;
+mod c09_rnr_nak_codes;
 mod c09_send_invalidate;
 
 // What a queue pair does of itself: its states, events, errors of its own side
@@ -131,6 +132,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_requests_in_flight::TEST,
     &c09_reserved_bits::TEST,
     &c09_rnr_nak::TEST,
+    &c09_rnr_nak_codes::TEST,
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
     &c09_reset::TEST,

@@ -33,11 +33,19 @@ pub(super) fn is_spared(t: &Tester<'_>, test: &str, opened: &Reply) -> bool {
 
 /// Why it was not sent, where it was not. `sent` says whether the record has it.
 pub(super) fn spared(t: &Trace, test: &str, opened: Option<&Reply>, sent: bool) -> Option<String> {
-    let danger = danger(test, opened?)?;
-    (t.parameter(NAME) != Some(1) && !sent).then(|| {
-        format!(
-            "the device is Linux rxe by its VendorID (0xffffff or 0), {}; where its host may go down, `--set soft_roce=1` tries it",
-            danger.endangers.as_deref().unwrap_or_default()
-        )
-    })
+    let Reply::Opened(facts) = opened? else { return None };
+    if t.parameter(NAME) == Some(1) || sent {
+        return None;
+    }
+    // Of old, any host with VendorID 0 was spared, whatever its agent.
+    let by_number = || endangering(test, &Device::of_host(facts.vendor_id, "")).filter(|_| t.stopped.is_none());
+    let danger = danger(test, opened?).or_else(by_number)?;
+    let (is, of) = match facts.vendor_id {
+        0 => ("may be", "0"),
+        _ => ("is", "0xffffff"),
+    };
+    Some(format!(
+        "the device {is} Linux rxe by its VendorID {of}, {}; where its host may go down, `--set soft_roce=1` tries it",
+        danger.endangers.as_deref().unwrap_or_default()
+    ))
 }

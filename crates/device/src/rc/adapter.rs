@@ -99,7 +99,13 @@ impl Adapter {
         {
             return;
         }
-        let Some(handle) = self.by_number.get(&bth.dest_qp()).copied() else {
+        let mut handle = self.by_number.get(&bth.dest_qp()).copied();
+        if self.faults.has(RcDefect::DestQpLow16Bits) {
+            let is_like = |qpn: &Qpn| qpn.0 & 0xFFFF == bth.dest_qp().0 & 0xFFFF;
+            let mut like = self.by_number.iter().filter(|(qpn, _)| is_like(qpn));
+            handle = handle.or_else(|| like.next().map(|(_, handle)| *handle));
+        }
+        let Some(handle) = handle else {
             if self.faults.has(RcDefect::UnknownQpAnswered) && !packet.opcode().is_response() {
                 self.refuse_unknown(packet);
             }

@@ -20,7 +20,9 @@ impl Qp {
         let Some(deth) = packet.deth() else {
             return;
         };
-        if deth.q_key() != self.attributes.qkey && !cx.has(RcDefect::QKeyIgnored) {
+        let other = deth.q_key().0 ^ self.attributes.qkey.0;
+        let is_tolerated = cx.has(RcDefect::QKeyIgnored) || cx.has(RcDefect::QKeyBit31NotCompared) && other == 1 << 31;
+        if other != 0 && !is_tolerated {
             return;
         }
         // Without a receive the datagram is lost.

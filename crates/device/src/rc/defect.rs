@@ -110,6 +110,7 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        TimeoutRetryWithoutCompare "timeout-retry-without-compare" "After a time-out an atomic comes again with 0 in place of what the memory must hold."
         AckRequestMissing "ack-request-missing" "No packet asks for an ACK."
         PsnSkipsOne "psn-skips-one" "A PSN is left out between two messages."
         PsnRepeatsInMessage "psn-repeats-in-message" "All packets of a message carry the PSN of the first."
@@ -177,6 +178,8 @@ defects! {
         OpcodeClassIgnored "opcode-class-ignored" "An opcode of the unreliable connection is taken as that of the reliable one."
         SourceAddressIgnored "source-address-ignored" "A packet from another address than the connected one is taken."
         PadCountIgnored "pad-count-ignored" "Padding that arrives is taken as payload."
+        DestQpLow16Bits "dest-qp-low-16-bits" "Of DestQP only the low 16 bits are looked at."
+        QKeyBit31NotCompared "q-key-bit-31-not-compared" "The highest bit of a Q_Key is not compared."
         QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
     }
     // The responder.
@@ -196,11 +199,13 @@ defects! {
         ReadResponseWrongData "read-response-wrong-data" "The second response to a READ carries the data of the first."
         ReadResponsePsnConstant "read-response-psn-constant" "All responses to a READ carry the PSN of the request."
         ReadResponsePsnSkipsAtWrap "read-response-psn-skips-at-wrap" "READ responses behind the wrap of the PSN are one further than they should be."
+        ReadResponsePsnLosesBit23 "read-response-psn-loses-bit-23" "READ responses behind the half of all PSNs lose the highest bit of theirs."
         ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
     }
     "9.7.7.1 MSN" {
         ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
+        MsnLow8Bits "msn-low-8-bits" "The MSN that is told has 8 bits."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."
         MsnAdvancedByNak "msn-advanced-by-nak" "A NAK, and an RNR NAK, advance the MSN."
@@ -251,6 +256,7 @@ defects! {
         ReservedOpcodeIgnored "reserved-opcode-ignored" "A reserved opcode is acknowledged."
         ReservedOpcodeWrongNak "reserved-opcode-wrong-nak" "A reserved opcode gets a remote operational NAK."
         OverlongSendTruncated "overlong-send-truncated" "A SEND longer than the receive is cut and acknowledged."
+        OverlongSendWithinWord "overlong-send-within-word" "A SEND that is longer than the receive, and no longer than the next multiple of 4, is cut and acknowledged."
         OverlongSendWrongNak "overlong-send-wrong-nak" "A SEND longer than the receive gets a remote operational NAK."
         ShortMiddleAccepted "short-middle-accepted" "A First or Middle shorter than the path MTU is taken."
         ShortMiddleWrongNak "short-middle-wrong-nak" "A First or Middle shorter than the path MTU gets a remote operational NAK."
@@ -263,6 +269,7 @@ defects! {
         RKeyWrongNak "r-key-wrong-nak" "A wrong R_Key gets an invalid request NAK."
         BoundsIgnored "bounds-ignored" "A request that reaches beyond the region is done as far as it lies within."
         BoundsOffByOne "bounds-off-by-one" "A request may reach one byte beyond its region."
+        AddressLow32Bits "address-low-32-bits" "Of the address of a request only the low 32 bits are looked at."
         RKeyLowByteIgnored "r-key-low-byte-ignored" "The low 8 bits of an R_Key are not compared."
         BoundsWrongNak "bounds-wrong-nak" "A request that reaches beyond the region gets an invalid request NAK."
         RegionRightIgnored "region-right-ignored" "What the region does not allow is done."
@@ -279,7 +286,8 @@ defects! {
     }
     "9.7.5.2.8 RNR NAK" {
         RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
-        RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for another interval than min_rnr_timer."
+        RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for the next shorter interval than min_rnr_timer."
+        RnrNakShortCodesAs1 "rnr-nak-short-codes-as-1" "An RNR NAK for a min_rnr_timer below 1 ms asks for 0.01 ms."
         RnrNakWithWrongPsn "rnr-nak-with-wrong-psn" "An RNR NAK carries the PSN behind that of the request."
         RnrNakAsInvalidRequest "rnr-nak-as-invalid-request" "A SEND for which no receive is posted gets an invalid request NAK."
         RnrNakOnWrite "rnr-nak-on-write" "An RDMA WRITE without Immediate gets an RNR NAK when no receive is posted."

@@ -221,6 +221,14 @@ impl Regions {
         Ok(Place { memory: handle, offset })
     }
 
+    /// The same, by the low 32 bits of the address alone; for a defective adapter.
+    pub(crate) fn by_low_address(&self, r_key: RKey, address: u64, length: u64, right: Right) -> Option<Place> {
+        const LOW: u64 = 0xFFFF_FFFF;
+        let (_, region) = self.keyed(r_key)?;
+        self.remote(r_key, region.address & !LOW | address & LOW, length, right)
+            .ok()
+    }
+
     /// Where an address lies in a region that has it, whatever its key and rights; for defective adapters.
     pub(crate) fn by_address(&self, address: u64) -> Option<Place> {
         self.regions.iter().find_map(|(&memory, region)| {

@@ -83,6 +83,8 @@ pub struct AdapterChoices {
     /// A READ or atomic that comes while max_dest_rd_atomic others have no response yet is refused as an invalid request; else it
     /// is answered all the same.
     pub refuses_beyond_resources: bool,
+    /// An RNR NAK asks for the next longer interval than min_rnr_timer, which is the least; else for that one.
+    pub rnr_nak_asks_longer: bool,
 }
 
 impl Default for AdapterChoices {
@@ -106,6 +108,7 @@ impl Default for AdapterChoices {
             invalidates_regions: true,
             goes_back_to_message: false,
             refuses_beyond_resources: false,
+            rnr_nak_asks_longer: false,
         }
     }
 }
@@ -133,6 +136,7 @@ impl AdapterChoices {
             invalidates_regions: draw(4) != 0,
             goes_back_to_message: draw(2) == 1,
             refuses_beyond_resources: false,
+            rnr_nak_asks_longer: draw(4) == 0,
         }
     }
 }

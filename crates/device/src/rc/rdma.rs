@@ -22,6 +22,11 @@ impl Qp {
         {
             return Ok(place);
         }
+        if cx.has(RcDefect::AddressLow32Bits)
+            && let Some(place) = cx.memory.by_low_address(r_key, va, length.into(), right)
+        {
+            return Ok(place);
+        }
         if cx.has(RcDefect::RKeyLowByteIgnored) {
             let mut keys = (0..=0xFF).map(|low| RKey(r_key.0 & !0xFF | low));
             if let Some(place) = keys.find_map(|key| cx.memory.remote(key, va, length.into(), right).ok()) {

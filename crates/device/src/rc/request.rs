@@ -220,7 +220,8 @@ impl Qp {
         let mut payload = request.payload;
         let room = (receive.local.length - at.min(receive.local.length)) as usize;
         if payload.len() > room {
-            if cx.has(RcDefect::OverlongSendTruncated) {
+            let is_within_word = payload.len() <= room.next_multiple_of(4);
+            if cx.has(RcDefect::OverlongSendTruncated) || is_within_word && cx.has(RcDefect::OverlongSendWithinWord) {
                 payload = &payload[..room];
             } else {
                 self.take_receive();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use verbatim_wire::verbs::EventKind;
-use verbatim_wire::{Aeth, AtomicAckEth, CreditCode, NakCode, Opcode, Psn, Qpn, Syndrome, Transport};
+use verbatim_wire::{Aeth, AtomicAckEth, CreditCode, NakCode, Opcode, Psn, Qpn, RnrTimer, Syndrome, Transport};
 
 use super::defect::RcDefect;
 use super::frame::hex64;
@@ -11,6 +11,9 @@ use super::qp::{Context, Qp};
 
 /// How long a defective adapter keeps responses back that others overtake.
 const OVERTAKEN: Duration = Duration::from_micros(500);
+
+/// From here on the highest bit of a PSN is set.
+const HALF: u32 = Psn::COUNT / 2;
 
 /// Kinds of responses, as far as their order matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,8 +38,11 @@ impl Qp {
         Syndrome::ack(CreditCode((0..31).rev().find(fits).unwrap_or(0)))
     }
 
-    fn aeth(&self, syndrome: Syndrome) -> Aeth {
-        Aeth::default().with_syndrome(syndrome).with_msn(self.receive.msn)
+    fn aeth(&self, cx: &Context<'_>, syndrome: Syndrome) -> Aeth {
+        let shown = if cx.has(RcDefect::MsnLow8Bits) { 0xFF } else { u32::MAX };
+        Aeth::default()
+            .with_syndrome(syndrome)
+            .with_msn(self.receive.msn & shown)
     }
 
     /// Acknowledges a SEND or WRITE at once or soon; `first` is the first PSN of its message.
@@ -76,7 +82,7 @@ impl Qp {
 
     fn send_acknowledge(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
         let mut transport = Transport {
-            aeth: Some(self.aeth(syndrome)),
+            aeth: Some(self.aeth(cx, syndrome)),
             ..Transport::default()
         };
         transport.bth = transport.bth.with_opcode(Opcode::RC_ACKNOWLEDGE).with_psn(psn);
@@ -100,7 +106,15 @@ impl Qp {
             return;
         }
         if cx.has(RcDefect::RnrNakWithWrongCode) {
+            // Code 0 is the longest, and behind 31; there is none shorter than the shortest.
+            if timer != RnrTimer::SHORTEST {
+                timer.0 = (timer.0 + 31) % 32;
+            }
+        } else if cx.profile.choices.rnr_nak_asks_longer && timer.0 != 0 {
             timer.0 = (timer.0 + 1) % 32;
+        }
+        if cx.has(RcDefect::RnrNakShortCodesAs1) && timer.duration() < Duration::from_millis(1) {
+            timer = RnrTimer::SHORTEST;
         }
         let psn = if cx.has(RcDefect::RnrNakWithWrongPsn) {
             psn.next()
@@ -162,7 +176,7 @@ impl Qp {
             if is_last {
                 self.receive.msn = msn_at_end;
             }
-            let aeth = self.aeth(self.ack_syndrome(cx));
+            let aeth = self.aeth(cx, self.ack_syndrome(cx));
             #[allow(clippy::cast_possible_truncation)] // fewer responses than PSNs
             let offset = if cx.has(RcDefect::ReadResponsePsnConstant) {
                 0
@@ -176,7 +190,11 @@ impl Qp {
                 payload,
                 ..Transport::default()
             };
-            transport.bth = transport.bth.with_opcode(opcode).with_psn(psn.plus(offset));
+            let mut told = psn.plus(offset);
+            if cx.has(RcDefect::ReadResponsePsnLosesBit23) && psn.0 < HALF && told.0 >= HALF {
+                told.0 -= HALF;
+            }
+            transport.bth = transport.bth.with_opcode(opcode).with_psn(told);
             responses.push(transport);
         }
         debug_assert!(self.receive.msn == msn_at_end || self.receive.msn == msn_before);
@@ -195,7 +213,7 @@ impl Qp {
             original
         };
         let mut transport = Transport {
-            aeth: Some(self.aeth(self.ack_syndrome(cx))),
+            aeth: Some(self.aeth(cx, self.ack_syndrome(cx))),
             atomic_ack: Some(AtomicAckEth::default().with_original(hex64(original))),
             ..Transport::default()
         };

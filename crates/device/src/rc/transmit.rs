@@ -338,8 +338,14 @@ impl Qp {
         }
     }
 
-    /// What a defective adapter changes in a request that comes again after an RNR NAK.
+    /// What a defective adapter changes in a request that comes again.
     fn spoil_retry(&self, cx: &Context<'_>, transport: &mut Transport) {
+        if self.send.retry == Some(Retry::Timeout)
+            && cx.has(RcDefect::TimeoutRetryWithoutCompare)
+            && let Some(atomic) = transport.atomic
+        {
+            transport.atomic = Some(atomic.with_compare(hex64(0)));
+        }
         if self.send.retry != Some(Retry::Rnr) {
             return;
         }

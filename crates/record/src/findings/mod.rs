@@ -41,6 +41,8 @@ pub struct Findings<'t> {
     pub not_applicable: Option<String>,
     /// That the oracle judges all of the test, and which of its rules must have been asked for that.
     pub exercises: Option<Vec<&'static str>>,
+    /// Rules and statements that need not have been asked, since the device has not what they speak of.
+    pub goes_without: Vec<&'static str>,
 }
 
 impl<'t> Findings<'t> {
@@ -53,6 +55,7 @@ impl<'t> Findings<'t> {
             observations: Vec::new(),
             not_applicable: None,
             exercises: None,
+            goes_without: Vec::new(),
         }
     }
 
@@ -61,6 +64,13 @@ impl<'t> Findings<'t> {
     pub fn exercises(&mut self, rules: &[&'static str]) {
         self.exercises.get_or_insert_default().extend(rules);
         self.trace.judged_whole();
+    }
+
+    /// The device has not what these rules and statements speak of, as its agent says: where nothing was shown of them, that is
+    /// told, and leaves nothing open.
+    pub fn goes_without(&mut self, names: &[&'static str], why: &str) {
+        self.goes_without.extend(names);
+        self.observe(format!("nothing is asked about {}: {why}", names.join(", ")), &[]);
     }
 
     /// Begins a check of a statement; what is looked at is a field's name, or what else says it shortly.

@@ -190,7 +190,11 @@ fn in_words(error: &toml::de::Error) -> Wrong {
         }
         None => message
             .replacen("missing field", "missing key", 1)
-            .replace("expected i64", "expected an integer"),
+            .replace("expected i64", "expected an integer")
+            .replace(
+                "invalid type: map, expected a sequence",
+                "a table by itself; each rig begins with [[rig]], and its name is a key",
+            ),
     };
     Wrong { span, what }
 }

@@ -134,6 +134,8 @@ fn a_misspelt_key_is_told_with_its_place_and_the_nearest_known_one() {
         &["unknown key \"devcie\"", "did you mean \"device\"?"],
     );
     fails("config_version = 1\n[[rigs]]\n", (2, 3), &["did you mean \"rig\"?"]);
+    let table = "config_version = 1\n[rig.a]\nkind = \"umad\"\n";
+    fails(table, (2, 2), &["each rig begins with [[rig]], and its name is a key"]);
     fails(
         &rig("name = \"ä\"\nkind = \"umad\"\ntimeout_milliseconds = 1"),
         (5, 1),

@@ -179,7 +179,8 @@ fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLin
                 lost(
                     config,
                     format!(
-                        "no machine has the socket {} open ({error}); start it, or correct `socket` of the rig",
+                        "nobody receives at the socket {} ({error}): the device, or the model of it, binds `remote` of the \
+                         rig's `socket` before a run begins; start it, or correct `remote`",
                         remote.display()
                     ),
                 )

@@ -5,21 +5,75 @@
 //! must not keep others from it.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::{major, minor};
 use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
 
 /// Where all users may make directories, and none can touch those of others.
 const BASES: [&str; 3] = ["/run/lock", "/dev/shm", "/tmp"];
 /// Names that are tried: others may have been faster to make a directory of ours.
 const NAMES: u16 = 1000;
 
-/// A lock, or who has it.
-pub(super) type Taken = Result<File, String>;
+/// A lock and what its file told of who had it last, or who has it.
+pub(super) type Taken = Result<(Lock, Holder), String>;
+
+/// What a lock's file tells of who took it last.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Holder {
+    /// The process.
+    pub(super) pid: u32,
+    /// Where its restore journals are; empty when it made none.
+    pub(super) journals: PathBuf,
+    /// What it called the rig.
+    pub(super) rig: String,
+    /// Whether it has changed the device and not yet restored it.
+    pub(super) changed: bool,
+}
+
+impl Holder {
+    /// Versions before this one told their process alone; what is no such text tells nothing.
+    fn read(mut file: &File) -> Self {
+        let mut text = String::new();
+        let read = (&mut file).take(1 << 16).read_to_string(&mut text);
+        let whole = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+        whole.unwrap_or_else(|| Self {
+            pid: text.trim().parse().unwrap_or(0),
+            ..Self::default()
+        })
+    }
+}
+
+/// A lock that is held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Its file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what the next one is to know.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn tell(&self, holder: &Holder) -> io::Result<()> {
+        let text = serde_json::to_vec(holder)?;
+        let mut file = &self.file;
+        file.rewind()?;
+        file.write_all(&text)?;
+        self.file.set_len(text.len() as u64)
+    }
+}
 
 /// Where the directories are: the same for every user of this host.
 ///
@@ -45,20 +99,19 @@ pub(super) fn base() -> io::Result<&'static Path> {
 /// What the system says.
 pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Taken> {
     let (me, own) = (geteuid().as_raw(), own_directory(base)?);
-    let mut file = File::options()
+    let path = own.join(name);
+    let file = File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(own.join(name))?;
+        .open(&path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid);
-            return Ok(Err(in_words(pid.trim(), me)));
+            return Ok(Err(in_words(&Holder::read(&file).pid.to_string(), me)));
         }
         Err(TryLockError::Error(error)) => return Err(error),
     }
@@ -66,9 +119,13 @@ pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io:
     if let Some(other) = held_elsewhere(base, &own, name, counts)? {
         return Ok(Err(other));
     }
-    file.set_len(0)?;
-    write!(file, "{}", std::process::id())?;
-    Ok(Ok(file))
+    let before = Holder::read(&file);
+    let lock = Lock { file, path };
+    lock.tell(&Holder {
+        pid: std::process::id(),
+        ..before.clone()
+    })?;
+    Ok(Ok((lock, before)))
 }
 
 fn in_words(pid: &str, user: u32) -> String {

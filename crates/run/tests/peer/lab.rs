@@ -186,6 +186,7 @@ impl Lab {
             record: Some(self.path().join("record")),
             cancel: Arc::default(),
             shrinks: true,
+            rig_options: String::new(),
             lease: Arc::default(),
         };
         let state = StateDirectory::at(self.path().join("state"));

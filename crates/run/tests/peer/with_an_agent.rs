@@ -146,7 +146,7 @@ fn a_rig_whose_parts_are_not_there_is_unavailable_with_the_remedy() {
     lab.machine = None;
     let why = lab.fails("");
     assert!(
-        why.contains("no machine has the socket") && why.contains("m.sock"),
+        why.contains("nobody receives at the socket") && why.contains("m.sock") && why.contains("start it"),
         "{why}"
     );
     std::fs::remove_file(lab.path().join("t.sock")).ok();

@@ -1,17 +1,19 @@
 //! The journal's file: written, locked, and looked at by who does not hold it.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read as _, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use verbatim_wire::MKey;
 
+use super::room::{Room, is_full};
 use super::{Area, Content, Journal, JournalError, Owner, Part, Pending, VERSION};
+use crate::Step;
 
 /// Only its owner may read what has M_Keys in it, or hold a lock that others wait for.
-const PRIVATE: u32 = 0o600;
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// What the names of files end in.
 const JOURNAL: &str = ".journal.json";
@@ -34,6 +36,8 @@ pub struct FileJournal {
     path: PathBuf,
     content: Content,
     lock: File,
+    /// None where a journal that is still to be restored left no room for more.
+    room: Option<Room>,
 }
 
 impl FileJournal {
@@ -49,16 +53,22 @@ impl FileJournal {
         let lock = lock(directory, &owner.rig)?;
         let path = place(directory, &owner.rig);
         if !path.exists()
-            && let Some((other, content)) = of_the_same_device(directory, &owner)
+            && let Some(rig) = of_the_same_device(directory, &owner)
         {
-            let _other = self::lock(directory, &content.owner.rig)?;
+            let other = place(directory, &rig);
+            let _other = self::lock(directory, &rig)?;
+            if let Err(Unread::Damaged(what)) = read(directory, &rig) {
+                let lock = lock_place(directory, &rig);
+                return Err(JournalError::Damaged {
+                    path: other,
+                    lock,
+                    what,
+                });
+            }
             std::fs::rename(&other, &path).map_err(io(&other))?;
-            witness(&lock, true).map_err(io(&path))?;
-            if let Ok(gone) = File::options()
-                .write(true)
-                .open(lock_place(directory, &content.owner.rig))
-            {
-                witness(&gone, false).map_err(io(&other))?;
+            witness(&lock, Some(&owner)).map_err(io(&path))?;
+            if let Ok(gone) = File::options().write(true).open(lock_place(directory, &rig)) {
+                witness(&gone, None).map_err(io(&other))?;
             }
         }
         let content = match read(directory, &owner.rig) {
@@ -78,8 +88,19 @@ impl FileJournal {
                 named: owner.device,
             });
         }
+        let room = match Room::take(&path.with_extension("room")) {
+            Ok(room) => Some(room),
+            Err(_) if !content.areas.is_empty() => None,
+            Err(source) if is_full(&source) => return Err(JournalError::NoRoom { path, source }),
+            Err(source) => return Err(JournalError::Io { path, source }),
+        };
         let content = Content { owner, ..content };
-        Ok(Self { path, content, lock })
+        Ok(Self {
+            path,
+            content,
+            lock,
+            room,
+        })
     }
 
     /// Where a rig's journal lies, with what belongs to it: a directory in that of all journals.
@@ -136,6 +157,17 @@ impl FileJournal {
         self.content.keys.iter().filter_map(|words| key_of(words)).collect()
     }
 
+    /// What an earlier run left changed, and how to come to it.
+    #[must_use]
+    pub fn left(&self) -> Left {
+        Left {
+            areas: self.content.areas.clone(),
+            keys: self.keys(),
+            device: self.content.device.clone(),
+            path: self.path.clone(),
+        }
+    }
+
     /// PortGUID of the device that the pending areas belong to, in words; empty when it did not tell.
     #[must_use]
     pub fn device(&self) -> &str {
@@ -154,9 +186,7 @@ impl FileJournal {
     pub fn look(directory: &Path, owner: impl Into<Owner>) -> Option<Unrestored> {
         let owner = owner.into();
         let own = Unrestored::of(directory, &owner.rig).map(|own| own.checked(&owner));
-        own.or_else(|| {
-            of_the_same_device(directory, &owner).and_then(|(_, content)| Unrestored::of(directory, &content.owner.rig))
-        })
+        own.or_else(|| of_the_same_device(directory, &owner).and_then(|rig| Unrestored::of(directory, &rig)))
     }
 
     /// What each journal in a directory lists.
@@ -175,8 +205,7 @@ impl FileJournal {
         let owner = owner.into();
         let name = format!("{}{JOURNAL}", owner.rig);
         let of_rig = |of: &&Unrestored| of.path.file_name().is_some_and(|file| *file == *name);
-        let same =
-            |of: &&Unrestored| of.damage.is_empty() && !owner.device.is_empty() && of.owner.device == owner.device;
+        let same = |of: &&Unrestored| !owner.device.is_empty() && of.owner.device == owner.device;
         let own = all.iter().find(of_rig).cloned().map(|own| own.checked(&owner));
         own.or_else(|| all.iter().find(same).cloned())
     }
@@ -215,16 +244,47 @@ impl FileJournal {
         }
         Self::prepare(directory, rig)?;
         let lock = File::options().write(true).open(lock_place(directory, rig))?;
-        witness(&lock, true)?;
+        witness(&lock, Some(&rig.into()))?;
         Ok(true)
     }
 
+    /// Of a device that is left changed as another witness tells: without its journal, that counts as missing from now on.
+    /// Whether it does.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn must_be_there(directory: &Path, owner: &Owner) -> io::Result<bool> {
+        if place(directory, &owner.rig).exists() {
+            return Ok(false);
+        }
+        Self::prepare(directory, &owner.rig)?;
+        let path = lock_place(directory, &owner.rig);
+        if std::fs::metadata(&path)?.len() == 0 {
+            let lock = File::options().read(true).write(true).open(&path)?;
+            witness(&lock, Some(owner))?;
+        }
+        Ok(true)
+    }
+
+    /// Writes the journal; on a full disk into the room that was kept for it.
     fn write(&mut self) -> Result<(), JournalError> {
+        match self.try_to_write() {
+            Err(JournalError::Io { source, .. }) if is_full(&source) && self.room.is_some() => {
+                self.room.take().inspect(Room::give);
+                let written = self.try_to_write();
+                self.room = Room::take(&self.path.with_extension("room")).ok();
+                written
+            }
+            written => written,
+        }
+    }
+
+    fn try_to_write(&mut self) -> Result<(), JournalError> {
         let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         if self.content.areas.is_empty() {
             // Before the file goes, as it is set after the file came: a crash between the two leaves a journal too many.
-            witness(&self.lock, false).map_err(&io)?;
+            witness(&self.lock, None).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
                 _ => {}
@@ -245,7 +305,7 @@ impl FileJournal {
             file.write_all(&text).map_err(&io)?;
             file.sync_all().map_err(&io)?;
             std::fs::rename(&part, &self.path).map_err(&io)?;
-            witness(&self.lock, true).map_err(&io)?;
+            witness(&self.lock, Some(&self.content.owner)).map_err(&io)?;
         }
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -279,12 +339,35 @@ impl Journal for FileJournal {
         self.content.lease_s
     }
 
-    fn identify(&mut self, device: &str) {
+    fn identify(&mut self, device: &str) -> Step {
         // What is pending belongs to the device that it was saved of.
         if self.content.areas.is_empty() {
             self.content.device = device.into();
         }
+        Ok(())
     }
+}
+
+impl Drop for FileJournal {
+    /// Room is kept for who restores what is left.
+    fn drop(&mut self) {
+        if let (true, Some(room)) = (self.content.areas.is_empty(), &self.room) {
+            room.give();
+        }
+    }
+}
+
+/// What a run left changed, and how to come to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Areas, in the order in which they were changed.
+    pub areas: Vec<Pending>,
+    /// Every M_Key that may be in force, the likeliest first.
+    pub keys: Vec<MKey>,
+    /// PortGUID of the device, in words; empty when it did not tell.
+    pub device: String,
+    /// The journal's file.
+    pub path: PathBuf,
 }
 
 /// What a journal says is to be restored.
@@ -315,7 +398,7 @@ impl Unrestored {
             Err(Unread::Damaged(what)) => (Content::default(), format!("it is no journal: {what}")),
         };
         let owner = if content.owner.rig.is_empty() {
-            rig.into()
+            witnessed(directory, rig)
         } else {
             content.owner
         };
@@ -400,14 +483,35 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
     }
 }
 
-/// Keeps in the lock's file whether there must be a journal: one that was removed is missed.
-fn witness(mut lock: &File, there_is_a_journal: bool) -> io::Result<()> {
+/// The first line of a lock's file while there must be a journal. The owner follows, as JSON.
+const WITNESS: &[u8] = b"a journal is to be restored\n";
+
+/// Keeps in the lock's file whether there must be a journal, and whose: one that was removed is missed, and of one that was
+/// damaged it is known which device it was of.
+fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
+    let text = match owner {
+        None => Vec::new(),
+        Some(owner) => [WITNESS, &serde_json::to_vec(owner)?, b"\n"].concat(),
+    };
+    // What stands there already is not written again: a journal is saved at each step of a test.
+    lock.rewind()?;
+    let mut is = Vec::new();
+    if lock.read_to_end(&mut is).is_ok() && is == text {
+        return Ok(());
+    }
     lock.set_len(0)?;
     lock.rewind()?;
-    if there_is_a_journal {
-        lock.write_all(b"a journal is to be restored\n")?;
-    }
-    Ok(())
+    lock.write_all(&text)
+}
+
+/// Whose journal a lock tells of; the rig alone where it does not.
+fn witnessed(directory: &Path, rig: &str) -> Owner {
+    let text = std::fs::read(lock_place(directory, rig)).unwrap_or_default();
+    let owner = text.strip_prefix(WITNESS).map(serde_json::from_slice::<Owner>);
+    owner
+        .and_then(Result::ok)
+        .filter(|owner| !owner.rig.is_empty())
+        .unwrap_or_else(|| rig.into())
 }
 
 fn io(path: &Path) -> impl Fn(io::Error) -> JournalError + use<> {
@@ -424,6 +528,7 @@ fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
     let lock = File::options()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .mode(PRIVATE)
         .open(&path)
@@ -445,15 +550,19 @@ fn rigs(directory: &Path) -> impl Iterator<Item = String> {
     })
 }
 
-/// The journal of the same device that another rig left.
-fn of_the_same_device(directory: &Path, owner: &Owner) -> Option<(PathBuf, Content)> {
+/// The rig that left a journal of the same device, be it damaged.
+fn of_the_same_device(directory: &Path, owner: &Owner) -> Option<String> {
     if owner.device.is_empty() {
         return None;
     }
-    rigs(directory).filter(|rig| *rig != owner.rig).find_map(|rig| {
-        let content = read(directory, &rig).ok()?;
-        let same = !content.areas.is_empty() && content.owner.device == owner.device;
-        same.then(|| (place(directory, &rig), content))
+    rigs(directory).filter(|rig| *rig != owner.rig).find(|rig| {
+        let its = match read(directory, rig) {
+            Ok(content) if content.areas.is_empty() => return false,
+            Ok(content) => content.owner,
+            Err(Unread::Damaged(_)) => witnessed(directory, rig),
+            Err(Unread::Io(_)) => return false,
+        };
+        its.device == owner.device
     })
 }
 
@@ -487,246 +596,4 @@ fn parse(text: &[u8]) -> Result<Content, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::area;
-    use super::*;
-
-    #[test]
-    fn what_was_saved_is_there_after_reopening_and_gone_after_settling() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[MKey(0)]).unwrap();
-        journal.may_be_in_force(&[MKey(7)], 15).unwrap();
-        drop(journal);
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        assert_eq!(
-            journal.pending(),
-            [Pending {
-                area: area.clone(),
-                parts
-            }]
-        );
-        assert_eq!(journal.keys(), [MKey(7), MKey(0)], "the likeliest first");
-        assert_eq!(journal.lease_s(), 15);
-        journal.settle(&area).unwrap();
-        assert!(!journal.path().exists());
-    }
-
-    #[test]
-    fn a_second_process_is_told_that_the_rig_is_in_use() {
-        let directory = tempfile::tempdir().unwrap();
-        let _first = FileJournal::open(directory.path(), "r").unwrap();
-        let error = FileJournal::open(directory.path(), "r").unwrap_err();
-        assert!(matches!(error, JournalError::Busy { .. }), "{error}");
-    }
-
-    #[test]
-    fn a_damaged_journal_is_an_error_that_says_what_to_do_and_never_an_empty_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[MKey(1)]).unwrap();
-        let path = journal.path().to_path_buf();
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
-        for cut in 0..whole.len() {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            let error = FileJournal::open(directory.path(), "r").unwrap_err();
-            assert!(matches!(error, JournalError::Damaged { .. }), "cut at {cut}: {error}");
-        }
-    }
-
-    fn owner(rig: &str, device: &str) -> Owner {
-        Owner {
-            device: device.into(),
-            ..rig.into()
-        }
-    }
-
-    /// A journal with something to restore: its directory, its file, and what that holds.
-    fn saved() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
-        journal.save(&area, &parts, &[MKey(1)]).unwrap();
-        let path = journal.path().to_path_buf();
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
-        (directory, path, whole)
-    }
-
-    #[test]
-    fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
-        let (directory, path, whole) = saved();
-        let good = FileJournal::open(directory.path(), "r").unwrap().content;
-        for bit in 0..whole.len() * 8 {
-            let mut altered = whole.clone();
-            altered[bit / 8] ^= 1 << (bit % 8);
-            std::fs::write(&path, &altered).unwrap();
-            match FileJournal::open(directory.path(), "r") {
-                Err(JournalError::Damaged { .. }) => {}
-                // Blanks between the fields mean nothing.
-                Ok(journal) => assert_eq!(
-                    (journal.pending(), journal.keys()),
-                    (&*good.areas, vec![MKey(1)]),
-                    "bit {bit}"
-                ),
-                Err(other) => panic!("bit {bit}: {other}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_journal_of_which_any_part_is_nought_or_of_another_is_never_applied() {
-        let (directory, path, whole) = saved();
-        for begin in 0..whole.len() {
-            for length in [1, 7, 64, whole.len()] {
-                for filler in [0, 0xFF, b'0'] {
-                    let mut altered = whole.clone();
-                    let end = altered.len().min(begin + length);
-                    altered[begin..end].fill(filler);
-                    if altered == whole {
-                        continue;
-                    }
-                    std::fs::write(&path, &altered).unwrap();
-                    let opened = FileJournal::open(directory.path(), "r");
-                    assert!(
-                        matches!(opened, Err(JournalError::Damaged { .. })),
-                        "{length} bytes of {filler:#x} from {begin} on: {opened:?}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_journal_that_was_removed_is_missed_until_its_lock_is_removed_too() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[]).unwrap();
-        let path = journal.path().to_path_buf();
-        drop(journal);
-        std::fs::remove_file(&path).unwrap();
-        let error = FileJournal::open(directory.path(), "r").unwrap_err().to_string();
-        assert!(
-            error.contains("the file is gone") && error.contains("r.lock"),
-            "{error}"
-        );
-        assert!(FileJournal::look(directory.path(), "r").is_some());
-        assert_eq!(FileJournal::all(directory.path()).len(), 1);
-        std::fs::remove_file(lock_place(directory.path(), "r")).unwrap();
-        assert!(FileJournal::open(directory.path(), "r").unwrap().pending().is_empty());
-        assert_eq!(FileJournal::look(directory.path(), "r"), None);
-    }
-
-    #[test]
-    fn a_journal_that_was_removed_with_its_lock_is_missed_where_the_rig_was_in_use() {
-        let directory = tempfile::tempdir().unwrap();
-        FileJournal::prepare(directory.path(), "r").unwrap();
-        assert!(!FileJournal::miss(directory.path(), "r").unwrap(), "nothing was saved");
-        assert_eq!(FileJournal::look(directory.path(), "r"), None);
-        std::fs::remove_file(lock_place(directory.path(), "r")).unwrap();
-        assert!(FileJournal::miss(directory.path(), "r").unwrap());
-        let error = FileJournal::open(directory.path(), "r").unwrap_err();
-        assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
-    }
-
-    #[test]
-    fn a_journal_goes_with_the_device_when_its_rig_is_renamed() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), owner("old", "a model")).unwrap();
-        journal.save(&area, &parts, &[]).unwrap();
-        drop(journal);
-        assert_eq!(
-            FileJournal::look(directory.path(), owner("other", "another model")),
-            None
-        );
-        assert!(FileJournal::look(directory.path(), owner("new", "a model")).is_some());
-        let mut journal = FileJournal::open(directory.path(), owner("new", "a model")).unwrap();
-        assert_eq!(journal.pending().len(), 1);
-        assert!(FileJournal::open(directory.path(), "old").unwrap().pending().is_empty());
-        journal.settle(&area).unwrap();
-        assert!(FileJournal::all(directory.path()).is_empty());
-    }
-
-    #[test]
-    fn a_journal_is_not_applied_to_another_device_of_the_same_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
-        journal.save(&area, &parts, &[]).unwrap();
-        drop(journal);
-        let error = FileJournal::open(directory.path(), owner("r", "another model")).unwrap_err();
-        assert!(matches!(error, JournalError::OtherDevice { .. }), "{error}");
-        let seen = FileJournal::look(directory.path(), owner("r", "another model")).unwrap();
-        assert!(seen.damage.contains("it is of a model"), "{seen:?}");
-    }
-
-    #[test]
-    fn a_journal_is_read_while_a_worker_holds_it() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(FileJournal::look(directory.path(), "r"), None);
-        let mut held = FileJournal::open(directory.path(), "r").unwrap();
-        let area = Area {
-            attribute: 0x15,
-            name: "PortInfo".into(),
-        };
-        let part = Part {
-            modifier: 1,
-            data: vec![0; 64],
-        };
-        held.save(&area, &[part], &[MKey(0x1234)]).unwrap();
-        held.may_be_in_force(&[MKey(0x77)], 15).unwrap();
-        let seen = FileJournal::look(directory.path(), "r").unwrap();
-        let mut keys = seen.keys.clone();
-        keys.sort();
-        assert_eq!(keys, ["0x0000000000000077", "0x0000000000001234"]);
-        assert_eq!((seen.lease_s, seen.in_words()), (15, vec!["PortInfo".to_string()]));
-        let all = FileJournal::all(directory.path());
-        assert_eq!(FileJournal::among(&all, "r"), Some(seen));
-        assert_eq!(FileJournal::among(&all, "another"), None);
-        held.settle(&area).unwrap();
-        assert_eq!(FileJournal::look(directory.path(), "r"), None);
-    }
-
-    #[test]
-    fn a_rig_is_held_until_who_holds_it_lets_go() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(!FileJournal::is_held(directory.path(), "r"));
-        let held = FileJournal::open(directory.path(), "r").unwrap();
-        assert!(FileJournal::is_held(directory.path(), "r") && !FileJournal::is_held(directory.path(), "other"));
-        drop(held);
-        assert!(!FileJournal::is_held(directory.path(), "r"));
-    }
-
-    #[test]
-    fn what_a_version_before_left_in_one_directory_is_found_and_a_held_lock_stays_held() {
-        let directory = tempfile::tempdir().unwrap();
-        let (area, parts) = area();
-        let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-        journal.save(&area, &parts, &[MKey(1)]).unwrap();
-        let own = FileJournal::directory(directory.path(), "r");
-        for name in ["r.journal.json", "r.lock"] {
-            std::fs::rename(own.join(name), directory.path().join(name)).unwrap();
-        }
-        std::fs::remove_dir(&own).unwrap();
-        let error = FileJournal::open(directory.path(), "r").unwrap_err();
-        assert!(matches!(error, JournalError::Busy { .. }), "{error}");
-        drop(journal);
-        assert_eq!(FileJournal::open(directory.path(), "r").unwrap().pending().len(), 1);
-        let left = std::fs::read_dir(directory.path()).unwrap().count();
-        assert_eq!(left, 1, "the rig's directory alone");
-    }
-
-    #[test]
-    fn a_journal_that_cannot_be_read_counts_as_something_to_restore() {
-        let directory = tempfile::tempdir().unwrap();
-        make(directory.path(), "r").unwrap();
-        std::fs::write(place(directory.path(), "r"), "{").unwrap();
-        let seen = FileJournal::look(directory.path(), "r").unwrap();
-        assert!(seen.in_words()[0].contains("it is no journal"), "{seen:?}");
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use verbatim_wire::packet::AckTimeout;
 pub use channel::{Channel, ChannelOptions, Memory, Pair, labels};
 pub use frames::Received;
 pub use native::Native;
+pub use offered::{asks_for, takes};
 pub use verbs::Sign;
 
 use crate::rig::Arrival;

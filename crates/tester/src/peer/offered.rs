@@ -80,9 +80,10 @@ fn other_than(side: Side) -> Side {
     }
 }
 
-/// An empty list says nothing.
-fn takes(listed: &[i32], operation: Operation) -> bool {
-    listed.is_empty() || listed.contains(&operation.into())
+/// Whether a list of capabilities has this one; an empty list says nothing.
+#[must_use]
+pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
+    listed.is_empty() || listed.contains(&one.into())
 }
 
 /// What a device lacks for a command.
@@ -143,7 +144,8 @@ fn words(name: &str, prefix: &str) -> String {
 }
 
 /// What a request packet of a reliable connection asks for; of a message of several packets, what its first can say.
-fn asks_for(opcode: Opcode) -> Option<Operation> {
+#[must_use]
+pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {
         return None;
     }
@@ -161,8 +163,12 @@ fn asks_for(opcode: Opcode) -> Option<Operation> {
 }
 
 impl Tester<'_> {
-    /// Ends the procedure before a command that a device has said it cannot do.
-    pub(super) fn must_be_offered(&self, side: Side, command: &Command) -> Step {
+    /// Ends the procedure before a command that a device has said it cannot do. Every command is held against this; a
+    /// procedure that can do without asks first.
+    ///
+    /// # Errors
+    /// [`Stop::NotOffered`] when the device has said so.
+    pub fn must_be_offered(&self, side: Side, command: &Command) -> Step {
         self.peer
             .offered
             .lacks(side, command)

@@ -22,6 +22,47 @@ pub enum Place {
     Unix(PathBuf),
     /// An address and a port.
     Tcp(SocketAddr),
+    /// A host's name and a port. It is looked up anew for each connection, and stands for the agent whatever it leads to.
+    Named {
+        /// The name, in small letters and without a dot at its end: written otherwise it is the same.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl Place {
+    /// A name and a port, such as `dut-host.example:7000`; none where it is no such thing, or looks like an address.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let is_of_letters = |label: &str| {
+            let is_ldh = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+            (1..=63).contains(&label.len())
+                && label.bytes().all(is_ldh)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        // A last label of digits is an address that was mistyped: a resolver would make something else of it.
+        let last = host.rsplit('.').next()?;
+        if host.len() > 253 || !host.split('.').all(is_of_letters) || last.bytes().all(|c| c.is_ascii_digit()) {
+            return None;
+        }
+        let digits = port.bytes().all(|c| c.is_ascii_digit());
+        let port: u16 = port.parse().ok().filter(|&port| port != 0 && digits)?;
+        Some(Self::Named { host, port })
+    }
+
+    /// Whether it is on this host by what it is called; a name may turn out to be, and is not taken for it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Named { host, .. } => host == "localhost" || host.ends_with(".localhost"),
+        }
+    }
 }
 
 /// The certificates for an agent.
@@ -39,6 +80,48 @@ impl fmt::Display for AgentAddress {
         match &self.place {
             Place::Unix(path) => write!(f, "unix:{}", path.display()),
             Place::Tcp(address) => address.fmt(f),
+            Place::Named { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_from_an_address_that_was_mistyped() {
+        for (text, host) in [
+            ("dut-host:7000", "dut-host"),
+            ("DUT-3.Lab.Example.:7000", "dut-3.lab.example"),
+            ("3com.example:7000", "3com.example"),
+            ("rack_7:7000", "rack_7"),
+        ] {
+            let expected = Place::Named {
+                host: host.into(),
+                port: 7000,
+            };
+            assert_eq!(Place::named(text), Some(expected), "{text}");
+        }
+        for text in [
+            "10.1.2.3",
+            "10.1.2:7000",
+            "10.1.2.333:7000",
+            "10.1.2.3:7000",
+            "dut-host",
+            "dut-host:",
+            "dut-host:0",
+            "dut-host:+7",
+            "dut-host:70000",
+            ":7000",
+            "dut..host:7000",
+            "-dut:7000",
+            "[fd00::1]:7000",
+            "fd00::1:7000",
+            "dut host:7000",
+            "https://dut-host:7000",
+        ] {
+            assert_eq!(Place::named(text), None, "{text}");
         }
     }
 }

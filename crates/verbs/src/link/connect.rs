@@ -1,5 +1,6 @@
 //! Connecting to an agent, and saying in words why it did not work.
 
+use core::net::SocketAddr;
 use std::error::Error;
 use std::io;
 use std::iter::successors;
@@ -39,28 +40,77 @@ pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
             Some(path) => endpoint(format!("unix://{path}"))?,
             None => return Err("the socket's path is not UTF-8; move it to one that is".into()),
         },
-        (Place::Tcp(address), None) if !address.ip().to_canonical().is_loopback() => {
-            return Err(
-                "an agent on another host takes clients with certificates only: name the CA, the certificate and the \
-                 key (`verbatim pki init` makes them)"
-                    .into(),
-            );
+        (Place::Tcp(at), None) => endpoint(format!("http://{}", on_this_host(*at)?))?,
+        (Place::Named { host, port }, None) => {
+            // Each that the name leads to: `localhost` is often two, and the agent listens on one of them.
+            let mut failed = String::new();
+            for at in looked_up(host, *port).await? {
+                match endpoint(format!("http://{}", on_this_host(at)?))?.connect().await {
+                    Ok(channel) => return Ok(channel),
+                    Err(error) => failed = not_connected(&error),
+                }
+            }
+            return Err(failed);
         }
-        (Place::Tcp(address), None) => endpoint(format!("http://{address}"))?,
-        (Place::Tcp(address), Some(AgentTls { files, server_name })) => {
-            let host = address.ip().to_string();
-            let connector = Connector::new(&host, address.port(), server_name.as_deref(), files)
-                .map_err(|error| error.to_string())?;
-            let connected = endpoint(format!("http://{address}"))?
-                .connect_with_connector(connector)
-                .await;
-            return connected.map_err(|error| match ConnectError::within(&error) {
-                Some(why) => why.in_words(&WORDS, files, server_name.as_deref().unwrap_or(&host)),
-                None => root(&error),
-            });
+        (Place::Tcp(at), Some(tls)) => return with_tls(&at.ip().to_string(), at.port(), tls, endpoint).await,
+        (Place::Named { host, port }, Some(tls)) => {
+            // For its words alone: the connector looks the name up itself, and tries each address.
+            looked_up(host, *port).await?;
+            return with_tls(host, *port, tls, endpoint).await;
         }
     };
     plain.connect().await.map_err(|error| not_connected(&error))
+}
+
+async fn with_tls(
+    host: &str,
+    port: u16,
+    tls: &AgentTls,
+    endpoint: impl Fn(String) -> Result<Endpoint, String>,
+) -> Result<Channel, String> {
+    let AgentTls { files, server_name } = tls;
+    let connector = Connector::new(host, port, server_name.as_deref(), files).map_err(|error| error.to_string())?;
+    let authority = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.into()
+    };
+    let connected = endpoint(format!("http://{authority}:{port}"))?
+        .connect_with_connector(connector)
+        .await;
+    connected.map_err(|error| match ConnectError::within(&error) {
+        Some(why) => why.in_words(&WORDS, files, server_name.as_deref().unwrap_or(host)),
+        None => root(&error),
+    })
+}
+
+/// An address to which no certificates are needed.
+fn on_this_host(at: SocketAddr) -> Result<SocketAddr, String> {
+    if at.ip().to_canonical().is_loopback() {
+        return Ok(at);
+    }
+    Err(format!(
+        "{at} is another host, and an agent there takes clients with certificates only: name the CA, the certificate and the \
+         key (`verbatim pki init` makes them)"
+    ))
+}
+
+/// What a name leads to: at least one address.
+async fn looked_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let said = match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => {
+            let found: Vec<SocketAddr> = found.collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            "it has no address".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    Err(format!(
+        "the name {host} is not found ({said}): correct it, have this host know it (`getent hosts {host}` shows what it \
+         knows), or give the address in its place"
+    ))
 }
 
 /// An error and what caused it.
@@ -107,7 +157,7 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
     }
     let cause = match (&address.place, &address.tls) {
         (_, Some(_)) => "or ours was locked out since: its log says why",
-        (Place::Tcp(_), None) => {
+        (Place::Tcp(_) | Place::Named { .. }, None) => {
             "or the server requires a client certificate: then name the CA, the certificate and the key"
         }
         (Place::Unix(_), None) => "or it is no agent that listens there",

@@ -54,8 +54,7 @@ macro_rules! any_attribute {
             /// The attribute with that number, read from its bytes; `None` when its layout is not known.
             #[must_use]
             pub fn from_bytes(class: MgmtClass, id: AttributeId, bytes: &[u8]) -> Option<Self> {
-                let performance = class == MgmtClass::PERF;
-                $( if id == <$name as Attribute>::ID && performance == <$name as Attribute>::PERFORMANCE {
+                $( if id == <$name as Attribute>::ID && is_of_class(<$name as Attribute>::PERFORMANCE, class) {
                     return Some(Self::$name($name::from_bytes(bytes)));
                 } )*
                 None
@@ -76,8 +75,7 @@ macro_rules! any_attribute {
             /// The specification's name of an attribute, or its number.
             #[must_use]
             pub fn name(class: MgmtClass, id: AttributeId) -> String {
-                let performance = class == MgmtClass::PERF;
-                $( if id == <$name as Attribute>::ID && performance == <$name as Attribute>::PERFORMANCE {
+                $( if id == <$name as Attribute>::ID && is_of_class(<$name as Attribute>::PERFORMANCE, class) {
                     return <$name as Layout>::NAME.into();
                 } )*
                 id.name_in(class)
@@ -92,6 +90,15 @@ macro_rules! any_attribute {
     };
 }
 every_attribute!(any_attribute);
+
+/// Whether an attribute of performance management, or else of subnet management, is one of this class.
+fn is_of_class(performance: bool, class: MgmtClass) -> bool {
+    match class {
+        MgmtClass::PERF => performance,
+        MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => !performance,
+        _ => false,
+    }
+}
 
 impl AnyAttribute {
     /// The attribute that a MAD of the subnet management or performance class carries, if its layout is known.
@@ -118,6 +125,24 @@ mod tests {
             ids.dedup();
             assert_eq!(ids.len(), all);
         }};
+    }
+
+    #[test]
+    fn an_attribute_of_subnet_management_gives_its_name_to_no_other_class() {
+        for (class, id, name) in [
+            (MgmtClass::SUBN_DIRECTED, 0x10, "NodeDescription"),
+            (MgmtClass::COM_MGT, 0x10, "ConnectRequest"),
+            (MgmtClass::SUBN_LID, 0x31, "LedInfo"),
+            (MgmtClass::SUBN_ADM, 0x31, "ServiceRecord"),
+            (MgmtClass::PERF, 0x12, "PortCounters"),
+            (MgmtClass::SUBN_LID, 0x12, "SwitchInfo"),
+        ] {
+            assert_eq!(AnyAttribute::name(class, AttributeId(id)), name, "{class}");
+            let bytes = [0; 64];
+            let has_layout = matches!(class, MgmtClass::SUBN_DIRECTED | MgmtClass::SUBN_LID | MgmtClass::PERF);
+            let known = AnyAttribute::from_bytes(class, AttributeId(id), &bytes);
+            assert!(known.is_none() || has_layout, "{class} {id:#06x}");
+        }
     }
 
     #[test]

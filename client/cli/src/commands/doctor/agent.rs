@@ -65,8 +65,7 @@ pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<
         findings.push(finding);
     });
     written?;
-    let count = |of: Outcome| findings.iter().filter(|finding| finding.outcome == of).count() as u64;
-    let failed = count(Outcome::Fail);
+    let failed = count(&findings, Outcome::Fail);
     if json {
         let found: Vec<InJson<'_>> = findings
             .iter()
@@ -79,15 +78,25 @@ pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<
             .collect();
         print::json(&serde_json::json!({ "agent": given, "found": found }))?;
     } else {
-        print::text(&format!(
-            "\n{} checks of the agent at {given}: {} passed, {failed} failed, {} notes, {} left out\n",
-            findings.len(),
-            count(Outcome::Pass),
-            count(Outcome::Note),
-            count(Outcome::Skip),
-        ))?;
+        print::text(&format!("\n{}\n", summary(given, &findings)))?;
     }
     Ok(ExitCode::from(if failed == 0 { 0 } else { exit::ERROR }))
+}
+
+fn count(findings: &[Finding], of: Outcome) -> u64 {
+    findings.iter().filter(|finding| finding.outcome == of).count() as u64
+}
+
+fn summary(given: &str, findings: &[Finding]) -> String {
+    let count = |of| count(findings, of);
+    format!(
+        "{} of the agent at {given}: {} passed, {} failed, {}, {} left out",
+        print::counted(findings.len() as u64, "check", "checks"),
+        count(Outcome::Pass),
+        count(Outcome::Fail),
+        print::counted(count(Outcome::Note), "note", "notes"),
+        count(Outcome::Skip),
+    )
 }
 
 /// The address, and the certificates for it.
@@ -152,5 +161,27 @@ fn resolved(given: &str) -> anyhow::Result<(Option<String>, SocketAddr)> {
         Ok(Some(address)) => Ok((Some(host.into()), address)),
         Ok(None) => Err(exit::Usage(format!("--agent {given:?}: {host} has no address; {expected}")).into()),
         Err(error) => Err(exit::Usage(format!("--agent {given:?}: {host} is not found ({error}); {expected}")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_check_and_a_single_note_are_not_told_as_several() {
+        let finding = |outcome| Finding {
+            what: "hello",
+            outcome,
+            words: String::new(),
+        };
+        assert_eq!(
+            summary("unix:a", &[finding(Outcome::Note)]),
+            "1 check of the agent at unix:a: 0 passed, 0 failed, 1 note, 0 left out"
+        );
+        assert_eq!(
+            summary("unix:a", &[finding(Outcome::Pass), finding(Outcome::Fail)]),
+            "2 checks of the agent at unix:a: 1 passed, 1 failed, 0 notes, 0 left out"
+        );
     }
 }

@@ -103,8 +103,8 @@ fn daemon(place: impl FnOnce() -> anyhow::Result<Place>) -> Vec<Found> {
         Ok(rigs) => rigs,
         Err(error) => return vec![bad("daemon", print::in_words(&error))],
     };
-    let count = rigs.len() as u64;
-    let words = format!("{address} answers; {count} {}", print::plural(count, "rig", "rigs"));
+    let rigs_in_words = print::counted(rigs.len() as u64, "rig", "rigs");
+    let words = format!("{address} answers; {rigs_in_words}");
     let mut found = vec![good("daemon", words)];
     let out_of_use = |rig: &&v1::Rig| rig.state() == v1::RigState::Quarantined;
     found.extend(

@@ -57,7 +57,9 @@ impl<'a> Judged<'a> {
         });
         let verdict = match (packet.content, &received) {
             (Content::Unread(what), _) => Err(what),
-            (_, Some(_)) if packet.is_reconstructed && has_no_lids(packet.bytes) => Ok(Judgement::not_judged(NO_LIDS)),
+            (_, Some(_)) if packet.is_reconstructed && has_made_up_lids(packet.bytes) => {
+                Ok(Judgement::not_judged(NO_LIDS))
+            }
             (_, Some(received)) => Ok(link::check(port, received)),
             (_, None) => Err(Unread::ErfShort),
         };
@@ -84,13 +86,13 @@ impl<'a> Judged<'a> {
 }
 
 /// What our own captures of MADs hold where the record does not know the LIDs.
-const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export wrote 0";
+const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export made them up";
 
-/// Whether neither LID is one: no packet that passed has that.
-fn has_no_lids(bytes: &[u8]) -> bool {
+/// Whether the LIDs of a MAD of our own capture are made up: all but those of a directed route are.
+fn has_made_up_lids(bytes: &[u8]) -> bool {
     bytes.first_chunk::<{ Lrh::SIZE }>().is_some_and(|lrh| {
         let lrh = Lrh::from_bytes(lrh);
-        (lrh.slid(), lrh.dlid()) == (Lid(0), Lid(0))
+        (lrh.slid(), lrh.dlid()) != (Lid::PERMISSIVE, Lid::PERMISSIVE)
     })
 }
 

@@ -11,6 +11,7 @@ use verbatim_record::Time;
 use verbatim_wire::packet::{Medium, Packet, Service};
 
 use super::{Arguments, Out, cut, infiniband, input};
+use crate::print::{counted, plural};
 
 /// Judges the connections of a capture. The exit code, and the error at which the capture ended.
 pub(super) fn judge<W: Write>(
@@ -228,14 +229,19 @@ impl Report {
         }
         writeln!(
             out,
-            "{} packets: {} of {} reliable connections, {not_judged} not judged; {} violations, {} more unless packets were lost",
-            self.packets, self.judged, self.connections, self.violations, self.excused
+            "{}: {} of {}, {not_judged} not judged; {}, {} more unless packets were lost",
+            counted(self.packets, "packet", "packets"),
+            self.judged,
+            counted(self.connections, "reliable connection", "reliable connections"),
+            counted(self.violations, "violation", "violations"),
+            self.excused
         )?;
         if self.strays > 0 {
             writeln!(
                 out,
-                "{:>9} responses to requests that are not in this capture",
-                self.strays
+                "{:>9} {} to requests that are not in this capture",
+                self.strays,
+                plural(self.strays, "response", "responses")
             )?;
         }
         if self.cut > 0 {
@@ -295,4 +301,37 @@ fn missing(ended: &Ended) -> Vec<String> {
         missing.push("a packet that tells the path MTU".into());
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_packet_connection_and_violation_are_not_told_as_several() {
+        let told = |count: u64| {
+            let report = Report {
+                packets: count,
+                judged: count,
+                strays: count,
+                connections: count,
+                violations: count,
+                ..Report::default()
+            };
+            let mut out = Vec::new();
+            report.end(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let one = told(1);
+        assert!(
+            one.contains("1 packet: 1 of 1 reliable connection, 0 not judged; 1 violation, 0 more"),
+            "{one}"
+        );
+        assert!(one.contains("        1 response to"), "{one}");
+        let two = told(2);
+        assert!(
+            two.contains("2 packets: 2 of 2 reliable connections, 0 not judged; 2 violations, 0 more"),
+            "{two}"
+        );
+    }
 }

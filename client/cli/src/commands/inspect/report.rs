@@ -11,6 +11,7 @@ use verbatim_catalog::link::{self, Action, Certainty, Check, Checks, Judgement};
 use super::Judged;
 use super::tally::{NotJudged, Tally};
 use super::what::What;
+use crate::print::counted;
 
 /// How packets are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,13 +30,17 @@ pub(super) struct Report {
     words: String,
     /// Columns of WHAT.
     what: usize,
-    /// Whether counter and reason have a line of their own: there is no room for them beside the rest.
-    is_narrow: bool,
+    /// Columns of a terminal on which counter and reason have lines of their own: there is no room for them beside the rest.
+    narrow: Option<usize>,
 }
 
 /// Columns of number and time, with a blank behind each, and of the verdict.
 const BEFORE_WHAT: usize = 23;
 const VERDICT: usize = 18;
+/// Columns of most verdicts. On a narrow terminal a longer one takes its room from its own line alone.
+const SHORT_VERDICT: usize = 10;
+/// Columns before what goes on in a line of its own below a packet.
+const BEFORE_REASON: usize = 7;
 /// Columns that a packet in words mostly needs, and those that all columns together need with a reason.
 const WHAT: usize = 70;
 const WIDE: usize = 190;
@@ -67,15 +72,16 @@ struct Line<'a> {
 }
 
 impl Report {
-    /// For a terminal of so many columns; without a width, as for a file, nothing is shortened.
+    /// For a terminal of so many columns, on which what has no room goes on in the next line; without a width, as for a file,
+    /// a packet has one line.
     pub(super) fn new(lines: Lines, width: Option<usize>) -> Self {
         let narrow = width.filter(|width| *width < WIDE);
         Self {
             lines,
             what: narrow.map_or(WHAT, |width| {
-                width.saturating_sub(BEFORE_WHAT + VERDICT + 1).clamp(24, WHAT)
+                width.saturating_sub(BEFORE_WHAT + SHORT_VERDICT + 1).clamp(24, WHAT)
             }),
-            is_narrow: narrow.is_some(),
+            narrow,
             has_head: false,
             begin: None,
             words: String::new(),
@@ -103,7 +109,7 @@ impl Report {
                 "WHAT",
                 what = self.what
             )?;
-            if self.is_narrow {
+            if self.narrow.is_some() {
                 writeln!(out, " VERDICT")?;
             } else {
                 writeln!(out, " {:<VERDICT$} {:<27} REASON", "VERDICT", "COUNTER")?;
@@ -117,24 +123,30 @@ impl Report {
         self.words.clear();
         // Writing to a string does not fail.
         let _ = core::fmt::Write::write_fmt(&mut self.words, format_args!("{}", What(judged)));
-        if self.is_narrow {
-            shorten(&mut self.words, self.what);
-        }
-        let (words, what) = (&self.words, self.what);
-        match (reason(judged), counter(judged)) {
-            (None, _) => writeln!(out, " {words:<what$} {}", verdict(judged)),
-            (Some(reason), counter) if self.is_narrow => {
-                writeln!(out, " {words:<what$} {}", verdict(judged))?;
-                let counter = counter.map_or_else(String::new, |counter| format!("{counter}; "));
-                writeln!(out, "{:>6} {counter}{reason}", "")
+        let (words, what, verdict) = (&self.words, self.what, verdict(judged));
+        if let Some(width) = self.narrow {
+            let what = what - verdict.len().saturating_sub(SHORT_VERDICT);
+            for (place, words) in wrapped(words, what).into_iter().enumerate() {
+                match place {
+                    0 => writeln!(out, " {words:<what$} {verdict}")?,
+                    _ => writeln!(out, "{:BEFORE_WHAT$}{words}", "")?,
+                }
             }
+            let reason = reason(judged).map(|reason| match counter(judged) {
+                Some(counter) => format!("{counter}; {reason}"),
+                None => reason,
+            });
+            let room = width.saturating_sub(BEFORE_REASON);
+            for words in reason.iter().flat_map(|reason| wrapped(reason, room)) {
+                writeln!(out, "{:BEFORE_REASON$}{words}", "")?;
+            }
+            return Ok(());
+        }
+        match (reason(judged), counter(judged)) {
+            (None, _) => writeln!(out, " {words:<what$} {verdict}"),
             (Some(reason), counter) => {
                 let counter = counter.unwrap_or("-");
-                writeln!(
-                    out,
-                    " {words:<what$} {:<VERDICT$} {counter:<27} {reason}",
-                    verdict(judged)
-                )
+                writeln!(out, " {words:<what$} {verdict:<VERDICT$} {counter:<27} {reason}")
             }
         }
     }
@@ -167,7 +179,8 @@ impl Report {
         let (all, accepted, discarded) = (tally.packets, tally.accepted, tally.discarded);
         writeln!(
             out,
-            "{all} packets: {accepted} accepted, {discarded} discarded, {not_judged} not judged"
+            "{}: {accepted} accepted, {discarded} discarded, {not_judged} not judged",
+            counted(all, "packet", "packets")
         )?;
         for (check, count) in tally.reasons() {
             writeln!(out, "{count:>9} {check}: {}", check.sentence())?;
@@ -212,13 +225,23 @@ fn verdict(judged: &Judged<'_>) -> &'static str {
     }
 }
 
-/// Cuts text to so many characters, and shows that.
-fn shorten(words: &mut String, most: usize) {
-    if words.chars().count() > most {
-        let end = words.char_indices().nth(most.saturating_sub(3)).map_or(0, |(at, _)| at);
-        words.truncate(end);
-        words.push_str("...");
+/// Lines of so many characters, broken at blanks alone: a longer word, such as the name of an attribute, stays whole.
+fn wrapped(text: &str, most: usize) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while rest.chars().count() > most {
+        let end = rest.char_indices().nth(most).map_or(rest.len(), |(at, _)| at);
+        // A blank right behind the last character that has room will do as well.
+        let blank = match rest[end..].starts_with(' ') {
+            true => Some(end),
+            false => rest[..end].rfind(' ').or_else(|| rest.find(' ')),
+        };
+        let Some(blank) = blank else { break };
+        lines.push(&rest[..blank]);
+        rest = &rest[blank + 1..];
     }
+    lines.push(rest);
+    lines
 }
 
 fn counter(judged: &Judged<'_>) -> Option<&'static str> {
@@ -277,5 +300,95 @@ fn document<'a>(judged: &Judged<'_>) -> Line<'a> {
             .and_then(|(first, _)| first.detail()),
         not_in_this_capture: names(judgement.map_or(Checks::NONE, |judgement| judgement.absent)),
         not_told: names(judgement.map_or(Checks::NONE, |judgement| judgement.untold)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbatim_capture::read::{Captured, Content};
+    use verbatim_catalog::link::{Kind, Port, Received};
+    use verbatim_wire::{Medium, Mtu, PortState};
+
+    /// The lines of a management datagram with a reason, for a terminal of so many columns.
+    fn lines(width: Option<usize>, attribute: u8) -> String {
+        let mut bytes = vec![0; 8 + 12 + 8 + 256 + 4];
+        bytes[..8].copy_from_slice(&[0xF0, 0x02, 0xFF, 0xFF, 0, 72, 0, 3]);
+        bytes[8..12].copy_from_slice(&[0x64, 0, 0xFF, 0xFF]);
+        bytes[28..32].copy_from_slice(&[1, 1, 1, 1]);
+        bytes[45] = attribute;
+        bytes[51] = 7;
+        let port = Port {
+            kind: Kind::Ca,
+            is_destination: true,
+            lid: None,
+            lmc: 0,
+            mtu_cap: Mtu::B4096,
+            vls: 15,
+            state: PortState::ACTIVE,
+            p_keys: None,
+        };
+        let judged = Judged {
+            packet: Captured {
+                number: 1,
+                offset: 0,
+                time: None,
+                content: Content::InfiniBand,
+                bytes: &bytes,
+                is_whole: true,
+                is_reconstructed: false,
+            },
+            port: &port,
+            received: Some(Received {
+                medium: Medium::InfiniBandNoVcrc,
+                bytes: &bytes,
+                delimiter: None,
+                is_whole: true,
+            }),
+            verdict: Ok(Judgement::not_judged(crate::commands::inspect::NO_LIDS)),
+        };
+        let mut out = Vec::new();
+        Report::new(Lines::Table, width).line(&mut out, &judged).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_no_name_is_cut_and_no_line_is_too_long() {
+        for (attribute, name) in [
+            (0x11, "SubnGet(NodeInfo,"),
+            (0x15, "SubnGet(PortInfo,"),
+            (0x18, "SubnGet(VLArbitrationTable,"),
+        ] {
+            let text = lines(Some(80), attribute);
+            assert!(text.contains(name), "{text}");
+            assert!(!text.contains("..."), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(
+                text.lines().nth(1).is_some_and(|line| line.ends_with(" not judged")),
+                "{text}"
+            );
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let words = words.join(" ");
+            assert!(
+                words.contains("0x00000007)") && words.ends_with("none, and the export made them up"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_a_packet_has_one_line() {
+        let text = lines(None, 0x11);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("SubnGet(NodeInfo, modifier 0x00000007) "), "{text}");
+    }
+
+    #[test]
+    fn lines_are_broken_at_blanks_and_a_word_that_is_too_long_stays_whole() {
+        assert_eq!(wrapped("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrapped("ab cd ef", 4), ["ab", "cd", "ef"]);
+        assert_eq!(wrapped("abcdefgh ij", 4), ["abcdefgh", "ij"]);
+        assert_eq!(wrapped("abcdefgh", 4), ["abcdefgh"]);
+        assert_eq!(wrapped("", 4), [""]);
     }
 }

@@ -5,6 +5,7 @@ use core::fmt;
 use verbatim_wire::{Layout, Lid, Lrh, Mad, Medium, Opcode, Packet, Qpn};
 
 use super::Judged;
+use crate::print::counted;
 
 /// From where to where and what: `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011 PSN 7, 1024 bytes`.
 pub(super) struct What<'a>(pub(super) &'a Judged<'a>);
@@ -13,22 +14,26 @@ impl fmt::Display for What<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0.packet.bytes;
         let Some(received) = self.0.received else {
-            return write!(f, "{} bytes", bytes.len());
+            return f.write_str(&in_bytes(bytes.len()));
         };
         if let Ok(packet) = Packet::parse(received.medium, received.bytes) {
             return whole(f, &packet);
         }
         let lrh = received.bytes.first_chunk::<{ Lrh::SIZE }>();
         match (received.medium, lrh) {
-            (Medium::Ethernet, _) => write!(f, "Ethernet frame, {} bytes", bytes.len()),
+            (Medium::Ethernet, _) => write!(f, "Ethernet frame, {}", in_bytes(bytes.len())),
             (_, Some(lrh)) => {
                 let lrh = Lrh::from_bytes(lrh);
                 route(f, lrh)?;
-                write!(f, " {}, {} bytes", lrh.lnh(), bytes.len())
+                write!(f, " {}, {}", lrh.lnh(), in_bytes(bytes.len()))
             }
-            (_, None) => write!(f, "InfiniBand, {} bytes", bytes.len()),
+            (_, None) => write!(f, "InfiniBand, {}", in_bytes(bytes.len())),
         }
     }
+}
+
+fn in_bytes(count: usize) -> String {
+    counted(count as u64, "byte", "bytes")
 }
 
 fn route(f: &mut fmt::Formatter<'_>, lrh: Lrh) -> fmt::Result {
@@ -60,7 +65,7 @@ fn whole(f: &mut fmt::Formatter<'_>, packet: &Packet<'_>) -> fmt::Result {
     }
     let payload = packet.payload().len();
     if payload > 0 {
-        write!(f, ", {payload} bytes")?;
+        write!(f, ", {}", in_bytes(payload))?;
     }
     Ok(())
 }

@@ -258,11 +258,11 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
         .context("making the list")?;
     replace(&list, &text)?;
     print::text(&format!(
-        "{} is revoked; {} lists {} certificates. Put it where the daemon's configuration names its crl (the agent's \
+        "{} is revoked; {} lists {}. Put it where the daemon's configuration names its crl (the agent's \
          --tls-crl): the daemon takes it up at once, the agent at SIGHUP\n",
         path.display(),
         list.display(),
-        serials.len()
+        print::counted(serials.len() as u64, "certificate", "certificates")
     ))?;
     Ok(ExitCode::SUCCESS)
 }

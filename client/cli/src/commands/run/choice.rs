@@ -1,5 +1,6 @@
 //! Which tests of those named are run: by an expression, and those that did not pass last time.
 
+use verbatim_catalog::typable;
 use verbatim_client::v1;
 
 use crate::exit::Usage;
@@ -88,7 +89,8 @@ impl Expression {
             Self::Word(word) => std::iter::once(&test.id)
                 .chain(&test.aliases)
                 .chain(&test.statements)
-                .any(|name| name.to_ascii_lowercase().contains(word)),
+                .map(|name| name.to_ascii_lowercase())
+                .any(|name| name.contains(word) || typable(&name).contains(word)),
             Self::Not(inner) => !inner.matches(test),
             Self::And(left, right) => left.matches(test) && right.matches(test),
             Self::Or(left, right) => left.matches(test) || right.matches(test),
@@ -136,6 +138,7 @@ mod tests {
             test("c14-017-lease-zero", "C14-17"),
             test("c14-walk", "C14-16"),
             test("c09-walk", "C9-60"),
+            test("c09-nak-sequence", "9.7.5.1.1 NAK handling"),
         ];
         let chosen = |text: &str| {
             ids(&tests, Some(&text.parse().unwrap()), None)
@@ -144,7 +147,8 @@ mod tests {
         };
         assert_eq!(chosen("LEASE"), "c14-017-lease-zero");
         assert_eq!(chosen("c14-16"), "c14-walk");
-        assert_eq!(chosen("not walk"), "c14-017-lease-zero");
+        assert_eq!(chosen("not walk"), "c14-017-lease-zero c09-nak-sequence");
+        assert_eq!(chosen("9.7.5.1.1-NAK-handling"), "c09-nak-sequence");
         assert_eq!(chosen("lease or walk and not c14"), "c14-017-lease-zero c09-walk");
         assert_eq!(chosen("(lease or walk) and not c14"), "c09-walk");
         assert_eq!(chosen("nothing"), "");

@@ -36,6 +36,7 @@ pub(super) fn run(
     spec: RunSpec,
     record: Option<&Path>,
     cancel: &Arc<AtomicBool>,
+    is_told: bool,
 ) -> anyhow::Result<Done> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
     if let Some(wrong) = wrong_parameters(&tests, &spec.parameters).first() {
@@ -56,6 +57,7 @@ pub(super) fn run(
         record: record.map(Path::to_path_buf),
         cancel: Arc::clone(cancel),
         shrinks: true,
+        rig_options: rig_options(arguments, file.path.as_deref(), is_told),
         lease: Arc::default(),
     };
     let mut progress = Progress::new(arguments.lines());
@@ -76,6 +78,21 @@ pub(super) fn run(
         json,
         interrupted: cancel.load(Ordering::Relaxed),
     })
+}
+
+/// What was given that led to the rig, for who runs it again, wherever he is then. `is_told`: whether `--server none` was.
+fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) -> String {
+    let mut words: Vec<String> = Vec::new();
+    if is_told {
+        words.extend(["--server", "none"].map(String::from));
+    }
+    if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
+        words.extend(["--rig-file".into(), run::quoted(&file.display().to_string())]);
+    }
+    for key in &arguments.rig_key {
+        words.extend(["--rig-key".into(), run::quoted(key)]);
+    }
+    words.join(" ")
 }
 
 /// What comes so soon after a signal is the same one: timeout(1) signals its child, and then its process group. At a daemon the

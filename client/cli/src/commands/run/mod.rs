@@ -2,6 +2,7 @@
 
 mod choice;
 mod inside;
+mod labelled;
 mod last;
 mod remote;
 mod repeated;
@@ -68,6 +69,9 @@ pub(crate) struct Arguments {
     /// Run under this lease, on its rig: leases/ID or ID, of `verbatim reserve`
     #[arg(long, value_name = "LEASE", conflicts_with = "rig")]
     lease: Option<String>,
+    /// Run on any rig of the daemon that has this label of its rig file, or kind=KIND; may be given several times
+    #[arg(long = "label", value_name = "LABEL", conflicts_with_all = ["rig", "lease", "detach"])]
+    labels: Vec<String>,
     /// Who goes first among those who wait for the rig: low, normal or high, which takes an admin of it
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
@@ -137,7 +141,11 @@ impl Arguments {
         };
         Ok(RunSpec {
             // That of a lease, the daemon knows.
-            rig: self.lease.as_ref().map_or_else(|| self.rig.clone(), |_| String::new()),
+            rig: if self.lease.is_some() || !self.labels.is_empty() {
+                String::new()
+            } else {
+                self.rig.clone()
+            },
             patterns: self.patterns.clone(),
             parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
             seed: self.seed,
@@ -170,8 +178,13 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    if arguments.detach || arguments.lease.is_some() {
-        place.server(if arguments.detach { "--detach" } else { "--lease" })?;
+    let options = [
+        (arguments.detach, "--detach"),
+        (arguments.lease.is_some(), "--lease"),
+        (!arguments.labels.is_empty(), "--label"),
+    ];
+    if let Some((_, option)) = options.iter().find(|(is_given, _)| *is_given) {
+        place.server(option)?;
     }
     let spec = arguments.spec()?;
     match place {
@@ -181,11 +194,11 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
                 remote::run(arguments, spec, record, address)
             })
         }
-        Place::Inside(_) => {
+        Place::Inside(looked) => {
             let spec = inside::chosen(arguments, spec)?;
             let cancel = inside::cancel()?;
             repeated::run(arguments, spec, &mut |spec, record| {
-                inside::run(arguments, spec, record, &cancel)
+                inside::run(arguments, spec, record, &cancel, looked.is_none())
             })
         }
     }

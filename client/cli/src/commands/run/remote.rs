@@ -12,6 +12,7 @@ use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, pati
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
 
+use super::labelled::Held;
 use super::{Arguments, Document, Done, choice, last};
 use crate::commands::runs::artifacts;
 use crate::exit::Usage;
@@ -73,7 +74,19 @@ pub(super) fn run(
         lease: lease.map(|lease| lease.to_string()).unwrap_or_default(),
         priority: v1::Priority::from(arguments.priority).into(),
     };
-    server::at(address, |client| carried_out(client, request, record, arguments))
+    server::at(address, |client| async move {
+        if arguments.labels.is_empty() {
+            return carried_out(client, request, record, arguments).await;
+        }
+        let held = Held::take(&client, arguments).await?;
+        let request = v1::CreateRunRequest {
+            lease: held.name().to_string(),
+            ..request
+        };
+        let done = carried_out(client.clone(), request, record, arguments).await;
+        held.end(&client).await;
+        done
+    })
 }
 
 async fn carried_out(

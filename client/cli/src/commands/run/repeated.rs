@@ -112,10 +112,9 @@ impl Counts {
             .max()
             .unwrap_or(0);
         out.push_str(&format!(
-            "{runs} of {times} {}: {always} of {} {} passed in each\n",
-            print::plural(u64::from(times), "run", "runs"),
-            self.0.len(),
-            print::plural(self.0.len() as u64, "test", "tests"),
+            "{runs} of {}: {always} of {} passed in each\n",
+            print::counted(u64::from(times), "run", "runs"),
+            print::counted(self.0.len() as u64, "test", "tests"),
         ));
         out
     }

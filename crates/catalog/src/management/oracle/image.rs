@@ -10,7 +10,8 @@ use crate::oracle::Rule;
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     fields: &'static [Field],
-    /// An element of a field after the other.
+    /// An element of a field after the other; empty while all may be anything: of the parts of a table that a test asks for in
+    /// vain, there are tens of thousands.
     known: Vec<Known>,
     /// The exchange that showed it last, or 0.
     pub(super) shown_in: u32,
@@ -67,11 +68,9 @@ impl Element {
 impl Image {
     /// The attribute that a MAD carries, of which nothing is known; `None` when its layout is not known.
     pub(super) fn of(mad: &Mad) -> Option<Self> {
-        let fields = AnyAttribute::of(mad)?.fields();
-        let elements = fields.iter().map(|field| field.count).sum();
         Some(Self {
-            fields,
-            known: vec![Known::Any; elements],
+            fields: AnyAttribute::of(mad)?.fields(),
+            known: Vec::new(),
             shown_in: 0,
             denied: Vec::new(),
             is_set: false,
@@ -96,11 +95,30 @@ impl Image {
 
     /// What is known of an element.
     pub(super) fn known(&self, element: Element) -> &Known {
-        &self.known[element.place]
+        static ANY: Known = Known::Any;
+        self.known.get(element.place).unwrap_or(&ANY)
     }
 
-    /// The same, to be changed.
+    /// Nothing is known of an element any more.
+    pub(super) fn forget(&mut self, element: Element) {
+        if let Some(known) = self.known.get_mut(element.place) {
+            *known = Known::Any;
+        }
+    }
+
+    /// An element may be this as well.
+    pub(super) fn or(&mut self, element: Element, value: u64) {
+        if let Some(known) = self.known.get_mut(element.place) {
+            known.or(value);
+        }
+    }
+
+    /// What is known of an element, to be changed.
     pub(super) fn known_mut(&mut self, element: Element) -> &mut Known {
+        if self.known.is_empty() {
+            let elements = self.fields.iter().map(|field| field.count).sum();
+            self.known = vec![Known::Any; elements];
+        }
         &mut self.known[element.place]
     }
 
@@ -124,4 +142,29 @@ pub(super) fn moves(simulated: bool, attribute: AttributeId, name: &str) -> bool
     attribute == AttributeId::PORT_INFO
         && !(by_others && simulated)
         && (PortInfo::ITS_OWN.contains(&name) || PortInfo::NOT_RESTORABLE.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_wire::Method;
+
+    use super::*;
+
+    #[test]
+    fn an_attribute_of_which_nothing_is_known_takes_no_room_for_its_elements() {
+        let mad = Mad::lid_routed(Method::SET, AttributeId::VL_ARBITRATION, 0);
+        let mut image = Image::of(&mad).unwrap();
+        for element in image.elements() {
+            image.or(element, 3);
+            image.forget(element);
+            assert_eq!(image.known(element), &Known::Any);
+        }
+        assert_eq!(image.known.capacity(), 0);
+        let first = image.elements().next().unwrap();
+        *image.known_mut(first) = Known::is(1);
+        image.or(first, 2);
+        assert_eq!(image.known(first).all(), Some(&[1, 2][..]));
+        image.forget(first);
+        assert_eq!(image.known(first), &Known::Any);
+    }
 }

@@ -293,10 +293,9 @@ impl<'t> Port<'t> {
         }
         let before = image.clone();
         for element in image.elements() {
-            let known = image.known_mut(element);
-            match facts.map(|facts| facts.set(request, element, known).0) {
-                None | Some(Becomes::Anything) => *known = Known::Any,
-                Some(Becomes::Is(value) | Becomes::MayBe(value)) => known.or(value),
+            match facts.map(|facts| facts.set(request, element, image.known(element)).0) {
+                None | Some(Becomes::Anything) => image.forget(element),
+                Some(Becomes::Is(value) | Becomes::MayBe(value)) => image.or(element, value),
                 Some(Becomes::Stays) => {}
             }
         }
@@ -337,11 +336,10 @@ impl<'t> Port<'t> {
         }
         if status == Status::OK {
             for element in before.elements() {
-                let known = before.known_mut(element);
-                match facts.map(|facts| facts.set(request, element, known).0) {
-                    None | Some(Becomes::Anything) => *known = Known::Any,
-                    Some(Becomes::Is(value)) => *known = Known::is(value),
-                    Some(Becomes::MayBe(value)) => known.or(value),
+                match facts.map(|facts| facts.set(request, element, before.known(element)).0) {
+                    None | Some(Becomes::Anything) => before.forget(element),
+                    Some(Becomes::Is(value)) => *before.known_mut(element) = Known::is(value),
+                    Some(Becomes::MayBe(value)) => before.or(element, value),
                     Some(Becomes::Stays) => {}
                 }
             }

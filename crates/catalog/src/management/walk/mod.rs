@@ -380,7 +380,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.answer::<PortInfo>(LAST).map(|_| ())
 }
 
-/// Says which steps the walk had, or the shortest that still failed, and what repeats it.
+/// Says which steps the walk had, or the shortest that still failed, and what repeats it. A record does not know how its rig is
+/// come to, so this is no command: it would run on another rig.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
     let left = shrunk.and_then(|words| {
@@ -400,7 +401,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     f.observe(format!("{} steps: {}", steps.len(), words.join(". ")), &[]);
     let (id, seed) = (TEST.id, t.begin.seed);
     f.observe(
-        format!("{what}: verbatim run {id} --seed {seed} --set steps={count} --set keep={keep}"),
+        format!("{what}, on the same rig: {id} --seed {seed} --set steps={count} --set keep={keep}"),
         &[],
     );
 }

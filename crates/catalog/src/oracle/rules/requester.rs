@@ -111,6 +111,14 @@ pub(in crate::oracle) static RULES: &[(Rule, RequesterRule)] = &[
     ),
 ];
 
+/// What breaks one of these is an invalid request, whatever the responder's memory and rights are.
+pub(in crate::oracle) const OF_VALID_REQUESTS: [&str; 3] = ["opcode-order", "payload-length", "dma-length"];
+
+/// Whether it is an atomic whose address is no multiple of 8.
+pub(in crate::oracle) fn is_unaligned(heard: &Heard<'_>) -> bool {
+    Asks::of(heard.opcode) == Asks::Atomic && heard.atomic().is_some_and(|atomic| !atomic.va().0.is_multiple_of(8))
+}
+
 fn psn(asked: &Asked<'_>) -> Held {
     let expected = asked.window.next.unwrap_or_default();
     let seen = asked.heard.psn;

@@ -11,7 +11,7 @@ use super::{data_response, msn, rule};
 use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::responses::Responses;
 use crate::oracle::rule::{Excuse, Held, Rule};
-use crate::oracle::window::{Request, Window};
+use crate::oracle::window::{Invalid, Request, Window};
 
 /// What a response says, by opcode and syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +144,15 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
     ),
     (
         rule!(
+            "invalid-request",
+            "9.7.5.2.4 invalid request",
+            "A request that is no part of a message as it should be, and an atomic on an address that is no multiple of 8, \
+             is refused, not acknowledged."
+        ),
+        invalid_request,
+    ),
+    (
+        rule!(
             "msn",
             "9.7.7.1 MSN",
             "The MSN counts the messages that are complete; a READ counts from its acceptance on, or from its last response on."
@@ -228,22 +237,55 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Held {
         .unless(Excuse::Reordered)
 }
 
-fn damaged_request(answered: &Answered<'_>) -> Held {
+/// The requests that a response is the first to acknowledge, if it does.
+fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item = &'a Request>> {
     let (Some((to, _)), Says::Ack | Says::Read(_) | Says::Atomic) = (answered.found, answered.says) else {
-        return Held::NotAsked;
+        return None;
     };
-    let from = match answered
-        .responses
-        .acknowledged
-        .map(|(psn, _)| answered.window.find(psn))
-    {
+    let newest = answered.responses.acknowledged;
+    let from = match newest.map(|(psn, _)| answered.window.find(psn)) {
         Some(Some((at, _))) => at + 1,
         _ => to,
     };
-    let Some(damaged) = (from..=to)
-        .map(|at| answered.window.get(at))
-        .find(|request| !request.is_taken)
-    else {
+    let window = answered.window;
+    Some((from..=to).map(|at| window.get(at)))
+}
+
+fn invalid_request(answered: &Answered<'_>) -> Held {
+    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.invalid.map_or(Held::NotAsked, |_| Held::Holds);
+    }
+    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(|request| request.invalid.is_some()));
+    let Some((request, invalid)) = taken.and_then(|request| Some((request, request.invalid?))) else {
+        return Held::NotAsked;
+    };
+    let held = Held::must(false, || {
+        let why = match invalid {
+            Invalid::Breaks(rule) => format!("which breaks {rule}"),
+            Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
+        };
+        (
+            format!(
+                "NAK {}, of {} PSN {}, {why}",
+                NakCode::INVALID_REQUEST,
+                request.opcode,
+                request.psn
+            ),
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(request.number);
+    match invalid {
+        Invalid::Breaks(_) => held.unless(Excuse::RequestAltered),
+        Invalid::Unaligned => held,
+    }
+}
+
+fn damaged_request(answered: &Answered<'_>) -> Held {
+    let Some(mut taken) = newly_acknowledged(answered) else {
+        return Held::NotAsked;
+    };
+    let Some(damaged) = taken.find(|request| !request.is_taken) else {
         return Held::Holds;
     };
     Held::must(false, || {

@@ -63,7 +63,14 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
     // These speak of loss, of the end of a connection, and of native InfiniBand.
     assert_eq!(
         unasked,
-        ["vcrc", "go-back", "sequence-nak", "sequence-nak-once", "after-refusal"]
+        [
+            "vcrc",
+            "go-back",
+            "invalid-request",
+            "sequence-nak",
+            "sequence-nak-once",
+            "after-refusal"
+        ]
     );
 }
 

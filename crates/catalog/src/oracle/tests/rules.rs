@@ -1,10 +1,11 @@
 //! Rules that a sound conversation without loss does not ask, and what reports say of them.
 
 use verbatim_wire::packet::Syndrome;
+use verbatim_wire::values::Hex64;
 use verbatim_wire::{Medium, NakCode, Opcode, PKey, Packet, Psn, RnrTimer, Transport};
 
 use super::super::{Connections, Event, Loss};
-use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
+use super::talk::{PMTU, Sender, Talk, asking, atomic, bytes, result, reth};
 use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
@@ -93,6 +94,58 @@ fn what_was_refused_for_good_ends_the_conversation() {
     talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
     talk.ack(0, 1);
     assert_eq!(broken(Loss::Excluded, &talk), ["#3 after-refusal"]);
+}
+
+/// A FetchAdd on an address that is so far behind a multiple of 8.
+fn fetch_add(behind: u64) -> Transport {
+    let whole = atomic();
+    let atomic = whole.atomic.map(|atomic| atomic.with_va(Hex64(atomic.va().0 + behind)));
+    asking(Transport { atomic, ..whole })
+}
+
+#[test]
+fn an_atomic_that_is_not_aligned_is_refused_and_never_done() {
+    for (behind, expected) in [(0, &[][..]), (1, &["#6 invalid-request"]), (4, &["#6 invalid-request"])] {
+        let mut talk = Talk::default();
+        for n in 0..2 {
+            talk.send(n);
+            talk.ack(n, n + 1);
+        }
+        talk.asks(Opcode::RC_FETCH_ADD, 2, fetch_add(behind));
+        talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 2, Syndrome::ACK, 3, result(5));
+        assert_eq!(broken(Loss::Possible, &talk), expected, "{behind}");
+    }
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_FETCH_ADD, 0, fetch_add(4));
+    talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
+    assert_eq!(broken(Loss::Excluded, &talk), [""; 0]);
+}
+
+#[test]
+fn what_breaks_into_a_message_is_not_acknowledged() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+    talk.send(1);
+    talk.ack(1, 1);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#2 opcode-order", "#3 invalid-request"]);
+    // Who altered the request in a capture is not the responder.
+    assert_eq!(
+        broken(Loss::Possible, &talk)[..2],
+        ["#2 opcode-order", "#3 invalid-request?"]
+    );
+}
+
+#[test]
+fn what_comes_again_as_another_message_is_judged_by_that() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+    talk.send(1);
+    talk.nak(0, Syndrome::rnr_nak(RnrTimer(1)), 0);
+    talk.wait(600_000);
+    talk.send(0);
+    talk.send(1);
+    talk.ack(1, 2);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#2 opcode-order", "#4 same-again"]);
 }
 
 /// Of packet number `at`, from 0, a byte of the BTH or behind it is another, and the ICRC as it was.

@@ -216,7 +216,7 @@ pub(super) fn reth(offset: usize, length: usize) -> Option<Reth> {
     )
 }
 
-fn atomic() -> Transport {
+pub(super) fn atomic() -> Transport {
     let header = AtomicEth::default()
         .with_va(Hex64(0x7F00_0000_1000))
         .with_r_key(RKey(0x1234));

@@ -1,5 +1,6 @@
 //! Each rule of what the host was told, on golden records of which one thing was altered.
 
+use core::time::Duration;
 use std::path::Path;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
@@ -112,6 +113,28 @@ fn what_was_answered_must_complete() {
         entries.remove(at);
     });
     assert!(names.contains(&"answered-completes"), "{names:?}");
+}
+
+#[test]
+fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/c09-143-retry-count.rec");
+    let mut entries = read_file(&golden).unwrap();
+    let at = nth(&entries, 0, is_completion);
+    let Entry::VerbsTold(told) = &mut entries[at] else {
+        panic!("no completion")
+    };
+    for end in [&mut told.at.earliest, &mut told.at.latest] {
+        *end = end.after(Duration::from_secs(3));
+    }
+    let trace = Trace::new(entries).unwrap();
+    let said = verbs::rule(&trace).said;
+    let late = said.iter().find(|said| said.rule.name == "retry-fails").unwrap();
+    assert_eq!(
+        late.expected,
+        "one completion, with IBV_WC_RETRY_EXC_ERR, within 2.000 s of its post"
+    );
+    let after = late.seen.strip_prefix("wr_id 1 with IBV_WC_RETRY_EXC_ERR, 3.");
+    assert!(after.is_some_and(|rest| rest.ends_with(" s after it")), "{}", late.seen);
 }
 
 #[test]
@@ -321,12 +344,123 @@ fn memory_that_nothing_may_fill_stays_as_it_was() {
     for at in [9 * 4096, 40 * 1024 - 1, 64 * 1024 - 1] {
         assert_eq!(
             broken("c09-receives", |entries| flip(entries, at)),
-            ["untouched"],
+            ["memory-content"],
             "{at}"
         );
     }
-    let filled = broken("c09-receives", |entries| flip(entries, 3 * 4096));
-    assert_eq!(filled, Vec::<&str>::new(), "a receive holds what came");
+    let beside = broken("c09-datagrams", |entries| flip(entries, 8191));
+    assert_eq!(beside, ["memory-content"], "beside the receives of another queue pair");
+}
+
+#[test]
+fn memory_holds_what_came_and_reads_and_atomics_return_what_it_holds() {
+    for at in [0, 3 * 4096] {
+        let names = broken("c09-receives", |entries| flip(entries, at));
+        assert_eq!(names, ["memory-content"], "the receive at {at} holds something else");
+    }
+    for record in [
+        "c09-060-write-responder",
+        "c09-060-fetch-add-responder",
+        "c09-duplicates",
+    ] {
+        assert_eq!(broken(record, |_| ()), Vec::<&str>::new(), "{record}");
+        // The first byte that a WRITE or an atomic changed.
+        let names = broken(record, |entries| flip(entries, 64));
+        assert_eq!(names, ["memory-content"], "{record}");
+    }
+    let of_read = |seen: &Packet<'_>| seen.opcode() == Opcode::RC_READ_RESPONSE_LAST;
+    assert_eq!(
+        broken("c09-060-read-responder", |all| answers_otherwise(all, of_read)),
+        ["read-content"]
+    );
+    let of_atomic = |seen: &Packet<'_>| seen.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE;
+    let names = broken("c09-060-compare-swap-responder", |all| {
+        answers_otherwise(all, of_atomic)
+    });
+    assert!(names.contains(&"atomic-original"), "{names:?}");
+}
+
+#[test]
+fn a_nak_of_what_was_never_due_does_not_make_memory_wrong() {
+    let names = broken("c09-psn-sequence", |entries| {
+        let mut last = None;
+        for entry in entries {
+            let Entry::Frame(frame) = entry else { continue };
+            let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+                continue;
+            };
+            if !frame.received {
+                last = Some(packet.bth().psn());
+            } else if let (Some(last), Some(0x60)) = (last, packet.aeth().map(|aeth| aeth.syndrome().0)) {
+                // Not the PSN that is missing, but that of the packet that came too early.
+                let at = packet.offsets().bth;
+                let mut bytes = frame.bytes.to_vec();
+                edit::<Bth>(&mut bytes, at, |bth| bth.with_psn(last));
+                mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+                frame.bytes = bytes.into();
+            }
+        }
+    });
+    assert!(!names.contains(&"memory-content"), "{names:?}");
+}
+
+#[test]
+fn what_was_refused_leaves_memory_as_it_was() {
+    let record = "c09-nak-invalid-request";
+    assert_eq!(broken(record, |_| ()), Vec::<&str>::new());
+    assert_eq!(broken(record, |entries| executes_refused(entries)), ["memory-content"]);
+}
+
+/// Has the memory hold what the first WRITE carried that says another length than it has.
+fn executes_refused(entries: &mut [Entry]) {
+    let mut regions = Vec::new();
+    let mut written = None;
+    for entry in entries {
+        match entry {
+            Entry::VerbsAnswered(answered) => match (&mut answered.reply, &written) {
+                (Reply::Memory(made), _) => regions.push(made.address),
+                (Reply::Bytes(found), Some((va, payload))) => {
+                    let base = regions.last().unwrap();
+                    let at = usize::try_from(va - base).unwrap();
+                    let payload: &Vec<u8> = payload;
+                    found.bytes[at..at + payload.len()].copy_from_slice(payload);
+                    return;
+                }
+                _ => {}
+            },
+            Entry::Frame(frame) if !frame.received && written.is_none() => {
+                let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+                    continue;
+                };
+                if let (Opcode::RC_WRITE_ONLY, Some(reth)) = (packet.opcode(), packet.reth())
+                    && reth.dma_len() as usize != packet.payload().len()
+                    && !packet.payload().is_empty()
+                {
+                    written = Some((reth.va().0, packet.payload().to_vec()));
+                }
+            }
+            _ => {}
+        }
+    }
+    panic!("no memory was read after such a WRITE");
+}
+
+/// Alters the last byte of the device's first response of a kind.
+fn answers_otherwise(entries: &mut [Entry], is_it: impl Fn(&Packet<'_>) -> bool) {
+    for entry in entries {
+        let Entry::Frame(frame) = entry else { continue };
+        let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+            continue;
+        };
+        let last = packet.offsets().padding - 1;
+        if frame.received && is_it(&packet) {
+            let mut bytes = frame.bytes.to_vec();
+            bytes[last] ^= 1;
+            mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+            frame.bytes = bytes.into();
+            return;
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use verbatim_record::{Evidence, TRIES, Time, duration_words};
 use verbatim_wire::packet::SyndromeKind;
 
 use super::errors::rnr_naks;
-use super::owed::{in_words, is_disturbed, patience};
+use super::owed::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
 use super::talk::{Answer, Post, Request, Talk, Told, fits, shown};
 use super::{Asking, VerbsRule};
@@ -313,17 +313,22 @@ fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
     // No lost packet explains that neither a retry comes nor an error is told, nor that all retries are of other requests.
     let error = told.first().map(|told| told.done.told.at.earliest);
+    let posted = post.posted.command.asked.latest;
     let owed = talk.owed(
-        post.posted.command.asked.latest,
+        posted,
         within,
         again.or(error.filter(|_| others.len() < 2 && !talk.is_lossless())),
     );
     asking.owes(owed, true, shown(&sent), || {
-        let expected = format!("a retry, or an error, within {}", duration_words(within));
+        let expected = format!("a retry, or an error, within {} of its post", duration_words(within));
+        let sent = again.map_or_else(
+            || format!("{} transmissions", sent.len()),
+            |_| format!("{} transmissions, the second{}", sent.len(), after(posted, again)),
+        );
         (
             post.in_words(),
             expected,
-            format!("{} transmissions, completions: {}", sent.len(), in_words(&told)),
+            format!("{sent}; completions: {}", in_words(&told)),
         )
     });
 }

@@ -5,12 +5,12 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Side, TRIES, Time, WcStatus};
+use verbatim_record::{Evidence, Side, TRIES, Time, WcStatus, duration_words};
 
 use super::again::{interval, unanswered};
 use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
-use super::owed::{in_words, is_disturbed, patience};
+use super::owed::{after, in_words, is_disturbed, patience};
 use super::talk::{Answer, Owed, Post, SOON, Talk, Told, fits, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
@@ -79,12 +79,13 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 /// How long the flush of what is outstanding may take.
 const FLUSH: Duration = Duration::from_millis(400);
 
-/// A request must fail with a status, from an instant on.
+/// A request must fail with a status, within a time of what is said to bring it about.
 fn fails<'t>(
     talk: &Talk<'t>,
     asking: &mut Asking<'_, 't>,
     (at, allowed): (usize, &[WcStatus]),
-    (since, within, proven): (Time, Duration, bool),
+    (since, cause): (Time, &str),
+    (within, proven): (Duration, bool),
     evidence: Vec<Evidence<'t>>,
 ) {
     let told: Vec<&Told<'t>> = talk.told_of(at).collect();
@@ -104,8 +105,17 @@ fn fails<'t>(
         .chain(told.iter().map(|told| told.done.told.into()));
     asking.owes(owed, proven, evidence, || {
         let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        let expected = format!("one completion, with {}", statuses.join(" or "));
-        (talk.posts[at].in_words(), expected, in_words(&told))
+        let within = duration_words(within);
+        let expected = format!(
+            "one completion, with {}, within {within} of {cause}",
+            statuses.join(" or ")
+        );
+        let came = met.map(|told| told.done.told.at.earliest);
+        (
+            talk.posts[at].in_words(),
+            expected,
+            in_words(&told) + &after(since, came),
+        )
     });
 }
 
@@ -140,7 +150,8 @@ fn rnr_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
         let within = patience(talk, naks.iter().map(|nak| interval(nak)).max().unwrap_or_default());
         let status = &[WcStatus::RNR_RETRY_EXC_ERR];
-        fails(talk, asking, (at, status), (since, within, proven), evidence);
+        let from = (since, "the RNR NAK that spent them");
+        fails(talk, asking, (at, status), from, (within, proven), evidence);
     }
 }
 
@@ -162,7 +173,8 @@ fn nak_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
     let status = &[WcStatus::RETRY_EXC_ERR];
-    fails(talk, asking, (0, status), (since, SOON, proven), evidence);
+    let from = (since, "the NAK that spent them");
+    fails(talk, asking, (0, status), from, (SOON, proven), evidence);
 }
 
 fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
@@ -171,8 +183,10 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let sent = talk.transmissions(post.first, usize::MAX);
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
-    let times = (post.posted.command.asked.latest, patience(talk, Duration::ZERO), true);
-    fails(talk, asking, (at, &[WcStatus::RETRY_EXC_ERR]), times, shown(&sent));
+    let from = (post.posted.command.asked.latest, "its post");
+    let within = patience(talk, Duration::ZERO);
+    let status = &[WcStatus::RETRY_EXC_ERR];
+    fails(talk, asking, (at, status), from, (within, true), shown(&sent));
 }
 
 fn refusal_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
@@ -197,7 +211,8 @@ fn refusal_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         talk,
         asking,
         (at, &[status]),
-        (since, SOON, arrived.is_some()),
+        (since, "the NAK"),
+        (SOON, arrived.is_some()),
         vec![nak.frame.into()],
     );
 }
@@ -217,8 +232,9 @@ fn bad_response_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             return;
         }
         if !fits(talk, answer) {
-            let times = (answer.frame.at.latest, SOON, talk.is_lossless());
-            return fails(talk, asking, (at, &ALLOWED), times, vec![answer.frame.into()]);
+            let from = (answer.frame.at.latest, "the response");
+            let times = (SOON, talk.is_lossless());
+            return fails(talk, asking, (at, &ALLOWED), from, times, vec![answer.frame.into()]);
         }
     }
 }

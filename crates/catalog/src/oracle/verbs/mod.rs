@@ -10,19 +10,24 @@
 //! cause has arrived.
 
 mod again;
+mod compare;
 mod completion;
+mod effect;
 mod errors;
 mod fails;
 mod local;
 mod memory;
 mod network;
 mod owed;
+mod picture;
 mod received;
+mod replay;
 mod request;
 mod retry;
 mod states;
 mod steps;
 mod talk;
+mod target;
 
 use verbatim_record::{Evidence, Passed, Trace};
 
@@ -116,6 +121,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     memory::RULES,
     network::RULES,
     received::RULES,
+    effect::RULES,
 ];
 
 /// All rules.

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Passed, duration_words};
+use verbatim_record::{Evidence, Passed, Time, duration_words};
 use verbatim_wire::packet::AckTimeout;
 
 use super::completion::may_acknowledge;
@@ -82,6 +82,13 @@ pub(super) fn in_words(told: &[&Told<'_>]) -> String {
     }
 }
 
+/// How long after its cause something came, to stand behind it: what is late looks like what is not. Nothing where it did not come.
+pub(super) fn after(since: Time, came: Option<Time>) -> String {
+    came.map_or_else(String::new, |came| {
+        format!(", {} after it", duration_words(came.since(since)))
+    })
+}
+
 fn sent_when_posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for (at, post) in talk.posts.iter().enumerate() {
         let first = talk
@@ -98,13 +105,14 @@ fn sent_when_posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         let asked = post.posted.command.asked.latest;
-        let owed = talk.owed(asked, SOON, first.map(|sent| sent.seen.frame.at.earliest));
+        let came = first.map(|sent| sent.seen.frame.at.earliest);
+        let owed = talk.owed(asked, SOON, came);
         asking.owes(owed, talk.is_lossless(), [post.posted.command.into()], || {
             let seen = first.map_or_else(|| "no packet".into(), |sent| sent.seen.packet.to_string());
             (
                 post.in_words(),
-                format!("its first packet within {}", duration_words(SOON)),
-                seen,
+                format!("its first packet within {} of its post", duration_words(SOON)),
+                seen + &after(asked, came),
             )
         });
     }
@@ -208,9 +216,10 @@ fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answ
             || !post.posted.has_response_data() && in_front.into_iter().all(|at| talk.told_of(at).next().is_some());
         let proven = arrived.is_some() && is_clear;
         let since = arrived.unwrap_or(answer.frame.at.latest);
+        let came = told.first().map(|told| told.done.told.at.earliest);
         let owed = match without_reason {
             Some(told) => talk.after(told.done.told.at.latest).map_or(Owed::NotDue, Owed::Unmet),
-            None => talk.owed(since, SOON, told.first().map(|told| told.done.told.at.earliest)),
+            None => talk.owed(since, SOON, came),
         };
         let evidence = [Evidence::from(answer.frame)];
         let evidence = evidence
@@ -218,7 +227,7 @@ fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answ
             .chain(told.iter().map(|told| told.done.told.into()));
         asking.owes(owed, proven, evidence, || {
             let expected = format!("its completion within {} of {}", duration_words(SOON), answer.packet);
-            (post.in_words(), expected, in_words(&told))
+            (post.in_words(), expected, in_words(&told) + &after(since, came))
         });
     }
 }

@@ -1,11 +1,11 @@
-//! Rules of what the peer's messages do to the device's host: receives complete in their order, each says which message filled
-//! it, and memory changes only where a message may have written.
+//! Rules of what the peer's messages do to the device's host: receives complete in their order, and each says which message
+//! filled it.
 //!
-//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.6 (memory), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
 //! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
+use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Psn, Service};
 use verbatim_wire::verbs::WcOpcode;
 
@@ -34,14 +34,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
              immediate data."
         ),
         receive_fields,
-    ),
-    (
-        rule!(
-            "untouched",
-            "9.4.1 SEND and immediate",
-            "Memory that no receive, no request of the peer and no response may fill holds what the host wrote."
-        ),
-        untouched,
     ),
 ];
 
@@ -107,8 +99,8 @@ fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
     format!("{opcode}, {length} bytes{imm}")
 }
 
-/// The peer's sound requests, each with its PSN counted from the first that the device expects.
-fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, usize)> {
+/// The peer's sound requests, each with its PSN counted from the first that the device expects, and its frame.
+pub(super) fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)> {
     let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
         return Vec::new();
     };
@@ -122,7 +114,7 @@ fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, usize)> {
             is_cut: false,
         });
         let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
-        (heard.psn.since(first), heard, seen.frame.place, arrives)
+        (heard.psn.since(first), heard, seen.frame, arrives)
     });
     let is_request = |heard: &Heard<'_>| {
         let is_to_it = heard.bth.dest_qp() == talk.dialogue.dut_qpn && heard.opcode.service() == Service::Rc;
@@ -130,7 +122,7 @@ fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, usize)> {
     };
     heard
         .filter(|(offset, heard, _, arrives)| *offset < HALF && *arrives && is_request(heard))
-        .map(|(offset, heard, place, _)| (offset, heard, place))
+        .map(|(offset, heard, frame, _)| (offset, heard, frame))
         .collect()
 }
 
@@ -139,7 +131,7 @@ fn messages(talk: &Talk<'_>) -> Vec<Message> {
     let asked = asked(talk);
     let mut messages: Vec<Message> = asked
         .iter()
-        .filter_map(|(last, heard, place)| {
+        .filter_map(|(last, heard, frame)| {
             let imm = heard.packet.imm().map(|imm| imm.data().0);
             let opcode = match (Asks::of(heard.opcode), imm) {
                 (Asks::Send(Part::Last | Part::Only), _) => WcOpcode::RECV,
@@ -166,7 +158,7 @@ fn messages(talk: &Talk<'_>) -> Vec<Message> {
             }
             Some(Message {
                 last: *last,
-                place: *place,
+                place: frame.place,
                 opcode,
                 length,
                 imm,
@@ -201,89 +193,4 @@ fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         });
         next = found.map_or(next, |found| found.last + 1);
     }
-}
-
-fn untouched<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (base, r_key) = talk.dialogue.memory;
-    let begins = talk.dialogue.places.0;
-    let made = talk
-        .memory
-        .iter()
-        .rev()
-        .find_map(|done| match (&done.command, &done.answer) {
-            (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => {
-                let is_it = made.address == base && made.r_key == r_key.0;
-                is_it.then_some((made.memory, asked.length as usize))
-            }
-            _ => None,
-        });
-    let Some((handle, length)) = made else { return };
-    let (mut image, mut is_free) = (vec![0; length], vec![false; length]);
-    for post in talk.posts.iter().filter(|post| post.posted.has_response_data()) {
-        free(
-            &mut is_free,
-            post.posted.post.local.filter(|local| local.memory == handle),
-        );
-    }
-    for (_, heard, _) in asked(talk) {
-        let reth = heard
-            .reth()
-            .filter(|_| matches!(Asks::of(heard.opcode), Asks::Write(_)));
-        let write = reth.map(|reth| (reth.va().0, reth.r_key(), reth.dma_len()));
-        let atomic = heard.atomic().map(|atomic| (atomic.va().0, atomic.r_key(), 8));
-        for (va, key, bytes) in write.into_iter().chain(atomic).filter(|(_, key, _)| *key == r_key) {
-            if let Some(offset) = va.checked_sub(base).and_then(|offset| u32::try_from(offset).ok()) {
-                debug_assert_eq!(key, r_key);
-                free(
-                    &mut is_free,
-                    Some(pb::Slice {
-                        memory: handle,
-                        offset,
-                        length: bytes,
-                    }),
-                );
-            }
-        }
-    }
-    let all = talk
-        .trace
-        .timeline
-        .commands_between((begins, talk.dialogue.places.1))
-        .iter();
-    for done in all.filter(|done| done.side == Side::Dut && !is_refused(done)) {
-        match (&done.command, &done.answer) {
-            (Command::PostReceive(post), _) => free(&mut is_free, post.local.filter(|local| local.memory == handle)),
-            (Command::WriteMemory(write), _) if write.memory == handle => {
-                for (place, byte) in image.iter_mut().skip(write.offset as usize).zip(&write.bytes) {
-                    *place = *byte;
-                }
-            }
-            (Command::ReadMemory(read), Some((_, _, Reply::Bytes(found), _))) => {
-                let Some(from) = read.from.filter(|from| from.memory == handle) else {
-                    continue;
-                };
-                let from = from.offset as usize;
-                let is_wrong = |at: &usize| {
-                    let wanted = image.get(from + at).zip(is_free.get(from + at));
-                    wanted.is_some_and(|(wanted, is_free)| !is_free && *wanted != found.bytes[*at])
-                };
-                let wrong = (0..found.bytes.len()).find(is_wrong);
-                asking.must(wrong.is_none(), [done.into()], || {
-                    let at = wrong.unwrap_or_default();
-                    let words =
-                        |byte: Option<&u8>| format!("{:#04x} at byte {}", byte.copied().unwrap_or_default(), from + at);
-                    let (expected, seen) = (words(image.get(from + at)), words(found.bytes.get(at)));
-                    ("memory that nothing may fill".into(), expected, seen)
-                });
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Any value may stand there.
-fn free(is_free: &mut [bool], slice: Option<pb::Slice>) {
-    let Some(slice) = slice else { return };
-    let places = is_free.iter_mut().skip(slice.offset as usize);
-    places.take(slice.length as usize).for_each(|place| *place = true);
 }

@@ -177,10 +177,8 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let last = sent[sent.len() - 1];
         let found = causes(talk, post, last.seen.place);
         let Causes { rnr, errors, .. } = found;
-        let lasted = talk
-            .trace
-            .begin
-            .at_most(last.seen.frame.at.since(post.posted.command.asked).1);
+        let begun = oldest_open(talk, post).posted.command.asked;
+        let lasted = talk.trace.begin.at_most(last.seen.frame.at.since(begun).1);
         let time_outs = talk.timeout().map_or(0, |once| {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });
@@ -200,6 +198,16 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (about, expected, format!("{}: {}", sent.len(), last.seen.packet))
         });
     }
+}
+
+/// The oldest request that may have been without an answer when one was posted: the timer may be its own, and run since then.
+fn oldest_open<'k, 't>(talk: &'k Talk<'t>, post: &'k Post<'t>) -> &'k Post<'t> {
+    let told = talk.told.iter().filter(|told| told.place() < post.place());
+    let open = told.filter_map(|told| told.post).max().map_or(0, |done| done + 1);
+    talk.posts
+        .get(open)
+        .filter(|oldest| oldest.first <= post.first)
+        .unwrap_or(post)
 }
 
 fn retry_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {

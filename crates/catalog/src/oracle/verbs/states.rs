@@ -19,6 +19,7 @@ use verbatim_wire::verbs::EventKind;
 
 use super::talk::{SIMULATED_PATH, SOON};
 use super::{Asking, steps};
+use crate::freedom::holds;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::rule;
 use crate::transport::rc;
@@ -149,6 +150,7 @@ impl Is {
         if self.may_have_failed && service == pb::Service::Ud {
             states.push(pb::QpState::Sqe);
         }
+        holds(states.len());
         states
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! PSNs are counted from the connection's first one, so that requests are ranges of one line of numbers.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{AckTimeout, Opcode, Packet, Service, Syndrome, SyndromeKind};
 
+use super::replay::Effect;
 use crate::oracle::heard::{Event, Heard, Part};
 use crate::oracle::record::reaches;
 use crate::oracle::rules::responder::Says;
@@ -147,6 +149,8 @@ pub(super) struct Talk<'t> {
     pub(super) to_error: Option<&'t VerbsDone>,
     /// Where the tester resets or destroys the queue pair, or the dialogue is over.
     pub(super) gone: usize,
+    /// What the peer's requests did to the device's memory.
+    pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
 }
 
 /// Whether the DUT's host registered or deregistered memory.
@@ -199,6 +203,7 @@ impl<'t> Talk<'t> {
             until: 0,
             to_error: None,
             gone: usize::MAX,
+            effects: OnceCell::new(),
         };
         talk.until = talk.dialogue.places.1;
         talk.commands();

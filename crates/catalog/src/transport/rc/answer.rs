@@ -46,6 +46,25 @@ pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<F
     })
 }
 
+/// The turns of messages of one packet that were all sent under one label, one behind the other.
+pub(crate) fn turns<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<Frames>) -> Vec<Turn<'t>> {
+    let Some(all) = turn(trace, dialogue, label) else {
+        return Vec::new();
+    };
+    let tries: Vec<&[Seen<'t>]> = all.sent.chunk_by(|one, next| one.psn() == next.psn()).collect();
+    let begin = |at: usize| tries.get(at).map_or(all.places.1, |sent| sent[0].frame.place);
+    let of = |(at, sent): (usize, &&[Seen<'t>])| {
+        let places = (begin(at), begin(at + 1));
+        let within = |seen: &&Seen<'t>| seen.place > places.0 && seen.place < places.1;
+        Turn {
+            sent: sent.to_vec(),
+            answers: all.answers.iter().filter(within).copied().collect(),
+            places,
+        }
+    };
+    tries.iter().enumerate().map(of).collect()
+}
+
 impl<'t> Turn<'t> {
     /// PSN of the last packet that was sent.
     pub(crate) fn last_sent(&self) -> Psn {

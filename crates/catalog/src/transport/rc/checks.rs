@@ -106,6 +106,19 @@ pub(crate) fn path(trace: &Trace) -> Option<Duration> {
     longest.filter(|_| measured)
 }
 
+/// What stands behind a time at the DUT that decides nothing: how much of it may be the path's, which is not what one measurement
+/// alone says.
+pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
+    match path {
+        _ if result != Passed::Inconclusive => String::new(),
+        Some(path) => format!(
+            "; {}, the longest round trip before or after the test, is taken off the first",
+            duration_words(path)
+        ),
+        None => "; the path was not measured, so that no time is long enough".into(),
+    }
+}
+
 /// Nothing of the DUT on this connection from a place to the end of a wait; the wait must be as long as the rule asks.
 pub(crate) fn quiet(
     trace: &Trace,
@@ -289,5 +302,16 @@ mod tests {
         assert_eq!(within(0), Some((52, 52)), "it came later");
         let first_alone = answered(&[50, 52], &[1, 51, 90], Some(Duration::from_millis(1)));
         assert_eq!(first_alone, Some((52, 52)), "the first brought the transmission before");
+    }
+
+    #[test]
+    fn a_time_that_decides_nothing_says_what_was_taken_off_it() {
+        let path = Duration::from_micros(1_050);
+        assert_eq!(taken_off(Some(path), Passed::Pass), "");
+        assert_eq!(
+            taken_off(Some(path), Passed::Inconclusive),
+            "; 1.05 ms, the longest round trip before or after the test, is taken off the first"
+        );
+        assert!(taken_off(None, Passed::Inconclusive).contains("not measured"));
     }
 }

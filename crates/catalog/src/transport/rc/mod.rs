@@ -6,6 +6,7 @@ mod case;
 mod checks;
 mod dialogue;
 pub(crate) mod effect;
+pub(crate) mod offers;
 mod posted;
 pub(crate) mod refusal;
 mod requester;
@@ -13,7 +14,7 @@ mod requester;
 pub(crate) use case::{Case, asked_again, cases};
 pub(crate) use checks::{
     GENERATION, ICRC, NAKS, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
-    is_alive_after, no_completion, path, quiet, reply, sound_packets,
+    is_alive_after, no_completion, path, quiet, reply, sound_packets, taken_off,
 };
 pub(crate) use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, is_taken};
 pub(crate) use posted::{Posted, seen_in_words};

@@ -4,21 +4,23 @@
 //! refused, which must find nobody. A NAK may be lost, and the DUT says it once: a case without any answer is tried again
 //! on a new connection.
 
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{
     Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WaitDone, WcStatus,
 };
-use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
+use verbatim_tester::peer::{Channel, ChannelOptions, Memory, asks_for};
 use verbatim_tester::{Step, Stop, Tester};
-use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RKey, Syndrome, SyndromeKind, Transport};
+use verbatim_wire::ether::MacAddress;
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndrome, SyndromeKind, Transport};
 
 use super::answer::{self, ACKNOWLEDGEMENT, Turn};
 use super::ask::{self, Message};
 use super::checks::in_words;
 use super::effect;
-use super::{Dialogue, Done, Seen, reply, sound_packets};
+use super::{Dialogue, Done, Seen, offers, reply, sound_packets};
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
@@ -264,12 +266,60 @@ pub(crate) fn not_judged(t: &Trace) {
     }
 }
 
-/// Whether the device's host says what it has: then a case may have been left out.
-fn lists_capabilities(t: &Trace) -> bool {
-    let opened = t.commands(verbatim_tester::peer::labels::OPEN);
-    opened
-        .filter(|open| open.side == Side::Dut)
-        .any(|open| matches!(reply(open), Some(Reply::Opened(facts)) if facts.capabilities.is_some()))
+/// Whether the device has what a case needs, as far as its host says: a case without that is left out, any other is a gap.
+fn is_to_be_tried(t: &Trace, case: &Refusal) -> bool {
+    let Some(has) = offers::capabilities(t) else {
+        return true;
+    };
+    let mut options = ChannelOptions::default();
+    (case.options)(&mut options);
+    let has_mtu = has.path_mtus.is_empty() || has.path_mtus.contains(&options.mtu.0.into());
+    let packets = (case.request)(&nowhere(&options), Psn::default());
+    let executes = |packet: &Transport| {
+        let asked = asks_for(packet.bth.opcode());
+        asked.is_none_or(|operation| offers::executes(t, operation))
+    };
+    (has_mtu || options.mtu == ChannelOptions::default().mtu) && packets.iter().all(executes)
+}
+
+/// Whether a case was left out by right; that is told then.
+pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bool {
+    let is_left_out = t.frames(case.label).next().is_none() && !is_to_be_tried(t, case);
+    if is_left_out {
+        let name = case.label.name;
+        let text = format!("\"{name}\" was not tried: the device has not what it needs, as its agent says");
+        f.observe(text, &[]);
+    }
+    is_left_out
+}
+
+/// A connection that nobody makes: what a case asks for does not go by its numbers.
+fn nowhere(options: &ChannelOptions) -> Channel {
+    let station = Station {
+        mac: MacAddress::default(),
+        ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        udp_port: 0,
+    };
+    Channel {
+        qp: 0,
+        dut: station,
+        own: station,
+        dut_qpn: Qpn(0),
+        own_qpn: Qpn(0),
+        dut_psn: Psn::default(),
+        own_psn: Psn::default(),
+        mtu: options.mtu,
+        max_rd_atomic: options.max_rd_atomic,
+        max_dest_rd_atomic: options.max_dest_rd_atomic,
+        max_qp: 0,
+        memory: Memory {
+            handle: 0,
+            address: 0,
+            r_key: RKey(0),
+            length: ChannelOptions::MEMORY,
+        },
+        atomics: true,
+    }
 }
 
 /// The connection of a case that counts, and on how many it was tried.
@@ -301,16 +351,8 @@ pub(crate) fn judge(
     let all = super::dialogues(t)?;
     not_judged(t);
     let waits: Vec<&WaitDone> = t.waits(SILENT).collect();
-    let has_not_all = lists_capabilities(t);
     for case in cases {
-        if has_not_all && t.frames(case.label).next().is_none() {
-            f.observe(
-                format!(
-                    "\"{}\" was not tried: the device has not what it needs, as its agent says",
-                    case.label.name
-                ),
-                &[],
-            );
+        if is_left_out(t, f, case) {
             continue;
         }
         let (dialogue, tries) = counted(t, &all, case)?;

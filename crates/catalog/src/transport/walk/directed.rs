@@ -1,25 +1,29 @@
 //! Fixed walks: what random ones rarely come to. Each is a list of connections and steps, taken and judged as those are.
 //!
-//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first.
-//! - `c09-region-edges`: each bit of the R_Key flipped, a byte beyond the region and before it, and its last byte.
-//! - `c09-psn-wrap`: each operation over the wrap, both roles.
+//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first. NOT_APPLICABLE without atomics.
+//! - `c09-region-edges`: each bit of the R_Key flipped, a byte beyond the region and before it, bits 32, 48 and 63 of an
+//!   address flipped, and the region's last byte.
+//! - `c09-psn-wrap`: each operation over the wrap and over the half of all PSNs, both roles; more messages than a byte counts.
 //! - `c09-loss-positions`: each packet of messages of four is lost, refused or damaged once, both roles, behind and before others;
-//!   long messages of which each packet is acknowledged; READs and atomics refused once each, more of them than `retry_cnt`.
+//!   atomics of the DUT of which the request or the answer is; long messages of which each packet is acknowledged; READs and
+//!   atomics refused once each, more of them than `retry_cnt`.
 //!
 //! Reading: the DUT keeps the results of as many atomics as `max_dest_rd_atomic` says; of what is older nothing is claimed.
 //! False alarm: as in `c09-walk`.
 
 use verbatim_record::verbs::pb::Operation as O;
+use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step as Done, Test, Tester};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
-use super::peer::TARGET;
+use super::peer::{TARGET, labels};
 use super::step::{Fault, Illegal, Leg, Step, Want, Way};
 use super::{judge, take};
-use crate::transport::rc::GENERATION;
-use crate::transport::rc::answer::ACKNOWLEDGEMENT;
+use crate::transport::c09_060_atomic_responder::has_atomics;
+use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::{GENERATION, came, offers};
 
 /// Bytes of the path MTU.
 const MTU: u32 = 256;
@@ -27,7 +31,7 @@ const MTU: u32 = 256;
 const FOUR: u32 = 3 * MTU + 5;
 
 macro_rules! directed {
-    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $legs:path, [$($statement:path),*]) => {
+    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $legs:path, $judge:path, [$($statement:path),*]) => {
         #[doc = $about]
         pub(in crate::transport) static $name: Test = Test {
             id: $id,
@@ -39,7 +43,7 @@ macro_rules! directed {
             needs: &[Need::Packets],
             parameters: &[],
             procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs()) },
-            judge,
+            judge: $judge,
         };
     };
 }
@@ -47,20 +51,20 @@ macro_rules! directed {
 directed!(ATOMIC_REPLAY 1 "c09-atomic-replay"
     "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
     "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on: the result of the first time, and memory as it was."
-    atomic_replay, [judge::ATOMICS, judge::DUPLICATES]);
-directed!(REGION_EDGES 2 "c09-region-edges"
-    "An R_Key with one bit flipped, a byte beyond the region or before it: refused, and nothing is done. The last byte is done."
+    atomic_replay, judge_atomics, [judge::ATOMICS, judge::DUPLICATES]);
+directed!(REGION_EDGES 3 "c09-region-edges"
+    "An R_Key with one bit flipped, a byte beyond the region or before it, its address with a high bit flipped: refused, and nothing is done. The last byte is done."
     "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address. \
-    Atomics lie 8 bytes outside; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
-    region_edges, [judge::ACCESS, judge::ATOMICS, judge::ERRORS]);
-directed!(PSN_WRAP 1 "c09-psn-wrap"
-    "Each operation goes over the wrap of the PSN as over any other, both roles."
-    "The first PSN is the last but one, or, for atomics, the last."
-    psn_wrap, [judge::ATOMICS, judge::COMPLETION, GENERATION, judge::RESPONSE_DATA]);
-directed!(LOSS_POSITIONS 1 "c09-loss-positions"
+    Atomics lie 8 bytes outside; all 64 bits of an address count; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
+    region_edges, judge, [judge::ACCESS, judge::ATOMICS, judge::ERRORS]);
+directed!(PSN_WRAP 2 "c09-psn-wrap"
+    "Each operation goes over the wrap of the PSN, and over the half of all PSNs, as over any other, both roles; so do 260 messages of one connection."
+    "The first PSN is the last but one, or, for atomics, the last; of all PSNs, and of the lower half of them. The MSN has 24 bits: that of the 260th message is 260."
+    psn_wrap, judge, [MSN, judge::ATOMICS, judge::COMPLETION, GENERATION, judge::RESPONSE_DATA]);
+directed!(LOSS_POSITIONS 2 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
-    loss_positions, [judge::COMPLETION, GENERATION, judge::NAKS, judge::RESPONSE_DATA]);
+    loss_positions, judge, [judge::COMPLETION, GENERATION, judge::NAKS, judge::RESPONSE_DATA]);
 
 /// A request of so many bytes.
 fn want(operation: O, length: u32) -> Want {
@@ -75,6 +79,11 @@ fn want(operation: O, length: u32) -> Want {
 
 /// Bytes of a message of many packets: more than most adapters keep in flight.
 const LONG: u32 = 72 * MTU;
+
+/// Messages on one connection: more than a byte counts.
+const MESSAGES: u32 = 260;
+/// So many of them behind one another.
+const TOGETHER: u32 = 20;
 
 /// Connections with these steps each, from PSNs on.
 fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
@@ -106,6 +115,17 @@ fn atomic_replay() -> Vec<Leg> {
     ])
 }
 
+/// Without atomics nothing was sent.
+fn judge_atomics(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let executes = [O::CompareSwap, O::FetchAdd].map(|operation| offers::executes(t, operation));
+    if !has_atomics(t) || executes == [false, false] {
+        f.not_applicable = Some("the device says that it has no atomics".into());
+        return Ok(());
+    }
+    came(t, &[labels::REQUEST])?;
+    judge(t, f)
+}
+
 /// Bytes of the region, of which an edge is tried.
 const REGION: u32 = ChannelOptions::MEMORY;
 
@@ -115,7 +135,12 @@ fn region_edges() -> Vec<Leg> {
     let beyond = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Beyond);
     let before = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Before);
     let around = [O::Write, O::Read].map(Illegal::Around);
-    let refused = keys.chain(beyond).chain(before).chain(around).map(|illegal| {
+    // Where adapters cut addresses: at 32 bits, at the 48 that a host's pages have, and below the last.
+    let bits = [32, 48, 63].into_iter();
+    let elsewhere =
+        bits.flat_map(|bit| [O::Write, O::Read, O::FetchAdd].map(|operation| Illegal::Address(operation, bit)));
+    let all = keys.chain(beyond).chain(before).chain(around).chain(elsewhere);
+    let refused = all.map(|illegal| {
         let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
         (None, vec![sound, Step::Illegal(illegal)])
     });
@@ -147,7 +172,10 @@ fn psn_wrap() -> Vec<Leg> {
         O::FetchAdd,
         O::CompareSwap,
     ];
-    let connections = asked.into_iter().map(|operation| {
+    // Where the highest bit changes a PSN is as any other, too.
+    let tops = [0x00FF_FFFF, 0x007F_FFFF].into_iter();
+    let each = tops.flat_map(|top| asked.map(|operation| (top, operation)));
+    let connections = each.map(|(top, operation)| {
         let is_atomic = matches!(operation, O::FetchAdd | O::CompareSwap);
         let both = vec![want(operation, if is_atomic { 8 } else { FOUR }), want(O::Write, 8)];
         let steps = vec![
@@ -156,10 +184,11 @@ fn psn_wrap() -> Vec<Leg> {
             Step::Post(both, 0, Fault::None),
         ];
         // An atomic is the last before the wrap; of four packets two are.
-        let first = if is_atomic { 0x00FF_FFFF } else { 0x00FF_FFFE };
+        let first = if is_atomic { top } else { top - 1 };
         (Some(Psn::new(first)), steps)
     });
-    legs(connections)
+    let many = (0..MESSAGES / TOGETHER).map(|_| Step::Ask(vec![want(O::Write, 8); TOGETHER as usize], Way::Sound));
+    legs(connections.chain([(None, many.collect())]))
 }
 
 fn loss_positions() -> Vec<Leg> {
@@ -183,7 +212,20 @@ fn loss_positions() -> Vec<Leg> {
         let once = Step::Post(vec![want(operation, 8)], 0, Fault::SequenceNak(0));
         (None, vec![once; 9])
     });
-    let mut legs = legs(asked.chain(posted).chain([(None, long.collect())]).chain(refused));
+    let atomics = [O::FetchAdd, O::CompareSwap].into_iter().map(|operation| {
+        let faults = [Fault::RequestLost(0), Fault::AnswerLost, Fault::SequenceNak(0)];
+        // Behind it nothing: an answer to a later one would skip it, and no time-out would come.
+        let last = vec![want(O::Send, 8), want(operation, 8)];
+        let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
+        (None, steps.into_iter().collect())
+    });
+    let mut legs = legs(
+        asked
+            .chain(posted)
+            .chain(atomics)
+            .chain([(None, long.collect())])
+            .chain(refused),
+    );
     legs.iter_mut().for_each(|leg| leg.counts_packets = true);
     legs
 }

@@ -134,7 +134,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Says which steps the walk had, or the shortest that still failed, and what repeats it.
+/// Says which steps the walk had, or the shortest that still failed, and what repeats it. A record does not know how its rig is
+/// come to, so this is no command: it would run on another rig.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let mut extent = Extent::of(&t.begin);
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
@@ -165,7 +166,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     let seed = t.begin.seed;
     let id = TEST.id;
     let text = format!(
-        "{what}: verbatim run {id} --seed {seed} --set steps={steps} --set connection={connection} --set keep={keep}"
+        "{what}, on the same rig: {id} --seed {seed} --set steps={steps} --set connection={connection} --set keep={keep}"
     );
     f.observe(text, &[]);
 }

@@ -353,21 +353,27 @@ impl Peer {
     /// Sends what the DUT must refuse, until it does; three times at most.
     fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
         let of_atomic = |operation: O| matches!(operation, O::CompareSwap | O::FetchAdd);
+        let illegal = instead(t, illegal);
         let needs_atomics = match illegal {
             Illegal::Unaligned(_) => true,
-            Illegal::RKey(operation, _) | Illegal::Beyond(operation) | Illegal::Before(operation) => {
-                of_atomic(operation)
-            }
+            Illegal::RKey(operation, _)
+            | Illegal::Beyond(operation)
+            | Illegal::Before(operation)
+            | Illegal::Address(operation, _) => of_atomic(operation),
             _ => false,
         };
         if self.is_over || needs_atomics && !self.requester.channel.atomics {
+            return Ok(());
+        }
+        let message = stray::illegal(t, self, illegal, name);
+        let mut frames = message.frames(&self.requester.channel).into_iter();
+        if !frames.all(|frame| t.executes_frame(&frame)) {
             return Ok(());
         }
         if matches!(illegal, Illegal::TooLong(O::Send, _)) {
             // Else it would lack two things.
             self.post_receive(t)?;
         }
-        let message = stray::illegal(t, self, illegal, name);
         self.is_over = true;
         for _ in 0..TRIES {
             for frame in message.frames(&self.requester.channel) {
@@ -505,6 +511,18 @@ impl Peer {
         let channel = &self.requester.channel;
         ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
         self.requester.close(t)
+    }
+}
+
+/// A WRITE in the place of a request that the DUT lacks, where what is wrong with it is the same.
+fn instead(t: &Tester<'_>, illegal: Illegal) -> Illegal {
+    match illegal {
+        Illegal::RKey(operation, bit) if !t.executes(operation) => Illegal::RKey(O::Write, bit),
+        Illegal::Beyond(operation) if !t.executes(operation) => Illegal::Beyond(O::Write),
+        Illegal::Before(operation) if !t.executes(operation) => Illegal::Before(O::Write),
+        Illegal::Address(operation, bit) if !t.executes(operation) => Illegal::Address(O::Write, bit),
+        Illegal::Around(operation) if !t.executes(operation) => Illegal::Around(O::Write),
+        same => same,
     }
 }
 

@@ -120,6 +120,8 @@ pub(super) enum Illegal {
     Before(O),
     /// It begins so far behind the region that its end wraps to the beginning of all addresses.
     Around(O),
+    /// Its address differs in a bit that no address of the region has otherwise.
+    Address(O, u32),
     /// An Only that is longer than the path MTU by so many bytes.
     TooLong(O, u32),
     /// A FetchAdd so many bytes behind a multiple of 8.
@@ -475,6 +477,7 @@ impl fmt::Display for Illegal {
             Self::Beyond(of) => write!(f, "a {} that reaches a byte beyond the region", operation(*of)),
             Self::Before(of) => write!(f, "a {} that begins a byte before the region", operation(*of)),
             Self::Around(of) => write!(f, "a {} that ends behind the last address", operation(*of)),
+            Self::Address(of, bit) => write!(f, "a {} with bit {bit} of its address flipped", operation(*of)),
             Self::TooLong(of, by) => write!(f, "a {} Only {by} bytes longer than the path MTU", operation(*of)),
             Self::Unaligned(by) => write!(f, "a FetchAdd {by} bytes behind a multiple of 8"),
             Self::NoFirst => f.write_str("a WRITE Middle without a First"),

@@ -189,9 +189,9 @@ pub fn kept_atomics(peer: &mut Peer) {
     }
 }
 
-/// The last byte of a region and the lowest bit of its R_Key; READ responses across the wrap of the PSN.
+/// The last byte of a region, the lowest bit of its R_Key, a high bit of its address; READ responses across the wrap of the PSN.
 pub fn edges(peer: &mut Peer) {
-    for case in 0..3 {
+    for case in 0..4 {
         // Three responses: the first PSNs of both sides lie before the wrap.
         let last = Psn(0xFF_FFFF);
         peer.fresh(&Setup {
@@ -202,6 +202,7 @@ pub fn edges(peer: &mut Peer) {
         match case {
             0 => request = peer.ask_rdma(Opcode::RC_WRITE_ONLY, 0, MEMORY - 3, 4, &[1; 4]),
             1 => request.reth = request.reth.map(|reth| reth.with_r_key(RKey(reth.r_key().0 ^ 1))),
+            2 => request.reth = request.reth.map(|reth| reth.with_va(Hex64(reth.va().0 ^ 1 << 40))),
             _ => request = peer.ask_rdma(Opcode::RC_READ_REQUEST, 0, 0, 600, &[]),
         }
         peer.put(&request);

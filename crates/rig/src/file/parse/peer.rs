@@ -232,15 +232,14 @@ fn agent(rig: &RawRig, at: &At<'_>) -> Result<AgentConfig, Wrong> {
                  \"agent_name\"",
             );
         }
-        Place::Unix(_) => false,
-        Place::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        place => !place.is_local(),
     };
     if on_another_host && tls.is_none() {
         return wrong(
             text.span(),
             format!(
-                "\"agent\" {:?} is no loopback address, and an agent is only reached with TLS there; give \"agent_ca\", \
-                 \"agent_cert\" and \"agent_key\" (`verbatim pki init DIR` makes the files)",
+                "\"agent\" {:?} is no loopback address and not \"localhost\", and an agent is only reached with TLS there; give \
+                 \"agent_ca\", \"agent_cert\" and \"agent_key\" (`verbatim pki init DIR` makes the files)",
                 text.get_ref()
             ),
         );
@@ -265,14 +264,18 @@ fn agent_place(text: &Spanned<String>, at: &At<'_>) -> Result<Place, Wrong> {
         Ok(address) if address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast() => {
             Ok(Place::Tcp(address))
         }
-        _ => wrong(
-            text.span(),
-            format!(
-                "\"agent\" is {:?}; expected \"unix:/run/agent.sock\", or an address and a port such as \"10.1.2.3:7000\" or \
-                 \"[fd00::1]:7000\" (host names are not looked up)",
-                text.get_ref()
+        // A file that names one host which is away must be readable for all the rest: it is looked up by who connects.
+        parsed => match Place::named(text.get_ref()).filter(|_| parsed.is_err()) {
+            Some(named) => Ok(named),
+            None => wrong(
+                text.span(),
+                format!(
+                    "\"agent\" is {:?}; expected \"unix:/run/agent.sock\", or an address or name and a port such as \
+                     \"10.1.2.3:7000\", \"[fd00::1]:7000\" or \"dut-host.example:7000\"",
+                    text.get_ref()
+                ),
             ),
-        ),
+        },
     }
 }
 

@@ -202,16 +202,53 @@ fn addresses_of_tester_and_device_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn an_agent_by_name_is_that_name_and_is_not_looked_up_when_the_file_is_read() {
+    let of = |agent: &str| {
+        parse(&rig(&format!("{PACKET}interface = \"e\"\nagent = \"{agent}\"\n{TLS}")))
+            .unwrap()
+            .rigs
+            .remove(0)
+    };
+    // RFC 6761: no resolver knows anything below `.invalid`.
+    let named = of("dut-3.lab.invalid:7000");
+    assert!(named.kind.device().ends_with("agent at dut-3.lab.invalid:7000"));
+    let identity = named.device_identity();
+    assert_eq!(identity.as_deref(), Some("agent dut-3.lab.invalid:7000 None"));
+    assert_eq!(
+        of("DUT-3.lab.Invalid.:7000").device_identity(),
+        identity,
+        "written otherwise it is the same"
+    );
+    for other in ["dut-4.lab.invalid:7000", "dut-3.lab.invalid:7001", "10.1.2.3:7000"] {
+        assert_ne!(of(other).device_identity(), identity, "{other}");
+    }
+}
+
+#[test]
+fn an_agent_on_localhost_needs_no_certificates() {
+    let text = format!("{PACKET}interface = \"e\"\nagent = \"localhost:7000\"\n");
+    assert!(kind(&text).device().ends_with("agent at localhost:7000"));
+}
+
+#[test]
 fn an_agent_that_cannot_be_reached_safely_is_refused() {
     let agent = |agent: &str, words: &[&str]| {
         let text = format!("{PACKET}interface = \"e\"\nagent = \"{agent}\"\n");
         fails(&rig(&text), (7, 9), words);
     };
     agent("unix:", &["names no socket"]);
-    agent("dut-host:7000", &["host names are not looked up"]);
+    agent(
+        "dut-host",
+        &["expected \"unix:/run/agent.sock\"", "dut-host.example:7000"],
+    );
     agent("10.1.2.3", &["expected \"unix:/run/agent.sock\""]);
-    agent("127.0.0.1:0", &["an address and a port"]);
-    agent("0.0.0.0:7000", &["an address and a port"]);
+    agent("10.1.2.333:7000", &["an address or name and a port"]);
+    agent("127.0.0.1:0", &["an address or name and a port"]);
+    agent("0.0.0.0:7000", &["an address or name and a port"]);
+    agent(
+        "dut-host:7000",
+        &["only reached with TLS", "agent_ca", "verbatim pki init"],
+    );
     agent(
         "10.1.2.3:7000",
         &["only reached with TLS", "agent_ca", "verbatim pki init"],

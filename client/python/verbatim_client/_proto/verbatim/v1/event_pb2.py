@@ -16,7 +16,7 @@ from verbatim_client._proto.verbatim.record.v1 import record_pb2 as verbatim_dot
 from verbatim_client._proto.verbatim.v1 import verdict_pb2 as verbatim_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verbatim/v1/event.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fverbatim/record/v1/record.proto\x1a\x19verbatim/v1/verdict.proto\"\xb7\x01\n\x07RunSpec\x12\x0b\n\x03rig\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t\x12\x38\n\nparameters\x18\x03 \x03(\x0b\x32$.verbatim.v1.RunSpec.ParametersEntry\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\nexit_first\x18\x05 \x01(\x08\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xd3\x01\n\x07RunInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03rig\x18\x02 \x01(\t\x12\x10\n\x08rig_kind\x18\x03 \x01(\t\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x11\n\tcatalogue\x18\x05 \x01(\t\x12\x12\n\nstarted_ns\x18\x06 \x01(\x04\x12\x0c\n\x04host\x18\x07 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x08 \x01(\t\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12\x13\n\x06record\x18\n \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_record\"\xf4\x02\n\x08RunEvent\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x04\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\rstate_changed\x18\x03 \x01(\x0b\x32\x1c.verbatim.v1.RunStateChangedH\x00\x12\x30\n\x0ctest_started\x18\x04 \x01(\x0b\x32\x18.verbatim.v1.TestStartedH\x00\x12\x30\n\x0cstep_started\x18\x05 \x01(\x0b\x32\x18.verbatim.v1.StepStartedH\x00\x12,\n\ntest_ended\x18\x06 \x01(\x0b\x32\x16.verbatim.v1.TestEndedH\x00\x12\x32\n\rrestore_ended\x18\x07 \x01(\x0b\x32\x19.verbatim.v1.RestoreEndedH\x00\x12(\n\x08log_line\x18\x08 \x01(\x0b\x32\x14.verbatim.v1.LogLineH\x00\x42\x07\n\x05\x65vent\"\x91\x01\n\x0fRunStateChanged\x12$\n\x05state\x18\x01 \x01(\x0e\x32\x15.verbatim.v1.RunState\x12%\n\x07outcome\x18\x02 \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12!\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x12.verbatim.v1.Cause\x12\x0e\n\x06reason\x18\x04 \x01(\t\"9\n\x0bTestStarted\x12\x0c\n\x04test\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\"\x1b\n\x0bStepStarted\x12\x0c\n\x04step\x18\x01 \x01(\t\"2\n\tTestEnded\x12%\n\x07verdict\x18\x01 \x01(\x0b\x32\x14.verbatim.v1.Verdict\"G\n\x0cRestoreEnded\x12+\n\x05\x61reas\x18\x03 \x03(\x0b\x32\x1c.verbatim.record.v1.RestoredJ\x04\x08\x01\x10\x02J\x04\x08\x02\x10\x03\"\x17\n\x07LogLine\x12\x0c\n\x04text\x18\x01 \x01(\t*g\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x13\n\x0fRUN_STATE_ENDED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verbatim/v1/event.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fverbatim/record/v1/record.proto\x1a\x19verbatim/v1/verdict.proto\"\xb7\x01\n\x07RunSpec\x12\x0b\n\x03rig\x18\x01 \x01(\t\x12\x10\n\x08patterns\x18\x02 \x03(\t\x12\x38\n\nparameters\x18\x03 \x03(\x0b\x32$.verbatim.v1.RunSpec.ParametersEntry\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x12\n\nexit_first\x18\x05 \x01(\x08\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xe8\x01\n\x07RunInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03rig\x18\x02 \x01(\t\x12\x10\n\x08rig_kind\x18\x03 \x01(\t\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x11\n\tcatalogue\x18\x05 \x01(\t\x12\x12\n\nstarted_ns\x18\x06 \x01(\x04\x12\x0c\n\x04host\x18\x07 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x08 \x01(\t\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12\x13\n\x06record\x18\n \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0brig_options\x18\x0b \x01(\tB\t\n\x07_record\"\xf4\x02\n\x08RunEvent\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x04\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\rstate_changed\x18\x03 \x01(\x0b\x32\x1c.verbatim.v1.RunStateChangedH\x00\x12\x30\n\x0ctest_started\x18\x04 \x01(\x0b\x32\x18.verbatim.v1.TestStartedH\x00\x12\x30\n\x0cstep_started\x18\x05 \x01(\x0b\x32\x18.verbatim.v1.StepStartedH\x00\x12,\n\ntest_ended\x18\x06 \x01(\x0b\x32\x16.verbatim.v1.TestEndedH\x00\x12\x32\n\rrestore_ended\x18\x07 \x01(\x0b\x32\x19.verbatim.v1.RestoreEndedH\x00\x12(\n\x08log_line\x18\x08 \x01(\x0b\x32\x14.verbatim.v1.LogLineH\x00\x42\x07\n\x05\x65vent\"\x91\x01\n\x0fRunStateChanged\x12$\n\x05state\x18\x01 \x01(\x0e\x32\x15.verbatim.v1.RunState\x12%\n\x07outcome\x18\x02 \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12!\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x12.verbatim.v1.Cause\x12\x0e\n\x06reason\x18\x04 \x01(\t\"9\n\x0bTestStarted\x12\x0c\n\x04test\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\"\x1b\n\x0bStepStarted\x12\x0c\n\x04step\x18\x01 \x01(\t\"i\n\tTestEnded\x12%\n\x07verdict\x18\x01 \x01(\x0b\x32\x14.verbatim.v1.Verdict\x12\x35\n\x10known_deviations\x18\x02 \x03(\x0b\x32\x1b.verbatim.v1.KnownDeviation\"G\n\x0cRestoreEnded\x12+\n\x05\x61reas\x18\x03 \x03(\x0b\x32\x1c.verbatim.record.v1.RestoredJ\x04\x08\x01\x10\x02J\x04\x08\x02\x10\x03\"\x17\n\x07LogLine\x12\x0c\n\x04text\x18\x01 \x01(\t*g\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x13\n\x0fRUN_STATE_ENDED\x10\x03\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verbatim.v1.event_pb2', globals())
@@ -25,26 +25,26 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _RUNSPEC_PARAMETERSENTRY._options = None
   _RUNSPEC_PARAMETERSENTRY._serialized_options = b'8\001'
-  _RUNSTATE._serialized_start=1294
-  _RUNSTATE._serialized_end=1397
+  _RUNSTATE._serialized_start=1370
+  _RUNSTATE._serialized_end=1473
   _RUNSPEC._serialized_start=134
   _RUNSPEC._serialized_end=317
   _RUNSPEC_PARAMETERSENTRY._serialized_start=268
   _RUNSPEC_PARAMETERSENTRY._serialized_end=317
   _RUNINFO._serialized_start=320
-  _RUNINFO._serialized_end=531
-  _RUNEVENT._serialized_start=534
-  _RUNEVENT._serialized_end=906
-  _RUNSTATECHANGED._serialized_start=909
-  _RUNSTATECHANGED._serialized_end=1054
-  _TESTSTARTED._serialized_start=1056
-  _TESTSTARTED._serialized_end=1113
-  _STEPSTARTED._serialized_start=1115
-  _STEPSTARTED._serialized_end=1142
-  _TESTENDED._serialized_start=1144
-  _TESTENDED._serialized_end=1194
-  _RESTOREENDED._serialized_start=1196
-  _RESTOREENDED._serialized_end=1267
-  _LOGLINE._serialized_start=1269
-  _LOGLINE._serialized_end=1292
+  _RUNINFO._serialized_end=552
+  _RUNEVENT._serialized_start=555
+  _RUNEVENT._serialized_end=927
+  _RUNSTATECHANGED._serialized_start=930
+  _RUNSTATECHANGED._serialized_end=1075
+  _TESTSTARTED._serialized_start=1077
+  _TESTSTARTED._serialized_end=1134
+  _STEPSTARTED._serialized_start=1136
+  _STEPSTARTED._serialized_end=1163
+  _TESTENDED._serialized_start=1165
+  _TESTENDED._serialized_end=1270
+  _RESTOREENDED._serialized_start=1272
+  _RESTOREENDED._serialized_end=1343
+  _LOGLINE._serialized_start=1345
+  _LOGLINE._serialized_end=1368
 # @@protoc_insertion_point(module_scope)

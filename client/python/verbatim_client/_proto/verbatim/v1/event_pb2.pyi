@@ -46,7 +46,7 @@ class RunEvent(_message.Message):
     def __init__(self, cursor: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state_changed: _Optional[_Union[RunStateChanged, _Mapping]] = ..., test_started: _Optional[_Union[TestStarted, _Mapping]] = ..., step_started: _Optional[_Union[StepStarted, _Mapping]] = ..., test_ended: _Optional[_Union[TestEnded, _Mapping]] = ..., restore_ended: _Optional[_Union[RestoreEnded, _Mapping]] = ..., log_line: _Optional[_Union[LogLine, _Mapping]] = ...) -> None: ...
 
 class RunInfo(_message.Message):
-    __slots__ = ["catalogue", "fingerprint", "host", "id", "outcome", "record", "rig", "rig_kind", "seed", "started_ns"]
+    __slots__ = ["catalogue", "fingerprint", "host", "id", "outcome", "record", "rig", "rig_kind", "rig_options", "seed", "started_ns"]
     CATALOGUE_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class RunInfo(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     RIG_FIELD_NUMBER: _ClassVar[int]
     RIG_KIND_FIELD_NUMBER: _ClassVar[int]
+    RIG_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     STARTED_NS_FIELD_NUMBER: _ClassVar[int]
     catalogue: str
@@ -65,9 +66,10 @@ class RunInfo(_message.Message):
     record: str
     rig: str
     rig_kind: str
+    rig_options: str
     seed: int
     started_ns: int
-    def __init__(self, id: _Optional[str] = ..., rig: _Optional[str] = ..., rig_kind: _Optional[str] = ..., seed: _Optional[int] = ..., catalogue: _Optional[str] = ..., started_ns: _Optional[int] = ..., host: _Optional[str] = ..., fingerprint: _Optional[str] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., record: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., rig: _Optional[str] = ..., rig_kind: _Optional[str] = ..., seed: _Optional[int] = ..., catalogue: _Optional[str] = ..., started_ns: _Optional[int] = ..., host: _Optional[str] = ..., fingerprint: _Optional[str] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., record: _Optional[str] = ..., rig_options: _Optional[str] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ["exit_first", "parameters", "patterns", "rig", "seed"]
@@ -109,10 +111,12 @@ class StepStarted(_message.Message):
     def __init__(self, step: _Optional[str] = ...) -> None: ...
 
 class TestEnded(_message.Message):
-    __slots__ = ["verdict"]
+    __slots__ = ["known_deviations", "verdict"]
+    KNOWN_DEVIATIONS_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
+    known_deviations: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.KnownDeviation]
     verdict: _verdict_pb2.Verdict
-    def __init__(self, verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ...) -> None: ...
+    def __init__(self, verdict: _Optional[_Union[_verdict_pb2.Verdict, _Mapping]] = ..., known_deviations: _Optional[_Iterable[_Union[_verdict_pb2.KnownDeviation, _Mapping]]] = ...) -> None: ...
 
 class TestStarted(_message.Message):
     __slots__ = ["place", "test", "total"]

@@ -128,11 +128,12 @@ class ReadArtifactResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ["cause", "create_time", "end_time", "info", "lease", "name", "outcome", "owner", "pinned", "purge_time", "queue_place", "reason", "spec", "start_time", "state", "tests", "verdicts"]
+    __slots__ = ["cause", "create_time", "end_time", "info", "known_deviations", "lease", "name", "outcome", "owner", "pinned", "purge_time", "queue_place", "reason", "spec", "start_time", "state", "tests", "verdicts"]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_DEVIATIONS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +151,7 @@ class Run(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
     info: _event_pb2.RunInfo
+    known_deviations: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.KnownDeviation]
     lease: str
     name: str
     outcome: _verdict_pb2.Outcome
@@ -163,7 +165,7 @@ class Run(_message.Message):
     state: _event_pb2.RunState
     tests: _containers.RepeatedScalarFieldContainer[str]
     verdicts: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
-    def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., tests: _Optional[_Iterable[str]] = ..., state: _Optional[_Union[_event_pb2.RunState, str]] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., cause: _Optional[_Union[_verdict_pb2.Cause, str]] = ..., reason: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., info: _Optional[_Union[_event_pb2.RunInfo, _Mapping]] = ..., owner: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue_place: _Optional[int] = ..., pinned: bool = ..., purge_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., lease: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., tests: _Optional[_Iterable[str]] = ..., state: _Optional[_Union[_event_pb2.RunState, str]] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., cause: _Optional[_Union[_verdict_pb2.Cause, str]] = ..., reason: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., info: _Optional[_Union[_event_pb2.RunInfo, _Mapping]] = ..., owner: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue_place: _Optional[int] = ..., pinned: bool = ..., purge_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., lease: _Optional[str] = ..., known_deviations: _Optional[_Iterable[_Union[_verdict_pb2.KnownDeviation, _Mapping]]] = ...) -> None: ...
 
 class WatchRunRequest(_message.Message):
     __slots__ = ["cursor", "name"]

@@ -16,6 +16,10 @@ CHECK_RESULT_INCONCLUSIVE: CheckResult
 CHECK_RESULT_PASS: CheckResult
 CHECK_RESULT_UNSPECIFIED: CheckResult
 DESCRIPTOR: _descriptor.FileDescriptor
+DEVIATION_SHOWED_EXPIRED: DeviationShowed
+DEVIATION_SHOWED_NOT_SEEN: DeviationShowed
+DEVIATION_SHOWED_SEEN: DeviationShowed
+DEVIATION_SHOWED_UNSPECIFIED: DeviationShowed
 OUTCOME_ERROR: Outcome
 OUTCOME_FAIL: Outcome
 OUTCOME_INCONCLUSIVE: Outcome
@@ -45,6 +49,32 @@ class Check(_message.Message):
     seen: str
     statement: str
     def __init__(self, statement: _Optional[str] = ..., result: _Optional[_Union[CheckResult, str]] = ..., about: _Optional[str] = ..., expected: _Optional[str] = ..., seen: _Optional[str] = ..., evidence: _Optional[_Iterable[str]] = ..., exchanges: _Optional[_Iterable[int]] = ..., frames: _Optional[_Iterable[int]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ...) -> None: ...
+
+class KnownDeviation(_message.Message):
+    __slots__ = ["device", "expires", "explains_all", "findings", "id", "reason", "showed", "source", "statement", "test", "words"]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_FIELD_NUMBER: _ClassVar[int]
+    EXPLAINS_ALL_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SHOWED_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    expires: str
+    explains_all: bool
+    findings: int
+    id: str
+    reason: str
+    showed: DeviationShowed
+    source: str
+    statement: str
+    test: str
+    words: str
+    def __init__(self, test: _Optional[str] = ..., id: _Optional[str] = ..., showed: _Optional[_Union[DeviationShowed, str]] = ..., findings: _Optional[int] = ..., explains_all: bool = ..., device: _Optional[str] = ..., statement: _Optional[str] = ..., reason: _Optional[str] = ..., source: _Optional[str] = ..., expires: _Optional[str] = ..., words: _Optional[str] = ...) -> None: ...
 
 class Measured(_message.Message):
     __slots__ = ["least_ns", "lower_ns", "most_ns", "upper_ns"]
@@ -99,4 +129,7 @@ class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class CheckResult(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class DeviationShowed(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -1,0 +1,84 @@
+//! A run on any rig that has some labels: a lease is taken for it, and ended with it.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use verbatim_client::v1::LeaseState;
+use verbatim_client::{Client, Error, LeaseName, fresh_id, v1};
+
+use super::Arguments;
+use crate::commands::leases::until_it_has_a_rig;
+
+/// How long the lease lasts from when it was last renewed: when this process dies, the rig is free after that.
+const LASTS: Duration = Duration::from_secs(15 * 60);
+/// How often it is renewed: several may fail before it ends.
+const RENEWS: Duration = Duration::from_secs(3 * 60);
+
+/// A rig that is held for a run.
+pub(super) struct Held {
+    name: LeaseName,
+    renewing: JoinHandle<()>,
+}
+
+impl Held {
+    /// Waits for a rig that has the labels, and says why it waits each time that changes.
+    ///
+    /// # Errors
+    /// When no rig has them, or the lease ended before it had one.
+    pub(super) async fn take(client: &Client, arguments: &Arguments) -> anyhow::Result<Self> {
+        let request = v1::CreateLeaseRequest {
+            request_id: fresh_id(),
+            labels: arguments.labels.clone(),
+            lasts_s: LASTS.as_secs(),
+            priority: v1::Priority::from(arguments.priority).into(),
+            ..v1::CreateLeaseRequest::default()
+        };
+        let lease = client.create_lease(&request).await?;
+        let name: LeaseName = lease.name.parse()?;
+        let held = Self {
+            renewing: tokio::spawn(renewed(client.clone(), name.clone())),
+            name,
+        };
+        let waited = tokio::select! {
+            waited = until_it_has_a_rig(client, lease) => waited,
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("left the queue: no rig was free yet")),
+        };
+        match waited {
+            Ok(lease) if lease.state() != LeaseState::Ended => Ok(held),
+            Ok(lease) => anyhow::bail!("{} ended before it had a rig: {}", held.name, lease.reason),
+            Err(error) => {
+                held.end(client).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Its name.
+    pub(super) const fn name(&self) -> &LeaseName {
+        &self.name
+    }
+
+    /// The rig is free for others.
+    pub(super) async fn end(self, client: &Client) {
+        self.renewing.abort();
+        match client.end_lease(&self.name).await {
+            // It ended in the meantime.
+            Ok(_) | Err(Error::Refusal(_)) => {}
+            Err(error) => eprintln!(
+                "verbatim: {} could not be ended: {error}; it ends by itself within {} minutes",
+                self.name,
+                LASTS.as_secs() / 60
+            ),
+        }
+    }
+}
+
+/// Renews a lease for as long as it can be.
+async fn renewed(client: Client, name: LeaseName) {
+    loop {
+        tokio::time::sleep(RENEWS).await;
+        if let Err(Error::Refusal(_)) = client.renew_lease(&name, LASTS).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What an entry of a record is in a capture: its bytes, its title, and the checks that rest on it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use verbatim_record::{Entry, Match, Side, Span, Verdict};
+use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
+
+use crate::pcapng::Direction;
+use crate::told::{self, Line, Open};
+
+/// LIDs that stand for the two ends of the rig's way, so that a list of packets tells who sent what; the true ones were not seen.
+const TESTER: Lid = Lid(1);
+const DEVICE: Lid = Lid(2);
+
+/// Which interface of the capture something is shown on: one for each port, and for the host of each device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum On {
+    Mads,
+    Frames(u32),
+    Natives(u32),
+    Verbs(Side),
+}
+
+/// One packet of the capture.
+pub(crate) struct Shown<'e> {
+    pub(crate) on: On,
+    pub(crate) span: Span,
+    pub(crate) direction: Direction,
+    pub(crate) bytes: Cow<'e, [u8]>,
+    pub(crate) title: String,
+    /// The checks that rest on it, in words.
+    pub(crate) judged: Vec<String>,
+}
+
+/// A record, as far as it was gone through.
+pub(crate) struct Walk<'e> {
+    judged: Judged,
+    test: &'e str,
+    labels: Vec<&'e str>,
+    exchanges: Vec<Asked>,
+    open: Open,
+}
+
+/// A MAD that was sent.
+struct Asked {
+    label: u32,
+    attempt: u32,
+    /// Whose answers it gets.
+    device: Lid,
+}
+
+impl<'e> Walk<'e> {
+    pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
+        Self {
+            judged: Judged::of(verdict),
+            test: "",
+            labels: Vec::new(),
+            exchanges: Vec::new(),
+            open: Open::default(),
+        }
+    }
+
+    /// The next entry of the record; nothing where the capture has nothing of it.
+    pub(crate) fn next(&mut self, place: usize, entry: &'e Entry) -> Option<Shown<'e>> {
+        match entry {
+            Entry::Begin(begin) => {
+                self.test = &begin.test;
+                None
+            }
+            Entry::Label { name, .. } => {
+                self.labels.push(name);
+                None
+            }
+            Entry::Sent(sent) => {
+                let device = sent.dlid.unwrap_or(DEVICE);
+                self.exchanges.push(Asked {
+                    label: sent.label,
+                    attempt: sent.attempt,
+                    device,
+                });
+                Some(Shown {
+                    on: On::Mads,
+                    span: sent.at,
+                    direction: Direction::Out,
+                    bytes: packet(&sent.mad, (TESTER, device)).into(),
+                    title: self.title(sent.exchange, ""),
+                    judged: self.judged.on_exchange(sent.exchange),
+                })
+            }
+            Entry::Arrived(arrived) => {
+                let note = match arrived.how {
+                    Match::Answer => String::new(),
+                    other => format!(" [{other:?}]"),
+                };
+                let device = self.asked(arrived.exchange).map_or(DEVICE, |asked| asked.device);
+                Some(Shown {
+                    on: On::Mads,
+                    span: arrived.at,
+                    direction: Direction::In,
+                    bytes: packet(&arrived.mad, (device, TESTER)).into(),
+                    title: self.title(arrived.exchange, &note),
+                    judged: self.judged.on_exchange(arrived.exchange),
+                })
+            }
+            Entry::Frame(frame) => {
+                let label = self.label(frame.label);
+                let label = label.map_or_else(String::new, |label| format!(" \"{label}\""));
+                let (test, number) = (self.test, frame.number);
+                let (on, title) = match frame.delimiter {
+                    None => (On::Frames(frame.port), format!("{test} frame {number}{label}")),
+                    Some(end) => (
+                        On::Natives(frame.port),
+                        format!("{test} packet {number}{label}, ended by {end}"),
+                    ),
+                };
+                Some(Shown {
+                    on,
+                    span: frame.at,
+                    direction: if frame.received { Direction::In } else { Direction::Out },
+                    bytes: (&frame.bytes[..]).into(),
+                    title,
+                    judged: self.judged.on_frame(number),
+                })
+            }
+            Entry::VerbsAsked(asked) => {
+                let label = self.label(asked.label).unwrap_or_default();
+                let line = self.open.asked(asked, label, place);
+                Some(self.line(Direction::Out, &line))
+            }
+            Entry::VerbsAnswered(answered) => {
+                let line = self.open.answered(answered, place)?;
+                Some(self.line(Direction::In, &line))
+            }
+            Entry::VerbsTold(event) => Some(self.line(Direction::In, &told::told(event, place))),
+            _ => None,
+        }
+    }
+
+    fn line(&self, direction: Direction, line: &Line) -> Shown<'e> {
+        Shown {
+            on: On::Verbs(line.side),
+            span: line.at,
+            direction,
+            bytes: told::exported(&line.text).into(),
+            title: format!("{} {}: {}", self.test, line.side, line.text),
+            judged: self.judged.on_evidence(&line.evidence),
+        }
+    }
+
+    /// A label by its number, which counts from 1 on.
+    fn label(&self, number: u32) -> Option<&'e str> {
+        self.labels.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    fn asked(&self, exchange: u32) -> Option<&Asked> {
+        self.exchanges.get((exchange as usize).checked_sub(1)?)
+    }
+
+    /// What a MAD belongs to.
+    fn title(&self, exchange: u32, note: &str) -> String {
+        let test = self.test;
+        let asked = self.asked(exchange);
+        match asked.and_then(|asked| Some((self.label(asked.label)?, asked.attempt + 1))) {
+            Some((label, attempt)) => format!("{test} exchange #{exchange} \"{label}\" try {attempt}{note}"),
+            None => format!("{test} unasked{note}"),
+        }
+    }
+}
+
+/// The checks of a verdict, in words, by what they rest on.
+#[derive(Default)]
+struct Judged {
+    exchanges: BTreeMap<u32, Vec<String>>,
+    frames: BTreeMap<u32, Vec<String>>,
+    /// By the words of their evidence: that is all that a check has of a verbs event.
+    evidence: BTreeMap<String, Vec<String>>,
+}
+
+impl Judged {
+    fn of(verdict: Option<&Verdict>) -> Self {
+        let mut judged = Self::default();
+        let checks = verdict
+            .iter()
+            .flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed));
+        for check in checks {
+            let words = || format!("{:?}: {check}", check.result());
+            for exchange in &check.exchanges {
+                judged.exchanges.entry(*exchange).or_default().push(words());
+            }
+            for frame in &check.frames {
+                judged.frames.entry(*frame).or_default().push(words());
+            }
+            for evidence in &check.evidence {
+                judged.evidence.entry(evidence.clone()).or_default().push(words());
+            }
+        }
+        judged
+    }
+
+    fn on_exchange(&self, number: u32) -> Vec<String> {
+        self.exchanges.get(&number).cloned().unwrap_or_default()
+    }
+
+    fn on_frame(&self, number: u32) -> Vec<String> {
+        self.frames.get(&number).cloned().unwrap_or_default()
+    }
+
+    fn on_evidence(&self, words: &str) -> Vec<String> {
+        self.evidence.get(words).cloned().unwrap_or_default()
+    }
+}
+
+/// The packet of a MAD from one LID to another: a directed route has none.
+fn packet(mad: &Mad, (slid, dlid): (Lid, Lid)) -> Vec<u8> {
+    let headers = if mad.is_directed() {
+        MadHeaders::subnet_management(Lid::PERMISSIVE, Lid::PERMISSIVE)
+    } else if mad.is_smp() {
+        MadHeaders::subnet_management(slid, dlid)
+    } else {
+        MadHeaders::general(slid, dlid)
+    };
+    mad_packet(&headers, mad)
+}

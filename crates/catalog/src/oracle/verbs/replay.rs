@@ -1,0 +1,427 @@
+//! A connection gone through once more: what the device's memory holds, or may hold, event by event.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Opcode, Psn, RKey, Service};
+
+use super::picture::{Part as Was, Picture};
+use super::received::asked;
+use super::talk::Talk;
+use super::target::{has_payload, has_place, takes_receive};
+use crate::oracle::heard::{Asks, Event, Heard};
+use crate::oracle::rules::responder::Says;
+use crate::transport::rc::ask::HALF;
+
+/// What a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Thing {
+    /// Memory that the host read.
+    Memory,
+    /// The data of a READ response.
+    Read,
+    /// The original value of an atomic.
+    Atomic,
+}
+
+/// What a replay found of one kind of thing.
+#[derive(Clone, Debug)]
+pub(super) struct Effect<'t> {
+    pub(super) of: Thing,
+    pub(super) evidence: Vec<Evidence<'t>>,
+    /// What it is about, what was expected, what was seen, when that differs.
+    pub(super) broken: Option<(String, String, String)>,
+}
+
+/// A request packet of the peer.
+pub(super) struct Request<'t> {
+    pub(super) heard: Heard<'t>,
+    pub(super) frame: &'t FrameSeen,
+    /// Whether another one was sent with its PSN before it was known to be executed, or the host wrote where it writes: then it
+    /// is not known what its memory holds afterwards.
+    pub(super) is_unsure: bool,
+    /// Where those others would write.
+    pub(super) others: Vec<Range<usize>>,
+    /// What an atomic returned.
+    pub(super) original: Option<u64>,
+    /// How many PSNs it takes, or one of those others: a READ those of its responses.
+    psns: u32,
+}
+
+/// A READ as it was sent, once.
+pub(super) struct Reading<'t> {
+    /// Its first PSN.
+    pub(super) first: u32,
+    pub(super) psns: u32,
+    pub(super) begin: usize,
+    pub(super) length: usize,
+    pub(super) frame: &'t FrameSeen,
+}
+
+/// Something that changed memory.
+pub(super) struct Change {
+    pub(super) place: usize,
+    /// The PSN of the request; `None`: the host.
+    pub(super) offset: Option<u32>,
+    pub(super) was: Was,
+}
+
+/// What happens, in order.
+enum Happens<'t> {
+    /// The host is to write.
+    Writes(&'t pb::WriteMemory),
+    /// It has.
+    Wrote(&'t VerbsDone, &'t pb::WriteMemory),
+    /// It has read.
+    Read(&'t VerbsDone),
+    Sent(u32, Heard<'t>, &'t FrameSeen),
+    Answered(Heard<'t>, &'t FrameSeen),
+    /// A receive completed with success.
+    Received,
+}
+
+/// A connection, gone through as far as some place.
+pub(super) struct Replay<'t, 'k> {
+    pub(super) talk: &'k Talk<'t>,
+    /// The memory: handle, address, R_Key.
+    pub(super) handle: u32,
+    pub(super) base: u64,
+    pub(super) r_key: RKey,
+    pub(super) picture: Picture,
+    /// Where others write: what the device asks the peer for, receives of another queue pair. Anything may stand there.
+    pub(super) foreign: Vec<Range<usize>>,
+    /// Where the receives lie, in order.
+    pub(super) receives: Vec<Option<pb::Slice>>,
+    pub(super) requests: BTreeMap<u32, Request<'t>>,
+    pub(super) reads: Vec<Reading<'t>>,
+    /// All requests before this PSN were executed.
+    pub(super) executed: u32,
+    /// A request was refused for good: none behind it is executed.
+    pub(super) is_over: bool,
+    pub(super) changes: Vec<Change>,
+    /// What the host is about to write.
+    pub(super) writes: Vec<&'t pb::WriteMemory>,
+    pub(super) received: usize,
+    pub(super) effects: Vec<Effect<'t>>,
+}
+
+pub(super) fn range_of(slice: pb::Slice) -> Range<usize> {
+    let begin = slice.offset as usize;
+    begin..begin + slice.length as usize
+}
+
+impl<'t, 'k> Replay<'t, 'k> {
+    /// What the memory was found to hold on a connection, and whether it may; nothing where that is not known. And the first
+    /// byte of which that is not judged, as it may hold too many values.
+    pub(super) fn of(talk: &'k Talk<'t>) -> (Vec<Effect<'t>>, Option<usize>) {
+        let Some((mut replay, registered)) = Self::new(talk) else {
+            return (Vec::new(), None);
+        };
+        for (place, happens) in replay.events(registered) {
+            replay.take(place, happens);
+        }
+        (replay.effects, replay.picture.excess())
+    }
+
+    /// The connection's memory before all that happened, and where it was registered.
+    fn new(talk: &'k Talk<'t>) -> Option<(Self, usize)> {
+        talk.dialogue.attributes.rq_psn?;
+        let (base, r_key) = talk.dialogue.memory;
+        let begins = talk.dialogue.places.0;
+        let (made, handle, length) = talk.memory.iter().rev().find_map(|done| {
+            let (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) = (&done.command, &done.answer)
+            else {
+                return None;
+            };
+            let is_it = done.place < begins && made.address == base && made.r_key == r_key.0;
+            is_it.then_some((done.place, made.memory, asked.length as usize))
+        })?;
+        // Another connection may have left something in it.
+        let is_new = talk.trace.timeline.frames_between((made, begins)).is_empty();
+        let posts = talk.posts.iter().filter(|post| post.posted.has_response_data());
+        let of_it = |slice: &pb::Slice| slice.memory == handle;
+        let replay = Self {
+            talk,
+            handle,
+            base,
+            r_key,
+            picture: Picture::new(length, is_new),
+            foreign: posts
+                .filter_map(|post| post.posted.post.local.filter(of_it).map(range_of))
+                .collect(),
+            receives: Vec::new(),
+            requests: BTreeMap::new(),
+            reads: Vec::new(),
+            executed: 0,
+            is_over: false,
+            changes: Vec::new(),
+            writes: Vec::new(),
+            received: 0,
+            effects: Vec::new(),
+        };
+        Some((replay, if is_new { made } else { begins.saturating_sub(1) }))
+    }
+
+    /// All that happens, in order.
+    fn events(&mut self, registered: usize) -> Vec<(usize, Happens<'t>)> {
+        let talk = self.talk;
+        let mut events = Vec::new();
+        let commands = talk
+            .trace
+            .timeline
+            .commands_between((registered, talk.dialogue.places.1));
+        for done in commands.iter().filter(|done| done.side == Side::Dut) {
+            let answered = done.answer.as_ref().map(|(.., place)| *place);
+            if matches!(done.answer, Some((_, _, Reply::Refused(_), _))) {
+                continue;
+            }
+            match &done.command {
+                Command::WriteMemory(write) if write.memory == self.handle => {
+                    events.push((done.place, Happens::Writes(write)));
+                    events.extend(answered.map(|place| (place, Happens::Wrote(done, write))));
+                }
+                Command::ReadMemory(read) if read.from.is_some_and(|from| from.memory == self.handle) => {
+                    events.extend(answered.map(|place| (place, Happens::Read(done))));
+                }
+                Command::PostReceive(post) if post.qp == talk.dialogue.handle => self.receives.push(post.local),
+                // Who fills that of another queue pair is not seen here.
+                Command::PostReceive(post) => {
+                    let local = post.local.filter(|local| local.memory == self.handle);
+                    self.foreign.extend(local.map(range_of));
+                }
+                _ => {}
+            }
+        }
+        for (offset, heard, frame) in asked(talk) {
+            events.push((frame.place, Happens::Sent(offset, heard, frame)));
+        }
+        for seen in talk.dialogue.of_dut() {
+            let heard = Heard::of(&Event {
+                number: seen.frame.number.into(),
+                at: None,
+                packet: seen.packet,
+                is_cut: false,
+            });
+            if heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response() {
+                events.push((seen.place, Happens::Answered(heard, seen.frame)));
+            }
+        }
+        let succeeded = talk
+            .received
+            .iter()
+            .take_while(|done| done.status() == WcStatus::SUCCESS);
+        events.extend(succeeded.map(|done| (done.told.place, Happens::Received)));
+        events.sort_by_key(|(place, _)| *place);
+        events
+    }
+
+    fn take(&mut self, place: usize, happens: Happens<'t>) {
+        match happens {
+            Happens::Writes(write) => self.writes.push(write),
+            Happens::Wrote(done, write) => self.wrote(place, done, write),
+            Happens::Read(done) => self.read(done),
+            Happens::Sent(offset, heard, frame) => self.sent(offset, heard, frame),
+            Happens::Answered(heard, frame) => self.answered(place, &heard, frame),
+            Happens::Received => {
+                self.received += 1;
+                let takes = self
+                    .requests
+                    .iter()
+                    .filter(|(_, request)| takes_receive(&request.heard));
+                if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
+                    self.execute(offset + 1, place);
+                }
+            }
+        }
+    }
+
+    /// The host's bytes stand in memory; what was sent and not answered, or answered meanwhile, may have come before or after.
+    fn wrote(&mut self, place: usize, done: &VerbsDone, write: &'t pb::WriteMemory) {
+        self.writes.retain(|other| !core::ptr::eq(*other, write));
+        let begin = write.offset as usize;
+        let range = begin..begin + write.bytes.len();
+        let was = self.picture.part(range.clone());
+        let meanwhile = |change: &Change| change.place > done.place && change.offset.is_some();
+        let is_quiet = !self.changes.iter().any(meanwhile);
+        if is_quiet {
+            self.picture.put(begin, &write.bytes);
+        } else {
+            self.picture.may_put(begin, &write.bytes);
+        }
+        self.changes.push(Change {
+            place,
+            offset: None,
+            was,
+        });
+        let open: Vec<u32> = self
+            .requests
+            .range(self.executed..)
+            .map(|(offset, _)| *offset)
+            .collect();
+        for offset in open {
+            let lies_there = self
+                .target(offset)
+                .is_some_and(|at| at.start < range.end && range.start < at.end);
+            if let Some(request) = self.requests.get_mut(&offset).filter(|_| lies_there) {
+                request.is_unsure = true;
+            }
+        }
+    }
+
+    fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
+        if self.is_over {
+            return;
+        }
+        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        if let Some(begin) = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key())) {
+            let length = reth.map_or(0, |reth| reth.dma_len() as usize);
+            self.reads.push(Reading {
+                first: offset,
+                psns: self.psns(&heard),
+                begin,
+                length,
+                frame,
+            });
+        }
+        // One that was executed is a duplicate, which does nothing.
+        if offset < self.executed {
+            return;
+        }
+        let request = Request {
+            heard,
+            frame,
+            is_unsure: false,
+            others: Vec::new(),
+            original: None,
+            psns: self.psns(&heard),
+        };
+        let Some(first) = self.requests.get(&offset) else {
+            self.requests.insert(offset, request);
+            return;
+        };
+        if first.heard.opcode == heard.opcode && first.heard.digests() == heard.digests() {
+            return;
+        }
+        // Where this one would write is known when it stands in the place of the first.
+        let psns = request.psns;
+        if let Some(mut first) = self.requests.insert(offset, request) {
+            first.is_unsure = true;
+            first.psns = first.psns.max(psns);
+            first.others.extend(self.target(offset));
+            self.requests.insert(offset, first);
+        }
+    }
+
+    /// How many PSNs a request packet takes: a READ those of its responses.
+    fn psns(&self, heard: &Heard<'_>) -> u32 {
+        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        reth.map_or(1, |reth| reth.dma_len().div_ceil(self.talk.mtu).max(1))
+    }
+
+    fn answered(&mut self, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+        let first = self.talk.dialogue.attributes.rq_psn.map(Psn::new);
+        let offset = heard.psn.since(first.unwrap_or(Psn(0)));
+        if offset >= HALF {
+            return;
+        }
+        match Says::of(heard) {
+            Says::Ack => self.execute(offset + 1, place),
+            Says::Rnr | Says::Sequence => self.execute(offset, place),
+            Says::Fatal => self.refused(offset, place),
+            Says::Read(_) => self.read_answered(offset, place, heard, frame),
+            Says::Atomic => self.atomic_answered(offset, place, heard, frame),
+            Says::Nothing => {}
+        }
+    }
+
+    /// A request is refused for good: what came of the message that it belongs to is not known, and nothing behind it is executed.
+    fn refused(&mut self, offset: u32, place: usize) {
+        if self.is_over || offset < self.executed {
+            return;
+        }
+        self.execute(offset, place);
+        let begun: Vec<u32> = self.requests.range(self.executed..=offset).map(|(of, _)| *of).collect();
+        for of in begun {
+            // What says by itself where it writes is refused before it has.
+            let is_whole = self.requests.get(&of).is_some_and(|request| {
+                of == offset && !matches!(Asks::of(request.heard.opcode), Asks::Send(_)) && has_place(&request.heard)
+            });
+            if let Some(range) = self.target(of).filter(|_| !is_whole) {
+                self.picture.free(range);
+            }
+        }
+        self.requests.retain(|of, _| *of < offset);
+        self.is_over = true;
+    }
+
+    /// All requests before a PSN were executed, as far as their messages end before it; an answer that says so of a PSN that was
+    /// never sent is a lie, after which nobody knows what memory holds.
+    pub(super) fn execute(&mut self, end: u32, place: usize) {
+        if self.is_over || end <= self.executed {
+            return;
+        }
+        let mut next = self.executed;
+        let sent = self.requests.range(self.executed..end);
+        let sent = sent.take_while(|(offset, request)| {
+            let follows = **offset <= next;
+            let came = request.frame.place < place;
+            if came && follows {
+                next = next.max(**offset + request.psns);
+            }
+            came && follows
+        });
+        let sent: Vec<(u32, u32, bool)> = sent
+            .map(|(offset, request)| (*offset, request.psns, Asks::of(request.heard.opcode).ends()))
+            .collect();
+        let until = sent.iter().rposition(|(.., ends)| *ends).map_or(0, |last| last + 1);
+        let is_lie = next < end;
+        for (offset, psns, _) in &sent[..until] {
+            self.apply(*offset, place);
+            // A READ's PSNs are all gone with it: what comes with one of them later is a duplicate.
+            self.executed = offset + psns;
+        }
+        if is_lie {
+            self.picture.free(0..usize::MAX);
+        }
+    }
+
+    fn apply(&mut self, offset: u32, place: usize) {
+        let (Some(range), Some(request)) = (self.target(offset), self.requests.get(&offset)) else {
+            return;
+        };
+        let was = self.picture.part(range.clone());
+        self.changes.push(Change {
+            place,
+            offset: Some(offset),
+            was,
+        });
+        let result = match request.heard.atomic() {
+            None => has_payload(&request.heard).then(|| request.heard.packet.payload().to_vec()),
+            Some(asked) => {
+                let known = self
+                    .picture
+                    .known(range.clone())
+                    .and_then(|bytes| bytes.try_into().ok());
+                let original = request.original.or(known.map(u64::from_le_bytes));
+                original.map(|original| {
+                    let after = match request.heard.opcode {
+                        Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),
+                        _ if original == asked.compare().0 => asked.swap_add().0,
+                        _ => original,
+                    };
+                    after.to_le_bytes().to_vec()
+                })
+            }
+        };
+        match result {
+            None => self.picture.free(range),
+            Some(bytes) if request.is_unsure => self.picture.may_put(range.start, &bytes),
+            Some(bytes) => self.picture.put(range.start, &bytes),
+        }
+        for other in &request.others {
+            self.picture.free(other.clone());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the DUT has, by what its host said when it was opened, as the record has it: what a judge may miss there.
+//!
+//! The same as a procedure is told by `Tester::offers` and its like. What is not said is offered.
+
+use verbatim_record::verbs::pb::{Capabilities, Operation, QpState, Service};
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Gap, Side, Trace, VerbsDone};
+use verbatim_tester::Stop;
+use verbatim_tester::peer::takes;
+
+use super::{reply, steps};
+
+/// READs and atomics.
+const WITH_RESPONSE: [Operation; 3] = [Operation::Read, Operation::CompareSwap, Operation::FetchAdd];
+
+/// What the DUT's host said last, if it said anything.
+pub(crate) fn capabilities(t: &Trace) -> Option<&Capabilities> {
+    let opened = t.timeline.commands.iter().rev().find_map(|done| match reply(done) {
+        Some(Reply::Opened(facts)) if done.side == Side::Dut && matches!(done.command, Command::Open(_)) => Some(facts),
+        _ => None,
+    });
+    opened?.capabilities.as_deref()
+}
+
+/// Whether the DUT takes such a send request.
+pub(crate) fn posts(t: &Trace, operation: Operation) -> bool {
+    capabilities(t).is_none_or(|has| takes(&has.operations, operation))
+}
+
+/// Whether the DUT takes requests whose responses carry data.
+pub(crate) fn posts_with_response(t: &Trace) -> bool {
+    WITH_RESPONSE.into_iter().any(|operation| posts(t, operation))
+}
+
+/// Whether the DUT executes such a request of the peer.
+pub(crate) fn executes(t: &Trace, operation: Operation) -> bool {
+    capabilities(t).is_none_or(|has| takes(&has.answers, operation))
+}
+
+/// Whether a queue pair of the DUT can be taken to a state.
+pub(crate) fn goes_to(t: &Trace, state: QpState) -> bool {
+    capabilities(t).is_none_or(|has| takes(&has.qp_states, state))
+}
+
+/// Whether the DUT has queue pairs of a service.
+pub(crate) fn serves(t: &Trace, service: Service) -> bool {
+    capabilities(t).is_none_or(|has| takes(&has.services, service))
+}
+
+/// A request of this operation was posted, where the DUT has it.
+///
+/// # Errors
+/// When none was.
+pub(crate) fn was_posted(t: &Trace, operation: Operation) -> Result<(), Gap> {
+    let is_one = |done: &VerbsDone| matches!(&done.command, Command::PostSend(post) if post.operation() == operation);
+    if !posts(t, operation) || t.commands(steps::POST).any(is_one) {
+        return Ok(());
+    }
+    Err(Gap::Missing(steps::POST.name))
+}
+
+/// Why a procedure ends before anything is sent: without what the DUT lacks, nothing is left of it.
+pub(crate) fn nothing_left(of: &str) -> Stop {
+    Stop::NotOffered(format!(
+        "the DUT's device has no {of}, as its agent says, and the test has nothing without"
+    ))
+}

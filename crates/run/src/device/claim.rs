@@ -1,0 +1,291 @@
+//! A device that a run may change: locked by what it is, with the journal of what is to be restored.
+//!
+//! A rig file tells a way to a device, and two ways may lead to one. What the device says of itself, its PortGUID, is known
+//! once it has answered, which it does before it is changed: then it is locked under that name, too. The locks' files tell
+//! where the journals of the last run are, and whether it left the device changed: a run with another state directory, or
+//! on another way to the device, finds out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use verbatim_rig::{RigConfig, RigKind};
+use verbatim_tester::{Area, FileJournal, Journal, JournalError, JournalOwner, Left, Part, Pending, Step, Stop};
+use verbatim_wire::MKey;
+
+use super::locks::{Holder, Lock};
+use super::{DeviceLock, journal_owner, lock};
+use crate::RunError;
+use crate::lease::Lease;
+
+/// How often it is looked whether another way to the device is free.
+const LOOKS: Duration = Duration::from_millis(100);
+
+/// What a run waits by.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// Set to stop the run.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// What the rig is used under.
+    pub(crate) lease: Arc<Lease>,
+}
+
+/// A device that is ours alone, and its journal, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    // Let go before the journal: who waits for that finds the device free.
+    by_guid: Option<(String, Lock)>,
+    device: DeviceLock,
+    journal: FileJournal,
+    rig: RigConfig,
+    journals: PathBuf,
+    patience: Patience,
+}
+
+impl Claimed {
+    /// Opens a rig's journal and takes its device, as far as the rig file tells what that is.
+    ///
+    /// # Errors
+    /// When another process has either, when the journal cannot be used, or when a run with another state directory left the
+    /// device changed.
+    pub(crate) fn open(rig: &RigConfig, journals: &Path, patience: Patience) -> Result<Self, RunError> {
+        miss(rig, journals)?;
+        let journal = FileJournal::open(journals, journal_owner(rig))?;
+        let device = DeviceLock::take(rig)?;
+        if let DeviceLock::Held(lock, before) = &device {
+            let identity = rig.device_identity().unwrap_or_default();
+            let is_its = |owner: &JournalOwner, _: &str| owner.device == identity;
+            left_elsewhere(before, journals, is_its).map_err(|left| left.of(&rig.name, lock.path()))?;
+        }
+        let claimed = Self {
+            by_guid: None,
+            device,
+            journal,
+            rig: rig.clone(),
+            journals: journals.to_path_buf(),
+            patience,
+        };
+        claimed
+            .tell(!claimed.journal.pending().is_empty())
+            .map_err(|source| RunError::DeviceLock {
+                rig: rig.name.clone(),
+                source,
+            })?;
+        Ok(claimed)
+    }
+
+    /// What an earlier run left changed.
+    pub(crate) fn left(&self) -> Left {
+        self.journal.left()
+    }
+
+    /// Tells in the locks' files whether the device is changed.
+    fn tell(&self, changed: bool) -> std::io::Result<()> {
+        let holder = Holder {
+            pid: std::process::id(),
+            journals: self.journals.clone(),
+            rig: self.rig.name.clone(),
+            changed,
+        };
+        if let DeviceLock::Held(lock, _) = &self.device {
+            lock.tell(&holder)?;
+        }
+        self.by_guid.as_ref().map_or(Ok(()), |(_, lock)| lock.tell(&holder))
+    }
+
+    fn told(&self, changed: bool) -> Result<(), JournalError> {
+        self.tell(changed).map_err(|source| JournalError::Io {
+            path: self.journal.path().to_path_buf(),
+            source,
+        })
+    }
+
+    /// Locks the device under its PortGUID. Under a lease it is waited for: another rig of this daemon may lead to it.
+    ///
+    /// # Errors
+    /// [`Stop`], with the process that has it, or the run that left it changed.
+    pub(crate) fn take_by_guid(&mut self, guid: &str) -> Step {
+        // A model is what its socket is: any number of them may say that they have the same GUID.
+        let RigKind::Umad { .. } = &self.rig.kind else {
+            return Ok(());
+        };
+        if self.by_guid.as_ref().is_some_and(|(held, _)| held == guid) {
+            return Ok(());
+        }
+        self.by_guid = None;
+        let name = format!("port guid {guid} {:?}", self.rig.env);
+        let (lock, before) = loop {
+            let taken = lock(&name, &self.rig);
+            let who = match taken
+                .map_err(|source| Stop::Tester(format!("the device with PortGUID {guid} cannot be locked: {source}")))?
+            {
+                Ok(taken) => break taken,
+                Err(who) => who,
+            };
+            if self.patience.cancel.load(Ordering::Relaxed) {
+                return Err(Stop::Cancelled);
+            }
+            if self.patience.lease.is_over() {
+                return Err(Stop::LeaseEnded);
+            }
+            if !self.patience.lease.is_of_a_daemon() {
+                return Err(Stop::RigGone(format!(
+                    "another process drives the device with PortGUID {guid}, by another rig or route: {who}; wait for it, or \
+                     stop it"
+                )));
+            }
+            std::thread::sleep(LOOKS);
+        };
+        let env = format!("{:?}", self.rig.env);
+        // A worker in a unit sees the journal of its own rig alone.
+        if before.changed && before.journals == self.journals && before.rig != self.rig.name {
+            return Err(left_by(&before.rig, guid, &self.journals));
+        }
+        let is_its = |owner: &JournalOwner, device: &str| device == guid && owner.device.ends_with(&env);
+        let own = self.journal.path().to_path_buf();
+        let mut here = FileJournal::all(&self.journals).into_iter();
+        if let Some(other) = here.find(|other| other.path != own && is_its(&other.owner, &other.device)) {
+            return Err(left_by(&other.owner.rig, guid, &other.path));
+        }
+        left_elsewhere(&before, &self.journals, is_its)
+            .map_err(|left| Stop::RigGone(left.of(&self.rig.name, lock.path()).to_string()))?;
+        self.by_guid = Some((guid.to_owned(), lock));
+        self.tell(!self.journal.pending().is_empty())
+            .map_err(|source| Stop::Tester(format!("the device's lock cannot be written: {source}")))
+    }
+}
+
+impl Journal for Claimed {
+    fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError> {
+        let is_first = self.journal.pending().is_empty();
+        let kept = self.journal.save(area, parts, keys)?;
+        if is_first {
+            self.told(true)?;
+        }
+        Ok(kept)
+    }
+
+    fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError> {
+        self.journal.may_be_in_force(keys, lease_s)
+    }
+
+    fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
+        let is_last = self.journal.pending().iter().all(|pending| pending.area == *area);
+        // Before the journal goes: who dies between the two leaves a journal too many, not one too few.
+        if is_last && !self.journal.pending().is_empty() {
+            self.told(false)?;
+        }
+        self.journal.settle(area)
+    }
+
+    fn lease_s(&self) -> u16 {
+        self.journal.lease_s()
+    }
+
+    fn identify(&mut self, device: &str) -> Step {
+        self.take_by_guid(device)?;
+        self.journal.identify(device)
+    }
+}
+
+impl Claimed {
+    /// Areas that are to be restored.
+    pub(crate) fn pending(&self) -> &[Pending] {
+        self.journal.pending()
+    }
+}
+
+/// What another rig's run left on the same device.
+fn left_by(rig: &str, guid: &str, journal: &Path) -> Stop {
+    Stop::RigGone(format!(
+        "a run on rig {rig} left the device with PortGUID {guid} changed, which this rig leads to as well: `verbatim rigs restore \
+         {rig}` restores it, and where that finds nothing any more, a run on {rig} says so; its journal is in {}",
+        journal.display()
+    ))
+}
+
+/// What a run with another state directory left.
+#[derive(Debug)]
+enum LeftElsewhere {
+    Journal(PathBuf),
+    Gone(PathBuf, u32),
+}
+
+impl LeftElsewhere {
+    fn of(self, rig: &str, lock: &Path) -> RunError {
+        let rig = rig.to_owned();
+        match self {
+            Self::Journal(journal) => RunError::LeftElsewhere { rig, journal },
+            Self::Gone(journals, pid) => RunError::JournalGone {
+                rig,
+                pid,
+                journals,
+                lock: lock.to_path_buf(),
+            },
+        }
+    }
+}
+
+/// Whether who had the device before kept journals elsewhere, and has left it changed. `is_its` tells by a journal's owner
+/// and PortGUID.
+fn left_elsewhere(
+    before: &Holder,
+    journals: &Path,
+    is_its: impl Fn(&JournalOwner, &str) -> bool,
+) -> Result<(), LeftElsewhere> {
+    if before.journals.as_os_str().is_empty() || before.journals == journals {
+        return Ok(());
+    }
+    let left = FileJournal::all(&before.journals);
+    if let Some(left) = left.into_iter().find(|left| is_its(&left.owner, &left.device)) {
+        return Err(LeftElsewhere::Journal(left.path));
+    }
+    match before.changed {
+        true => Err(LeftElsewhere::Gone(before.journals.clone(), before.pid)),
+        false => Ok(()),
+    }
+}
+
+/// When a run with these journals died and left a rig's device changed, and its journal is gone with all that told of it
+/// there: it counts as missing from now on.
+///
+/// # Errors
+/// When that cannot be written.
+pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
+    let Some(device) = rig.device_identity() else {
+        return Ok(());
+    };
+    // Both are held from here on: what is in use is kept by who uses it.
+    let journal = match FileJournal::open(journals, journal_owner(rig)) {
+        Ok(journal) => Some(journal),
+        // Who opens it next is told, and once it was removed by hand nothing is to tell of it any more.
+        Err(JournalError::Damaged { .. }) => None,
+        Err(_) => return Ok(()),
+    };
+    let Ok(Ok((lock, before))) = lock(&device, rig) else {
+        return Ok(());
+    };
+    if !before.changed || before.journals != journals {
+        return Ok(());
+    }
+    let is_there = match &journal {
+        None => Ok(false),
+        Some(journal) if !journal.pending().is_empty() => return Ok(()),
+        Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)),
+    };
+    let missed = is_there.and_then(|_| {
+        // Told there from now on, where it is undone by hand.
+        lock.tell(&Holder {
+            changed: false,
+            ..before
+        })
+    });
+    missed.map_err(|source| RunError::DeviceLock {
+        rig: rig.name.clone(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

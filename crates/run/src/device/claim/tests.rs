@@ -1,0 +1,224 @@
+//! Two ways to one device, two state directories, and witnesses that are taken away.
+
+use std::fs;
+
+use super::*;
+use verbatim_rig::RigFile;
+use verbatim_wire::AttributeId;
+
+/// A rig file of two ways to what may be one device: by route, in a world that no other test has, nor an earlier process.
+fn rigs(device: &str) -> RigFile {
+    let device = format!("{device}-{}", std::process::id());
+    let rig = |name, route| {
+        format!(
+            "[[rig]]\nname = \"{name}\"\nkind = \"umad\"\ndevice = \"{device}\"\nport = 1\nroute = \"{route}\"\n\
+             [rig.env]\nSIM = \"{device}\"\n"
+        )
+    };
+    let text = format!("config_version = 1\n{}{}", rig("a", "0,1"), rig("b", "0,1,2"));
+    RigFile::parse(text.as_bytes(), Path::new("/d/f")).unwrap()
+}
+
+fn patience(token: u64) -> Patience {
+    Patience {
+        cancel: Arc::default(),
+        lease: Arc::new(Lease::new(token, u64::MAX)),
+    }
+}
+
+fn area() -> (Area, Vec<Part>) {
+    let area = Area {
+        attribute: AttributeId::PORT_INFO.0,
+        name: "PortInfo".into(),
+    };
+    let part = Part {
+        modifier: 0,
+        data: vec![0; 64],
+    };
+    (area, vec![part])
+}
+
+fn left_changed(claimed: &mut Claimed) {
+    let (area, parts) = area();
+    claimed.save(&area, &parts, &[MKey(7)]).unwrap();
+}
+
+#[test]
+fn two_ways_to_one_device_are_told_by_its_port_guid_and_wait_under_a_lease() {
+    let (file, directory) = (rigs("guid-dut"), tempfile::tempdir().unwrap());
+    let open = |rig: &str, patience| Claimed::open(file.find(rig).unwrap(), directory.path(), patience).unwrap();
+    let mut first = open("a", patience(0));
+    first.identify("0x0001").unwrap();
+    first.identify("0x0001").unwrap();
+    let mut second = open("b", patience(0));
+    let refused = second.identify("0x0001").unwrap_err().to_entry().text;
+    let us = format!("process {} of user {}", std::process::id(), nix::unistd::geteuid());
+    assert!(
+        refused.contains(&us) && refused.contains("PortGUID 0x0001"),
+        "{refused}"
+    );
+    second.identify("0x0002").unwrap();
+    drop(second);
+
+    // Under a lease it comes to its turn, or is stopped.
+    let waits = patience(3);
+    let cancel = Arc::clone(&waits.cancel);
+    let mut second = open("b", waits);
+    let waiting = std::thread::spawn(move || (second.identify("0x0001"), second));
+    drop(first);
+    let (taken, second) = waiting.join().unwrap();
+    taken.unwrap();
+    let mut third = open("a", patience(3));
+    third.patience.cancel = cancel;
+    third.patience.cancel.store(true, Ordering::Relaxed);
+    assert_eq!(third.identify("0x0001"), Err(Stop::Cancelled));
+    drop(second);
+}
+
+#[test]
+fn what_another_rigs_run_left_on_the_same_device_is_found_by_its_port_guid() {
+    let (file, directory) = (rigs("guid-left"), tempfile::tempdir().unwrap());
+    let open = |rig: &str| Claimed::open(file.find(rig).unwrap(), directory.path(), patience(0)).unwrap();
+    let mut first = open("a");
+    first.identify("0x0003").unwrap();
+    left_changed(&mut first);
+    drop(first);
+    let refused = open("b").identify("0x0003").unwrap_err().to_entry().text;
+    assert!(
+        refused.contains("rig a left") && refused.contains("`verbatim rigs restore a`"),
+        "{refused}"
+    );
+    open("b").identify("0x0004").unwrap();
+    let mut first = open("a");
+    first.identify("0x0003").unwrap();
+    first.settle(&area().0).unwrap();
+    drop(first);
+    open("b").identify("0x0003").unwrap();
+}
+
+#[test]
+fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_device() {
+    let (file, directory) = (rigs("guid-elsewhere"), tempfile::tempdir().unwrap());
+    let (here, there) = (directory.path().join("here"), directory.path().join("there"));
+    let open = |rig: &str, at: &Path| Claimed::open(file.find(rig).unwrap(), at, patience(0));
+    let mut first = open("a", &there).unwrap();
+    first.identify("0x0005").unwrap();
+    left_changed(&mut first);
+    let journal = first.left().path;
+    drop(first);
+
+    let by_name = open("a", &here).unwrap_err();
+    assert!(
+        matches!(&by_name, RunError::LeftElsewhere { journal: found, .. } if *found == journal),
+        "{by_name}"
+    );
+    assert!(by_name.left_changed(), "{by_name}");
+    let by_guid = open("b", &here).unwrap().identify("0x0005").unwrap_err();
+    assert!(
+        by_guid.to_entry().text.contains("there/a/a.journal.json"),
+        "{by_guid:?}"
+    );
+
+    // With the directory gone only a person knows.
+    fs::remove_dir_all(&there).unwrap();
+    let RunError::JournalGone { lock, .. } = open("a", &here).unwrap_err() else {
+        panic!("the journal is gone");
+    };
+    assert!(open("a", &here).is_err(), "it does not go by asking again");
+    fs::remove_file(lock).unwrap();
+    drop(open("a", &here).unwrap());
+}
+
+#[test]
+fn a_restored_device_is_free_for_any_state_directory() {
+    let (file, directory) = (rigs("guid-restored"), tempfile::tempdir().unwrap());
+    let (here, there) = (directory.path().join("here"), directory.path().join("there"));
+    let rig = file.find("a").unwrap();
+    let mut first = Claimed::open(rig, &there, patience(0)).unwrap();
+    first.identify("0x0006").unwrap();
+    left_changed(&mut first);
+    first.settle(&area().0).unwrap();
+    drop(first);
+    fs::remove_dir_all(&there).unwrap();
+    Claimed::open(rig, &here, patience(0))
+        .unwrap()
+        .identify("0x0006")
+        .unwrap();
+}
+
+#[test]
+fn a_journal_that_is_gone_with_all_that_told_of_it_in_its_directory_is_missed() {
+    let (file, directory) = (rigs("guid-missed"), tempfile::tempdir().unwrap());
+    let rig = file.find("a").unwrap();
+    let open = || Claimed::open(rig, directory.path(), patience(0));
+    let of_rig = FileJournal::directory(directory.path(), "a");
+    for emptied in [false, true] {
+        let mut first = open().unwrap();
+        left_changed(&mut first);
+        drop(first);
+        fs::remove_file(of_rig.join("a.journal.json")).unwrap();
+        let lock = of_rig.join("a.lock");
+        if emptied {
+            fs::write(&lock, "").unwrap();
+        } else {
+            fs::remove_file(&lock).unwrap();
+        }
+        for _ in 0..2 {
+            let error = open().unwrap_err();
+            let is_missed = matches!(error, RunError::Journal(JournalError::Damaged { .. }));
+            assert!(
+                is_missed && error.to_string().contains("the file is gone"),
+                "{emptied}: {error}"
+            );
+        }
+        // By hand, as it is told.
+        fs::remove_file(&lock).unwrap();
+        drop(open().unwrap());
+    }
+}
+
+#[test]
+fn a_damaged_journal_that_was_removed_by_hand_is_not_missed_afterwards() {
+    let (file, directory) = (rigs("guid-damaged"), tempfile::tempdir().unwrap());
+    let open = || Claimed::open(file.find("a").unwrap(), directory.path(), patience(0));
+    let mut first = open().unwrap();
+    left_changed(&mut first);
+    drop(first);
+    let of_rig = FileJournal::directory(directory.path(), "a");
+    fs::write(of_rig.join("a.journal.json"), "{}").unwrap();
+    assert!(matches!(
+        open().unwrap_err(),
+        RunError::Journal(JournalError::Damaged { .. })
+    ));
+    fs::remove_file(of_rig.join("a.journal.json")).unwrap();
+    fs::remove_file(of_rig.join("a.lock")).unwrap();
+    drop(open().unwrap());
+}
+
+#[test]
+fn what_another_rigs_run_left_is_found_without_a_sight_of_its_journal() {
+    let (file, directory) = (rigs("guid-unseen"), tempfile::tempdir().unwrap());
+    let open = |rig: &str| Claimed::open(file.find(rig).unwrap(), directory.path(), patience(0)).unwrap();
+    let mut first = open("a");
+    first.identify("0x0007").unwrap();
+    left_changed(&mut first);
+    drop(first);
+    // As in a unit that shows a worker the directory of its own rig.
+    let (hidden, own) = (
+        directory.path().join("hidden"),
+        FileJournal::directory(directory.path(), "a"),
+    );
+    fs::rename(&own, &hidden).unwrap();
+    let refused = open("b").identify("0x0007").unwrap_err().to_entry().text;
+    assert!(refused.contains("`verbatim rigs restore a`"), "{refused}");
+    fs::rename(&hidden, &own).unwrap();
+    open("a").settle(&area().0).unwrap();
+    // By the name alone: its PortGUID was not asked for.
+    assert!(open("b").identify("0x0007").is_err());
+    let mut first = open("a");
+    first.identify("0x0007").unwrap();
+    left_changed(&mut first);
+    first.settle(&area().0).unwrap();
+    drop(first);
+    open("b").identify("0x0007").unwrap();
+}
