@@ -198,6 +198,7 @@ defects! {
         Guid0NotPortGuid "guid-0-not-port-guid" "Entry 0 of GUIDInfo is not NodeInfo:PortGUID."
         GuidInfoNotStored "guid-info-not-stored" "A Set of GUIDInfo is answered with success, but nothing is stored."
         PKeyTableNotStored "p-key-table-not-stored" "A Set of P_KeyTable is answered with success, but nothing is stored."
+        PKeyEntry7Full "p-key-entry-7-full" "Entry 7 of P_KeyTable has bit 15 set, whatever is set there, unless it is free."
         PKeyMembershipLost "p-key-membership-lost" "P_KeyTable loses bit 15, the membership, of what is set."
         SlToVlNotStored "sl-to-vl-not-stored" "A Set of SLtoVLMappingTable is answered with success, but nothing is stored."
         SlToVlEntriesSwapped "sl-to-vl-entries-swapped" "SLtoVLMappingTable swaps the two entries of each byte that is set."

@@ -76,6 +76,9 @@ impl Agent<'_> {
             if faults.has(Defect::PKeyMembershipLost) {
                 value &= 0x7FFF;
             }
+            if faults.has(Defect::PKeyEntry7Full) && first + entry == 7 && value != 0 {
+                value |= 0x8000;
+            }
             if !faults.has(Defect::PKeyTableNotStored) {
                 *key = value;
             }

@@ -81,7 +81,7 @@ fn talk(profile: &Profile, defects: &[Defect]) -> (Vec<Option<Mad>>, Vec<(Durati
     let other = pattern.iter().map(|byte| byte ^ 0x15).collect::<Vec<_>>();
     t.set(0, NONE, &GuidInfo::from_bytes(&other));
     t.everything();
-    t.set(0, NONE, &PKeyTable::from_bytes(&other));
+    t.set(0, NONE, &PKeyTable::from_bytes(&other).with_p_key(7, PKey(0x0707)));
     t.everything();
     t.set(0, NONE, &SlToVlMappingTable::from_bytes(&other));
     t.everything();

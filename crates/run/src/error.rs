@@ -41,13 +41,17 @@ pub enum RunError {
     },
     /// A run with another state directory left the device changed.
     #[error(
-        "rig {rig}: a run with another state directory left its device changed, and the journal is {journal}: restore it from \
-         there, as who may read it, with `verbatim rigs restore` under the rig's name there and that state directory (the \
-         daemon of that directory does so by itself); nothing was sent"
+        "rig {rig}: a run with the state directory {state} left its device changed; its journal is {journal}. A daemon with that \
+         directory restores it by itself; else, as who may read that and with the rig file that has rig {there}: \
+         `STATE_DIRECTORY={state} verbatim --server none rigs restore {there}`; nothing was sent"
     )]
     LeftElsewhere {
         /// The rig.
         rig: String,
+        /// The rig's name there.
+        there: String,
+        /// The other state directory.
+        state: PathBuf,
         /// The journal.
         journal: PathBuf,
     },

@@ -23,6 +23,7 @@ mod id;
 mod kept;
 mod lease;
 pub mod qualify;
+mod recover;
 mod reset;
 mod shrink;
 mod signature;
@@ -32,12 +33,11 @@ pub mod state;
 pub use command::{command, quoted};
 pub use device::{journal_owner, look};
 pub use error::RunError;
-pub use execute::{
-    REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, is_left_changed, recover_only, resume, worst,
-};
+pub use execute::{REPORT_SCHEMA, Report, Request, Resume, execute, execute_in, resume, worst};
 pub use id::{RunId, now_ns};
 pub use kept::{Kept, Verified, export_pcapng, judge_bundle, read_bundle, verify_bundle};
 pub use lease::{Lease, boot_ns, last_token};
+pub use recover::{is_left_changed, recover_only};
 pub use signature::{PublicKey, SignatureError, Signer, sign_bundle};
 pub use verbatim_record_proto::v1::run_event::Event;
 pub use verbatim_record_proto::v1::{RunInfo, RunSpec};

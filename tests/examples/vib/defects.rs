@@ -193,7 +193,10 @@ impl House<'_> {
     fn open_lab(&self, ports: u8) -> anyhow::Result<VibLab> {
         let lab = self.lab(ports, SubnetManager::Never)?;
         // Open for as long as the machine runs: what ends while nobody reads is not lost.
-        run(&lab, "mkdir -p /run/lock; mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }")?;
+        run(
+            &lab,
+            "mkdir -p /run/lock; mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }",
+        )?;
         Ok(lab)
     }
 

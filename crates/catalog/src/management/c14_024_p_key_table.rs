@@ -1,8 +1,8 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
 //!
-//! In up to four blocks each free entry gets a P_Key, of a full and of a limited member by turns; all other
-//! entries are written as found, entry 0 of block 0 always. After all Sets each block reads as it was set, in the entries that
-//! PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
+//! In up to four blocks each free entry gets a P_Key, of a full and of a limited member by turns, and then the one in which
+//! each of its 16 bits is the other; all other entries are written as found, entry 0 of block 0 always. After all Sets of
+//! either kind each block reads as it was set, in the entries that PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
 //! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
 //! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
 //! that gives out P_Keys meanwhile.
@@ -16,6 +16,8 @@ use crate::management::adapter::{self, NODE, last};
 const FOUND: Label<PKeyTable> = Label::new("blocks as found");
 const SET: Label<PKeyTable> = Label::new("set free entries");
 const GET: Label<PKeyTable> = Label::new("get each block after all Sets");
+const SET_INVERTED: Label<PKeyTable> = Label::new("set free entries, each bit inverted");
+const GET_INVERTED: Label<PKeyTable> = Label::new("get each block after all Sets of inverted bits");
 const UNUSED: Label<PKeyTable> = Label::new("the first block beyond PartitionCap");
 const BEYOND: Label<PKeyTable> = Label::new("blocks beyond any table");
 const SET_BEYOND: Label<PKeyTable> = Label::new("set a block beyond any table");
@@ -33,8 +35,8 @@ const FULL: u16 = 0x8000;
 pub(super) static TEST: Test = Test {
     id: "c14-024-p-key-table",
     aliases: &["C14_024_07"],
-    revision: 2,
-    about: "The P_KeyTable keeps what is set, membership included; blocks from 2048 on are refused with 0x001C.",
+    revision: 3,
+    about: "The P_KeyTable keeps what is set, each bit and membership included; blocks from 2048 on are refused with 0x001C.",
     reading: "Only free entries are Set, in up to four blocks. A block below 2048 that PartitionCap does not reach is \
         refused with 0x001C or reads as zeros: both conform.",
     statements: &["C14-24", "C13-24"],
@@ -80,17 +82,27 @@ fn filled(
         while base == 0 || taken.contains(&base) {
             base = u16::try_from(random.between(1, 0x7FFE)).unwrap_or(1);
         }
-        taken.push(base);
+        // With the other of the pair, which is never that of another entry.
+        taken.extend([base, base ^ !FULL]);
         table = table.with_p_key(entry, PKey(base | member));
     }
     (table != found).then_some(table)
 }
 
-/// The P_Keys that the table has, without their membership.
+/// The block with each bit inverted of each P_Key that was not found there.
+fn inverted(found: &PKeyTable, table: &PKeyTable) -> PKeyTable {
+    (0..ENTRIES).fold(*table, |inverted, entry| match table.p_key(entry) {
+        p_key if p_key == found.p_key(entry) => inverted,
+        p_key => inverted.with_p_key(entry, PKey(!p_key.0)),
+    })
+}
+
+/// The P_Keys that the table has, without their membership, and those that become them when each bit is inverted.
 fn bases(keys: &Guarded<PKeyTable>, blocks: &[u32]) -> Vec<u16> {
     let tables = blocks.iter().filter_map(|block| keys.found_at(*block));
     tables
         .flat_map(|table| (0..ENTRIES).map(|entry| table.p_key(entry).0 & !FULL))
+        .flat_map(|base| [base, base ^ !FULL])
         .collect()
 }
 
@@ -104,14 +116,24 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let chosen = chosen(&node);
     let keys = t.guard_parts(FOUND, key, &chosen)?;
     let mut taken = bases(&keys, &chosen);
+    let mut tables = Vec::new();
     for block in &chosen {
         let Some(found) = keys.found_at(*block) else { continue };
         if let Some(table) = filled(&mut random, &mut taken, *block, *found, entries(&node, *block)) {
-            t.set_at(SET, &keys, *block, keys.quiet_at(*block).change(|_| table))?;
+            tables.push((*block, table, inverted(found, &table)));
         }
+    }
+    for (block, table, _) in &tables {
+        t.set_at(SET, &keys, *block, keys.quiet_at(*block).change(|_| *table))?;
     }
     for block in &chosen {
         t.ask_at(GET, key, *block)?;
+    }
+    for (block, _, inverted) in &tables {
+        t.set_at(SET_INVERTED, &keys, *block, keys.quiet_at(*block).change(|_| *inverted))?;
+    }
+    for block in &chosen {
+        t.ask_at(GET_INVERTED, key, *block)?;
     }
     if blocks(&node) < BLOCKS {
         t.ask_at(UNUSED, key, blocks(&node))?;
@@ -131,20 +153,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let Some(node) = adapter::adapter(t, f)? else {
         return Ok(());
     };
-    for block in chosen(&node) {
-        let found: PKeyTable = t.answered(last(t, FOUND, block)?)?;
-        let wanted = match t.keyed(SET, block) {
-            Some(set) => {
-                f.status("C14-24", set, &[Status::OK]);
-                set.request.attribute()
-            }
-            None => {
-                f.observe(format!("block {block} has no free entry: it was not Set"), &[]);
-                found
-            }
-        };
-        let get = last(t, GET, block)?;
-        same(t, f, "C14-24", get, entries(&node, block), &wanted)?;
+    for (set, get) in [(SET, GET), (SET_INVERTED, GET_INVERTED)] {
+        for block in chosen(&node) {
+            let found: PKeyTable = t.answered(last(t, FOUND, block)?)?;
+            let wanted = match t.keyed(set, block) {
+                Some(set) => {
+                    f.status("C14-24", set, &[Status::OK]);
+                    set.request.attribute()
+                }
+                None => found,
+            };
+            same(t, f, "C14-24", last(t, get, block)?, entries(&node, block), &wanted)?;
+        }
+    }
+    for block in chosen(&node).into_iter().filter(|block| t.keyed(SET, *block).is_none()) {
+        f.observe(format!("block {block} has no free entry: it was not Set"), &[]);
     }
     if blocks(&node) < BLOCKS {
         adapter::unused_block::<PKeyTable>(t, f, t.exchange(UNUSED)?)?;
@@ -154,7 +177,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     f.status("C13-24", t.exchange(SET_BEYOND)?, &[Status::INVALID_FIELD]);
     for block in chosen(&node) {
-        let before: PKeyTable = t.answered(last(t, GET, block)?)?;
+        let before: PKeyTable = t.answered(last(t, GET_INVERTED, block)?)?;
         let after = last(t, LAST, block)?;
         same(t, f, "C13-24", after, entries(&node, block), &before)?;
     }

@@ -50,7 +50,8 @@ const fn place(n: u32) -> u32 {
 const SPARE: (u32, u32) = (53 * 1024, 64);
 /// Bytes that a receive is longer than its message.
 const SLACK: u32 = 24;
-const IMMEDIATE: [u32; 2] = [0x0102_03F4, 0xF5E6_0718];
+/// Of the second message and those behind it. Between the two long ones, each bit has been both.
+const IMMEDIATE: [u32; 3] = [0x0102_03F4, 0xF5E6_0718, !0x0102_03F4];
 
 const READING: &str = "Four messages, each sent when the one before was answered. The ACK has the PSN of the message's last \
     packet and the MSN of the message; READ responses are First, Middle, Last or Only, as long as the path MTU, with the \
@@ -68,7 +69,7 @@ enum Kind {
 pub(super) static SEND: Test = Test {
     id: "c09-060-send-responder",
     aliases: &["C09_060_01_01"],
-    revision: 1,
+    revision: 2,
     about: "The DUT acknowledges SENDs with the right PSN and MSN, and completes a receive for each.",
     reading: READING,
     statements: &[COMPLETION, ACKNOWLEDGEMENT, MSN, DELIVERY, rc::GENERATION, rc::ICRC],
@@ -92,6 +93,7 @@ pub(super) static WRITE: Test = Test {
 pub(super) static READ: Test = Test {
     id: "c09-060-read-responder",
     aliases: &[],
+    revision: 1,
     about: "The DUT answers RDMA READs with its memory's data, in the right packets.",
     statements: &[ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     procedure: |t| procedure(t, Kind::Read),
@@ -107,8 +109,7 @@ fn lengths(mtu: u32) -> [u32; 4] {
 /// Immediate data of message n.
 fn immediate(kind: Kind, n: usize) -> Option<u32> {
     match (kind, n) {
-        (Kind::Send | Kind::Write, 1) => Some(IMMEDIATE[0]),
-        (Kind::Send | Kind::Write, 2) => Some(IMMEDIATE[1]),
+        (Kind::Send | Kind::Write, 1..) => IMMEDIATE.get(n - 1).copied(),
         _ => None,
     }
 }
@@ -135,8 +136,8 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
         let slice = match kind {
             Kind::Send => (place(n), length + SLACK),
             // One more than there are immediate data: a WRITE without them must leave it.
-            Kind::Write if n < 3 => SPARE,
-            _ => continue,
+            Kind::Write => SPARE,
+            Kind::Read => continue,
         };
         ask::post_receive(t, &channel, RECEIVE, u64::from(n) + 1, slice)?;
     }

@@ -298,6 +298,7 @@ defects! {
         ReceiveOpcodeOfWrite "receive-opcode-of-write" "A receive that a SEND filled completes as that of a WRITE with Immediate."
         ReceivesNewestFirst "receives-newest-first" "A SEND takes the receive that was posted last."
         ImmediateLost "immediate-lost" "Immediate data do not reach the completion."
+        ImmediateBit15OfLongLost "immediate-bit-15-of-long-lost" "Bit 15 of immediate data is 0 in completions of messages of more than 1024 bytes."
         WriteImmTakesNoReceive "write-imm-takes-no-receive" "An RDMA WRITE with Immediate completes no receive."
         WriteTakesReceive "write-takes-receive" "An RDMA WRITE without Immediate completes a receive."
     }

@@ -307,7 +307,12 @@ impl Qp {
             status: WcStatus::SUCCESS,
             opcode,
             byte_len,
-            imm: imm.filter(|_| !cx.has(RcDefect::ImmediateLost)),
+            imm: imm.filter(|_| !cx.has(RcDefect::ImmediateLost)).map(|imm| {
+                match byte_len > 1024 && cx.has(RcDefect::ImmediateBit15OfLongLost) {
+                    true => imm & !0x8000,
+                    false => imm,
+                }
+            }),
             at: cx.now,
         });
     }

@@ -317,6 +317,7 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     DestQpLow16Bits,
     QKeyBit31NotCompared,
     ReadResponsePsnLosesBit23,
+    ImmediateBit15OfLongLost,
     MsnLow8Bits,
     OverlongSendWithinWord,
     TimeoutRetryWithoutCompare,

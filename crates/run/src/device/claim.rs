@@ -63,7 +63,7 @@ impl Claimed {
             device,
             journal,
             rig: rig.clone(),
-            journals: journals.to_path_buf(),
+            journals: true_name(journals),
             patience,
         };
         claimed
@@ -78,6 +78,11 @@ impl Claimed {
     /// What an earlier run left changed.
     pub(crate) fn left(&self) -> Left {
         self.journal.left()
+    }
+
+    /// Areas that are to be restored.
+    pub(crate) fn pending(&self) -> &[Pending] {
+        self.journal.pending()
     }
 
     /// Tells in the locks' files whether the device is changed.
@@ -139,7 +144,7 @@ impl Claimed {
         };
         let env = format!("{:?}", self.rig.env);
         // A worker in a unit sees the journal of its own rig alone.
-        if before.changed && before.journals == self.journals && before.rig != self.rig.name {
+        if before.changed && true_name(&before.journals) == self.journals && before.rig != self.rig.name {
             return Err(left_by(&before.rig, guid, &self.journals));
         }
         let is_its = |owner: &JournalOwner, device: &str| device == guid && owner.device.ends_with(&env);
@@ -189,26 +194,27 @@ impl Journal for Claimed {
     }
 }
 
-impl Claimed {
-    /// Areas that are to be restored.
-    pub(crate) fn pending(&self) -> &[Pending] {
-        self.journal.pending()
-    }
-}
-
 /// What another rig's run left on the same device.
 fn left_by(rig: &str, guid: &str, journal: &Path) -> Stop {
     Stop::RigGone(format!(
         "a run on rig {rig} left the device with PortGUID {guid} changed, which this rig leads to as well: `verbatim rigs restore \
-         {rig}` restores it, and where that finds nothing any more, a run on {rig} says so; its journal is in {}",
+         {rig}` restores it; where that finds nothing to restore, the next run on {rig} says what is to be done; its journal is \
+         in {}",
         journal.display()
     ))
+}
+
+/// A directory's one name, by which it is found from anywhere; as it stands while it is not there.
+fn true_name(directory: &Path) -> PathBuf {
+    std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
 /// What a run with another state directory left.
 #[derive(Debug)]
 enum LeftElsewhere {
-    Journal(PathBuf),
+    /// The rig's name there, and the journal.
+    Journal(String, PathBuf),
+    /// Where it was, and the process that changed the device.
     Gone(PathBuf, u32),
 }
 
@@ -216,7 +222,16 @@ impl LeftElsewhere {
     fn of(self, rig: &str, lock: &Path) -> RunError {
         let rig = rig.to_owned();
         match self {
-            Self::Journal(journal) => RunError::LeftElsewhere { rig, journal },
+            Self::Journal(there, journal) => {
+                // STATE/journals/RIG/RIG.journal.json
+                let state = journal.ancestors().nth(3).unwrap_or(&journal).to_path_buf();
+                RunError::LeftElsewhere {
+                    rig,
+                    there,
+                    state,
+                    journal,
+                }
+            }
             Self::Gone(journals, pid) => RunError::JournalGone {
                 rig,
                 pid,
@@ -234,12 +249,12 @@ fn left_elsewhere(
     journals: &Path,
     is_its: impl Fn(&JournalOwner, &str) -> bool,
 ) -> Result<(), LeftElsewhere> {
-    if before.journals.as_os_str().is_empty() || before.journals == journals {
+    if before.journals.as_os_str().is_empty() || true_name(&before.journals) == true_name(journals) {
         return Ok(());
     }
     let left = FileJournal::all(&before.journals);
     if let Some(left) = left.into_iter().find(|left| is_its(&left.owner, &left.device)) {
-        return Err(LeftElsewhere::Journal(left.path));
+        return Err(LeftElsewhere::Journal(left.owner.rig, left.path));
     }
     match before.changed {
         true => Err(LeftElsewhere::Gone(before.journals.clone(), before.pid)),
@@ -266,7 +281,7 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     let Ok(Ok((lock, before))) = lock(&device, rig) else {
         return Ok(());
     };
-    if !before.changed || before.journals != journals {
+    if !before.changed || true_name(&before.journals) != true_name(journals) {
         return Ok(());
     }
     let is_there = match &journal {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use verbatim_client::v1::LeaseState;
 use verbatim_client::{Client, Error, LeaseName, fresh_id, v1};
 
@@ -17,7 +17,8 @@ const RENEWS: Duration = Duration::from_secs(3 * 60);
 /// A rig that is held for a run.
 pub(super) struct Held {
     name: LeaseName,
-    renewing: JoinHandle<()>,
+    /// What renews it, for as long as this is.
+    _renewing: JoinSet<()>,
 }
 
 impl Held {
@@ -35,9 +36,11 @@ impl Held {
         };
         let lease = client.create_lease(&request).await?;
         let name: LeaseName = lease.name.parse()?;
+        let mut renewing = JoinSet::new();
+        renewing.spawn(renewed(client.clone(), name.clone()));
         let held = Self {
-            renewing: tokio::spawn(renewed(client.clone(), name.clone())),
             name,
+            _renewing: renewing,
         };
         let waited = tokio::select! {
             waited = until_it_has_a_rig(client, lease) => waited,
@@ -60,7 +63,6 @@ impl Held {
 
     /// The rig is free for others.
     pub(super) async fn end(self, client: &Client) {
-        self.renewing.abort();
         match client.end_lease(&self.name).await {
             // It ended in the meantime.
             Ok(_) | Err(Error::Refusal(_)) => {}

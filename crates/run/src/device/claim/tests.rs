@@ -99,7 +99,8 @@ fn what_another_rigs_run_left_on_the_same_device_is_found_by_its_port_guid() {
 #[test]
 fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_device() {
     let (file, directory) = (rigs("guid-elsewhere"), tempfile::tempdir().unwrap());
-    let (here, there) = (directory.path().join("here"), directory.path().join("there"));
+    let (here, state) = (directory.path().join("here"), directory.path().join("there"));
+    let there = state.join("journals");
     let open = |rig: &str, at: &Path| Claimed::open(file.find(rig).unwrap(), at, patience(0));
     let mut first = open("a", &there).unwrap();
     first.identify("0x0005").unwrap();
@@ -113,9 +114,18 @@ fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_devic
         "{by_name}"
     );
     assert!(by_name.left_changed(), "{by_name}");
+    let command = format!(
+        "`STATE_DIRECTORY={} verbatim --server none rigs restore a`",
+        state.display()
+    );
+    assert!(by_name.to_string().contains(&command), "{by_name}");
+    // The same directory by another name is no other.
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&there, &link).unwrap();
+    drop(open("a", &link).unwrap());
     let by_guid = open("b", &here).unwrap().identify("0x0005").unwrap_err();
     assert!(
-        by_guid.to_entry().text.contains("there/a/a.journal.json"),
+        by_guid.to_entry().text.contains("there/journals/a/a.journal.json"),
         "{by_guid:?}"
     );
 
