@@ -70,7 +70,8 @@ fn of_trace(test: &Test, trace: &Trace) -> Verdict {
             .unwrap_or(came),
         None => judged(test, trace, &mut findings),
     };
-    let (outcome, cause, reason) = with_restore(trace, with_reset(trace, came, &mut findings));
+    let came = while_restoring(test, trace, with_reset(trace, came, &mut findings), &mut findings);
+    let (outcome, cause, reason) = with_restore(trace, came);
     let Findings {
         checks, observations, ..
     } = findings;
@@ -390,6 +391,21 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
 const ANSWERS: &str = "C13-14";
 /// What the check is called in which a device that needed a reset is found.
 const STOPPED_ANSWERING: &str = "device stopped answering";
+
+/// What a device that could not be restored did with the Sets that were to restore it, and that its answers said it took.
+fn while_restoring(test: &Test, trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
+    let is_restored = trace.restored.iter().all(verbatim_record::Restored::is_complete);
+    if came.0 == Outcome::Fail || test.is_of_management() || is_restored {
+        return came;
+    }
+    let before = findings.checks.len();
+    management::oracle::judge_restore(test, trace, findings);
+    let mut found = findings.checks[before..].iter();
+    match found.find(|check| check.result() == Passed::Fail) {
+        Some(broken) => (Outcome::Fail, Some(Cause::Dut), broken.to_string()),
+        None => came,
+    }
+}
 
 /// A device that could not be restored makes any outcome but a FAIL an error: the rig is not what it was. What a device broke
 /// stays broken, and is often why it is not restored.

@@ -168,7 +168,7 @@ fn a_lease_that_must_expire_first_is_waited_for() {
 }
 
 #[test]
-fn what_the_device_does_not_take_back_is_named_field_by_field() {
+fn what_the_device_does_not_take_back_is_named_entry_by_entry() {
     let procedure = test(|t| {
         let parts = t.guard_parts(TABLE, MKey(0), &[1 << 16])?;
         let value = parts
@@ -184,10 +184,15 @@ fn what_the_device_does_not_take_back_is_named_field_by_field() {
         let mut journal = MemoryJournal::default();
         let ran = execute(&mut rig, &mut journal, &mut Vec::new(), &procedure);
         let left = &ran.restored[0].left;
-        named += usize::from(left.first().is_some_and(|words| words.starts_with("Weight: found ")));
+        for words in left {
+            let (entry, found) = words.split_once(": found ").unwrap();
+            let found = found.split(',').next().unwrap().parse::<u8>().unwrap();
+            assert!(entry.starts_with("Weight ") && found > 127, "{words}");
+        }
+        named += left.len();
         assert_eq!(
-            journal.pending().len(),
-            left.len(),
+            journal.pending().is_empty(),
+            left.is_empty(),
             "what is not restored stays in the journal"
         );
     }

@@ -24,6 +24,7 @@ pub use journal::{
     Area, FileJournal, Journal, JournalError, Left, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
 };
 pub use random::Stream;
+pub use restore::is_restoring;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{Case, Ran, recover, run};
 pub use stop::{Step, Stop};

@@ -5,7 +5,7 @@ use core::time::Duration;
 use verbatim_record::{Entry, Label, Restored};
 use verbatim_wire::{
     AttributeId, GuidInfo, LedInfo, MKey, NodeDescription, NodeInfo, PKeyTable, PortInfo, SlToVlMappingTable, Status,
-    VlArbitrationTable,
+    Style, VlArbitrationTable,
 };
 
 use crate::exchange::{BUSY_TRIES, busy_pause};
@@ -18,6 +18,12 @@ use crate::tester::{TRIES, Tester, refused};
 const CANCELLED_PATIENCE_S: u16 = 120;
 
 const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
+
+/// Whether a label is one of a restore.
+#[must_use]
+pub fn is_restoring(label: &str) -> bool {
+    label.starts_with("restoring: ")
+}
 
 impl Tester<'_> {
     /// Restores every area that may have changed, the last one first, and tells what each came to.
@@ -213,8 +219,21 @@ fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
 }
 
 fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'static str) -> bool) -> Vec<String> {
-    let all = found.differences(now).into_iter();
-    all.filter(|of| counts(of.field.name))
-        .map(|of| format!("{}: found {}, {word} {}", of.field.name, of.left, of.right))
-        .collect()
+    let mut told = Vec::new();
+    for of in found.differences(now).into_iter().filter(|of| counts(of.field.name)) {
+        let field = of.field;
+        if field.count == 1 || field.style != Style::Value {
+            told.push(format!("{}: found {}, {word} {}", field.name, of.left, of.right));
+            continue;
+        }
+        // Of a table the entries that differ.
+        for index in 0..field.count {
+            let (was, is) = (field.bits(found.bytes(), index), field.bits(now.bytes(), index));
+            if was != is {
+                let (was, is) = (field.words_of(was), field.words_of(is));
+                told.push(format!("{} {index}: found {was}, {word} {is}", field.name));
+            }
+        }
+    }
+    told
 }
