@@ -20,6 +20,12 @@
 //! days = 90                 # files of runs that ended longer ago go, but for pinned ones
 //! gib = 50                  # and when all take more, the oldest
 //!
+//! [limits]                   # of what clients take; what is more of one waits, or lets its most silent connection go
+//! connections = 1024         # of all
+//! connections_each = 128     # of one identity
+//! connection_s = 3600        # one as old as that takes no more calls; clients open another by themselves
+//! calls_each = 32            # of one identity, in work at a time
+//!
 //! [metrics]
 //! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; whoever reaches it may read it
 //!
@@ -33,6 +39,7 @@
 //! `host = "NAME"`, what this host is called among them; `[store_tls]` has the certificates for a server on another host.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +52,7 @@ use verbatim_tls::{ClientFiles, Gate, ServerFiles, TlsError};
 
 use crate::access::{Grant, Role, Table, Who};
 use crate::log::filter;
+use crate::serve::Limits;
 use crate::store::Address;
 use crate::store::retention::Retention;
 
@@ -70,6 +78,8 @@ pub struct Config {
     pub web: Option<PageAt>,
     /// How long the files of runs are kept.
     pub keep: Retention,
+    /// How much of the daemon clients may take.
+    pub limits: Limits,
     /// The database that several daemons share.
     pub store: Option<SharedStore>,
 }
@@ -162,6 +172,43 @@ struct Raw {
     web: Option<Spanned<RawWeb>>,
     #[serde(default)]
     keep: RawKeep,
+    #[serde(default)]
+    limits: RawLimits,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawLimits {
+    connections: Option<Spanned<usize>>,
+    connections_each: Option<Spanned<usize>>,
+    connection_s: Option<Spanned<usize>>,
+    calls_each: Option<Spanned<usize>>,
+}
+
+impl RawLimits {
+    fn limits(&self) -> Result<Limits, Wrong> {
+        let number = |name: &str, of: &Option<Spanned<usize>>, range: RangeInclusive<usize>, usual: usize| {
+            let Some(of) = of else { return Ok(usual) };
+            match of.get_ref() {
+                number if range.contains(number) => Ok(*number),
+                number => Err((
+                    of.span().start,
+                    format!("{name}: expected {} to {}, seen {number}", range.start(), range.end()),
+                )),
+            }
+        };
+        let usual = Limits::default();
+        let connections = number("connections", &self.connections, 2..=100_000, usual.connections)?;
+        let each = usual.connections_each.min(connections);
+        let hour = 3600;
+        let oldest = number("connection_s", &self.connection_s, 1..=7 * 24 * hour, hour)?;
+        Ok(Limits {
+            oldest_connection: Duration::from_secs(oldest as u64),
+            connections,
+            connections_each: number("connections_each", &self.connections_each, 1..=connections, each)?,
+            calls_each: number("calls_each", &self.calls_each, 1..=1000, usual.calls_each)?,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -251,6 +298,7 @@ impl Config {
                 metrics: None,
                 web: None,
                 keep: Retention::default(),
+                limits: Limits::default(),
                 store: None,
             }),
             Err(source) => Err(ConfigError::Read {
@@ -305,13 +353,19 @@ impl Config {
                 filter("log", log.get_ref()).map_err(|error| (log.span().start, format!("{error:#}")))
             };
             let log = raw.log.as_ref().map(log).transpose()?;
-            Ok((listen, roles, (metrics, web, log), store(&raw, path)?))
+            Ok((
+                listen,
+                roles,
+                (metrics, web, log, raw.limits.limits()?),
+                store(&raw, path)?,
+            ))
         };
-        let (listen, roles, (metrics, web, log), store) = read().map_err(|(at, what): Wrong| ConfigError::Wrong {
-            path: path.into(),
-            line: 1 + text[..at.min(text.len())].matches('\n').count(),
-            what,
-        })?;
+        let (listen, roles, (metrics, web, log, limits), store) =
+            read().map_err(|(at, what): Wrong| ConfigError::Wrong {
+                path: path.into(),
+                line: 1 + text[..at.min(text.len())].matches('\n').count(),
+                what,
+            })?;
         Ok(Self {
             path: Some(path.into()),
             listen,
@@ -320,6 +374,7 @@ impl Config {
             metrics,
             web,
             keep: raw.keep.retention(),
+            limits,
             store,
         })
     }

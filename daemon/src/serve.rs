@@ -9,6 +9,7 @@
 //! | `http`, `scrape`, `page` | plain HTTP for what only reads: what Prometheus scrapes, and the page |
 //! | `seats` | how many connections one identity may have |
 //! | `turns` | how many calls of one client are in work |
+//! | `limits` | how much of all that: what the configuration says |
 //! | `services` | which service a call is for |
 //! | `meanwhile` | what is done until a database that several daemons share is there |
 //! | [`crate::api`] | the services |
@@ -18,6 +19,7 @@
 mod again;
 mod connection;
 mod http;
+mod limits;
 mod meanwhile;
 mod notify;
 mod page;
@@ -50,7 +52,7 @@ use verbatim_proto::v1::rig_service_server::RigServiceServer;
 use verbatim_proto::v1::run_service_server::RunServiceServer;
 
 use crate::access::{Access, Audit};
-use crate::api::{Catalog, Leases, Rigs, Runs, Shared, Web, meet};
+use crate::api::{Catalog, IN_WORK, Leases, Rigs, Runs, Shared, Web, meet};
 use crate::config::Config;
 use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
@@ -61,6 +63,7 @@ use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
 use seats::Seats;
 use services::Services;
+use turns::Turns;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tester::FileJournal;
@@ -68,17 +71,14 @@ use verbatim_tls::Gate;
 
 /// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// A connection as old as that takes no more calls, and ends with those that it has; a client opens another by itself. So what
-/// is left lying about goes, although it answers when asked for a sign of life.
-const OLDEST: Duration = Duration::from_secs(3600);
 /// Calls under way on one connection.
 const STREAMS: u32 = 256;
 /// No request that is valid has more bytes: what says that it has is refused before it is read, and takes nobody's time.
 const LARGEST_REQUEST: usize = 1 << 20;
 
 /// Threads for calls of clients and for the daemon's own looks at its store and its files. All are short, and most wait for the
-/// one store: more of them would wait no less, and each has a stack and a heap of its own.
-const BLOCKING_CALLS: usize = 128;
+/// one store: more of them would wait no less, and each has a stack and a heap of its own. Some are left for admins' calls.
+const BLOCKING_CALLS: usize = IN_WORK + 32;
 /// Threads that a rig may hold for as long as a run of it lasts: the run itself, where the rig is virtual, what writes down its
 /// events, and what looks at its journal or ends its lease meanwhile.
 const BLOCKING_EACH_RIG: usize = 4;
@@ -89,6 +89,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(3600);
 const DATABASE_EACH: Duration = Duration::from_secs(1);
 /// How long clients may take to hear the end of what they listen to, once everything else has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+pub use limits::Limits;
 
 /// What to serve, and where.
 #[derive(Clone, Debug)]
@@ -193,6 +195,7 @@ async fn run(
     let listener = socket.listener().context("listening on the socket")?;
     let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
     let access = Arc::new(Access::new(config.roles.clone()));
+    let seats = Seats::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {
         Some(listen) => {
             let bound = TcpListener::bind(listen.address).await;
@@ -216,7 +219,7 @@ async fn run(
         of_lab(&mut options.rigs);
     }
     let scheduler = tokio::select! {
-        scheduler = begin(&config, &socket, state, &options.rigs) => scheduler?,
+        scheduler = begin(&config, (&socket, &seats), state, &options.rigs) => scheduler?,
         () = told(&mut terminate, &mut interrupt) => return Ok(Served::Stopped),
     };
 
@@ -234,7 +237,7 @@ async fn run(
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     tokio::spawn(meet(Arc::clone(&shared)));
     let web = Arc::new(Web::new(&shared));
-    let services = Services::default()
+    let services = Services::new(Turns::new(config.limits.calls_each), Arc::clone(&access))
         .with(health_service.max_decoding_message_size(LARGEST_REQUEST))
         .with(
             reflection()
@@ -252,7 +255,6 @@ async fn run(
         .with(RigServiceServer::new(Rigs::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
         .with(LeaseServiceServer::new(Leases::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
         .with(RunServiceServer::new(Runs::new(shared)).max_decoding_message_size(LARGEST_REQUEST));
-    let seats = Seats::default();
     let local = UnixListenerStream::new(listener).then(patiently).map({
         let seats = seats.clone();
         move |unix| unix.map(|unix| Connection::unix(unix, &seats))
@@ -271,7 +273,7 @@ async fn run(
     let server = Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
-        .max_connection_age(OLDEST)
+        .max_connection_age(config.limits.oldest_connection)
         .max_concurrent_streams(Some(STREAMS));
     let mut server = match remote {
         Some(remote) => {
@@ -374,7 +376,7 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
 /// are restored meanwhile, and clients are told.
 async fn begin(
     config: &Config,
-    socket: &Socket,
+    (socket, seats): (&Socket, &Seats),
     state: &StateDirectory,
     rigs: &RigFile,
 ) -> anyhow::Result<Arc<Scheduler>> {
@@ -411,7 +413,13 @@ async fn begin(
             Err(error @ StoreError::Away { .. }) | Ok(Err(StartError::Store(error @ StoreError::Away { .. }))) => {
                 if meanwhile.is_none() {
                     tracing::error!(%error, "the database is waited for: devices are restored, nobody gets a rig");
-                    let begun = Meanwhile::begin(socket, error, rigs.clone(), state, Arc::clone(&execute));
+                    let begun = Meanwhile::begin(
+                        (socket, seats.clone()),
+                        error,
+                        rigs.clone(),
+                        state,
+                        Arc::clone(&execute),
+                    );
                     meanwhile = Some(begun.context("listening on the socket")?);
                     // It will serve, and is not to be ended because it does not yet.
                     notify::tell("READY=1\nSTATUS=waits for the database");

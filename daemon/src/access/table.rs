@@ -138,6 +138,16 @@ impl Table {
         self.grants.iter().filter(given).map(|grant| grant.role).max()
     }
 
+    /// Whether somebody is an admin of any rig.
+    #[must_use]
+    pub fn has_admin(&self, caller: &Caller) -> bool {
+        self.owns(caller)
+            || self
+                .grants
+                .iter()
+                .any(|grant| grant.role == Role::Admin && grant.is_for(caller))
+    }
+
     /// The rigs that somebody may see, as patterns; none for all.
     #[must_use]
     pub fn sees(&self, caller: &Caller) -> Option<Vec<String>> {

@@ -19,6 +19,8 @@ mod view;
 mod watch;
 mod web;
 
+use tokio::sync::Semaphore;
+
 pub use catalog::Catalog;
 pub(crate) use errors::store as store_failed;
 pub use lab::meet;
@@ -32,11 +34,46 @@ pub use web::{Found, Web, report};
 /// How often what other hosts do is looked at.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);
 
+/// Calls of all but admins that may block on a disk at a time.
+pub(crate) const IN_WORK: usize = 96;
+
+static OTHERS: Semaphore = Semaphore::const_new(IN_WORK);
+
+tokio::task_local! {
+    static IS_ADMIN: bool;
+}
+
+/// A call, and whether it is an admin's: then it waits for nobody else's.
+pub(crate) async fn as_admin<T>(is_admin: bool, call: impl Future<Output = T>) -> T {
+    IS_ADMIN.scope(is_admin, call).await
+}
+
 /// Runs what blocks on a disk, away from the threads that serve.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
+    let _turn = match IS_ADMIN.try_with(|is| *is) {
+        Ok(true) => None,
+        // Nobody closes it.
+        _ => OTHERS.acquire().await.ok(),
+    };
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         errors::internal(&format!(
             "the daemon failed within the request: {error}; please report this"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_admins_call_waits_for_nobody_elses() {
+        let all = OTHERS.acquire_many(IN_WORK as u32).await.unwrap();
+        assert_eq!(as_admin(true, blocking(|| 7)).await.unwrap(), 7);
+        let mut waits = Box::pin(as_admin(false, blocking(|| 8)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(all);
+        assert_eq!(waits.await.unwrap(), 8);
+    }
 }

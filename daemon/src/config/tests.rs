@@ -11,6 +11,26 @@ fn read(text: &str) -> Result<Config, String> {
 const ROLE: &str = "\n[[role]]\nrole = \"operator\"\nwho = [\"cert:alice\"]\nrigs = [\"bench-*\"]\n";
 
 #[test]
+fn limits_are_read_and_what_cannot_be_is_refused_with_its_line() {
+    let limits = |text: &str| read(&format!("[limits]\n{text}")).map(|config| config.limits);
+    let seen = limits("connections = 10\ncalls_each = 2\n").unwrap();
+    assert_eq!((seen.connections, seen.connections_each, seen.calls_each), (10, 10, 2));
+    assert_eq!(read("").unwrap().limits, Limits::default());
+    for (text, line, words) in [
+        ("calls_each = 0\n", 3, "calls_each: expected 1 to 1000, seen 0"),
+        (
+            "connections = 9\nconnections_each = 10\n",
+            4,
+            "connections_each: expected 1 to 9, seen 10",
+        ),
+        ("connections = 1\n", 3, "connections: expected 2 to 100000, seen 1"),
+    ] {
+        let error = limits(text).unwrap_err();
+        assert!(error.contains(&format!("line {line}: {words}")), "{error}");
+    }
+}
+
+#[test]
 fn files_are_named_from_where_the_configuration_is() {
     let listen = "[listen]\naddress = \"127.0.0.1:7443\"\ncert = \"s.pem\"\nkey = \"/k.pem\"\nclient_ca = \"ca.pem\"\n";
     let config = read(&format!("{listen}{ROLE}")).unwrap();

@@ -79,6 +79,9 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
     if address(&read) != address(before) {
         return Err("the address to listen on changed, which takes a restart".into());
     }
+    if read.limits != before.limits {
+        return Err("[limits] changed, which takes a restart".into());
+    }
     if let (Some(gate), Some(listen)) = (gate, &read.listen) {
         gate.reload(&listen.files).map_err(|error| error.to_string())?;
     }

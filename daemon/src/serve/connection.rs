@@ -40,7 +40,7 @@ impl Connection {
         let caller = Caller::user(uid, gid);
         Self {
             stream: Stream::Unix(stream),
-            seat: seats.take(&caller.who),
+            seat: seats.take(&caller),
             caller,
         }
     }
@@ -55,7 +55,7 @@ impl Connection {
         };
         Self {
             stream: Stream::Tls(Box::new(stream)),
-            seat: seats.take(&caller.who),
+            seat: seats.take(&caller),
             caller,
         }
     }

@@ -35,13 +35,12 @@ impl Meanwhile {
     /// # Errors
     /// When the socket cannot be listened on.
     pub(super) fn begin(
-        socket: &Socket,
+        (socket, seats): (&Socket, Seats),
         away: StoreError,
         rigs: RigFile,
         state: &StateDirectory,
         execute: Arc<dyn Execute>,
     ) -> io::Result<Self> {
-        let seats = Seats::default();
         let connections = UnixListenerStream::new(socket.listener()?).then(patiently);
         let connections = connections.map(move |unix| unix.map(|unix| Connection::unix(unix, &seats)));
         let (over, of_restores) = watch::channel(());

@@ -1,5 +1,6 @@
 //! How many connections one identity may have, and all together. Beyond, the one that has been silent longest gives way, of
-//! its own or of who has the most: who leaves connections lying about keeps out nobody else, and not itself either.
+//! its own or of who has the most: who leaves connections lying about keeps out nobody else, and not itself either. An admin's
+//! gives way to nobody's but an admin's: however many others there are, somebody can end what they do.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -9,16 +10,16 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::access::Identity;
-
-/// Connections of one identity. A client holds one; a bench of watchers some dozens.
-const EACH: usize = 128;
-/// Connections of all.
-const ALL: usize = 1024;
+use super::limits::Limits;
+use crate::access::{Access, Caller, Identity};
 
 /// All seats.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seats(Arc<Mutex<Taken>>);
+#[derive(Clone, Debug)]
+pub(super) struct Seats {
+    limits: Limits,
+    access: Arc<Access>,
+    taken: Arc<Mutex<Taken>>,
+}
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -29,6 +30,7 @@ struct Taken {
 #[derive(Debug)]
 struct Held {
     heard: Instant,
+    is_admins: bool,
     /// Dropped, it tells the connection to go.
     _stay: oneshot::Sender<()>,
 }
@@ -43,27 +45,40 @@ pub(super) struct Seat {
 }
 
 impl Seats {
+    /// None taken; who is an admin, `access` says.
+    pub(super) fn new(limits: Limits, access: Arc<Access>) -> Self {
+        Self {
+            limits,
+            access,
+            taken: Arc::default(),
+        }
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One more connection of somebody.
-    pub(super) fn take(&self, who: &Identity) -> Seat {
+    pub(super) fn take(&self, caller: &Caller) -> Seat {
         let (stay, must_go) = oneshot::channel();
+        let (who, is_admins) = (&caller.who, self.access.table().has_admin(caller));
         let mut taken = self.taken();
         let number = taken.next;
         taken.next += 1;
-        if taken.by.get(who).map_or(0, HashMap::len) >= EACH {
+        if taken.by.get(who).map_or(0, HashMap::len) >= self.limits.connections_each {
             taken.one_gives_way(who);
-        } else if taken.by.values().map(HashMap::len).sum::<usize>() >= ALL {
-            let most = taken.by.iter().max_by_key(|(_, held)| held.len());
-            if let Some(most) = most.map(|(who, _)| who.clone()) {
-                taken.one_gives_way(&most);
-            }
+        } else if taken.by.values().map(HashMap::len).sum::<usize>() >= self.limits.connections
+            && let Some(most) = taken.who_has_most()
+        {
+            taken.one_gives_way(&most);
         }
         let own = taken.by.entry(who.clone()).or_default();
-        let heard = Instant::now();
-        own.insert(number, Held { heard, _stay: stay });
+        let held = Held {
+            heard: Instant::now(),
+            is_admins,
+            _stay: stay,
+        };
+        own.insert(number, held);
         Seat {
             seats: self.clone(),
             who: who.clone(),
@@ -74,6 +89,13 @@ impl Seats {
 }
 
 impl Taken {
+    /// Who is no admin and has the most connections; an admin, where nobody else has any.
+    fn who_has_most(&self) -> Option<Identity> {
+        let all = self.by.iter();
+        let rank = |held: &HashMap<u64, Held>| (!held.values().any(|held| held.is_admins), held.len());
+        all.max_by_key(|(_, held)| rank(held)).map(|(who, _)| who.clone())
+    }
+
     /// Of somebody's connections, the one that has been silent longest.
     fn one_gives_way(&mut self, who: &Identity) {
         let Some(own) = self.by.get_mut(who) else { return };
@@ -117,30 +139,66 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Table;
+
+    const OWNER: u32 = 1000;
+
+    fn seats() -> Seats {
+        Seats::new(Limits::default(), Arc::new(Access::new(Table::usual(OWNER))))
+    }
+
+    fn user(number: u32) -> Caller {
+        Caller::user(number, number)
+    }
 
     fn must_go(seat: &mut Seat) -> bool {
         let mut context = Context::from_waker(std::task::Waker::noop());
         seat.poll_must_go(&mut context).is_ready()
     }
 
+    fn gone(seats: &mut [Seat]) -> usize {
+        seats.iter_mut().filter_map(|seat| must_go(seat).then_some(())).count()
+    }
+
     #[test]
     fn the_silent_one_of_who_has_too_many_gives_way_and_nobody_elses() {
-        let seats = Seats::default();
-        let (many, other) = (Identity::User(1), Identity::User(2));
+        let (seats, limits) = (seats(), Limits::default());
+        let (many, other) = (user(1), user(2));
         let mut others = seats.take(&other);
-        let mut own: Vec<Seat> = (0..EACH).map(|_| seats.take(&many)).collect();
+        let mut own: Vec<Seat> = (0..limits.connections_each).map(|_| seats.take(&many)).collect();
         own[0].heard();
         let _more = seats.take(&many);
         assert!(!must_go(&mut own[0]) && !must_go(&mut others));
-        assert_eq!(own.iter_mut().filter_map(|seat| must_go(seat).then_some(())).count(), 1);
+        assert_eq!(gone(&mut own), 1);
         drop(own);
-        let mut all: Vec<Seat> = (0..ALL)
-            .map(|number| seats.take(&Identity::User(3 + number as u32 / 100)))
+        let mut all: Vec<Seat> = (0..limits.connections)
+            .map(|number| seats.take(&user(3 + number as u32 / 100)))
             .collect();
         assert!(!must_go(&mut others), "who has one alone stays");
-        assert_eq!(all.iter_mut().filter_map(|seat| must_go(seat).then_some(())).count(), 2);
+        assert_eq!(gone(&mut all), 2);
         drop(all);
-        let mut again: Vec<Seat> = (1..EACH).map(|_| seats.take(&many)).collect();
+        let mut again: Vec<Seat> = (1..limits.connections_each).map(|_| seats.take(&many)).collect();
         assert!(again.iter_mut().all(|seat| !must_go(seat)));
+    }
+
+    #[test]
+    fn an_admin_comes_in_and_stays_however_many_others_there_are() {
+        let limits = Limits {
+            connections: 10,
+            connections_each: 4,
+            ..Limits::default()
+        };
+        let seats = Seats::new(limits, Arc::new(Access::new(Table::usual(OWNER))));
+        // As many as there may be, of as many clients, in front of it and behind it.
+        let mut before: Vec<Seat> = (1..=10).map(|number| seats.take(&user(number))).collect();
+        let mut admins: Vec<Seat> = (0..3).map(|_| seats.take(&user(OWNER))).collect();
+        assert_eq!(gone(&mut before), 3);
+        let behind: Vec<Seat> = (2000..2100).map(|number| seats.take(&user(number))).collect();
+        assert_eq!(gone(&mut admins), 0);
+        drop(behind);
+        // Its own too many it gives up as everybody.
+        admins.push(seats.take(&user(OWNER)));
+        let _one_more = seats.take(&user(OWNER));
+        assert_eq!(gone(&mut admins), 1);
     }
 }

@@ -14,7 +14,8 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
 use super::turns::Turns;
-use crate::access::Caller;
+use crate::access::{Access, Caller};
+use crate::api::as_admin;
 
 type Request = http::Request<Body>;
 type Response = http::Response<Body>;
@@ -23,13 +24,23 @@ type Answer = BoxFuture<Response, Infallible>;
 type Call = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
 /// Passes each call on to the service that it names, when it is its client's turn.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Services {
     all: BTreeMap<&'static str, Call>,
     turns: Turns,
+    access: Arc<Access>,
 }
 
 impl Services {
+    /// None yet.
+    pub(super) fn new(turns: Turns, access: Arc<Access>) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            turns,
+            access,
+        }
+    }
+
     /// One more.
     pub(super) fn with<S>(mut self, service: S) -> Self
     where
@@ -63,13 +74,16 @@ impl Service<Request> for Services {
         match self.all.get(name).cloned() {
             Some(service) => {
                 let turns = self.turns.clone();
-                let caller = request.extensions().get::<Caller>().map(|caller| caller.who.clone());
+                let caller = request.extensions().get::<Caller>().cloned();
+                let is_admin = caller
+                    .as_ref()
+                    .is_some_and(|caller| self.access.table().has_admin(caller));
                 Box::pin(async move {
                     let _turn = match &caller {
-                        Some(who) => turns.take(who).await,
+                        Some(caller) => turns.take(&caller.who).await,
                         None => None,
                     };
-                    service(request).await
+                    as_admin(is_admin, service(request)).await
                 })
             }
             None => {

@@ -8,14 +8,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Identity;
 
-/// Calls of one client, whatever number of connections it has: a quarter of the threads that calls may take.
-const EACH: usize = 32;
-
 /// The turns of all clients.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<Identity, Weak<Semaphore>>>>);
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    each: usize,
+    all: Arc<Mutex<HashMap<Identity, Weak<Semaphore>>>>,
+}
 
 impl Turns {
+    /// So many calls of each client.
+    pub(super) fn new(each: usize) -> Self {
+        Self {
+            each,
+            all: Arc::default(),
+        }
+    }
+
     /// Waits until a call of somebody may begin. It lasts until what this returns is dropped; a stream that goes on
     /// afterwards has a budget of its own.
     pub(super) async fn take(&self, who: &Identity) -> Option<OwnedSemaphorePermit> {
@@ -24,13 +32,13 @@ impl Turns {
     }
 
     fn of(&self, who: &Identity) -> Arc<Semaphore> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = all.get(who).and_then(Weak::upgrade) {
             return own;
         }
         // Those of who asks for nothing any more go when somebody new comes.
         all.retain(|_, own| own.strong_count() > 0);
-        let own = Arc::new(Semaphore::new(EACH));
+        let own = Arc::new(Semaphore::new(self.each));
         all.insert(who.clone(), Arc::downgrade(&own));
         own
     }
@@ -44,7 +52,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_for_much_waits_its_own_turn_and_keeps_nobody_waiting() {
-        let turns = Turns::default();
+        const EACH: usize = 32;
+        let turns = Turns::new(EACH);
         let (many, other) = (Identity::User(1), Identity::User(2));
         let mut in_work = Vec::new();
         for _ in 0..EACH {
@@ -60,6 +69,6 @@ mod tests {
         for number in 3..1_000 {
             drop(turns.take(&Identity::User(number)).await);
         }
-        assert_eq!(turns.0.lock().unwrap().len(), 1, "who is gone is forgotten");
+        assert_eq!(turns.all.lock().unwrap().len(), 1, "who is gone is forgotten");
     }
 }

@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use tonic::Code;
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{
-    Cause, DeleteRunRequest, GetRigRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest, RunEvent, RunState,
-    TestEnded, Verdict,
+    Cause, DeleteRunRequest, DrainRigRequest, GetRigRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest,
+    RunEvent, RunState, TestEnded, Verdict, WatchRigsRequest,
 };
 
 use crate::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
@@ -327,4 +327,70 @@ async fn who_leaves_connections_lying_about_keeps_out_nobody() {
         answered => answered,
     };
     assert_eq!(rig.unwrap().into_inner().rig.unwrap().kind, "virtual");
+}
+
+/// A client that makes no call: how often it is told to go (GOAWAY, RFC 9113 6.8) before its connection ends.
+fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
+    use std::io::{Read, Write};
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    const ACK: u8 = 1;
+    to.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    to.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).unwrap();
+    let (mut goodbyes, mut head) = (0, [0; 9]);
+    while to.read_exact(&mut head).is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        to.read_exact(&mut payload).unwrap();
+        match (head[3], head[4] & ACK) {
+            (PING, 0) => {
+                to.write_all(&[0, 0, 8, PING, ACK, 0, 0, 0, 0]).unwrap();
+                to.write_all(&payload).unwrap();
+            }
+            (SETTINGS, 0) => to.write_all(&[0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0]).unwrap(),
+            (GOAWAY, _) => goodbyes += 1,
+            _ => {}
+        }
+    }
+    goodbyes
+}
+
+#[tokio::test]
+async fn a_connection_ends_when_it_is_old_and_its_watcher_goes_on_while_calls_find_another() {
+    use std::os::unix::net::UnixStream;
+    let bench = Bench::new();
+    fs::write(bench.path("c.toml"), "config_version = 1\n[limits]\nconnection_s = 1\n").unwrap();
+    let _daemon = Daemon::start(bench.command().arg("--config").arg(bench.path("c.toml")));
+    let mut clients = bench.clients().await;
+    let mut watched = clients
+        .rigs
+        .watch_rigs(WatchRigsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
+    within(watched.message()).await.unwrap().unwrap();
+    // One that is left lying about and answers when it is asked for a sign of life.
+    let idle = UnixStream::connect(bench.path("socket")).unwrap();
+    let goodbyes = tokio::task::spawn_blocking(move || answers_until_the_end(idle));
+    assert!(within(goodbyes).await.unwrap() > 0, "it was cut off");
+    // The watcher's is as old, and goes on. The first call on it fails, unsent: the next finds another one.
+    let unsent = [Code::Cancelled, Code::Unknown, Code::Unavailable];
+    let mut drained = None;
+    for _ in 0..3 {
+        let request = DrainRigRequest {
+            name: "rigs/model".into(),
+            reason: "a look".into(),
+        };
+        match within(clients.rigs.drain_rig(request)).await {
+            Ok(rig) => {
+                drained = rig.into_inner().rig;
+                break;
+            }
+            Err(status) => assert!(unsent.contains(&status.code()), "{status}"),
+        }
+    }
+    assert_eq!(drained.unwrap().name, "rigs/model");
+    let told = within(watched.message()).await.unwrap();
+    assert!(told.is_some(), "the stream was cut off");
 }

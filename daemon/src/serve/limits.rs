@@ -1,0 +1,29 @@
+//! How much of the daemon clients may take: `[limits]` of the configuration.
+
+use std::time::Duration;
+
+/// Limits of connections and calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections of all.
+    pub connections: usize,
+    /// Connections of one identity. A client holds one; a bench of watchers some dozens.
+    pub connections_each: usize,
+    /// A connection as old as that takes no more calls, and ends with those that it has; a client opens another by itself. So
+    /// what is left lying about goes, although it answers when asked for a sign of life.
+    pub oldest_connection: Duration,
+    /// Calls of one identity in work at a time, whatever number of connections it has.
+    pub calls_each: usize,
+}
+
+impl Default for Limits {
+    /// 1024, 128, an hour and 32.
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            connections_each: 128,
+            oldest_connection: Duration::from_secs(3600),
+            calls_each: 32,
+        }
+    }
+}
