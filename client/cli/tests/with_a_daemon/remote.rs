@@ -73,6 +73,29 @@ fn a_client_with_a_certificate_runs_tests_on_another_machines_rig() {
 }
 
 #[test]
+fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
+    let lab = Lab::new("operator");
+    let reserve = |who: &str| {
+        let options = lab.client(who);
+        lab.place
+            .verbatim(&format!("{options} reserve --label kind=virtual --no-wait --json"))
+            .json()
+    };
+    // `broken` is the first of the two rigs of that kind, and free; alice may use `virtual` alone.
+    let held = reserve("alice");
+    assert_eq!(
+        (held["state"].as_str(), held["rig"].as_str()),
+        (Some("ACTIVE"), Some("virtual"))
+    );
+    assert_eq!(reserve("alice")["state"], "PENDING");
+    let others = reserve("client");
+    assert_eq!(
+        (others["state"].as_str(), others["rig"].as_str()),
+        (Some("ACTIVE"), Some("broken"))
+    );
+}
+
+#[test]
 fn each_client_that_is_not_let_in_hears_why_and_the_daemons_log_says_who() {
     let mut lab = Lab::new("operator");
     let error = lab.refused(&format!("--server {}", lab.url));
