@@ -132,6 +132,11 @@ impl Connection {
         }
     }
 
+    /// The memory of the other end does not allow the request that the last packet, sent by that end, was.
+    pub(super) fn deny(&mut self, by: usize, psn: Psn, number: u64, why: &'static str) {
+        self.flows[by].window.deny(psn, number, why);
+    }
+
     /// The rules, each with how often it was asked and broken.
     pub fn counts(&self) -> impl Iterator<Item = (&'static Rule, Count)> + '_ {
         super::rules::all().chain([&P_KEY_RULE]).zip(self.counts)

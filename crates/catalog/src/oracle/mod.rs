@@ -14,6 +14,7 @@
 //!
 //! **No empty pass.** Each rule counts how often it was asked.
 
+mod access;
 mod asked;
 mod connection;
 mod connections;

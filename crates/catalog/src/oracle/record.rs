@@ -7,8 +7,9 @@ use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace,
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
 
+use super::access::Regions;
 use super::connection::{Connection, Loss};
-use super::heard::Event;
+use super::heard::{Event, Heard};
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs::{self, Said};
@@ -203,13 +204,15 @@ struct Pair {
     expects: Option<Psn>,
     /// Bytes of its path MTU.
     path_mtu: Option<u32>,
+    /// What the peer may do on it; none where that is not known, or where it answers no READ or atomic.
+    access: Option<pb::Access>,
     places: (usize, usize),
 }
 
 /// All connections of the device's reliable queue pairs, each with its packets.
 pub(super) fn connections(trace: &Trace) -> Vec<Connection> {
-    let pairs = pairs(trace);
-    pairs.iter().map(|pair| connection(trace, pair)).collect()
+    let (pairs, regions) = (pairs(trace), Regions::of(trace));
+    pairs.iter().map(|pair| connection(trace, pair, &regions)).collect()
 }
 
 fn pairs(trace: &Trace) -> Vec<Pair> {
@@ -236,11 +239,13 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
             let own = all.iter().find_map(|given| given.dest_qpn);
             if let (Some(own), pb::Service::Rc) = (own, service) {
                 let path_mtu = all.iter().find_map(|given| given.path_mtu);
+                let answers_none = all.iter().any(|given| given.max_dest_rd_atomic == Some(0));
                 pairs.push(Pair {
                     dut: Qpn(qp.qpn),
                     own: Qpn(own),
                     expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
                     path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
+                    access: all.iter().find_map(|given| given.access).filter(|_| !answers_none),
                     places,
                 });
             }
@@ -249,7 +254,7 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
     pairs
 }
 
-fn connection(trace: &Trace, pair: &Pair) -> Connection {
+fn connection(trace: &Trace, pair: &Pair, regions: &Regions) -> Connection {
     let mut connection = Connection::new(Loss::Possible);
     connection.know(TESTER, pair.expects, pair.path_mtu);
     let frames = trace.timeline.frames_between(pair.places).iter();
@@ -275,6 +280,13 @@ fn connection(trace: &Trace, pair: &Pair) -> Connection {
             is_cut: false,
         };
         connection.take(if frame.received { DUT } else { TESTER }, &event);
+        let denied = pair.access.filter(|_| !frame.received).and_then(|access| {
+            let heard = Heard::of(&event);
+            regions.denies(&heard, frame.at.earliest, access)
+        });
+        if let Some(why) = denied {
+            connection.deny(TESTER, packet.bth().psn(), event.number, why);
+        }
     }
     connection
 }

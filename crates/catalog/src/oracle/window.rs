@@ -59,6 +59,8 @@ pub(super) struct Request {
     pub(super) original: Option<(u64, u64)>,
     /// Why no responder may take it.
     pub(super) invalid: Option<Invalid>,
+    /// Why the responder's memory does not allow it, where that is known.
+    pub(super) denied: Option<&'static str>,
 }
 
 /// Why a request can only be refused as invalid.
@@ -258,6 +260,18 @@ impl Window {
         }
     }
 
+    /// Why the responder's memory does not allow the request that this packet was the first to carry. Behind a gap it may be
+    /// no part of what the responder takes.
+    pub(super) fn deny(&mut self, psn: Psn, number: u64, why: &'static str) {
+        if let Some((at, 0)) = self.find(psn)
+            && (at == 0 || self.requests[at - 1].epoch == self.requests[at].epoch)
+        {
+            let request = &mut self.requests[at];
+            let is_it = request.number == number && request.is_taken;
+            request.denied = request.denied.or_else(|| is_it.then_some(why));
+        }
+    }
+
     /// Where a request's PSN stands.
     pub(super) fn place(&self, psn: Psn) -> Place {
         let Some(next) = self.next else {
@@ -400,6 +414,7 @@ impl Window {
             again: None,
             original: None,
             invalid: None,
+            denied: None,
         }
     }
 
@@ -410,7 +425,9 @@ impl Window {
         }
         if into > 0 || !self.requests[at].is_as(heard) {
             // What follows it is another message now, or none.
-            self.requests.range_mut(at..).for_each(|request| request.invalid = None);
+            for request in self.requests.range_mut(at..) {
+                (request.invalid, request.denied) = (None, None);
+            }
         }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));

@@ -153,6 +153,23 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
     ),
     (
         rule!(
+            "remote-access",
+            "9.7.5.2.5 remote access",
+            "A request that no region of memory allows is refused, not acknowledged, nor answered."
+        ),
+        remote_access,
+    ),
+    (
+        rule!(
+            "nak-code",
+            "9.9.3 responder errors",
+            "The NAK of a request that is no part of a message as it should be says invalid request, that of one which memory \
+             does not allow remote access error."
+        ),
+        nak_code,
+    ),
+    (
+        rule!(
             "msn",
             "9.7.7.1 MSN",
             "The MSN counts the messages that are complete; a READ counts from its acceptance on, or from its last response on."
@@ -278,6 +295,54 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
     match invalid {
         Invalid::Breaks(_) => held.unless(Excuse::RequestAltered),
         Invalid::Unaligned => held,
+    }
+}
+
+fn remote_access(answered: &Answered<'_>) -> Held {
+    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.denied.map_or(Held::NotAsked, |_| Held::Holds);
+    }
+    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(|request| request.denied.is_some()));
+    let Some((request, why)) = taken.and_then(|request| Some((request, request.denied?))) else {
+        return Held::NotAsked;
+    };
+    Held::must(false, || {
+        let code = NakCode::REMOTE_ACCESS;
+        (
+            format!("NAK {code}, of {} PSN {}, {why}", request.opcode, request.psn),
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(request.number)
+}
+
+fn nak_code(answered: &Answered<'_>) -> Held {
+    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Held::NotAsked;
+    };
+    let request = answered.window.get(at);
+    let seen = match answered.heard.syndrome().map(|syndrome| syndrome.kind()) {
+        Some(SyndromeKind::Nak(code)) => code,
+        _ => return Held::NotAsked,
+    };
+    let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
+    let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
+    // One READ or atomic more than it answers at a time is an invalid request, too.
+    let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
+    let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
+    let allowed: Vec<NakCode> = match (of_message, of_memory) {
+        (None, None) => return Held::NotAsked,
+        _ => [of_message, of_memory, of_resources].into_iter().flatten().collect(),
+    };
+    let held = Held::must(allowed.contains(&seen), || {
+        let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        let of = format!("{} PSN {}", request.opcode, request.psn);
+        (format!("NAK {}, of {of}", words.join(" or ")), format!("NAK {seen}"))
+    })
+    .with(request.number);
+    match request.invalid {
+        Some(Invalid::Breaks(_)) => held.unless(Excuse::RequestAltered),
+        _ => held,
     }
 }
 

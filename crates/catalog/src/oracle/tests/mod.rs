@@ -67,6 +67,8 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
             "vcrc",
             "go-back",
             "invalid-request",
+            "remote-access",
+            "nak-code",
             "sequence-nak",
             "sequence-nak-once",
             "after-refusal"

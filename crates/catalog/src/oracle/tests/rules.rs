@@ -119,6 +119,9 @@ fn an_atomic_that_is_not_aligned_is_refused_and_never_done() {
     talk.asks(Opcode::RC_FETCH_ADD, 0, fetch_add(4));
     talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
     assert_eq!(broken(Loss::Excluded, &talk), [""; 0]);
+    talk.frames.pop();
+    talk.nak(0, Syndrome::nak(NakCode::REMOTE_ACCESS), 0);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#2 nak-code"]);
 }
 
 #[test]
