@@ -20,6 +20,7 @@ mod memory;
 mod network;
 mod owed;
 mod picture;
+mod ready;
 mod received;
 mod replay;
 mod request;
@@ -121,6 +122,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     memory::RULES,
     network::RULES,
     received::RULES,
+    ready::RULES,
     effect::RULES,
 ];
 

@@ -38,7 +38,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 ];
 
 /// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.
-fn commands<'t>(talk: &Talk<'t>) -> Option<Vec<&'t VerbsDone>> {
+pub(super) fn commands<'t>(talk: &Talk<'t>) -> Option<Vec<&'t VerbsDone>> {
     let all = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
     let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();
     let is_reset =
@@ -51,7 +51,7 @@ fn is_refused(done: &VerbsDone) -> bool {
 }
 
 /// The receives of the connection's queue pair, in order.
-fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
+pub(super) fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
     let handle = talk.dialogue.handle;
     let of_it = commands.iter().filter(|done| !is_refused(done));
     of_it

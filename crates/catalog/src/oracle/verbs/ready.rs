@@ -1,0 +1,140 @@
+//! Rules of what takes a receive: it is taken when one is there, and an RNR NAK asks for the time that the host has set.
+//!
+//! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). They rest on what had been posted and
+//! sent before, so they hold on every link.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::Evidence;
+use verbatim_record::verbs::{Command, pb};
+use verbatim_wire::packet::{Psn, RnrTimer, SyndromeKind};
+
+use super::received::{asked, commands, posted};
+use super::talk::Talk;
+use super::target::takes_receive;
+use super::{Asking, VerbsRule};
+use crate::oracle::heard::{Asks, Event, Heard};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+use crate::transport::rc::ask::HALF;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "receive-there",
+            "9.7.5.2.8 RNR NAK",
+            "A SEND, or a WRITE with Immediate, is acknowledged only when a receive was posted for it."
+        ),
+        receive_there,
+    ),
+    (
+        rule!(
+            "rnr-timer",
+            "9.7.5.2.8 RNR NAK",
+            "An RNR NAK asks for the interval of min_rnr_timer, or a longer one."
+        ),
+        rnr_timer,
+    ),
+];
+
+/// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
+/// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
+fn takers(talk: &Talk<'_>) -> (BTreeSet<u32>, u32) {
+    let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
+    let (mut until, mut of_reads) = (HALF, Vec::new());
+    for (offset, heard, _) in asked(talk) {
+        let is_taker = takes_receive(&heard);
+        if *takes.entry(offset).or_insert(is_taker) != is_taker {
+            until = until.min(offset);
+        }
+        if let (Asks::Read, Some(reth)) = (Asks::of(heard.opcode), heard.reth()) {
+            let end = offset.saturating_add(reth.dma_len().div_ceil(talk.mtu));
+            if offset < end {
+                of_reads.push(offset..end);
+            }
+        }
+    }
+    let takers: BTreeSet<u32> = takes
+        .into_iter()
+        .filter(|(_, takes)| *takes)
+        .map(|(at, _)| at)
+        .collect();
+    let within = of_reads.into_iter().filter_map(|of_read| takers.range(of_read).next());
+    let until = within.fold(until, |until, at| until.min(*at));
+    (takers, until)
+}
+
+fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first)) = (commands(talk), talk.dialogue.attributes.rq_psn) else {
+        return;
+    };
+    let posted = posted(talk, &commands);
+    let (takers, until) = takers(talk);
+    for seen in talk.dialogue.of_dut() {
+        let heard = Heard::of(&Event {
+            number: seen.frame.number.into(),
+            at: None,
+            packet: seen.packet,
+            is_cut: false,
+        });
+        let offset = heard.psn.since(Psn::new(first));
+        let is_done = match Says::of(&heard) {
+            Says::Ack => 0..offset.saturating_add(1),
+            Says::Read(_) | Says::Atomic => 0..offset,
+            _ => continue,
+        };
+        if !heard.is_taken || !heard.opcode.is_response() || offset >= until {
+            continue;
+        }
+        let taken = takers.range(is_done).count();
+        if taken == 0 {
+            continue;
+        }
+        let there = posted.iter().filter(|(done, _)| done.place < seen.place).count();
+        asking.must(taken <= there, [Evidence::from(seen.frame)], || {
+            (
+                format!("{} PSN {}", heard.opcode, heard.psn),
+                format!("at most {there} messages that take a receive: so many were posted"),
+                format!("it acknowledges {taken}"),
+            )
+        });
+    }
+}
+
+fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let handle = talk.dialogue.handle;
+    let given = |of: &pb::ModifyQp| {
+        let code = of.attributes.as_ref()?.min_rnr_timer?;
+        Some(RnrTimer(u8::try_from(code).ok()?))
+    };
+    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let set: Vec<(usize, RnrTimer)> = within
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(of) if of.qp == handle => Some((done.place, given(of)?)),
+            _ => None,
+        })
+        .collect();
+    for seen in talk.dialogue.of_dut() {
+        let timer = match seen.packet.aeth().map(|aeth| aeth.syndrome().kind()) {
+            Some(SyndromeKind::RnrNak(timer)) => timer,
+            _ => continue,
+        };
+        // While it is altered, either may hold.
+        let before = set.iter().filter(|(place, _)| *place < seen.place);
+        let Some((_, least)) = before.min_by_key(|(_, timer)| timer.duration()) else {
+            continue;
+        };
+        asking.must(
+            timer.duration() >= least.duration(),
+            [Evidence::from(seen.frame)],
+            || {
+                (
+                    format!("RNR NAK PSN {}", seen.psn()),
+                    format!("{least}, or longer"),
+                    timer.to_string(),
+                )
+            },
+        );
+    }
+}
