@@ -4,9 +4,11 @@
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Time, Trace};
+use verbatim_tester::peer::asks_for;
 use verbatim_wire::packet::RKey;
 
 use super::heard::{Asks, Heard};
+use crate::transport::rc::offers;
 
 /// A region that the device's host registered.
 struct Region {
@@ -21,10 +23,16 @@ struct Region {
 
 /// All regions of a record. What may allow a request does: which of two regions with one R_Key is meant is not known, nor
 /// whether a SEND with Invalidate has come.
-pub(super) struct Regions(Vec<Region>);
+pub(super) struct Regions<'t> {
+    trace: &'t Trace,
+    all: Vec<Region>,
+    /// Whether the device says that it has no atomics.
+    is_without_atomics: bool,
+}
 
-impl Regions {
-    pub(super) fn of(trace: &Trace) -> Self {
+impl<'t> Regions<'t> {
+    pub(super) fn of(trace: &'t Trace) -> Self {
+        let mut is_without_atomics = false;
         let mut regions: Vec<Region> = Vec::new();
         for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
             match (&done.command, &done.answer) {
@@ -40,14 +48,26 @@ impl Regions {
                         region.gone.get_or_insert(told.latest);
                     }
                 }
+                (_, Some((_, _, Reply::Opened(facts), _))) => is_without_atomics |= !facts.atomics,
                 _ => {}
             }
         }
-        Self(regions)
+        Self {
+            trace,
+            all: regions,
+            is_without_atomics,
+        }
+    }
+
+    /// Whether the device does such requests at all; one that it does not is invalid, whatever memory it names.
+    fn executes(&self, heard: &Heard<'_>) -> bool {
+        let is_atomic = Asks::of(heard.opcode) == Asks::Atomic;
+        let executes = |operation| offers::executes(self.trace, operation);
+        asks_for(heard.opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
 
     /// Why no region allows a request that left at that time on a queue pair with these rights; `None` when one may, and
-    /// where the queue pair itself lacks the right, which is another error.
+    /// where the device has no such operation or the queue pair itself lacks the right, which is another error.
     pub(super) fn denies(&self, heard: &Heard<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
         type Right = fn(pb::Access) -> bool;
         let right: Right = match Asks::of(heard.opcode) {
@@ -62,11 +82,11 @@ impl Regions {
             (None, None) => return None,
         };
         // The R_Key of a request of no bytes is not looked at.
-        if length == 0 || !right(of_qp) {
+        if length == 0 || !right(of_qp) || !self.executes(heard) {
             return None;
         }
         let is_there = |region: &&Region| region.gone.is_none_or(|gone| gone >= at);
-        let mut of_key = self.0.iter().filter(|region| region.r_key == r_key).peekable();
+        let mut of_key = self.all.iter().filter(|region| region.r_key == r_key).peekable();
         if of_key.peek().is_none() {
             return Some("whose R_Key is of no region");
         }

@@ -254,7 +254,7 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
     pairs
 }
 
-fn connection(trace: &Trace, pair: &Pair, regions: &Regions) -> Connection {
+fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
     let mut connection = Connection::new(Loss::Possible);
     connection.know(TESTER, pair.expects, pair.path_mtu);
     let frames = trace.timeline.frames_between(pair.places).iter();
