@@ -215,6 +215,7 @@ const NOT_SHOWN: &[&str] = &[
     "atomic-original-zero",
     "compare-ignored",
     "compare-low-32-bits",
+    "swap-of-0-lost",
     "swap-never",
     "fetch-add-low-32-bits",
     "fetch-add-stores",

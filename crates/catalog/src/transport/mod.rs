@@ -57,6 +57,7 @@ mod c09_nak_remote_access;
 mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
 mod c09_reset;
+mod c09_response_validation;
 mod c09_rnr_nak;
 mod c09_rnr_nak_codes;
 mod c09_send_invalidate;
@@ -136,6 +137,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
     &c09_reset::TEST,
+    &c09_response_validation::TEST,
     &c09_reset_again::TEST,
     &c09_send_queue_drain::TEST,
     &walk::ATOMIC_REPLAY,

@@ -18,7 +18,8 @@ pub(crate) fn perform(cx: &mut Context<'_>, place: Place, opcode: Opcode, atomic
             original == compare
         };
         let swaps = (equal || cx.has(RcDefect::CompareIgnored)) && !cx.has(RcDefect::SwapNever);
-        if swaps { swap_add } else { original }
+        let is_lost = swap_add == 0 && cx.has(RcDefect::SwapOf0Lost);
+        if swaps && !is_lost { swap_add } else { original }
     } else if cx.has(RcDefect::FetchAddStores) {
         swap_add
     } else if cx.has(RcDefect::FetchAddLow32Bits) {

@@ -289,7 +289,14 @@ impl Qp {
             request.local.length
         };
         let reth = Reth::default()
-            .with_va(hex64(request.remote_address))
+            .with_va(hex64(
+                request.remote_address
+                    & if cx.has(RcDefect::WriteVaLow48Bits) {
+                        0xFFFF_FFFF_FFFF
+                    } else {
+                        u64::MAX
+                    },
+            ))
             .with_r_key(request.r_key)
             .with_dma_len(dma_len);
         let mut transport = Transport {

@@ -47,7 +47,8 @@ impl Qp {
         } else if service != wanted {
             return false;
         }
-        if !p_keys_match(self.attributes.p_key, bth.p_key()) && !cx.has(RcDefect::PKeyIgnored) {
+        let is_unseen = opcode.is_response() && cx.has(RcDefect::ResponsePKeyIgnored);
+        if !p_keys_match(self.attributes.p_key, bth.p_key()) && !cx.has(RcDefect::PKeyIgnored) && !is_unseen {
             return true;
         }
         if self.service == Service::Ud {
@@ -58,7 +59,8 @@ impl Qp {
             .attributes
             .path
             .is_some_and(|path| path.to == source && path.from == own);
-        if !connected && !cx.has(RcDefect::SourceAddressIgnored) {
+        let is_unseen = opcode.is_response() && cx.has(RcDefect::ResponseSourceIgnored);
+        if !connected && !cx.has(RcDefect::SourceAddressIgnored) && !is_unseen {
             return false;
         }
         if opcode.is_response() {

@@ -173,6 +173,8 @@ impl Requester {
     /// When its host refused one of those, and when the run must stop.
     pub(crate) fn try_post(&mut self, t: &mut Tester<'_>, ask: Ask) -> Step<Option<Sent>> {
         let number = u64::from(self.before + self.posted) + 1;
+        // Each bit of what is named is 0 and 1 in turns.
+        let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let is_swap = ask.operation == pb::Operation::CompareSwap;
         let is_atomic = is_swap || ask.operation == pb::Operation::FetchAdd;
         let post = Command::PostSend(pb::PostSend {
@@ -183,11 +185,11 @@ impl Requester {
             signaled: !ask.silent,
             solicited: ask.solicited,
             fence: ask.fence,
-            remote_address: REMOTE + number * 0x1_0000,
-            r_key: R_KEY,
+            remote_address: REMOTE.wrapping_add(spread >> 1) & if is_atomic { !7 } else { !0 },
+            r_key: R_KEY ^ (spread >> 32) as u32,
             compare: if is_swap { ORIGINAL } else { 0 },
-            swap_add: if is_atomic { 0x0102_0304_0506_0708 } else { 0 },
-            imm: 0xC0DE_0001,
+            swap_add: if is_atomic { 0x0102_0304_0506_0708 ^ spread } else { 0 },
+            imm: 0xC0DE_0001 ^ spread as u32,
             ..pb::PostSend::default()
         });
         let reply = match ask.operation {
