@@ -5,9 +5,9 @@
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Time, Trace};
 use verbatim_tester::peer::asks_for;
-use verbatim_wire::packet::RKey;
+use verbatim_wire::packet::{Opcode, Packet, RKey};
 
-use super::heard::{Asks, Heard};
+use super::heard::Asks;
 use crate::transport::rc::offers;
 
 /// A region that the device's host registered.
@@ -60,29 +60,34 @@ impl<'t> Regions<'t> {
     }
 
     /// Whether the device does such requests at all; one that it does not is invalid, whatever memory it names.
-    fn executes(&self, heard: &Heard<'_>) -> bool {
-        let is_atomic = Asks::of(heard.opcode) == Asks::Atomic;
+    fn executes(&self, opcode: Opcode) -> bool {
+        let is_atomic = Asks::of(opcode) == Asks::Atomic;
         let executes = |operation| offers::executes(self.trace, operation);
-        asks_for(heard.opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
+        asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
 
     /// Why no region allows a request that left at that time on a queue pair with these rights; `None` when one may, and
     /// where the device has no such operation or the queue pair itself lacks the right, which is another error.
-    pub(super) fn denies(&self, heard: &Heard<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
+    pub(super) fn denies(&self, packet: &Packet<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
+        let why = self.of_memory(packet, at, of_qp);
+        why.filter(|_| self.executes(packet.opcode()))
+    }
+
+    fn of_memory(&self, packet: &Packet<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
         type Right = fn(pb::Access) -> bool;
-        let right: Right = match Asks::of(heard.opcode) {
+        let right: Right = match Asks::of(packet.opcode()) {
             Asks::Write(_) => |access| access.remote_write,
             Asks::Read => |access| access.remote_read,
             Asks::Atomic => |access| access.remote_atomic,
             Asks::Send(_) | Asks::Other => return None,
         };
-        let (va, length, r_key) = match (heard.reth(), heard.atomic()) {
+        let (va, length, r_key) = match (packet.reth(), packet.atomic()) {
             (Some(reth), _) => (reth.va().0, u64::from(reth.dma_len()), reth.r_key()),
             (None, Some(atomic)) => (atomic.va().0, 8, atomic.r_key()),
             (None, None) => return None,
         };
         // The R_Key of a request of no bytes is not looked at.
-        if length == 0 || !right(of_qp) || !self.executes(heard) {
+        if length == 0 || !right(of_qp) {
             return None;
         }
         let is_there = |region: &&Region| region.gone.is_none_or(|gone| gone >= at);

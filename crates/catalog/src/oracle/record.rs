@@ -9,7 +9,7 @@ use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
 
 use super::access::Regions;
 use super::connection::{Connection, Loss};
-use super::heard::{Event, Heard};
+use super::heard::Event;
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs::{self, Said};
@@ -280,10 +280,8 @@ fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
             is_cut: false,
         };
         connection.take(if frame.received { DUT } else { TESTER }, &event);
-        let denied = pair.access.filter(|_| !frame.received).and_then(|access| {
-            let heard = Heard::of(&event);
-            regions.denies(&heard, frame.at.earliest, access)
-        });
+        let access = pair.access.filter(|_| !frame.received);
+        let denied = access.and_then(|access| regions.denies(packet, frame.at.earliest, access));
         if let Some(why) = denied {
             connection.deny(TESTER, packet.bth().psn(), event.number, why);
         }

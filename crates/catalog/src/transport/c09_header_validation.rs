@@ -113,7 +113,8 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -> Bth) -> Vec<u8> {
+/// The frame of a packet with another BTH.
+pub(super) fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -> Bth) -> Vec<u8> {
     packet.bth = change(packet.bth);
     channel.frame(&packet)
 }

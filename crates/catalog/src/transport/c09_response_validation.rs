@@ -9,10 +9,10 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{Bth, Opcode, Psn, Syndrome, Transport};
+use verbatim_wire::packet::{Opcode, Psn, Syndrome, Transport};
 use verbatim_wire::{Aeth, PKey};
 
-use super::c09_header_validation::{elsewhere, no_qp};
+use super::c09_header_validation::{elsewhere, no_qp, with_bth};
 use crate::transport::rc::{self, Ask, Requester};
 
 const HEADERS: &str = "9.6.1 header validation";
@@ -80,11 +80,6 @@ pub(super) static TEST: Test = Test {
     procedure,
     judge,
 };
-
-fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -> Bth) -> Vec<u8> {
-    packet.bth = change(packet.bth);
-    channel.frame(&packet)
-}
 
 fn ack(channel: &Channel, psn: Psn, msn: u32) -> Transport {
     Transport {

@@ -13,7 +13,7 @@ use super::received::{asked, commands, posted};
 use super::talk::Talk;
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::{Asks, Event, Heard};
+use crate::oracle::heard::Asks;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -71,28 +71,22 @@ fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let posted = posted(talk, &commands);
     let (takers, until) = takers(talk);
-    for seen in talk.dialogue.of_dut() {
-        let heard = Heard::of(&Event {
-            number: seen.frame.number.into(),
-            at: None,
-            packet: seen.packet,
-            is_cut: false,
-        });
+    for (heard, frame) in talk.responses() {
         let offset = heard.psn.since(Psn::new(first));
         let is_done = match Says::of(&heard) {
             Says::Ack => 0..offset.saturating_add(1),
             Says::Read(_) | Says::Atomic => 0..offset,
             _ => continue,
         };
-        if !heard.is_taken || !heard.opcode.is_response() || offset >= until {
+        if offset >= until {
             continue;
         }
         let taken = takers.range(is_done).count();
         if taken == 0 {
             continue;
         }
-        let there = posted.iter().filter(|(done, _)| done.place < seen.place).count();
-        asking.must(taken <= there, [Evidence::from(seen.frame)], || {
+        let there = posted.partition_point(|(done, _)| done.place < frame.place);
+        asking.must(taken <= there, [Evidence::from(frame)], || {
             (
                 format!("{} PSN {}", heard.opcode, heard.psn),
                 format!("at most {there} messages that take a receive: so many were posted"),

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
-use verbatim_wire::packet::{Opcode, Psn, RKey, Service};
+use verbatim_wire::packet::{Opcode, Psn, RKey};
 
 use super::picture::{Part as Was, Picture};
 use super::received::asked;
 use super::talk::Talk;
 use super::target::{has_payload, has_place, takes_receive};
-use crate::oracle::heard::{Asks, Event, Heard};
+use crate::oracle::heard::{Asks, Heard};
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
 
@@ -197,16 +197,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         for (offset, heard, frame) in asked(talk) {
             events.push((frame.place, Happens::Sent(offset, heard, frame)));
         }
-        for seen in talk.dialogue.of_dut() {
-            let heard = Heard::of(&Event {
-                number: seen.frame.number.into(),
-                at: None,
-                packet: seen.packet,
-                is_cut: false,
-            });
-            if heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response() {
-                events.push((seen.place, Happens::Answered(heard, seen.frame)));
-            }
+        for (heard, frame) in talk.responses() {
+            events.push((frame.place, Happens::Answered(heard, frame)));
         }
         let succeeded = talk
             .received

@@ -348,6 +348,20 @@ impl<'t> Talk<'t> {
         }
     }
 
+    /// The sound responses of the device, each with its frame, in order.
+    pub(super) fn responses(&self) -> impl Iterator<Item = (Heard<'t>, &'t FrameSeen)> + '_ {
+        let heard = self.dialogue.of_dut().map(|seen| {
+            let event = Event {
+                number: seen.frame.number.into(),
+                at: None,
+                packet: seen.packet,
+                is_cut: false,
+            };
+            (Heard::of(&event), seen.frame)
+        });
+        heard.filter(|(heard, _)| heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response())
+    }
+
     /// Whether a network may have made two packets of one: the same bytes right behind each other. A requester leaves time
     /// between them, or has heard something.
     fn is_repeated(&self, seen: &Seen<'t>) -> bool {
