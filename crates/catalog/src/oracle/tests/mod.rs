@@ -6,7 +6,7 @@ mod real;
 mod rules;
 mod states;
 mod talk;
-mod verbs;
+pub(super) mod verbs;
 
 use super::{Connections, Ended, Event, Loss};
 use talk::Talk;

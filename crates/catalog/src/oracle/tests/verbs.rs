@@ -11,7 +11,7 @@ use verbatim_wire::{edit, mend_icrc};
 use crate::oracle::verbs;
 
 /// The rules that an altered record breaks.
-pub(super) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&'static str> {
+pub(in crate::oracle) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&'static str> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut entries = read_file(&golden.join(format!("{record}.rec"))).unwrap();
     alter(&mut entries);

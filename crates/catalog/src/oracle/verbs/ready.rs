@@ -132,3 +132,57 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use verbatim_record::Entry;
+
+    use super::*;
+    use crate::oracle::tests::verbs::broken;
+
+    fn commands(entries: &mut [Entry]) -> impl Iterator<Item = &mut Command> {
+        entries.iter_mut().filter_map(|entry| match entry {
+            Entry::VerbsAsked(asked) => Some(&mut asked.command),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn what_takes_a_receive_is_not_acknowledged_without_one() {
+        for record in ["c09-060-send-responder", "c09-060-write-responder", "c09-rnr-nak"] {
+            assert_eq!(broken(record, |_| ()), [""; 0], "{record}");
+        }
+        // Each receive but the first is another queue pair's.
+        let first_alone = |entries: &mut Vec<Entry>| {
+            let posts = commands(entries).filter_map(|command| match command {
+                Command::PostReceive(post) => Some(post),
+                _ => None,
+            });
+            posts.skip(1).for_each(|post| post.qp ^= 0x100);
+        };
+        for record in ["c09-060-send-responder", "c09-060-write-responder"] {
+            assert!(broken(record, first_alone).contains(&"receive-there"), "{record}");
+        }
+        // A WRITE without Immediate takes none.
+        assert!(!broken("c09-icrc", first_alone).contains(&"receive-there"));
+    }
+
+    #[test]
+    fn an_rnr_nak_asks_for_no_less_than_the_host_has_set() {
+        let set = |code: u32| {
+            move |entries: &mut Vec<Entry>| {
+                for command in commands(entries) {
+                    if let Command::ModifyQp(modify) = command
+                        && let Some(given) = &mut modify.attributes
+                        && let Some(timer) = &mut given.min_rnr_timer
+                    {
+                        *timer = code;
+                    }
+                }
+            }
+        };
+        // 10 us is the shortest, and code 0 the longest.
+        assert_eq!(broken("c09-rnr-nak", set(1)), [""; 0]);
+        assert_eq!(broken("c09-rnr-nak", set(0)), ["rnr-timer"]);
+    }
+}
