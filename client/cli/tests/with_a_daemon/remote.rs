@@ -15,6 +15,11 @@ struct Lab {
 
 impl Lab {
     fn new(role: &str) -> Self {
+        Self::with(role, "")
+    }
+
+    /// The same with more roles, as the configuration has them.
+    fn with(role: &str, more: &str) -> Self {
         let place = Place::new();
         for made in ["pki init pki", "pki issue pki alice", "pki issue pki eve"] {
             let output = place.verbatim(made);
@@ -24,7 +29,7 @@ impl Lab {
             "config_version = 1\n[listen]\naddress = \"127.0.0.1:0\"\ncert = \"pki/server.pem\"\n\
              key = \"pki/server-key.pem\"\nclient_ca = \"pki/ca.pem\"\ncrl = \"pki/crl.pem\"\n\
              [[role]]\nrole = \"admin\"\nwho = [\"cert:admin\"]\n\
-             [[role]]\nrole = \"{role}\"\nwho = [\"cert:alice\"]\nrigs = [\"virt*\"]\n"
+             [[role]]\nrole = \"{role}\"\nwho = [\"cert:alice\"]\nrigs = [\"virt*\"]\n{more}"
         );
         fs::write(place.path("verbatimd.toml"), config).unwrap();
         let (daemon, line) = place.daemon_with("--config verbatimd.toml");
@@ -74,14 +79,15 @@ fn a_client_with_a_certificate_runs_tests_on_another_machines_rig() {
 
 #[test]
 fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
-    let lab = Lab::new("operator");
+    // Alice sees both rigs of that kind.
+    let lab = Lab::with("operator", "[[role]]\nrole = \"viewer\"\nwho = [\"cert:alice\"]\n");
     let reserve = |who: &str| {
         let options = lab.client(who);
         lab.place
             .verbatim(&format!("{options} reserve --label kind=virtual --no-wait --json"))
             .json()
     };
-    // `broken` is the first of the two rigs of that kind, and free; alice may use `virtual` alone.
+    // `broken` is the first of the two, and free; she may use `virtual` alone.
     let held = reserve("alice");
     assert_eq!(
         (held["state"].as_str(), held["rig"].as_str()),
