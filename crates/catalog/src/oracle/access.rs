@@ -1,11 +1,13 @@
-//! What the device's memory does not allow the peer, as the record knows its regions.
+//! What the device's memory and queue pair do not allow the peer, as the record knows its regions.
 //!
-//! Source: architecture 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their rights).
+//! Source: architecture 9.7.5.2.4 (invalid requests), 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their rights).
+
+use std::collections::BTreeSet;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Side, Time, Trace};
+use verbatim_record::{Side, Trace};
 use verbatim_tester::peer::asks_for;
-use verbatim_wire::packet::{Opcode, Packet, RKey};
+use verbatim_wire::packet::{Medium, Opcode, Packet, RKey};
 
 use super::heard::Asks;
 use crate::transport::rc::offers;
@@ -17,9 +19,31 @@ struct Region {
     /// The addresses in it.
     addresses: core::ops::Range<u64>,
     access: pb::Access,
-    /// When it was gone for certain.
-    gone: Option<Time>,
+    /// The place behind which it was gone for certain.
+    gone: Option<usize>,
+    /// Whether the host began to take it away, ever.
+    goes: bool,
 }
+
+/// What a queue pair lets the peer do: the rights of each step that gave it some, and whether it answers READs and atomics.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rights {
+    pub(super) given: Vec<pb::Access>,
+    pub(super) answers_none: bool,
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Allows {
+    /// Why the queue pair does not take it.
+    pub(super) invalid: Option<&'static str>,
+    /// Why no region allows it.
+    pub(super) denied: Option<&'static str>,
+    /// Both allow it for certain.
+    pub(super) is_allowed: bool,
+}
+
+type Right = fn(pb::Access) -> bool;
 
 /// All regions of a record. What may allow a request does: which of two regions with one R_Key is meant is not known, nor
 /// whether a SEND with Invalidate has come.
@@ -28,6 +52,8 @@ pub(super) struct Regions<'t> {
     all: Vec<Region>,
     /// Whether the device says that it has no atomics.
     is_without_atomics: bool,
+    /// R_Keys that a SEND with Invalidate names.
+    invalidated: BTreeSet<u32>,
 }
 
 impl<'t> Regions<'t> {
@@ -42,20 +68,32 @@ impl<'t> Regions<'t> {
                     addresses: made.address..made.address.saturating_add(asked.length.into()),
                     access: asked.access.unwrap_or_default(),
                     gone: None,
+                    goes: false,
                 }),
-                (Command::DeregisterMemory(of), Some((told, _, reply, _))) if !matches!(reply, Reply::Refused(_)) => {
+                (Command::DeregisterMemory(of), answer) => {
                     for region in regions.iter_mut().filter(|region| region.handle == of.memory) {
-                        region.gone.get_or_insert(told.latest);
+                        region.goes = true;
+                        if let Some((_, _, reply, place)) = answer
+                            && !matches!(reply, Reply::Refused(_))
+                        {
+                            region.gone.get_or_insert(*place);
+                        }
                     }
                 }
                 (_, Some((_, _, Reply::Opened(facts), _))) => is_without_atomics |= !facts.atomics,
                 _ => {}
             }
         }
+        let sent = trace.timeline.frames.iter().filter(|frame| !frame.received);
+        let invalidated = sent.filter_map(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+            Some(packet.ieth()?.r_key().0)
+        });
         Self {
             trace,
             all: regions,
             is_without_atomics,
+            invalidated: invalidated.collect(),
         }
     }
 
@@ -66,48 +104,74 @@ impl<'t> Regions<'t> {
         asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
 
-    /// Why no region allows a request that left at that time on a queue pair with these rights; `None` when one may, and
-    /// where the device has no such operation or the queue pair itself lacks the right, which is another error.
-    pub(super) fn denies(&self, packet: &Packet<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
-        let why = self.of_memory(packet, at, of_qp);
-        why.filter(|_| self.executes(packet.opcode()))
-    }
-
-    fn of_memory(&self, packet: &Packet<'_>, at: Time, of_qp: pb::Access) -> Option<&'static str> {
-        type Right = fn(pb::Access) -> bool;
-        let right: Right = match Asks::of(packet.opcode()) {
+    /// What is known of a request that left at that place to a queue pair with these rights. A device that has no such operation
+    /// has errors of its own.
+    pub(super) fn allow(&self, packet: &Packet<'_>, at: usize, of_qp: &Rights) -> Allows {
+        let asks = Asks::of(packet.opcode());
+        let right: Right = match asks {
             Asks::Write(_) => |access| access.remote_write,
             Asks::Read => |access| access.remote_read,
             Asks::Atomic => |access| access.remote_atomic,
-            Asks::Send(_) | Asks::Other => return None,
+            Asks::Send(_) | Asks::Other => return Allows::default(),
         };
+        if of_qp.given.is_empty() || !self.executes(packet.opcode()) {
+            return Allows::default();
+        }
         let (va, length, r_key) = match (packet.reth(), packet.atomic()) {
             (Some(reth), _) => (reth.va().0, u64::from(reth.dma_len()), reth.r_key()),
             (None, Some(atomic)) => (atomic.va().0, 8, atomic.r_key()),
-            (None, None) => return None,
+            (None, None) => return Allows::default(),
         };
+        let has = |right: Right| of_qp.given.iter().filter(|access| right(**access)).count();
+        let is_without = has(right) == 0;
+        let is_none_answered = asks.has_response() && of_qp.answers_none;
         // The R_Key of a request of no bytes is not looked at.
-        if length == 0 || !right(of_qp) {
-            return None;
+        let (denied, is_open) = match length {
+            0 => (None, true),
+            _ => self.of_memory(right, at, (va, length, r_key)),
+        };
+        Allows {
+            invalid: match (is_none_answered, is_without && length > 0) {
+                (true, _) => Some("whose queue pair answers no READ or atomic"),
+                (_, true) => Some("whose queue pair does not allow it"),
+                _ => None,
+            },
+            denied,
+            is_allowed: is_open && has(right) == of_qp.given.len() && !is_none_answered,
         }
+    }
+
+    /// Why no region allows it, and whether one does for certain.
+    fn of_memory(
+        &self,
+        right: Right,
+        at: usize,
+        (va, length, r_key): (u64, u64, RKey),
+    ) -> (Option<&'static str>, bool) {
         let is_there = |region: &&Region| region.gone.is_none_or(|gone| gone >= at);
         let mut of_key = self.all.iter().filter(|region| region.r_key == r_key).peekable();
         if of_key.peek().is_none() {
-            return Some("whose R_Key is of no region");
+            return (Some("whose R_Key is of no region"), false);
         }
-        let mut of_key = of_key.filter(is_there).peekable();
-        if of_key.peek().is_none() {
-            return Some("whose region was deregistered");
+        let of_key: Vec<&Region> = of_key.filter(is_there).collect();
+        if of_key.is_empty() {
+            return (Some("whose region was deregistered"), false);
         }
-        let is_within = |region: &&Region| {
+        let is_within = |region: &&&Region| {
             let end = va.checked_add(length);
             region.addresses.start <= va && end.is_some_and(|end| end <= region.addresses.end)
         };
-        let mut within = of_key.filter(is_within).peekable();
-        if within.peek().is_none() {
-            return Some("which reaches beyond its region");
+        let within: Vec<&Region> = of_key.iter().filter(is_within).copied().collect();
+        if within.is_empty() {
+            return (Some("which reaches beyond its region"), false);
         }
-        (!within.any(|region| right(region.access))).then_some("whose region has not that right")
+        if !within.iter().any(|region| right(region.access)) {
+            return (Some("whose region has not that right"), false);
+        }
+        // Of one R_Key the record may have two regions, one of which is gone.
+        let is_certain =
+            of_key.len() == 1 && !self.invalidated.contains(&r_key.0) && !within.iter().any(|region| region.goes);
+        (None, is_certain)
     }
 }
 
@@ -170,6 +234,32 @@ mod tests {
             }
         });
         assert_eq!(too_short, ["remote-access"]);
+        // A refusal has a reason: with the right R_Key, right and length there is none.
+        let as_it_was = broken("c09-nak-remote-access", |_, _| {});
+        assert!(!as_it_was.contains(&"refusal-reason"), "{as_it_was:?}");
+        let opened = broken("c09-nak-remote-access", |command, _| {
+            if let Command::RegisterMemory(of) = command {
+                of.access = Some(pb::Access {
+                    local_write: true,
+                    remote_write: true,
+                    remote_read: true,
+                    remote_atomic: true,
+                });
+            }
+        });
+        assert!(opened.contains(&"refusal-reason"), "{opened:?}");
+        // What no queue pair answers is invalid.
+        let none = broken("c09-060-read-responder", |command, _| {
+            if let Command::ModifyQp(of) = command
+                && let Some(kept) = of
+                    .attributes
+                    .as_mut()
+                    .and_then(|given| given.max_dest_rd_atomic.as_mut())
+            {
+                *kept = 0;
+            }
+        });
+        assert_eq!(none, ["invalid-request"]);
         // What the queue pair does not allow is another error.
         let of_qp = broken(WRITES, |command, replies| {
             if let Command::ModifyQp(of) = command
@@ -181,6 +271,6 @@ mod tests {
                 made.r_key ^= 1;
             }
         });
-        assert_eq!(of_qp, [""; 0]);
+        assert!(of_qp.contains(&"invalid-request"), "{of_qp:?}");
     }
 }

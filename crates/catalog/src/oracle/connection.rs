@@ -3,6 +3,7 @@
 use verbatim_wire::PKey;
 use verbatim_wire::packet::Psn;
 
+use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
 use super::pmtu::Pmtu;
 use super::responses::{Offset, Refusal, Responses};
@@ -132,9 +133,9 @@ impl Connection {
         }
     }
 
-    /// The memory of the other end does not allow the request that the last packet, sent by that end, was.
-    pub(super) fn deny(&mut self, by: usize, psn: Psn, number: u64, why: &'static str) {
-        self.flows[by].window.deny(psn, number, why);
+    /// What the memory and the queue pair of the other end allow of the request that the last packet, sent by that end, was.
+    pub(super) fn allow(&mut self, by: usize, psn: Psn, number: u64, allows: Allows) {
+        self.flows[by].window.allow(psn, number, allows);
     }
 
     /// The rules, each with how often it was asked and broken.

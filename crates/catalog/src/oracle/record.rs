@@ -7,7 +7,7 @@ use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace,
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
 
-use super::access::Regions;
+use super::access::{Regions, Rights};
 use super::connection::{Connection, Loss};
 use super::heard::Event;
 use super::rule::{Excuse, Rule};
@@ -157,7 +157,7 @@ fn packets(trace: &Trace, is_judged_here: bool) -> (Vec<Said<'_>>, Vec<(&'static
             });
             let is_its_own = match finding.unless {
                 None => true,
-                Some(Excuse::NotArrived) if finding.rule.name == INTERVAL => {
+                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
                     trace.begin.simulated && had_arrived(frames.clone())
                 }
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
@@ -183,8 +183,10 @@ fn packets(trace: &Trace, is_judged_here: bool) -> (Vec<Said<'_>>, Vec<(&'static
 /// The rule that what comes again is the same.
 const ALTERED: &str = "same-again";
 
-/// The rule of RNR intervals: how long ago the RNR NAK left tells whether it had arrived.
+/// The rule of RNR intervals.
 const INTERVAL: &str = "rnr-interval";
+/// Rules of which how long ago a packet left tells whether it had arrived.
+const OF_TIME: [&str; 2] = [INTERVAL, "sequence-nak"];
 /// Longer than a packet on a simulated path and one that crosses it take, whatever the device does between them.
 const CROSSING: Duration = Duration::from_micros(100);
 
@@ -204,8 +206,8 @@ struct Pair {
     expects: Option<Psn>,
     /// Bytes of its path MTU.
     path_mtu: Option<u32>,
-    /// What the peer may do on it; none where that is not known, or where it answers no READ or atomic.
-    access: Option<pb::Access>,
+    /// What the peer may do on it.
+    rights: Rights,
     places: (usize, usize),
 }
 
@@ -239,13 +241,16 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
             let own = all.iter().find_map(|given| given.dest_qpn);
             if let (Some(own), pb::Service::Rc) = (own, service) {
                 let path_mtu = all.iter().find_map(|given| given.path_mtu);
-                let answers_none = all.iter().any(|given| given.max_dest_rd_atomic == Some(0));
+                let mut kept = all.iter().filter_map(|given| given.max_dest_rd_atomic).peekable();
                 pairs.push(Pair {
                     dut: Qpn(qp.qpn),
                     own: Qpn(own),
                     expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
                     path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
-                    access: all.iter().find_map(|given| given.access).filter(|_| !answers_none),
+                    rights: Rights {
+                        given: all.iter().filter_map(|given| given.access).collect(),
+                        answers_none: kept.peek().is_some() && kept.all(|kept| kept == 0),
+                    },
                     places,
                 });
             }
@@ -280,10 +285,9 @@ fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
             is_cut: false,
         };
         connection.take(if frame.received { DUT } else { TESTER }, &event);
-        let access = pair.access.filter(|_| !frame.received);
-        let denied = access.and_then(|access| regions.denies(packet, frame.at.earliest, access));
-        if let Some(why) = denied {
-            connection.deny(TESTER, packet.bth().psn(), event.number, why);
+        if !frame.received {
+            let allows = regions.allow(packet, frame.place, &pair.rights);
+            connection.allow(TESTER, packet.bth().psn(), event.number, allows);
         }
     }
     connection

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Psn};
 
+use super::access::Allows;
 use super::heard::{Asks, Heard, Part};
 use super::pmtu::Pmtu;
 
@@ -61,6 +62,10 @@ pub(super) struct Request {
     pub(super) invalid: Option<Invalid>,
     /// Why the responder's memory does not allow it, where that is known.
     pub(super) denied: Option<&'static str>,
+    /// Its memory and its queue pair allow it for certain.
+    pub(super) is_allowed: bool,
+    /// It breaks a rule of what makes a message.
+    pub(super) is_odd: bool,
 }
 
 /// Why a request can only be refused as invalid.
@@ -70,6 +75,8 @@ pub(super) enum Invalid {
     Breaks(&'static str),
     /// An atomic whose address is no multiple of 8. A host may ask for it: the requester breaks nothing.
     Unaligned,
+    /// The responder's queue pair does not take it, and why.
+    NotAllowed(&'static str),
 }
 
 impl Request {
@@ -250,6 +257,7 @@ impl Window {
     pub(super) fn doubt(&mut self, psn: Psn) {
         if let Some((at, _)) = self.find(psn) {
             self.requests[at].left = None;
+            self.requests[at].is_odd = true;
         }
     }
 
@@ -260,15 +268,18 @@ impl Window {
         }
     }
 
-    /// Why the responder's memory does not allow the request that this packet was the first to carry. Behind a gap it may be
-    /// no part of what the responder takes.
-    pub(super) fn deny(&mut self, psn: Psn, number: u64, why: &'static str) {
+    /// What the responder's memory and queue pair allow of the request that this packet was the first to carry. Behind a gap it may
+    /// be no part of what the responder takes.
+    pub(super) fn allow(&mut self, psn: Psn, number: u64, allows: Allows) {
         if let Some((at, 0)) = self.find(psn)
             && (at == 0 || self.requests[at - 1].epoch == self.requests[at].epoch)
         {
             let request = &mut self.requests[at];
-            let is_it = request.number == number && request.is_taken;
-            request.denied = request.denied.or_else(|| is_it.then_some(why));
+            if request.number == number && request.is_taken {
+                request.denied = request.denied.or(allows.denied);
+                request.invalid = request.invalid.or(allows.invalid.map(Invalid::NotAllowed));
+                request.is_allowed |= allows.is_allowed;
+            }
         }
     }
 
@@ -415,6 +426,8 @@ impl Window {
             original: None,
             invalid: None,
             denied: None,
+            is_allowed: false,
+            is_odd: false,
         }
     }
 
@@ -426,7 +439,7 @@ impl Window {
         if into > 0 || !self.requests[at].is_as(heard) {
             // What follows it is another message now, or none.
             for request in self.requests.range_mut(at..) {
-                (request.invalid, request.denied) = (None, None);
+                (request.invalid, request.denied, request.is_allowed) = (None, None, false);
             }
         }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.

@@ -146,8 +146,8 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
         rule!(
             "invalid-request",
             "9.7.5.2.4 invalid request",
-            "A request that is no part of a message as it should be, and an atomic on an address that is no multiple of 8, \
-             is refused, not acknowledged."
+            "A request that is no part of a message as it should be, or that the queue pair does not allow, and an atomic on an \
+             address that is no multiple of 8, is refused, not acknowledged."
         ),
         invalid_request,
     ),
@@ -167,6 +167,14 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
              does not allow remote access error."
         ),
         nak_code,
+    ),
+    (
+        rule!(
+            "refusal-reason",
+            "9.9.3 responder errors",
+            "A READ, WRITE or atomic in sequence that memory and queue pair allow is not refused for good."
+        ),
+        refusal_reason,
     ),
     (
         rule!(
@@ -280,6 +288,7 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
         let why = match invalid {
             Invalid::Breaks(rule) => format!("which breaks {rule}"),
             Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
+            Invalid::NotAllowed(why) => why.to_string(),
         };
         (
             format!(
@@ -294,7 +303,7 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
     .with(request.number);
     match invalid {
         Invalid::Breaks(_) => held.unless(Excuse::RequestAltered),
-        Invalid::Unaligned => held,
+        Invalid::Unaligned | Invalid::NotAllowed(_) => held,
     }
 }
 
@@ -346,6 +355,28 @@ fn nak_code(answered: &Answered<'_>) -> Held {
     }
 }
 
+fn refusal_reason(answered: &Answered<'_>) -> Held {
+    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Held::NotAsked;
+    };
+    let request = answered.window.get(at);
+    let is_of_memory = request.asks().has_response() || request.asks() == Asks::Write(Part::Only);
+    // Whether a receive is there for immediate data is not known here, nor how many READs and atomics it has room for.
+    let is_without_receive = request.opcode != Opcode::RC_WRITE_ONLY_IMM;
+    let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
+    let is_sound = !request.is_odd && (request.asks() != Asks::Atomic || request.target.0.is_multiple_of(8));
+    let is_known = request.is_allowed && is_sound && request.invalid.is_none() && request.denied.is_none();
+    if !(is_known && is_of_memory && is_without_receive) || is_one_more {
+        return Held::NotAsked;
+    }
+    Held::must(false, || {
+        let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);
+        let code = answered.heard.syndrome().map(|syndrome| syndrome.to_string());
+        (expected, code.unwrap_or_default())
+    })
+    .with(request.number)
+}
+
 fn damaged_request(answered: &Answered<'_>) -> Held {
     let Some(mut taken) = newly_acknowledged(answered) else {
         return Held::NotAsked;
@@ -374,7 +405,11 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
                 format!("PSN {psn}"),
             )
         })
-        .unless(Excuse::RequestsLost);
+        // What came far ahead may have shown a gap before what has this PSN was there.
+        .unless(match answered.window.stray {
+            None => Excuse::NewestLost,
+            Some(_) => Excuse::RequestsLost,
+        });
     }
     match answered.request() {
         Some((request, _)) if request.is_taken => Held::must(false, || {

@@ -1,6 +1,7 @@
 //! The oracle on conversations made here: sound ones break nothing, one altered, lost or moved packet is found.
 
 mod altered;
+mod answers;
 mod golden;
 mod real;
 mod rules;
@@ -69,6 +70,7 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
             "invalid-request",
             "remote-access",
             "nak-code",
+            "refusal-reason",
             "sequence-nak",
             "sequence-nak-once",
             "after-refusal"

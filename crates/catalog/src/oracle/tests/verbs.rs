@@ -78,7 +78,7 @@ fn unsend(entries: &mut Vec<Entry>, number: usize) {
     renumber(entries);
 }
 
-fn renumber(entries: &mut [Entry]) {
+pub(in crate::oracle) fn renumber(entries: &mut [Entry]) {
     let mut number = 0;
     for entry in entries {
         if let Entry::Frame(frame) = entry {

@@ -12,8 +12,10 @@
 mod again;
 mod compare;
 mod completion;
+mod due;
 mod effect;
 mod errors;
+mod events;
 mod fails;
 mod local;
 mod memory;
@@ -29,6 +31,7 @@ mod states;
 mod steps;
 mod talk;
 mod target;
+mod wait;
 
 use verbatim_record::{Evidence, Passed, Trace};
 
@@ -124,6 +127,9 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     received::RULES,
     ready::RULES,
     effect::RULES,
+    due::RULES,
+    wait::RULES,
+    events::RULES,
 ];
 
 /// All rules.

@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::Evidence;
-use verbatim_record::verbs::{Command, pb};
-use verbatim_wire::packet::{Psn, RnrTimer, SyndromeKind};
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen};
+use verbatim_wire::packet::{NakCode, Psn, RnrTimer, Syndrome, SyndromeKind};
 
 use super::received::{asked, commands, posted};
 use super::talk::Talk;
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::Asks;
+use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -36,20 +36,39 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         ),
         rnr_timer,
     ),
+    (
+        rule!(
+            "receive-fits",
+            "9.7.5.2.4 invalid request",
+            "A SEND that is longer than its receive gets a NAK that says invalid request."
+        ),
+        receive_fits,
+    ),
+    (
+        rule!(
+            "receive-fault",
+            "9.9.3 responder errors",
+            "A SEND whose receive is memory that the device may not write gets a NAK that says remote operational error."
+        ),
+        receive_fault,
+    ),
 ];
+
+/// A request packet of the peer: its PSN, counted from the first that the device expects, and its frame.
+type Asked<'t> = (u32, Heard<'t>, &'t FrameSeen);
 
 /// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
 /// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
-fn takers(talk: &Talk<'_>) -> (BTreeSet<u32>, u32) {
+fn takers(asked: &[Asked<'_>], mtu: u32) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());
-    for (offset, heard, _) in asked(talk) {
-        let is_taker = takes_receive(&heard);
+    for (offset, heard, _) in asked {
+        let (offset, is_taker) = (*offset, takes_receive(heard));
         if *takes.entry(offset).or_insert(is_taker) != is_taker {
             until = until.min(offset);
         }
         if let (Asks::Read, Some(reth)) = (Asks::of(heard.opcode), heard.reth()) {
-            let end = offset.saturating_add(reth.dma_len().div_ceil(talk.mtu));
+            let end = offset.saturating_add(reth.dma_len().div_ceil(mtu));
             if offset < end {
                 of_reads.push(offset..end);
             }
@@ -70,7 +89,7 @@ fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     let posted = posted(talk, &commands);
-    let (takers, until) = takers(talk);
+    let (takers, until) = takers(&asked(talk), talk.mtu);
     for (heard, frame) in talk.responses() {
         let offset = heard.psn.since(Psn::new(first));
         let is_done = match Says::of(&heard) {
@@ -130,6 +149,93 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 )
             },
         );
+    }
+}
+
+/// What is wrong with the receive that a SEND takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// It is too short.
+    Short,
+    /// The device may not write there.
+    Closed,
+}
+
+/// What is wrong with the receive of the SEND that ends with that PSN, as far as all that takes one before it is known; in words,
+/// what it is. A receive that is too short and closed is nobody's matter.
+fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
+    let (takers, until) = takers(asked, talk.mtu);
+    let nth = takers.range(..offset).count();
+    let is_known = offset < until && takers.contains(&offset);
+    let slice = posted(talk, &commands(talk)?).get(nth).filter(|_| is_known)?.1.local?;
+    // One packet alone with each of its PSNs, from its first on.
+    let only = |of: u32| {
+        let mut kinds = asked
+            .iter()
+            .filter(|(other, ..)| *other == of)
+            .map(|(_, heard, _)| heard);
+        let first = kinds.next()?;
+        let is_alone = kinds.all(|other| (other.opcode, other.digests()) == (first.opcode, first.digests()));
+        is_alone.then_some(first)
+    };
+    let (mut at, last) = (offset, only(offset)?);
+    let (mut part, mut length) = (Asks::of(last.opcode), last.length);
+    while matches!(part, Asks::Send(Part::Middle | Part::Last)) {
+        at = at.checked_sub(1)?;
+        let before = only(at)?;
+        length += before.length;
+        part = match Asks::of(before.opcode) {
+            Asks::Send(Part::First) => Asks::Send(Part::Only),
+            other => other,
+        };
+    }
+    let made = talk.memory.iter().find_map(|done| match (&done.command, &done.answer) {
+        (Command::RegisterMemory(of), Some((_, _, Reply::Memory(made), _))) if made.memory == slice.memory => Some(of),
+        _ => None,
+    });
+    let is_closed = length > 0 && made.and_then(|of| of.access).is_some_and(|access| !access.local_write);
+    let wrong = match (length > slice.length, is_closed) {
+        (true, false) => Wrong::Short,
+        (false, true) => Wrong::Closed,
+        _ => return None,
+    };
+    let words = format!("{} PSN {}, {length} bytes into {}", last.opcode, last.psn, slice.length);
+    (part == Asks::Send(Part::Only)).then_some((wrong, words))
+}
+
+fn receive_fits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    is_refused(talk, asking, Wrong::Short, NakCode::INVALID_REQUEST);
+}
+
+fn receive_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    is_refused(talk, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
+}
+
+/// What is said of such SENDs is that code, and they are never acknowledged.
+fn is_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
+    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+        return;
+    };
+    let all = asked(talk);
+    for (heard, frame) in talk.responses() {
+        let of = heard.psn.since(first);
+        let says = Says::of(&heard);
+        if !matches!(says, Says::Fatal | Says::Ack) || of >= HALF {
+            continue;
+        }
+        let before: Vec<Asked<'_>> = all
+            .iter()
+            .filter(|(.., sent)| sent.place < frame.place)
+            .copied()
+            .collect();
+        let Some((_, about)) = wrong_receive(talk, &before, of).filter(|(is, _)| *is == wrong) else {
+            continue;
+        };
+        let expected = Syndrome::nak(code);
+        asking.must(heard.syndrome() == Some(expected), [Evidence::from(frame)], || {
+            let syndrome = heard.syndrome().map(|syndrome| syndrome.to_string());
+            (about, expected.to_string(), syndrome.unwrap_or_default())
+        });
     }
 }
 

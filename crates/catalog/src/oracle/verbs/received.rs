@@ -99,8 +99,15 @@ fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
     format!("{opcode}, {length} bytes{imm}")
 }
 
-/// The peer's sound requests, each with its PSN counted from the first that the device expects, and its frame.
+/// The peer's sound requests from the first PSN that the device expects on, each with its PSN counted from that, and its frame.
 pub(super) fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)> {
+    let mut asked = asked_anywhere(talk);
+    asked.retain(|(offset, ..)| *offset < HALF);
+    asked
+}
+
+/// The same, with those that lie before that PSN: they count around.
+pub(super) fn asked_anywhere<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)> {
     let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
         return Vec::new();
     };
@@ -121,7 +128,7 @@ pub(super) fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)>
         is_to_it && heard.is_taken && !heard.opcode.is_response()
     };
     heard
-        .filter(|(offset, heard, _, arrives)| *offset < HALF && *arrives && is_request(heard))
+        .filter(|(_, heard, _, arrives)| *arrives && is_request(heard))
         .map(|(offset, heard, frame, _)| (offset, heard, frame))
         .collect()
 }

@@ -149,6 +149,8 @@ pub(super) struct Talk<'t> {
     pub(super) to_error: Option<&'t VerbsDone>,
     /// Where the tester resets or destroys the queue pair, or the dialogue is over.
     pub(super) gone: usize,
+    /// Where the tester takes it to a state in which it answers nothing, or the dialogue is over.
+    pub(super) deaf: usize,
     /// What the peer's requests did to the device's memory.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
 }
@@ -203,9 +205,10 @@ impl<'t> Talk<'t> {
             until: 0,
             to_error: None,
             gone: usize::MAX,
+            deaf: usize::MAX,
             effects: OnceCell::new(),
         };
-        talk.until = talk.dialogue.places.1;
+        (talk.until, talk.deaf) = (talk.dialogue.places.1, talk.dialogue.places.1);
         talk.commands();
         talk.packets();
         let sends: Vec<u64> = talk.posts.iter().map(Post::wr_id).collect();
@@ -273,6 +276,9 @@ impl<'t> Talk<'t> {
                     if modify.state() == pb::QpState::Reset {
                         self.gone = self.gone.min(done.place);
                     }
+                    if matches!(modify.state(), pb::QpState::Err | pb::QpState::Reset) {
+                        self.deaf = self.deaf.min(done.place);
+                    }
                     if !is_on_the_way && self.until == self.dialogue.places.1 {
                         self.until = done.place;
                         self.to_error = (modify.state() == pb::QpState::Err).then_some(done);
@@ -281,6 +287,7 @@ impl<'t> Talk<'t> {
                 Command::DestroyQp(destroy) if Some(destroy.qp) == handle => {
                     self.until = self.until.min(done.place);
                     self.gone = self.gone.min(done.place);
+                    self.deaf = self.deaf.min(done.place);
                 }
                 _ => {}
             }
@@ -475,6 +482,11 @@ impl<'t> Talk<'t> {
 
     /// Whether something that must happen within that time did; `met`: where and when it did.
     pub(super) fn owed(&self, since: Time, within: Duration, met: Option<Time>) -> Owed<'t> {
+        self.owed_before(self.until, (since, within), met)
+    }
+
+    /// The same of something that the device must do until a place.
+    pub(super) fn owed_before(&self, until: usize, (since, within): (Time, Duration), met: Option<Time>) -> Owed<'t> {
         let due = since.after(within);
         if met.is_some_and(|met| met <= due) {
             return Owed::Met;
@@ -482,7 +494,7 @@ impl<'t> Talk<'t> {
         let is_alive = |done: &&VerbsDone| {
             let said = matches!(&done.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
             // The command that ends the dialogue shows the host alive, too.
-            done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= self.until
+            done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= until
         };
         let (begin, _) = self.dialogue.places;
         let mut later = self.trace.timeline.commands_between((begin, usize::MAX)).iter();

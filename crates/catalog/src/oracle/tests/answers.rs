@@ -1,0 +1,185 @@
+//! Rules of what the device owes its peer, of what must wait, and of events, on golden records of which one thing was altered.
+
+use core::time::Duration;
+
+use verbatim_record::Entry;
+use verbatim_record::verbs::{Command, Event, pb};
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::{Medium, Opcode, Packet, Syndrome, SyndromeKind};
+
+use super::verbs::{broken, renumber};
+
+/// Whether it is a packet of the device for which that holds.
+fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> bool {
+    match entry {
+        Entry::Frame(frame) if frame.received => {
+            Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| is_it(&packet))
+        }
+        _ => false,
+    }
+}
+
+/// Takes packets of the device out, as if it had never sent them.
+fn unheard(is_it: impl Fn(&Packet<'_>) -> bool) -> impl FnOnce(&mut Vec<Entry>) {
+    move |entries| {
+        let before = entries.len();
+        entries.retain(|entry| !is_of_dut(entry, &is_it));
+        assert!(entries.len() < before, "the record has such a packet");
+        renumber(entries);
+    }
+}
+
+fn is_ack(packet: &Packet<'_>) -> bool {
+    packet.opcode() == Opcode::RC_ACKNOWLEDGE
+        && matches!(
+            packet.aeth().map(|aeth| aeth.syndrome().kind()),
+            Some(SyndromeKind::Ack(_))
+        )
+}
+
+fn is_nak(packet: &Packet<'_>, code: NakCode) -> bool {
+    packet.aeth().is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(code))
+}
+
+#[test]
+fn each_request_that_asks_for_it_is_answered() {
+    let found = broken("c09-060-write-responder", unheard(is_ack));
+    assert!(found.contains(&"request-answered"), "{found:?}");
+    let is_last = |packet: &Packet<'_>| packet.opcode() == Opcode::RC_READ_RESPONSE_LAST;
+    let found = broken("c09-060-read-responder", unheard(is_last));
+    assert!(found.contains(&"request-answered"), "{found:?}");
+    let is_atomic = |packet: &Packet<'_>| packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE;
+    let found = broken("c09-060-fetch-add-responder", unheard(is_atomic));
+    assert!(found.contains(&"request-answered"), "{found:?}");
+    // What is refused is answered by its NAK.
+    let found = broken(
+        "c09-nak-remote-access",
+        unheard(|packet| is_nak(packet, NakCode::REMOTE_ACCESS)),
+    );
+    assert!(found.contains(&"request-answered"), "{found:?}");
+}
+
+#[test]
+fn what_was_answered_is_answered_again() {
+    // The answers to what came again stand behind the first with the same PSN.
+    let mut seen = Vec::new();
+    let found = broken("c09-duplicates", move |entries| {
+        let is_repeated = |entry: &Entry| {
+            let Entry::Frame(frame) = entry else { return false };
+            let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+                return false;
+            };
+            let is_it = frame.received && seen.contains(&frame.bytes);
+            if frame.received && packet.opcode().is_response() {
+                seen.push(frame.bytes.clone());
+            }
+            is_it
+        };
+        let mut is_repeated = is_repeated;
+        entries.retain(|entry| !is_repeated(entry));
+        renumber(entries);
+    });
+    assert!(found.contains(&"duplicate-answered"), "{found:?}");
+}
+
+#[test]
+fn a_gap_is_told_of() {
+    assert_eq!(broken("c09-psn-sequence", |_| ()), [""; 0]);
+    let found = broken("c09-psn-sequence@gap-not-naked", |_| ());
+    assert!(found.contains(&"gap-answered"), "{found:?}");
+}
+
+#[test]
+fn what_an_rnr_nak_put_off_waits_for_its_interval() {
+    assert_eq!(broken("c09-130-rnr-interval", |_| ()), [""; 0]);
+    // The RNR NAKs left later than they did: less time was waited.
+    let late = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            let Entry::Frame(frame) = entry else { continue };
+            let is_rnr = Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| {
+                let kind = packet.aeth().map(|aeth| aeth.syndrome().kind());
+                matches!(kind, Some(SyndromeKind::RnrNak(_)))
+            });
+            if is_rnr {
+                frame.at.earliest = frame.at.earliest.after(Duration::from_millis(400));
+                frame.at.latest = frame.at.latest.after(Duration::from_millis(400));
+            }
+        }
+    };
+    assert_eq!(broken("c09-130-rnr-interval", late), ["rnr-wait"]);
+}
+
+#[test]
+fn what_is_posted_in_sqd_waits_for_rts() {
+    assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
+    // It went back to RTS later than it did.
+    let later = |entries: &mut Vec<Entry>| {
+        let is_step = |entry: &Entry, state: pb::QpState| matches!(entry, Entry::VerbsAsked(asked) if matches!(&asked.command, Command::ModifyQp(of) if of.state() == state));
+        let drains = entries
+            .iter()
+            .position(|entry| is_step(entry, pb::QpState::Sqd))
+            .unwrap();
+        let goes_on = entries[drains..]
+            .iter()
+            .position(|entry| is_step(entry, pb::QpState::Rts))
+            .unwrap()
+            + drains;
+        if let Entry::VerbsAsked(asked) = &mut entries[goes_on]
+            && let Command::ModifyQp(of) = &mut asked.command
+        {
+            of.set_state(pb::QpState::Sqd);
+        }
+    };
+    let found = broken("c09-send-queue-drain", later);
+    assert!(found.contains(&"drained"), "{found:?}");
+}
+
+#[test]
+fn a_send_that_does_not_fit_is_an_invalid_request() {
+    let shorten = |by: u32| {
+        move |entries: &mut Vec<Entry>| {
+            for entry in entries {
+                if let Entry::VerbsAsked(asked) = entry
+                    && let Command::PostReceive(post) = &mut asked.command
+                    && let Some(local) = &mut post.local
+                {
+                    local.length -= local.length.min(by);
+                }
+            }
+        }
+    };
+    assert_eq!(broken("c09-060-send-responder", shorten(0)), [""; 0]);
+    let found = broken("c09-060-send-responder", shorten(4096));
+    assert!(found.contains(&"receive-fits"), "{found:?}");
+}
+
+#[test]
+fn a_send_into_memory_that_is_closed_is_an_operational_error() {
+    let close = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            if let Entry::VerbsAsked(asked) = entry
+                && let Command::RegisterMemory(of) = &mut asked.command
+                && let Some(access) = &mut of.access
+            {
+                access.local_write = false;
+            }
+        }
+    };
+    assert!(broken("c09-060-send-responder", close).contains(&"receive-fault"));
+    assert_eq!(broken("c09-nak-operational", |_| ()), [""; 0]);
+}
+
+#[test]
+fn an_event_names_the_error_that_the_nak_names() {
+    let other = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            if let Entry::VerbsTold(told) = entry
+                && let Event::AsyncEvent(event) = &mut told.event
+            {
+                event.name = event.name.replace("ACCESS_ERR", "REQ_ERR");
+            }
+        }
+    };
+    assert_eq!(broken("c09-events", |_| ()), [""; 0]);
+    assert_eq!(broken("c09-events", other), ["event-as-nak"]);
+}

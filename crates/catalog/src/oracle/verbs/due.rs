@@ -1,0 +1,450 @@
+//! What the responder owes: an answer to each request that asks for one, to each that comes again, and a NAK for a gap.
+//!
+//! What answers a request is said generously, since other rules judge what is there: whatever speaks for it, or refuses it or
+//! something before it. Where packets can be lost a request is owed an answer when it is known to be in sequence and was sent
+//! three times, and the device is heard of later; what is told of once, a gap and a refusal for good, when it is missing on three
+//! connections.
+//!
+//! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
+
+use core::cmp::Ordering;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, TRIES, Time, Trace, VerbsDone, duration_words};
+use verbatim_wire::packet::Psn;
+
+use super::owed::after;
+use super::received::asked_anywhere;
+use super::talk::{SOON, Talk, talks};
+use super::{Asking, VerbsRule};
+use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+use crate::transport::rc::ask::HALF;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "request-answered",
+            "9.7.5.1 acknowledgement",
+            "A READ, an atomic, and whatever asks for an acknowledgement is answered: by a response, an acknowledgement of it or \
+             of what came behind it, or a NAK."
+        ),
+        request_answered,
+    ),
+    (
+        rule!(
+            "duplicate-answered",
+            "9.7.4.1.1 duplicate requests",
+            "A request that was executed and comes again is answered again, a READ or atomic while it is one of the last \
+             max_dest_rd_atomic of them."
+        ),
+        duplicate_answered,
+    ),
+    (
+        rule!(
+            "gap-answered",
+            "9.7.4.1.1 PSN sequence",
+            "The first request behind one that is missing gets the sequence NAK of that."
+        ),
+        gap_answered,
+    ),
+];
+
+/// How long an answer may take before the request is sent again.
+const WAITED: Duration = crate::transport::rc::ask::SOON;
+
+/// Why an answer is owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// The request is the next one, or one of those that may be.
+    Asked,
+    /// It was executed before.
+    Again,
+    /// One before it is missing.
+    Gap,
+}
+
+/// An answer that is owed.
+#[derive(Debug)]
+struct Due<'t> {
+    why: Why,
+    heard: Heard<'t>,
+    /// The PSNs that it takes, counted from the first that the device expects.
+    psns: (u32, u32),
+    /// When it was sent, as often as it takes.
+    tries: Vec<&'t FrameSeen>,
+    /// Where it was sent again after so long that what came then is no answer to these.
+    until: usize,
+}
+
+impl Due<'_> {
+    /// Whether a response answers it, or says why it has no answer.
+    fn is_met_by(&self, response: &Response) -> bool {
+        let (first, last) = self.psns;
+        if response.place > self.until || self.tries.first().is_none_or(|first| response.place < first.place) {
+            return false;
+        }
+        match (response.says, Asks::of(self.heard.opcode)) {
+            (Says::Fatal | Says::Rnr | Says::Sequence, asks) => {
+                // A NAK acknowledges what lies before it, too.
+                response.offset <= last || self.why == Why::Asked && !asks.has_response()
+            }
+            (_, _) if self.why == Why::Gap => false,
+            (Says::Read(_), Asks::Read) => response.offset == last,
+            (Says::Atomic, Asks::Atomic) => response.offset == first,
+            (Says::Ack | Says::Read(_) | Says::Atomic, Asks::Send(_) | Asks::Write(_)) => response.offset >= first,
+            _ => false,
+        }
+    }
+}
+
+/// A response of the device.
+struct Response {
+    says: Says,
+    /// Its PSN, counted from the first that the device expects.
+    offset: u32,
+    place: usize,
+    at: Time,
+}
+
+fn responses(talk: &Talk<'_>, first: Psn) -> Vec<Response> {
+    let all = talk.responses().map(|(heard, frame)| Response {
+        says: Says::of(&heard),
+        offset: heard.psn.since(first),
+        place: frame.place,
+        at: frame.at.earliest,
+    });
+    all.filter(|response| response.offset < HALF).collect()
+}
+
+/// What happens on the wire, in order.
+enum Happens<'r, 't> {
+    Sent(u32, Heard<'t>, &'t FrameSeen),
+    Answered(&'r Response),
+}
+
+/// The responder as the wire shows it.
+struct Responder<'k, 't> {
+    talk: &'k Talk<'t>,
+    /// The PSN that it expects; where packets can be lost, one that it has come to for certain.
+    expects: u32,
+    /// The PSN that it has refused for the time being, or of which it has told that it is missing: it says nothing of what lies
+    /// behind.
+    waits_for: Option<u32>,
+    /// When it was last heard that it has refused something for the time being.
+    refused: usize,
+    /// It has ended the connection.
+    is_over: bool,
+    /// The first PSNs of READs and atomics.
+    with_data: BTreeSet<u32>,
+    /// What was sent with each PSN: every kind of it, with its frames.
+    sent: BTreeMap<u32, Vec<Sent<'t>>>,
+    heard: Vec<&'k Response>,
+    due: Vec<Due<'t>>,
+}
+
+/// What was sent with a PSN, once or again.
+struct Sent<'t> {
+    heard: Heard<'t>,
+    frames: Vec<&'t FrameSeen>,
+}
+
+impl Sent<'_> {
+    fn is_as(&self, heard: &Heard<'_>) -> bool {
+        let asks = |of: &Heard<'_>| (of.opcode, of.digests(), of.bth.ack_request());
+        asks(&self.heard) == asks(heard)
+    }
+}
+
+impl<'k, 't> Responder<'k, 't> {
+    fn new(talk: &'k Talk<'t>) -> Self {
+        Self {
+            talk,
+            expects: 0,
+            waits_for: None,
+            refused: 0,
+            is_over: false,
+            with_data: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            heard: Vec::new(),
+            due: Vec::new(),
+        }
+    }
+
+    /// How many PSNs a request packet takes: a READ those of its responses.
+    fn psns(&self, heard: &Heard<'_>) -> u32 {
+        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        reth.map_or(1, |reth| reth.dma_len().div_ceil(self.talk.mtu).max(1))
+    }
+
+    /// Whether a READ or atomic with that PSN must be kept still: as many are as it answers at a time.
+    fn must_keep(&self, offset: u32) -> bool {
+        let most = self.talk.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
+        self.with_data.range(offset..).count() <= most as usize
+    }
+
+    /// Whether the host took memory away, which a READ that comes again would need.
+    fn has_lost_memory(&self, place: usize) -> bool {
+        let mut before = self.talk.memory.iter().filter(|done| done.place < place);
+        before.any(|done| matches!(done.command, Command::DeregisterMemory(_)))
+    }
+
+    /// The PSN that it expects, or has come to by what was sent three times since it refused something: that one, if it may.
+    fn comes_to(&self, offset: u32) -> u32 {
+        let mut next = self.expects;
+        while next < offset && !self.talk.is_lossless() {
+            let Some([only]) = self.sent.get(&next).map(Vec::as_slice) else {
+                break;
+            };
+            let came = only.frames.iter().filter(|frame| frame.place > self.refused).count();
+            if came < TRIES as usize {
+                break;
+            }
+            next += self.psns(&only.heard);
+        }
+        next
+    }
+
+    /// The first PSN that is missing before that one, as nothing was ever sent with it.
+    fn missing_before(&self, offset: u32) -> Option<u32> {
+        let mut next = self.expects;
+        while next < offset {
+            let Some(kinds) = self.sent.get(&next) else {
+                return Some(next);
+            };
+            next += kinds.iter().map(|sent| self.psns(&sent.heard)).max().unwrap_or(1);
+        }
+        None
+    }
+
+    fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
+        let asks = Asks::of(heard.opcode);
+        if self.is_over || asks == Asks::Other {
+            return;
+        }
+        let is_lossless = self.talk.is_lossless();
+        // What lies up to 2^23 PSNs back was executed, be it before the first that is known.
+        if offset >= HALF && self.expects + (Psn::COUNT - offset) <= HALF {
+            return self.sent_before_all(heard, frame);
+        }
+        let order = offset.cmp(&self.comes_to(offset));
+        let missing = match is_lossless {
+            true => Some(self.expects),
+            false => self.missing_before(offset),
+        };
+        let kinds = self.sent.entry(offset).or_default();
+        match kinds.iter_mut().find(|sent| sent.is_as(&heard)) {
+            Some(sent) => sent.frames.push(frame),
+            None => kinds.push(Sent {
+                heard,
+                frames: vec![frame],
+            }),
+        }
+        let is_alone = kinds.len() == 1;
+        let frames = kinds.first().map(|sent| sent.frames.clone()).unwrap_or_default();
+        let why = match order {
+            Ordering::Equal => Why::Asked,
+            Ordering::Less => Why::Again,
+            Ordering::Greater => Why::Gap,
+        };
+        if asks.has_response() && (why != Why::Gap || !is_lossless) {
+            self.with_data.insert(offset);
+        }
+        let asks_for_it = asks.has_response() || heard.bth.ack_request();
+        let is_owed = match why {
+            Why::Gap => missing.is_some() && self.waits_for.is_none(),
+            Why::Asked => asks_for_it && (is_lossless || is_alone),
+            // Of two kinds it is not known here which was executed.
+            Why::Again if !is_alone || is_lossless && frames.len() == 1 => false,
+            Why::Again if asks == Asks::Read => self.must_keep(offset) && !self.has_lost_memory(frame.place),
+            Why::Again if asks == Asks::Atomic => self.must_keep(offset),
+            Why::Again => asks_for_it,
+        };
+        let end = offset + self.psns(&heard);
+        if self.waits_for == Some(offset) {
+            self.waits_for = None;
+        }
+        match why {
+            Why::Asked if is_lossless => self.expects = end,
+            Why::Gap if is_owed => self.waits_for = missing,
+            Why::Asked | Why::Again | Why::Gap => {}
+        }
+        let mut due = Due {
+            why,
+            heard,
+            psns: (offset, end - 1),
+            tries: if is_lossless { vec![frame] } else { frames },
+            until: usize::MAX,
+        };
+        if is_lossless {
+            let is_waited_for = |due: &&mut Due<'t>| {
+                let sent = due
+                    .tries
+                    .first()
+                    .is_some_and(|sent| frame.at.since(sent.at).0 >= WAITED);
+                due.psns.0 == offset && due.until == usize::MAX && sent
+            };
+            self.due
+                .iter_mut()
+                .filter(is_waited_for)
+                .for_each(|due| due.until = frame.place);
+        }
+        // What was answered is asked anew when it comes again.
+        let answered = self.heard.iter().filter(|response| due.is_met_by(response));
+        if let Some(last) = answered.map(|response| response.place).max() {
+            due.tries.retain(|frame| frame.place > last);
+        }
+        if is_owed && (is_lossless || why == Why::Gap || due.tries.len() >= TRIES as usize) {
+            self.due.push(due);
+        }
+    }
+
+    /// A duplicate of what nobody sent: SEND and WRITE are acknowledged all the same.
+    fn sent_before_all(&mut self, heard: Heard<'t>, frame: &'t FrameSeen) {
+        let is_asked = heard.bth.ack_request() && !Asks::of(heard.opcode).has_response();
+        if self.talk.is_lossless() && is_asked && self.expects > 0 {
+            self.due.push(Due {
+                why: Why::Again,
+                heard,
+                psns: (0, 0),
+                tries: vec![frame],
+                until: usize::MAX,
+            });
+        }
+    }
+
+    fn answered(&mut self, response: &'k Response) {
+        self.heard.push(response);
+        let offset = response.offset;
+        let is_lossless = self.talk.is_lossless();
+        if matches!(response.says, Says::Rnr | Says::Sequence) {
+            self.refused = response.place;
+        }
+        match response.says {
+            Says::Fatal => self.is_over = true,
+            Says::Rnr | Says::Sequence => {
+                self.waits_for = Some(offset);
+                self.expects = if is_lossless { offset } else { self.expects.max(offset) };
+            }
+            Says::Ack | Says::Atomic | Says::Read(Part::Last | Part::Only) if !is_lossless => {
+                self.expects = self.expects.max(offset + 1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// All answers that are owed on a connection.
+fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> {
+    let mut events: Vec<(usize, Happens<'_, 't>)> = Vec::new();
+    for (offset, heard, frame) in asked_anywhere(talk) {
+        events.push((frame.place, Happens::Sent(offset, heard, frame)));
+    }
+    events.extend(
+        responses
+            .iter()
+            .map(|response| (response.place, Happens::Answered(response))),
+    );
+    events.sort_by_key(|(place, _)| *place);
+    let mut responder = Responder::new(talk);
+    for (place, happens) in events {
+        if place >= talk.deaf {
+            break;
+        }
+        match happens {
+            Happens::Sent(offset, heard, frame) => responder.sent(offset, heard, frame),
+            Happens::Answered(response) => responder.answered(response),
+        }
+    }
+    responder.due
+}
+
+/// The response that came of it, if any.
+fn met<'r>(due: &Due<'_>, responses: &'r [Response]) -> Option<&'r Response> {
+    responses.iter().find(|response| due.is_met_by(response))
+}
+
+/// Whether silence says nothing where packets can be lost: it may have been told of once, a gap, or that the connection ends. It
+/// has not ended when the device is heard of later, or its host says so.
+fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> bool {
+    let last = due.tries.last().map_or(0, |last| last.place);
+    let is_up = |done: &VerbsDone| {
+        let is_it = matches!(&done.command, Command::QueryQp(of) if of.qp == talk.dialogue.handle);
+        let state = match &done.answer {
+            Some((_, _, Reply::Status(status), _)) => Some(status.state()),
+            _ => None,
+        };
+        is_it
+            && done.place > last
+            && done.place < talk.deaf
+            && matches!(state, Some(pb::QpState::Rtr | pb::QpState::Rts))
+    };
+    let mut later = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let mut heard = responses.iter().filter(|response| response.place > last);
+    due.why == Why::Gap || !(heard.any(|response| response.says != Says::Fatal) || later.any(is_up))
+}
+
+/// Whether answers of that kind are missing on three connections, so that it is no lost packet.
+fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
+    let is_like = |due: &&Due<'_>| due.why == like.why && due.heard.opcode == like.heard.opcode;
+    let lacks = |talk: &&Talk<'_>| {
+        let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+            return false;
+        };
+        let responses = responses(talk, first);
+        let dues = dues(talk, &responses);
+        let mut of_kind = dues.iter().filter(is_like).peekable();
+        of_kind.peek().is_some() && of_kind.all(|due| met(due, &responses).is_none())
+    };
+    talks(trace).iter().filter(lacks).count() >= TRIES as usize
+}
+
+/// What is owed for one reason must come.
+fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
+    // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
+    let (Some(first), None) = (talk.dialogue.attributes.rq_psn.map(Psn::new), talk.failed()) else {
+        return;
+    };
+    let responses = responses(talk, first);
+    for due in dues(talk, &responses).iter().filter(|due| due.why == why) {
+        let Some(last) = due.tries.last() else { continue };
+        let came = met(due, &responses);
+        if came.is_none()
+            && !talk.is_lossless()
+            && may_be_told_once(talk, due, &responses)
+            && !is_missing_always(talk.trace, due)
+        {
+            continue;
+        }
+        let (since, came) = (last.at.latest, came.map(|came| came.at));
+        let evidence = due.tries.iter().map(|frame| Evidence::from(*frame));
+        let within = if talk.is_lossless() { WAITED } else { SOON };
+        let owed = talk.owed_before(talk.deaf, (since, within), came);
+        asking.owes(owed, true, evidence, || {
+            let expected = match why {
+                Why::Gap => "a sequence NAK",
+                Why::Asked | Why::Again => "an answer",
+            };
+            let about = format!("{} PSN {}", due.heard.opcode, due.heard.psn);
+            let expected = format!("{expected} within {}", duration_words(within));
+            let seen = if came.is_some() { "one" } else { "none" };
+            (about, expected, format!("{seen}{}", after(since, came)))
+        });
+    }
+}
+
+fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Asked);
+}
+
+fn duplicate_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Again);
+}
+
+fn gap_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Gap);
+}

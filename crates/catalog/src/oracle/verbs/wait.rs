@@ -1,0 +1,119 @@
+//! Rules of what must wait: after an RNR NAK for its interval, in SQD for RTS.
+//!
+//! Source: architecture 9.7.5.2.8 (RNR NAK), C9-130 (its interval), 10.3.1 (SQD).
+
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Evidence, Side, duration_words};
+
+use super::again::interval;
+use super::retry::causes;
+use super::talk::{Answer, Talk};
+use super::{Asking, VerbsRule};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+use crate::transport::rc::is_taken;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "rnr-wait",
+            "C9-130",
+            "What comes again because of RNR NAKs alone comes when the interval of the last one is over."
+        ),
+        rnr_wait,
+    ),
+    (
+        rule!(
+            "drained",
+            "10.3.1 send queue drained",
+            "What is posted in SQD is not sent before the queue pair is in RTS again."
+        ),
+        drained,
+    ),
+];
+
+fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    // A time-out would be another cause.
+    if talk.timeout().is_some() {
+        return;
+    }
+    for request in &talk.requests {
+        let Some((offset, post)) = request.offset.and_then(|of| Some((of, &talk.posts[talk.post_of(of)?]))) else {
+            continue;
+        };
+        let place = request.seen.place;
+        let times = talk.transmissions(offset, place + 1).len();
+        let naks = || {
+            let before = talk.answers.iter().filter(move |answer| answer.place() < place);
+            before.filter(move |answer| answer.says == Says::Rnr && answer.offset == Some(offset))
+        };
+        let found = causes(talk, post, place);
+        // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
+        let is_each_used = times > 1 && found.all() as usize == times - 1 && naks().count() == times - 1;
+        let Some(last) = naks().next_back().filter(|_| is_each_used) else {
+            continue;
+        };
+        must_wait(talk, asking, (last, request.seen.frame), post.in_words());
+    }
+}
+
+/// The time between the RNR NAK, when it left here, and what comes again, when it came in here, is the interval or more.
+fn must_wait<'t>(
+    talk: &Talk<'t>,
+    asking: &mut Asking<'_, 't>,
+    (nak, again): (&Answer<'t>, &'t verbatim_record::FrameSeen),
+    about: String,
+) {
+    let least = interval(nak);
+    let waited = talk.trace.begin.at_most(again.at.since(nak.frame.at).1);
+    asking.must(waited >= least, [nak.frame, again].map(Evidence::from), || {
+        let expected = format!("again {} after {}, or later", duration_words(least), nak.packet);
+        (about, expected, format!("{} after it at most", duration_words(waited)))
+    });
+}
+
+fn drained<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let steps = within.filter(|done| {
+        let is_its = matches!(&done.command, Command::ModifyQp(modify) if modify.qp == talk.dialogue.handle);
+        done.side == Side::Dut && is_its && is_taken(done)
+    });
+    let mut drains = None;
+    for step in steps {
+        let Command::ModifyQp(modify) = &step.command else {
+            continue;
+        };
+        if let Some(begins) = drains.filter(|_| modify.state() != pb::QpState::Sqd) {
+            waits(talk, asking, (begins, step.place));
+        }
+        let is_done = step.answer.as_ref().map(|(.., place)| *place);
+        drains = drains.or(is_done).filter(|_| modify.state() == pb::QpState::Sqd);
+    }
+    if let Some(begins) = drains {
+        waits(talk, asking, (begins, talk.dialogue.places.1));
+    }
+}
+
+/// What was posted between these places came after them.
+fn waits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usize, usize)) {
+    for post in talk
+        .posts
+        .iter()
+        .filter(|post| post.place() > begins && post.place() < ends)
+    {
+        let early = talk
+            .requests
+            .iter()
+            .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)) && sent.seen.frame.place < ends);
+        let evidence = [Evidence::from(post.posted.command)].into_iter();
+        asking.must(
+            early.is_none(),
+            evidence.chain(early.map(|sent| sent.seen.frame.into())),
+            || {
+                let seen = early.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
+                (post.in_words(), "no packet in SQD".into(), seen)
+            },
+        );
+    }
+}
