@@ -56,6 +56,7 @@ mod c09_nak_invalid_request;
 mod c09_nak_remote_access;
 mod c09_nak_reserved_opcode;
 mod c09_nak_sequence;
+mod c09_network_headers;
 mod c09_reset;
 mod c09_response_validation;
 mod c09_rnr_nak;
@@ -124,6 +125,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_nak_invalid_request::NO_RESOURCES,
     &c09_nak_remote_access::TEST,
     &c09_nak_sequence::TEST,
+    &c09_network_headers::TEST,
     &c09_psn_regions::TEST,
     &c09_psn_sequence::TEST,
     &c09_q_key::TEST,

@@ -192,6 +192,10 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
+        LastHopDropped "last-hop-dropped" "A packet that has one hop left is dropped."
+        SourcePortPinned "source-port-pinned" "A packet from a UDP port below 49152 is dropped."
+        ReservedBitsChecked "reserved-bits-checked" "A packet with ones in reserved bits of the BTH is dropped."
         AckMissing "ack-missing" "A request that asks for an ACK gets none."
         AckWithWrongPsn "ack-with-wrong-psn" "An ACK carries the PSN behind that of the request."
         AckWithFirstPsn "ack-with-first-psn" "An ACK carries the PSN of the message's first packet."

@@ -28,11 +28,29 @@ pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
+/// Whether a defective adapter drops a packet for what decides nothing.
+fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
+    let (ecn, hops, port) = match packet.network() {
+        Network::RoceV2Ipv4 { ip, udp, .. } => (ip.ecn(), ip.ttl(), udp.src_port()),
+        Network::RoceV2Ipv6 { ip, udp, .. } => (ip.ecn(), ip.hop_limit(), udp.src_port()),
+        _ => return false,
+    };
+    let bth = packet.bth();
+    let reserved = (bth.reserved_34().0, bth.reserved_65().0);
+    ecn == 3 && cx.has(RcDefect::MarkedDropped)
+        || hops == 1 && cx.has(RcDefect::LastHopDropped)
+        || port < 49152 && cx.has(RcDefect::SourcePortPinned)
+        || reserved != (0, 0) && cx.has(RcDefect::ReservedBitsChecked)
+}
+
 impl Qp {
     /// A packet for this queue pair arrives. Whether its P_Key was wrong.
     pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
         let is_early = self.state == QpState::Init && self.service == Service::Ud && cx.has(RcDefect::DatagramInInit);
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early {
+            return false;
+        }
+        if is_dropped_wrongly(cx, packet) {
             return false;
         }
         let bth = packet.bth();

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use verbatim_record::Entry;
 use verbatim_record::verbs::{Command, Event, pb};
-use verbatim_wire::NakCode;
-use verbatim_wire::packet::{Medium, Opcode, Packet, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{Bth, Medium, Opcode, Packet, Syndrome, SyndromeKind};
+use verbatim_wire::{NakCode, edit, mend_icrc};
 
 use super::verbs::{broken, renumber};
 
@@ -182,4 +182,55 @@ fn an_event_names_the_error_that_the_nak_names() {
     };
     assert_eq!(broken("c09-events", |_| ()), [""; 0]);
     assert_eq!(broken("c09-events", other), ["event-as-nak"]);
+}
+
+#[test]
+fn an_rnr_nak_refuses_what_lacks_a_receive() {
+    assert_eq!(broken("c09-rnr-nak", |_| ()), [""; 0]);
+    // What was a SEND is a WRITE, which takes none.
+    let as_writes = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            let Entry::Frame(frame) = entry else { continue };
+            let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
+                continue;
+            };
+            if !frame.received && packet.opcode() == Opcode::RC_SEND_ONLY {
+                let at = packet.offsets().bth;
+                let mut bytes = frame.bytes.to_vec();
+                edit::<Bth>(&mut bytes, at, |bth| bth.with_opcode(Opcode::RC_WRITE_MIDDLE));
+                mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+                frame.bytes = bytes.into();
+            }
+        }
+    };
+    let found = broken("c09-rnr-nak", as_writes);
+    assert!(found.contains(&"rnr-reason"), "{found:?}");
+}
+
+#[test]
+fn no_response_with_data_comes_behind_a_later_one() {
+    assert_eq!(broken("c09-027-send-after-reads", |_| ()), [""; 0]);
+    // The last response to the READs comes behind the ACK of the SEND.
+    let behind = |entries: &mut Vec<Entry>| {
+        let is_ack_of = |entry: &Entry| is_of_dut(entry, &is_ack);
+        let is_last = |entry: &Entry| is_of_dut(entry, &|packet| packet.opcode() == Opcode::RC_READ_RESPONSE_LAST);
+        let ack = entries.iter().rposition(is_ack_of).unwrap();
+        let last = entries[..ack].iter().rposition(is_last).unwrap();
+        entries.swap(last, ack);
+        renumber(entries);
+    };
+    let found = broken("c09-027-send-after-reads", behind);
+    assert!(found.contains(&"never-back"), "{found:?}");
+}
+
+#[test]
+fn a_receive_completes_when_its_message_is_acknowledged() {
+    let untold = |entries: &mut Vec<Entry>| {
+        let is_it =
+            |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::Completion(_)));
+        let at = entries.iter().rposition(is_it).unwrap();
+        entries.remove(at);
+    };
+    let found = broken("c09-060-send-responder", untold);
+    assert!(found.contains(&"receive-completes"), "{found:?}");
 }

@@ -77,6 +77,8 @@ struct Due<'t> {
     psns: (u32, u32),
     /// When it was sent, as often as it takes.
     tries: Vec<&'t FrameSeen>,
+    /// Whether that is often enough, so that silence is no lost packet.
+    is_proof: bool,
     /// Where it was sent again after so long that what came then is no answer to these.
     until: usize,
 }
@@ -278,6 +280,7 @@ impl<'k, 't> Responder<'k, 't> {
             heard,
             psns: (offset, end - 1),
             tries: if is_lossless { vec![frame] } else { frames },
+            is_proof: false,
             until: usize::MAX,
         };
         if is_lossless {
@@ -298,7 +301,8 @@ impl<'k, 't> Responder<'k, 't> {
         if let Some(last) = answered.map(|response| response.place).max() {
             due.tries.retain(|frame| frame.place > last);
         }
-        if is_owed && (is_lossless || why == Why::Gap || due.tries.len() >= TRIES as usize) {
+        if is_owed {
+            due.is_proof = is_lossless || why == Why::Gap || due.tries.len() >= TRIES as usize;
             self.due.push(due);
         }
     }
@@ -312,6 +316,7 @@ impl<'k, 't> Responder<'k, 't> {
                 heard,
                 psns: (0, 0),
                 tries: vec![frame],
+                is_proof: true,
                 until: usize::MAX,
             });
         }
@@ -390,7 +395,7 @@ fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> b
 
 /// Whether answers of that kind are missing on three connections, so that it is no lost packet.
 fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
-    let is_like = |due: &&Due<'_>| due.why == like.why && due.heard.opcode == like.heard.opcode;
+    let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.heard.opcode == like.heard.opcode;
     let lacks = |talk: &&Talk<'_>| {
         let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
             return false;
@@ -413,6 +418,9 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
     for due in dues(talk, &responses).iter().filter(|due| due.why == why) {
         let Some(last) = due.tries.last() else { continue };
         let came = met(due, &responses);
+        if came.is_none() && !due.is_proof {
+            continue;
+        }
         if came.is_none()
             && !talk.is_lossless()
             && may_be_told_once(talk, due, &responses)
@@ -429,8 +437,8 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
                 Why::Gap => "a sequence NAK",
                 Why::Asked | Why::Again => "an answer",
             };
-            let about = format!("{} PSN {}", due.heard.opcode, due.heard.psn);
-            let expected = format!("{expected} within {}", duration_words(within));
+            let about = due.heard.opcode.to_string();
+            let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.heard.psn);
             let seen = if came.is_some() { "one" } else { "none" };
             (about, expected, format!("{seen}{}", after(since, came)))
         });

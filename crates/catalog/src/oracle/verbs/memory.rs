@@ -3,6 +3,8 @@
 //! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value lands as a number of the
 //! host; it is read as little-endian, as on x86 and most Arm hosts.
 
+use std::ops::Range;
+
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Side, VerbsDone};
 use verbatim_wire::packet::Medium;
@@ -34,14 +36,8 @@ fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8
 }
 
 fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    // What the peer writes into the memory by requests of its own is not looked at here.
-    let asks = |of: &Packet<'_>| !of.opcode().is_response() && !super::talk::is_cnp(of);
-    if talk
-        .dialogue
-        .packets
-        .iter()
-        .any(|seen| !seen.frame.received && asks(&seen.packet))
-    {
+    // What the peer alone may have changed is the matter of another rule.
+    if talk.posts.is_empty() && talk.dialogue.packets.iter().any(|seen| !seen.frame.received) {
         return;
     }
     let mut image = Image::new();
@@ -57,6 +53,28 @@ fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             _ => {}
         }
     }
+}
+
+/// Where the peer writes by requests of its own, be they sound or not: that is not looked at here.
+fn of_peer<'k>(talk: &'k Talk<'_>) -> impl Iterator<Item = Range<u32>> + 'k {
+    let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let by_address = sent.filter_map(|seen| {
+        let (va, length) = match (seen.packet.reth(), seen.packet.atomic()) {
+            (Some(reth), _) => (reth.va().0, reth.dma_len().max(seen.packet.payload().len() as u32)),
+            (None, Some(atomic)) => (atomic.va().0, 8),
+            (None, None) => return None,
+        };
+        let begin = u32::try_from(va.checked_sub(talk.dialogue.memory.0)?).ok()?;
+        Some(begin..begin.saturating_add(length))
+    });
+    let within = talk.trace.timeline.commands_between((0, talk.dialogue.places.1)).iter();
+    let receives = within.filter_map(|done| match &done.command {
+        Command::PostReceive(post) => post
+            .local
+            .map(|local| local.offset..local.offset.saturating_add(local.length)),
+        _ => None,
+    });
+    by_address.chain(receives)
 }
 
 /// A memory that was read is as it was written, but for what responses brought.
@@ -77,6 +95,13 @@ fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, read: &'t VerbsDone
             vec![None; local.length as usize]
         };
         put(&mut image, local.offset, brought);
+    }
+    for range in of_peer(talk) {
+        // A request may say any length.
+        let end = (range.end as usize).min(image.len());
+        if let Some(unknown) = image.get_mut(range.start as usize..end) {
+            unknown.fill(None);
+        }
     }
     let from = of.from.map_or(0, |from| from.offset as usize);
     let expected = image.get(from..).unwrap_or_default();

@@ -20,6 +20,7 @@ mod fails;
 mod local;
 mod memory;
 mod network;
+mod order;
 mod owed;
 mod picture;
 mod ready;
@@ -130,6 +131,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     due::RULES,
     wait::RULES,
     events::RULES,
+    order::RULES,
 ];
 
 /// All rules.

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen};
+use verbatim_record::{Evidence, FrameSeen, duration_words};
 use verbatim_wire::packet::{NakCode, Psn, RnrTimer, Syndrome, SyndromeKind};
 
+use super::owed::after;
 use super::received::{asked, commands, posted};
-use super::talk::Talk;
+use super::talk::{SOON, Talk};
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard, Part};
@@ -51,6 +52,23 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
             "A SEND whose receive is memory that the device may not write gets a NAK that says remote operational error."
         ),
         receive_fault,
+    ),
+    (
+        rule!(
+            "receive-completes",
+            "9.4.1 SEND and immediate",
+            "When a message that takes a receive is acknowledged, a receive completes."
+        ),
+        receive_completes,
+    ),
+    (
+        rule!(
+            "rnr-reason",
+            "9.7.5.2.8 RNR NAK",
+            "An RNR NAK refuses a message that takes a receive, and for which none is there. On hardware another resource may be \
+             lacking for a moment."
+        ),
+        rnr_reason,
     ),
 ];
 
@@ -199,7 +217,10 @@ fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(W
         (false, true) => Wrong::Closed,
         _ => return None,
     };
-    let words = format!("{} PSN {}, {length} bytes into {}", last.opcode, last.psn, slice.length);
+    let words = format!(
+        "{} PSN {}, {length} bytes into a receive of {}",
+        last.opcode, last.psn, slice.length
+    );
     (part == Asks::Send(Part::Only)).then_some((wrong, words))
 }
 
@@ -228,13 +249,91 @@ fn is_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, co
             .filter(|(.., sent)| sent.place < frame.place)
             .copied()
             .collect();
-        let Some((_, about)) = wrong_receive(talk, &before, of).filter(|(is, _)| *is == wrong) else {
+        let Some((_, of_send)) = wrong_receive(talk, &before, of).filter(|(is, _)| *is == wrong) else {
             continue;
         };
         let expected = Syndrome::nak(code);
         asking.must(heard.syndrome() == Some(expected), [Evidence::from(frame)], || {
             let syndrome = heard.syndrome().map(|syndrome| syndrome.to_string());
-            (about, expected.to_string(), syndrome.unwrap_or_default())
+            let expected = format!("{expected}, of {of_send}");
+            (String::new(), expected, syndrome.unwrap_or_default())
+        });
+    }
+}
+
+fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first), true) = (
+        commands(talk),
+        talk.dialogue.attributes.rq_psn.map(Psn::new),
+        talk.is_lossless(),
+    ) else {
+        return;
+    };
+    let (posted, asked) = (posted(talk, &commands), asked(talk));
+    let (takers, until) = takers(&asked, talk.mtu);
+    for (heard, frame) in talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr) {
+        let offset = heard.psn.since(first);
+        let of_it = asked
+            .iter()
+            .filter(|(of, _, sent)| *of == offset && sent.place < frame.place);
+        let may_take =
+            |(_, heard, _): &&Asked<'_>| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_));
+        let mut of_it = of_it.peekable();
+        let Some((_, request, _)) = of_it.peek().copied() else {
+            continue;
+        };
+        let is_taker = of_it.any(|asked| may_take(&asked));
+        // Those that were there when it was sent first are there still.
+        let sent = asked
+            .iter()
+            .filter(|(of, _, sent)| *of == offset && sent.place < frame.place);
+        let sent = sent.map(|(.., sent)| sent.place).min().unwrap_or(0);
+        let there = posted
+            .iter()
+            .filter(|(done, _)| done.answer.as_ref().is_some_and(|(.., place)| *place < sent));
+        let is_there = offset < until && there.count() > takers.range(..offset).count();
+        asking.must(is_taker && !is_there, [Evidence::from(frame)], || {
+            let expected = if is_taker {
+                "no RNR NAK: a receive is there"
+            } else {
+                "no RNR NAK: it takes no receive"
+            };
+            (request.opcode.to_string(), expected.into(), heard.packet.to_string())
+        });
+    }
+}
+
+fn receive_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some(first)) = (commands(talk), talk.dialogue.attributes.rq_psn.map(Psn::new)) else {
+        return;
+    };
+    let (takers, until) = takers(&asked(talk), talk.mtu);
+    for (nth, taker) in takers.range(..until).enumerate() {
+        let acknowledged = talk.responses().find(|(heard, _)| {
+            let of = heard.psn.since(first);
+            let end = match Says::of(heard) {
+                Says::Ack => of + 1,
+                Says::Read(_) | Says::Atomic => of,
+                _ => 0,
+            };
+            of < HALF && *taker < end
+        });
+        let Some((heard, frame)) = acknowledged else {
+            return;
+        };
+        let since = frame.at.latest;
+        let came = talk.received.get(nth).map(|done| done.told.at.earliest);
+        asking.owes(talk.owed(since, SOON, came), true, [Evidence::from(frame)], || {
+            let words = (nth + 1, duration_words(SOON), heard.opcode, heard.psn);
+            let expected = format!(
+                "{} receives completed within {} of {} PSN {}",
+                words.0, words.1, words.2, words.3
+            );
+            (
+                String::new(),
+                expected,
+                format!("{}{}", talk.received.len(), after(since, came)),
+            )
         });
     }
 }

@@ -201,7 +201,7 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The oldest request that may have been without an answer when one was posted: the timer may be its own, and run since then.
-fn oldest_open<'k, 't>(talk: &'k Talk<'t>, post: &'k Post<'t>) -> &'k Post<'t> {
+pub(super) fn oldest_open<'k, 't>(talk: &'k Talk<'t>, post: &'k Post<'t>) -> &'k Post<'t> {
     let told = talk.told.iter().filter(|told| told.place() < post.place());
     let open = told.filter_map(|told| told.post).max().map_or(0, |done| done + 1);
     talk.posts

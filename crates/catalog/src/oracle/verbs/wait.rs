@@ -6,7 +6,7 @@ use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Side, duration_words};
 
 use super::again::interval;
-use super::retry::causes;
+use super::retry::{causes, oldest_open};
 use super::talk::{Answer, Talk};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
@@ -34,10 +34,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 ];
 
 fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    // A time-out would be another cause.
-    if talk.timeout().is_some() {
-        return;
-    }
     for request in &talk.requests {
         let Some((offset, post)) = request.offset.and_then(|of| Some((of, &talk.posts[talk.post_of(of)?]))) else {
             continue;
@@ -48,6 +44,12 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let before = talk.answers.iter().filter(move |answer| answer.place() < place);
             before.filter(move |answer| answer.says == Says::Rnr && answer.offset == Some(offset))
         };
+        // A time-out would be another cause.
+        let began = oldest_open(talk, post).posted.command.asked;
+        let lasted = talk.trace.begin.at_most(request.seen.frame.at.since(began).1);
+        if talk.timeout().is_some_and(|once| lasted >= once) {
+            continue;
+        }
         let found = causes(talk, post, place);
         // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
         let is_each_used = times > 1 && found.all() as usize == times - 1 && naks().count() == times - 1;

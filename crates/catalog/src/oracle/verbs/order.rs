@@ -1,0 +1,77 @@
+//! Responses to READs and atomics come in the order of their PSNs: what the packets alone cannot tell from a lost one, hindsight
+//! can.
+//!
+//! Source: architecture 9.5 (ordering), C9-27.
+
+use verbatim_record::{Evidence, FrameSeen};
+use verbatim_wire::packet::Psn;
+
+use super::received::asked;
+use super::talk::Talk;
+use super::{Asking, VerbsRule};
+use crate::oracle::heard::{Asks, Heard};
+use crate::oracle::rule::Rule;
+use crate::oracle::rules::responder::Says;
+use crate::oracle::rules::rule;
+use crate::transport::rc::ask::HALF;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
+    rule!(
+        "never-back",
+        "C9-27",
+        "No response to a READ or atomic that was sent once comes behind one of a later PSN."
+    ),
+    never_back,
+)];
+
+/// The PSNs that a READ or atomic takes, counted from the first that the device expects, where it was sent, and how often.
+struct Sent {
+    psns: core::ops::Range<u32>,
+    times: u32,
+}
+
+fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+        return;
+    };
+    let mut sent: Vec<Sent> = Vec::new();
+    for (offset, heard, _) in asked(talk) {
+        let psns = psns(talk, offset, &heard);
+        match sent.iter_mut().find(|sent| sent.psns.contains(&offset)) {
+            Some(sent) => sent.times += 1,
+            None => sent.push(Sent { psns, times: 1 }),
+        }
+    }
+    // What was answered furthest, and by what.
+    let mut furthest: Option<(u32, Heard<'_>, &'t FrameSeen)> = None;
+    for (heard, frame) in talk.responses() {
+        let (offset, says) = (heard.psn.since(first), Says::of(&heard));
+        if !matches!(says, Says::Ack | Says::Read(_) | Says::Atomic) || offset >= HALF {
+            continue;
+        }
+        let is_once = sent.iter().any(|sent| sent.psns.contains(&offset) && sent.times == 1);
+        if let Some((_, other, before)) = furthest.filter(|_| is_once && says != Says::Ack) {
+            let is_behind = other.psn.since(first) > offset;
+            // The tester's adapter may have swapped those whose spans overlap.
+            if is_behind && !talk.is_lossless() && !before.at.is_before(frame.at) {
+                continue;
+            }
+            asking.must(!is_behind, [before, frame].map(Evidence::from), || {
+                let expected = format!(
+                    "{} PSN {} before {} PSN {}",
+                    heard.opcode, heard.psn, other.opcode, other.psn
+                );
+                (String::new(), expected, "it came behind it".into())
+            });
+        }
+        if furthest.is_none_or(|(furthest, ..)| offset > furthest) {
+            furthest = Some((offset, heard, frame));
+        }
+    }
+}
+
+fn psns(talk: &Talk<'_>, offset: u32, heard: &Heard<'_>) -> core::ops::Range<u32> {
+    let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+    let count = reth.map_or(1, |reth| reth.dma_len().div_ceil(talk.mtu).max(1));
+    offset..offset.saturating_add(count)
+}

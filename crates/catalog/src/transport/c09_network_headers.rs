@@ -1,0 +1,190 @@
+//! `c09-network-headers`: what may differ between sound packets, or change on their way, decides nothing.
+//!
+//! A network marks congestion, counts hops down, gives classes, and spreads flows by their source port; a reserved bit of the BTH is
+//! ignored by who does not know its meaning. For each of these the peer sends a WRITE that has it, which the DUT executes, and
+//! answers a SEND of the DUT's by an ACK that has it, which completes the SEND.
+//! Reading: none of these fields is among those that validation looks at; the first reserved bits of the BTH the ICRC does not
+//! cover, the others it does. A DUT may send CNPs for what is marked. False alarm: a host's firewall that drops what has few hops
+//! left, or is marked.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Bth, Network, Opcode, Psn, Syndrome, Transport, packet};
+use verbatim_wire::values::{Hex16, Hex32};
+use verbatim_wire::{Aeth, Reserved};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const HEADERS: &str = "9.6.1 header validation";
+const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";
+const COMPLETION: &str = "C9-60";
+
+const AFTER: Label<Wait> = Label::new("after all of them");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// Bytes of each WRITE.
+const LENGTH: u32 = 64;
+/// Where they begin: behind what the DUT sends.
+const PLACE: u32 = 4096;
+
+/// What differs.
+type Differs = fn(Network, Bth) -> (Network, Bth);
+
+/// One field for IPv4 and IPv6.
+macro_rules! ip {
+    (|$ip:ident, $udp:ident| $four:expr, $six:expr) => {
+        |network, bth| {
+            let network = match network {
+                Network::RoceV2Ipv4 {
+                    link,
+                    ip: $ip,
+                    udp: $udp,
+                } => {
+                    let (ip, udp) = $four;
+                    Network::RoceV2Ipv4 { link, ip, udp }
+                }
+                Network::RoceV2Ipv6 {
+                    link,
+                    ip: $ip,
+                    udp: $udp,
+                } => {
+                    let (ip, udp) = $six;
+                    Network::RoceV2Ipv6 { link, ip, udp }
+                }
+                other => other,
+            };
+            (network, bth)
+        }
+    };
+}
+
+/// What differs, and what is sent so.
+struct Case {
+    request: Label<Frames>,
+    answer: Label<Frames>,
+    again: Label<Frames>,
+    differs: Differs,
+}
+
+macro_rules! cases {
+    ($($name:literal $differs:expr;)*) => {
+        &[$( Case {
+            request: Label::new(concat!("WRITE with ", $name)),
+            answer: Label::new(concat!("ACK with ", $name)),
+            again: Label::new(concat!("ACK with ", $name, ", again")),
+            differs: $differs,
+        }, )*]
+    };
+}
+
+static CASES: &[Case] = cases! {
+    "ECN 1" ip!(|ip, udp| (ip.with_ecn(1), udp), (ip.with_ecn(1), udp));
+    "ECN 2" ip!(|ip, udp| (ip.with_ecn(2), udp), (ip.with_ecn(2), udp));
+    "ECN 3, congestion met" ip!(|ip, udp| (ip.with_ecn(3), udp), (ip.with_ecn(3), udp));
+    "DSCP 0x2E" ip!(|ip, udp| (ip.with_dscp(0x2E), udp), (ip.with_dscp(0x2E), udp));
+    "DSCP 0x11" ip!(|ip, udp| (ip.with_dscp(0x11), udp), (ip.with_dscp(0x11), udp));
+    "one hop left" ip!(|ip, udp| (ip.with_ttl(1), udp), (ip.with_hop_limit(1), udp));
+    "255 hops left" ip!(|ip, udp| (ip.with_ttl(255), udp), (ip.with_hop_limit(255), udp));
+    "an identification, or flow label, of ones" ip!(|ip, udp|
+        (ip.with_identification(Hex16(0xFFFF)), udp),
+        (ip.with_flow_label(Hex32(0xF_FFFF)), udp));
+    "leave to be fragmented, or flow label 1" ip!(|ip, udp|
+        (ip.with_dont_fragment(false), udp),
+        (ip.with_flow_label(Hex32(1)), udp));
+    "UDP source port 65535" ip!(|ip, udp| (ip, udp.with_src_port(0xFFFF)), (ip, udp.with_src_port(0xFFFF)));
+    "UDP source port 4791" ip!(|ip, udp| (ip, udp.with_src_port(4791)), (ip, udp.with_src_port(4791)));
+    "FECN" |network, bth| (network, bth.with_fecn(true));
+    "BECN" |network, bth| (network, bth.with_becn(true));
+    "ones in the reserved bits before DestQP" |network, bth| (network, bth.with_reserved_34(Reserved(0x3F)));
+    "ones in the reserved bits before the PSN" |network, bth| (network, bth.with_reserved_65(Reserved(0x7F)));
+};
+
+/// Network headers.
+pub(super) static TEST: Test = Test {
+    id: "c09-network-headers",
+    aliases: &[],
+    revision: 1,
+    about: "ECN, DSCP, hops, source port, FECN, BECN and reserved bits of a packet decide nothing, of requests and responses.",
+    reading: "A WRITE with each is executed and acknowledged, and an ACK with each completes a SEND.",
+    statements: &[
+        HEADERS,
+        ACKNOWLEDGEMENT,
+        COMPLETION,
+        "9.5 transaction ordering",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn frame(channel: &Channel, differs: Differs, mut transport: Transport) -> Vec<u8> {
+    let (network, bth) = differs(Network::roce_v2(&channel.own, &channel.dut), transport.bth);
+    transport.bth = bth;
+    packet(&network, &transport)
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let channel = dut.channel;
+    for (psn, case) in (0u32..).map(|n| channel.own_psn.plus(n)).zip(CASES) {
+        let place = PLACE + psn.since(channel.own_psn) * 2 * LENGTH;
+        let payload = ask::random_bytes(t, &format!("payload {place}"), LENGTH);
+        for transport in Message::write(&channel, psn, place, &payload).packets {
+            asks(t, &channel, case, transport)?;
+        }
+        answers(t, &mut dut, case)?;
+    }
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::read_memory(t, &channel, RESULT, PLACE + CASES.len() as u32 * 2 * LENGTH)?;
+    ask::query(t, &channel, STATE)?;
+    dut.close(t)
+}
+
+/// Sends a request until it is answered, three times at most.
+fn asks(t: &mut Tester<'_>, channel: &Channel, case: &Case, request: Transport) -> Step {
+    let frame = frame(channel, case.differs, request);
+    for _ in 0..TRIES {
+        t.skip_packets();
+        t.send_frame(case.request, &frame)?;
+        if ask::listen(t, channel)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A SEND of the DUT's is answered so.
+fn answers(t: &mut Tester<'_>, dut: &mut Requester, case: &Case) -> Step {
+    let sent = dut.post(t, Ask::send(LENGTH))?;
+    if dut.see_all(t, &sent)? {
+        let ack = frame(&dut.channel, case.differs, ack(&dut.channel, sent.last, sent.msn));
+        dut.answer(t, (case.answer, case.again), &[ack], 1)?;
+    }
+    Ok(())
+}
+
+fn ack(channel: &Channel, psn: Psn, msn: u32) -> Transport {
+    Transport {
+        aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK).with_msn(msn)),
+        ..channel.transport(Opcode::RC_ACKNOWLEDGE, psn)
+    }
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["request-answered", "memory-content", "answered-completes"]);
+    for label in [RESULT, STATE] {
+        t.not_judged(label);
+    }
+    for case in CASES {
+        rc::came(t, &[case.request, case.answer])?;
+    }
+    t.waited(AFTER).map(drop)
+}
