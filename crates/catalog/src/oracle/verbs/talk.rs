@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
-use verbatim_wire::packet::{AckTimeout, Opcode, Packet, Service, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{AckTimeout, Packet, Service, Syndrome, SyndromeKind};
 
 use super::replay::Effect;
 use crate::oracle::heard::{Event, Heard, Part};
@@ -613,9 +613,4 @@ pub(super) fn fits(talk: &Talk<'_>, answer: &Answer<'_>) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether it is a notice that says nothing of requests.
-pub(super) fn is_cnp(packet: &Packet<'_>) -> bool {
-    packet.opcode() == Opcode::CNP
 }
