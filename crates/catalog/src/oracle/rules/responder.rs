@@ -365,9 +365,12 @@ fn refusal_reason(answered: &Answered<'_>) -> Held {
     let is_without_receive = request.opcode != Opcode::RC_WRITE_ONLY_IMM;
     let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
     let is_sound = !request.is_odd && (request.asks() != Asks::Atomic || request.target.0.is_multiple_of(8));
-    let is_known = request.is_allowed && is_sound && request.invalid.is_none() && request.denied.is_none();
-    if !(is_known && is_of_memory && is_without_receive) || is_one_more {
-        return Held::NotAsked;
+    let has_reason = !is_sound || request.invalid.is_some() || request.denied.is_some();
+    match (is_of_memory && is_without_receive && !is_one_more, has_reason) {
+        (false, _) => return Held::NotAsked,
+        (true, true) => return Held::Holds,
+        (true, false) if !request.is_allowed => return Held::NotAsked,
+        (true, false) => {}
     }
     Held::must(false, || {
         let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);
