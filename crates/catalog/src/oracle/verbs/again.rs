@@ -8,9 +8,10 @@ use verbatim_record::{Evidence, TRIES, Time, duration_words};
 use verbatim_wire::packet::SyndromeKind;
 
 use super::errors::rnr_naks;
+use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
-use super::talk::{Answer, Post, Request, Talk, Told, fits, shown};
+use super::talk::{Answer, Post, Request, Talk, Told, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;

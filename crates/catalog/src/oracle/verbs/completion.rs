@@ -7,8 +7,9 @@ use verbatim_record::verbs::pb;
 use verbatim_record::{Evidence, Passed};
 use verbatim_wire::verbs::WcOpcode;
 
+use super::next::{expected, fits, is_read};
 use super::retry::causes;
-use super::talk::{Answer, Post, Request, SOON, Talk, Told, expected, fits, is_read};
+use super::talk::{Answer, Post, Request, SOON, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;

@@ -16,7 +16,6 @@ use verbatim_record::{Evidence, FrameSeen, TRIES, Time, Trace, VerbsDone, durati
 use verbatim_wire::packet::Psn;
 
 use super::owed::after;
-use super::received::asked_anywhere;
 use super::talk::{SOON, Talk, talks};
 use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard, Part};
@@ -177,12 +176,6 @@ impl<'k, 't> Responder<'k, 't> {
         }
     }
 
-    /// How many PSNs a request packet takes: a READ those of its responses.
-    fn psns(&self, heard: &Heard<'_>) -> u32 {
-        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
-        reth.map_or(1, |reth| reth.dma_len().div_ceil(self.talk.mtu).max(1))
-    }
-
     /// Whether a READ or atomic with that PSN must be kept still: as many are as it answers at a time.
     fn must_keep(&self, offset: u32) -> bool {
         let most = self.talk.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
@@ -206,7 +199,7 @@ impl<'k, 't> Responder<'k, 't> {
             if came < TRIES as usize {
                 break;
             }
-            next += self.psns(&only.heard);
+            next += self.talk.psns(&only.heard);
         }
         next
     }
@@ -218,9 +211,22 @@ impl<'k, 't> Responder<'k, 't> {
             let Some(kinds) = self.sent.get(&next) else {
                 return Some(next);
             };
-            next += kinds.iter().map(|sent| self.psns(&sent.heard)).max().unwrap_or(1);
+            next += kinds.iter().map(|sent| self.talk.psns(&sent.heard)).max().unwrap_or(1);
         }
         None
+    }
+
+    /// Notes a packet: all frames of the first kind that was sent with its PSN, and whether there is no other.
+    fn note(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) -> (Vec<&'t FrameSeen>, bool) {
+        let kinds = self.sent.entry(offset).or_default();
+        match kinds.iter_mut().find(|sent| sent.is_as(&heard)) {
+            Some(sent) => sent.frames.push(frame),
+            None => kinds.push(Sent {
+                heard,
+                frames: vec![frame],
+            }),
+        }
+        (kinds[0].frames.clone(), kinds.len() == 1)
     }
 
     fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
@@ -233,26 +239,16 @@ impl<'k, 't> Responder<'k, 't> {
         if offset >= HALF && self.expects + (Psn::COUNT - offset) <= HALF {
             return self.sent_before_all(heard, frame);
         }
-        let order = offset.cmp(&self.comes_to(offset));
-        let missing = match is_lossless {
-            true => Some(self.expects),
-            false => self.missing_before(offset),
-        };
-        let kinds = self.sent.entry(offset).or_default();
-        match kinds.iter_mut().find(|sent| sent.is_as(&heard)) {
-            Some(sent) => sent.frames.push(frame),
-            None => kinds.push(Sent {
-                heard,
-                frames: vec![frame],
-            }),
-        }
-        let is_alone = kinds.len() == 1;
-        let frames = kinds.first().map(|sent| sent.frames.clone()).unwrap_or_default();
-        let why = match order {
+        let why = match offset.cmp(&self.comes_to(offset)) {
             Ordering::Equal => Why::Asked,
             Ordering::Less => Why::Again,
             Ordering::Greater => Why::Gap,
         };
+        let missing = match is_lossless {
+            true => Some(self.expects),
+            false => self.missing_before(offset),
+        };
+        let (frames, is_alone) = self.note(offset, heard, frame);
         if asks.has_response() && (why != Why::Gap || !is_lossless) {
             self.with_data.insert(offset);
         }
@@ -266,7 +262,7 @@ impl<'k, 't> Responder<'k, 't> {
             Why::Again if asks == Asks::Atomic => self.must_keep(offset),
             Why::Again => asks_for_it,
         };
-        let end = offset + self.psns(&heard);
+        let end = offset + self.talk.psns(&heard);
         if self.waits_for == Some(offset) {
             self.waits_for = None;
         }
@@ -275,50 +271,51 @@ impl<'k, 't> Responder<'k, 't> {
             Why::Gap if is_owed => self.waits_for = missing,
             Why::Asked | Why::Again | Why::Gap => {}
         }
+        if is_lossless {
+            self.end_waiting(offset, frame);
+        }
+        if is_owed {
+            let tries = if is_lossless { vec![frame] } else { frames };
+            self.owe(why, heard, (offset, end - 1), tries);
+        }
+    }
+
+    /// What comes from now on answers this frame, and no longer one that was sent so long before it.
+    fn end_waiting(&mut self, offset: u32, frame: &FrameSeen) {
+        let is_it = |due: &&mut Due<'t>| {
+            let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= WAITED;
+            due.psns.0 == offset && due.until == usize::MAX && due.tries.first().is_some_and(waited)
+        };
+        self.due
+            .iter_mut()
+            .filter(is_it)
+            .for_each(|due| due.until = frame.place);
+    }
+
+    fn owe(&mut self, why: Why, heard: Heard<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
         let mut due = Due {
             why,
             heard,
-            psns: (offset, end - 1),
-            tries: if is_lossless { vec![frame] } else { frames },
+            psns,
+            tries,
             is_proof: false,
             until: usize::MAX,
         };
-        if is_lossless {
-            let is_waited_for = |due: &&mut Due<'t>| {
-                let sent = due
-                    .tries
-                    .first()
-                    .is_some_and(|sent| frame.at.since(sent.at).0 >= WAITED);
-                due.psns.0 == offset && due.until == usize::MAX && sent
-            };
-            self.due
-                .iter_mut()
-                .filter(is_waited_for)
-                .for_each(|due| due.until = frame.place);
-        }
         // What was answered is asked anew when it comes again.
         let answered = self.heard.iter().filter(|response| due.is_met_by(response));
         if let Some(last) = answered.map(|response| response.place).max() {
             due.tries.retain(|frame| frame.place > last);
         }
-        if is_owed {
-            due.is_proof = is_lossless || why == Why::Gap || due.tries.len() >= TRIES as usize;
-            self.due.push(due);
-        }
+        let is_enough = due.tries.len() >= TRIES as usize;
+        due.is_proof = self.talk.is_lossless() || why == Why::Gap || is_enough;
+        self.due.push(due);
     }
 
     /// A duplicate of what nobody sent: SEND and WRITE are acknowledged all the same.
     fn sent_before_all(&mut self, heard: Heard<'t>, frame: &'t FrameSeen) {
         let is_asked = heard.bth.ack_request() && !Asks::of(heard.opcode).has_response();
         if self.talk.is_lossless() && is_asked && self.expects > 0 {
-            self.due.push(Due {
-                why: Why::Again,
-                heard,
-                psns: (0, 0),
-                tries: vec![frame],
-                is_proof: true,
-                until: usize::MAX,
-            });
+            self.owe(Why::Again, heard, (0, 0), vec![frame]);
         }
     }
 
@@ -346,7 +343,7 @@ impl<'k, 't> Responder<'k, 't> {
 /// All answers that are owed on a connection.
 fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> {
     let mut events: Vec<(usize, Happens<'_, 't>)> = Vec::new();
-    for (offset, heard, frame) in asked_anywhere(talk) {
+    for (offset, heard, frame) in talk.asked_anywhere() {
         events.push((frame.place, Happens::Sent(offset, heard, frame)));
     }
     events.extend(
@@ -397,7 +394,7 @@ fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> b
 fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
     let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.heard.opcode == like.heard.opcode;
     let lacks = |talk: &&Talk<'_>| {
-        let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+        let Some(first) = talk.first() else {
             return false;
         };
         let responses = responses(talk, first);
@@ -411,7 +408,7 @@ fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
 /// What is owed for one reason must come.
 fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
     // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
-    let (Some(first), None) = (talk.dialogue.attributes.rq_psn.map(Psn::new), talk.failed()) else {
+    let (Some(first), None) = (talk.first(), talk.failed()) else {
         return;
     };
     let responses = responses(talk, first);

@@ -6,8 +6,9 @@ use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Evidence, WcStatus, duration_words};
 
 use super::completion::{known, words};
+use super::next::fits;
 use super::owed::in_words;
-use super::talk::{Answer, Post, SOON, Talk, Told, fits};
+use super::talk::{Answer, Post, SOON, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;

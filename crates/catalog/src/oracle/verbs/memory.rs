@@ -3,14 +3,16 @@
 //! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value lands as a number of the
 //! host; it is read as little-endian, as on x86 and most Arm hosts.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, VerbsDone};
 use verbatim_wire::packet::Medium;
 use verbatim_wire::packet::Packet;
 
-use super::talk::{Answer, Post, Talk, fits};
+use super::next::fits;
+use super::talk::{Answer, Post, Talk};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::rule;
@@ -36,54 +38,67 @@ fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8
 }
 
 fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let is_of_peer = talk.dialogue.packets.iter().any(|seen| !seen.frame.received);
     // What the peer alone may have changed is the matter of another rule.
-    if talk.posts.is_empty() && talk.dialogue.packets.iter().any(|seen| !seen.frame.received) {
+    if talk.posts.is_empty() && is_of_peer {
         return;
     }
-    let mut image = Image::new();
+    let mut images: BTreeMap<u32, Image> = BTreeMap::new();
     let commands = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
     for done in commands.filter(|done| done.side == Side::Dut) {
         match &done.command {
             Command::WriteMemory(write) => {
+                let image = images.entry(write.memory).or_default();
                 let end = write.offset as usize + write.bytes.len();
                 image.resize(image.len().max(end), None);
-                put(&mut image, write.offset, write.bytes.iter().copied().map(Some));
+                put(image, write.offset, write.bytes.iter().copied().map(Some));
             }
-            Command::ReadMemory(_) => compare(talk, asking, done, image.clone()),
+            Command::ReadMemory(read) => {
+                let from = read.from.unwrap_or_default();
+                let image = images.get(&from.memory).cloned().unwrap_or_default();
+                compare(talk, asking, (done, from), image);
+            }
             _ => {}
         }
     }
 }
 
-/// Where the peer writes by requests of its own, be they sound or not: that is not looked at here.
-fn of_peer<'k>(talk: &'k Talk<'_>) -> impl Iterator<Item = Range<u32>> + 'k {
+/// Where the peer may write in a memory that begins at that address, by requests of its own, be they sound or not: that is not
+/// looked at here.
+fn of_peer<'k>(talk: &'k Talk<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
     let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
-    let by_address = sent.filter_map(|seen| {
+    let by_address = sent.filter_map(move |seen| {
         let (va, length) = match (seen.packet.reth(), seen.packet.atomic()) {
             (Some(reth), _) => (reth.va().0, reth.dma_len().max(seen.packet.payload().len() as u32)),
             (None, Some(atomic)) => (atomic.va().0, 8),
             (None, None) => return None,
         };
-        let begin = u32::try_from(va.checked_sub(talk.dialogue.memory.0)?).ok()?;
+        let begin = u32::try_from(va.checked_sub(base)?).ok()?;
         Some(begin..begin.saturating_add(length))
     });
-    let within = talk.trace.timeline.commands_between((0, talk.dialogue.places.1)).iter();
-    let receives = within.filter_map(|done| match &done.command {
-        Command::PostReceive(post) => post
-            .local
-            .map(|local| local.offset..local.offset.saturating_add(local.length)),
+    let before = talk.trace.timeline.commands_between((0, talk.dialogue.places.1)).iter();
+    let receives = before.filter_map(move |done| match &done.command {
+        Command::PostReceive(post) => {
+            let local = post.local.filter(|local| local.memory == memory)?;
+            Some(local.offset..local.offset.saturating_add(local.length))
+        }
         _ => None,
     });
     by_address.chain(receives)
 }
 
 /// A memory that was read is as it was written, but for what responses brought.
-fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, read: &'t VerbsDone, mut image: Image) {
-    let (Command::ReadMemory(of), Some((_, _, Reply::Bytes(found), _))) = (&read.command, &read.answer) else {
+fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t VerbsDone, pb::Slice), mut image: Image) {
+    let made = talk.memory.iter().find_map(|done| match &done.answer {
+        Some((_, _, Reply::Memory(made), _)) if made.memory == of.memory => Some(made.address),
+        _ => None,
+    });
+    let (Some((_, _, Reply::Bytes(found), _)), Some(base)) = (&read.answer, made) else {
         return;
     };
     for (at, post) in talk.posts.iter().enumerate() {
-        let Some(local) = post.posted.post.local.filter(|_| post.posted.has_response_data()) else {
+        let local = post.posted.post.local.filter(|local| local.memory == of.memory);
+        let Some(local) = local.filter(|_| post.posted.has_response_data()) else {
             continue;
         };
         let is_done = talk
@@ -96,14 +111,14 @@ fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, read: &'t VerbsDone
         };
         put(&mut image, local.offset, brought);
     }
-    for range in of_peer(talk) {
+    for range in of_peer(talk, (of.memory, base)) {
         // A request may say any length.
         let end = (range.end as usize).min(image.len());
         if let Some(unknown) = image.get_mut(range.start as usize..end) {
             unknown.fill(None);
         }
     }
-    let from = of.from.map_or(0, |from| from.offset as usize);
+    let from = of.offset as usize;
     let expected = image.get(from..).unwrap_or_default();
     let differs = expected
         .iter()

@@ -20,6 +20,7 @@ mod fails;
 mod local;
 mod memory;
 mod network;
+mod next;
 mod order;
 mod owed;
 mod picture;
@@ -33,6 +34,7 @@ mod steps;
 mod talk;
 mod target;
 mod wait;
+mod wrong_receive;
 
 use verbatim_record::{Evidence, Passed, Trace};
 
@@ -127,6 +129,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     network::RULES,
     received::RULES,
     ready::RULES,
+    wrong_receive::RULES,
     effect::RULES,
     due::RULES,
     wait::RULES,

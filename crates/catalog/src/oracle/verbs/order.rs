@@ -4,12 +4,10 @@
 //! Source: architecture 9.5 (ordering), C9-27.
 
 use verbatim_record::{Evidence, FrameSeen};
-use verbatim_wire::packet::Psn;
 
-use super::received::asked;
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::{Asks, Heard};
+use crate::oracle::heard::Heard;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -31,12 +29,12 @@ struct Sent {
 }
 
 fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
+    let Some(first) = talk.first() else {
         return;
     };
     let mut sent: Vec<Sent> = Vec::new();
-    for (offset, heard, _) in asked(talk) {
-        let psns = psns(talk, offset, &heard);
+    for (offset, heard, _) in talk.asked() {
+        let psns = offset..offset.saturating_add(talk.psns(&heard));
         match sent.iter_mut().find(|sent| sent.psns.contains(&offset)) {
             Some(sent) => sent.times += 1,
             None => sent.push(Sent { psns, times: 1 }),
@@ -68,10 +66,4 @@ fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             furthest = Some((offset, heard, frame));
         }
     }
-}
-
-fn psns(talk: &Talk<'_>, offset: u32, heard: &Heard<'_>) -> core::ops::Range<u32> {
-    let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
-    let count = reth.map_or(1, |reth| reth.dma_len().div_ceil(talk.mtu).max(1));
-    offset..offset.saturating_add(count)
 }

@@ -12,7 +12,8 @@ use verbatim_wire::packet::AckTimeout;
 
 use super::completion::may_acknowledge;
 use super::local::has_reason;
-use super::talk::{Answer, Owed, Request, SOON, Talk, Told, expected, fits, is_read};
+use super::next::{expected, fits, is_read};
+use super::talk::{Answer, Owed, Request, SOON, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;

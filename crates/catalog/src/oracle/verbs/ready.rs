@@ -1,20 +1,20 @@
 //! Rules of what takes a receive: it is taken when one is there, and an RNR NAK asks for the time that the host has set.
 //!
 //! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). They rest on what had been posted and
-//! sent before, so they hold on every link.
+//! sent before, so they hold on every link; but for `rnr-reason`, which is asked where nothing is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen, duration_words};
-use verbatim_wire::packet::{NakCode, Psn, RnrTimer, Syndrome, SyndromeKind};
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Evidence, duration_words};
+use verbatim_wire::packet::{RnrTimer, SyndromeKind};
 
 use super::owed::after;
-use super::received::{asked, commands, posted};
-use super::talk::{SOON, Talk};
+use super::received::{commands, posted};
+use super::talk::{Asked, SOON, Talk};
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::heard::Asks;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -39,22 +39,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     ),
     (
         rule!(
-            "receive-fits",
-            "9.7.5.2.4 invalid request",
-            "A SEND that is longer than its receive gets a NAK that says invalid request."
-        ),
-        receive_fits,
-    ),
-    (
-        rule!(
-            "receive-fault",
-            "9.9.3 responder errors",
-            "A SEND whose receive is memory that the device may not write gets a NAK that says remote operational error."
-        ),
-        receive_fault,
-    ),
-    (
-        rule!(
             "receive-completes",
             "9.4.1 SEND and immediate",
             "When a message that takes a receive is acknowledged, a receive completes."
@@ -72,12 +56,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     ),
 ];
 
-/// A request packet of the peer: its PSN, counted from the first that the device expects, and its frame.
-type Asked<'t> = (u32, Heard<'t>, &'t FrameSeen);
-
 /// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
 /// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
-fn takers(asked: &[Asked<'_>], mtu: u32) -> (BTreeSet<u32>, u32) {
+pub(super) fn takers(talk: &Talk<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());
     for (offset, heard, _) in asked {
@@ -85,11 +66,8 @@ fn takers(asked: &[Asked<'_>], mtu: u32) -> (BTreeSet<u32>, u32) {
         if *takes.entry(offset).or_insert(is_taker) != is_taker {
             until = until.min(offset);
         }
-        if let (Asks::Read, Some(reth)) = (Asks::of(heard.opcode), heard.reth()) {
-            let end = offset.saturating_add(reth.dma_len().div_ceil(mtu));
-            if offset < end {
-                of_reads.push(offset..end);
-            }
+        if Asks::of(heard.opcode) == Asks::Read {
+            of_reads.push(offset..offset.saturating_add(talk.psns(heard)));
         }
     }
     let takers: BTreeSet<u32> = takes
@@ -103,13 +81,13 @@ fn takers(asked: &[Asked<'_>], mtu: u32) -> (BTreeSet<u32>, u32) {
 }
 
 fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(commands), Some(first)) = (commands(talk), talk.dialogue.attributes.rq_psn) else {
+    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
         return;
     };
     let posted = posted(talk, &commands);
-    let (takers, until) = takers(&asked(talk), talk.mtu);
+    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
     for (heard, frame) in talk.responses() {
-        let offset = heard.psn.since(Psn::new(first));
+        let offset = heard.psn.since(first);
         let is_done = match Says::of(&heard) {
             Says::Ack => 0..offset.saturating_add(1),
             Says::Read(_) | Says::Atomic => 0..offset,
@@ -170,144 +148,46 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What is wrong with the receive that a SEND takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wrong {
-    /// It is too short.
-    Short,
-    /// The device may not write there.
-    Closed,
-}
-
-/// What is wrong with the receive of the SEND that ends with that PSN, as far as all that takes one before it is known; in words,
-/// what it is. A receive that is too short and closed is nobody's matter.
-fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
-    let (takers, until) = takers(asked, talk.mtu);
-    let nth = takers.range(..offset).count();
-    let is_known = offset < until && takers.contains(&offset);
-    let slice = posted(talk, &commands(talk)?).get(nth).filter(|_| is_known)?.1.local?;
-    // One packet alone with each of its PSNs, from its first on.
-    let only = |of: u32| {
-        let mut kinds = asked
-            .iter()
-            .filter(|(other, ..)| *other == of)
-            .map(|(_, heard, _)| heard);
-        let first = kinds.next()?;
-        let is_alone = kinds.all(|other| (other.opcode, other.digests()) == (first.opcode, first.digests()));
-        is_alone.then_some(first)
-    };
-    let (mut at, last) = (offset, only(offset)?);
-    let (mut part, mut length) = (Asks::of(last.opcode), last.length);
-    while matches!(part, Asks::Send(Part::Middle | Part::Last)) {
-        at = at.checked_sub(1)?;
-        let before = only(at)?;
-        length += before.length;
-        part = match Asks::of(before.opcode) {
-            Asks::Send(Part::First) => Asks::Send(Part::Only),
-            other => other,
-        };
-    }
-    let made = talk.memory.iter().find_map(|done| match (&done.command, &done.answer) {
-        (Command::RegisterMemory(of), Some((_, _, Reply::Memory(made), _))) if made.memory == slice.memory => Some(of),
-        _ => None,
-    });
-    let is_closed = length > 0 && made.and_then(|of| of.access).is_some_and(|access| !access.local_write);
-    let wrong = match (length > slice.length, is_closed) {
-        (true, false) => Wrong::Short,
-        (false, true) => Wrong::Closed,
-        _ => return None,
-    };
-    let words = format!(
-        "{} PSN {}, {length} bytes into a receive of {}",
-        last.opcode, last.psn, slice.length
-    );
-    (part == Asks::Send(Part::Only)).then_some((wrong, words))
-}
-
-fn receive_fits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    is_refused(talk, asking, Wrong::Short, NakCode::INVALID_REQUEST);
-}
-
-fn receive_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    is_refused(talk, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
-}
-
-/// What is said of such SENDs is that code, and they are never acknowledged.
-fn is_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
-    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
-        return;
-    };
-    let all = asked(talk);
-    for (heard, frame) in talk.responses() {
-        let of = heard.psn.since(first);
-        let says = Says::of(&heard);
-        if !matches!(says, Says::Fatal | Says::Ack) || of >= HALF {
-            continue;
-        }
-        let before: Vec<Asked<'_>> = all
-            .iter()
-            .filter(|(.., sent)| sent.place < frame.place)
-            .copied()
-            .collect();
-        let Some((_, of_send)) = wrong_receive(talk, &before, of).filter(|(is, _)| *is == wrong) else {
-            continue;
-        };
-        let expected = Syndrome::nak(code);
-        asking.must(heard.syndrome() == Some(expected), [Evidence::from(frame)], || {
-            let syndrome = heard.syndrome().map(|syndrome| syndrome.to_string());
-            let expected = format!("{expected}, of {of_send}");
-            (String::new(), expected, syndrome.unwrap_or_default())
-        });
-    }
-}
-
 fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(commands), Some(first), true) = (
-        commands(talk),
-        talk.dialogue.attributes.rq_psn.map(Psn::new),
-        talk.is_lossless(),
-    ) else {
+    let (Some(commands), Some(first), true) = (commands(talk), talk.first(), talk.is_lossless()) else {
         return;
     };
-    let (posted, asked) = (posted(talk, &commands), asked(talk));
-    let (takers, until) = takers(&asked, talk.mtu);
+    let posted = posted(talk, &commands);
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let (takers, until) = takers(talk, &asked);
     for (heard, frame) in talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr) {
         let offset = heard.psn.since(first);
-        let of_it = asked
-            .iter()
-            .filter(|(of, _, sent)| *of == offset && sent.place < frame.place);
-        let may_take =
-            |(_, heard, _): &&Asked<'_>| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_));
-        let mut of_it = of_it.peekable();
-        let Some((_, request, _)) = of_it.peek().copied() else {
+        let is_it = |asked: &&Asked<'_>| asked.0 == offset && asked.2.place < frame.place;
+        let of_it: Vec<&Asked<'_>> = asked.iter().filter(is_it).collect();
+        let Some((_, request, sent)) = of_it.first() else {
             continue;
         };
-        let is_taker = of_it.any(|asked| may_take(&asked));
-        // Those that were there when it was sent first are there still.
-        let sent = asked
+        let is_taker = of_it
             .iter()
-            .filter(|(of, _, sent)| *of == offset && sent.place < frame.place);
-        let sent = sent.map(|(.., sent)| sent.place).min().unwrap_or(0);
+            .any(|(_, heard, _)| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_)));
+        // Those that were there when it was sent first are there still.
+        let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
         let there = posted
             .iter()
-            .filter(|(done, _)| done.answer.as_ref().is_some_and(|(.., place)| *place < sent));
+            .filter(|(done, _)| done.answer.as_ref().is_some_and(was_there));
         let is_there = offset < until && there.count() > takers.range(..offset).count();
         asking.must(is_taker && !is_there, [Evidence::from(frame)], || {
-            let expected = if is_taker {
-                "no RNR NAK: a receive is there"
+            let why = if is_taker {
+                "a receive is there"
             } else {
-                "no RNR NAK: it takes no receive"
+                "it takes no receive"
             };
-            (request.opcode.to_string(), expected.into(), heard.packet.to_string())
+            let expected = format!("no RNR NAK: {why}");
+            (request.opcode.to_string(), expected, heard.packet.to_string())
         });
     }
 }
 
 fn receive_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(_), Some(first)) = (commands(talk), talk.dialogue.attributes.rq_psn.map(Psn::new)) else {
+    let (Some(_), Some(first)) = (commands(talk), talk.first()) else {
         return;
     };
-    let (takers, until) = takers(&asked(talk), talk.mtu);
+    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
     for (nth, taker) in takers.range(..until).enumerate() {
         let acknowledged = talk.responses().find(|(heard, _)| {
             let of = heard.psn.since(first);
@@ -324,11 +204,8 @@ fn receive_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let since = frame.at.latest;
         let came = talk.received.get(nth).map(|done| done.told.at.earliest);
         asking.owes(talk.owed(since, SOON, came), true, [Evidence::from(frame)], || {
-            let words = (nth + 1, duration_words(SOON), heard.opcode, heard.psn);
-            let expected = format!(
-                "{} receives completed within {} of {} PSN {}",
-                words.0, words.1, words.2, words.3
-            );
+            let of = format!("{} PSN {}", heard.opcode, heard.psn);
+            let expected = format!("{} receives completed within {} of {of}", nth + 1, duration_words(SOON));
             (
                 String::new(),
                 expected,

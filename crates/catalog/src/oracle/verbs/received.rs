@@ -5,17 +5,14 @@
 //! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
-use verbatim_wire::packet::{Psn, Service};
+use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
 use verbatim_wire::verbs::WcOpcode;
 
-use super::talk::Talk;
+use super::talk::{Asked, Talk};
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::{Asks, Event, Heard, Part};
-use crate::oracle::record::reaches;
+use crate::oracle::heard::{Asks, Part};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::rule;
-use crate::transport::rc::ask::HALF;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (
@@ -99,43 +96,9 @@ fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
     format!("{opcode}, {length} bytes{imm}")
 }
 
-/// The peer's sound requests from the first PSN that the device expects on, each with its PSN counted from that, and its frame.
-pub(super) fn asked<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)> {
-    let mut asked = asked_anywhere(talk);
-    asked.retain(|(offset, ..)| *offset < HALF);
-    asked
-}
-
-/// The same, with those that lie before that PSN: they count around.
-pub(super) fn asked_anywhere<'t>(talk: &Talk<'t>) -> Vec<(u32, Heard<'t>, &'t FrameSeen)> {
-    let Some(first) = talk.dialogue.attributes.rq_psn.map(Psn::new) else {
-        return Vec::new();
-    };
-    let of_dut = talk.dialogue.of_dut().next();
-    let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
-    let heard = sent.map(|seen| {
-        let heard = Heard::of(&Event {
-            number: seen.frame.number.into(),
-            at: None,
-            packet: seen.packet,
-            is_cut: false,
-        });
-        let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
-        (heard.psn.since(first), heard, seen.frame, arrives)
-    });
-    let is_request = |heard: &Heard<'_>| {
-        let is_to_it = heard.bth.dest_qp() == talk.dialogue.dut_qpn && heard.opcode.service() == Service::Rc;
-        is_to_it && heard.is_taken && !heard.opcode.is_response()
-    };
-    heard
-        .filter(|(_, heard, _, arrives)| *arrives && is_request(heard))
-        .map(|(offset, heard, frame, _)| (offset, heard, frame))
-        .collect()
-}
-
 /// Messages that may fill a receive, in the order of their PSNs.
 fn messages(talk: &Talk<'_>) -> Vec<Message> {
-    let asked = asked(talk);
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
     let mut messages: Vec<Message> = asked
         .iter()
         .filter_map(|(last, heard, frame)| {

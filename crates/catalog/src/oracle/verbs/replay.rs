@@ -8,7 +8,6 @@ use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Opcode, Psn, RKey};
 
 use super::picture::{Part as Was, Picture};
-use super::received::asked;
 use super::talk::Talk;
 use super::target::{has_payload, has_place, takes_receive};
 use crate::oracle::heard::{Asks, Heard};
@@ -194,7 +193,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                 _ => {}
             }
         }
-        for (offset, heard, frame) in asked(talk) {
+        for (offset, heard, frame) in talk.asked() {
             events.push((frame.place, Happens::Sent(offset, heard, frame)));
         }
         for (heard, frame) in talk.responses() {
@@ -271,7 +270,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             let length = reth.map_or(0, |reth| reth.dma_len() as usize);
             self.reads.push(Reading {
                 first: offset,
-                psns: self.psns(&heard),
+                psns: self.talk.psns(&heard),
                 begin,
                 length,
                 frame,
@@ -287,7 +286,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             is_unsure: false,
             others: Vec::new(),
             original: None,
-            psns: self.psns(&heard),
+            psns: self.talk.psns(&heard),
         };
         let Some(first) = self.requests.get(&offset) else {
             self.requests.insert(offset, request);
@@ -304,12 +303,6 @@ impl<'t, 'k> Replay<'t, 'k> {
             first.others.extend(self.target(offset));
             self.requests.insert(offset, first);
         }
-    }
-
-    /// How many PSNs a request packet takes: a READ those of its responses.
-    fn psns(&self, heard: &Heard<'_>) -> u32 {
-        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
-        reth.map_or(1, |reth| reth.dma_len().div_ceil(self.talk.mtu).max(1))
     }
 
     fn answered(&mut self, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {

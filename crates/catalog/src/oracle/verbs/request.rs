@@ -7,7 +7,8 @@ use core::time::Duration;
 
 use verbatim_record::{Evidence, Passed};
 
-use super::talk::{Post, Request, SOON, Talk, fits, shown};
+use super::next::fits;
+use super::talk::{Post, Request, SOON, Talk, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;

@@ -11,12 +11,13 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
-use verbatim_wire::packet::{AckTimeout, Packet, Service, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 
 use super::replay::Effect;
-use crate::oracle::heard::{Event, Heard, Part};
+use crate::oracle::heard::{Asks, Event, Heard};
 use crate::oracle::record::reaches;
 use crate::oracle::rules::responder::Says;
+use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, dialogues};
 
 /// How long an event may take that nothing holds back.
@@ -52,6 +53,9 @@ impl Post<'_> {
         format!("wr_id {}, {}", self.wr_id(), self.posted.in_words())
     }
 }
+
+/// A request packet of the peer: its PSN, counted from the first that the device expects, and its frame.
+pub(super) type Asked<'t> = (u32, Heard<'t>, &'t FrameSeen);
 
 /// A sound response of the peer to the device's requests.
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +157,10 @@ pub(super) struct Talk<'t> {
     pub(super) deaf: usize,
     /// What the peer's requests did to the device's memory.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
+    /// The peer's sound requests.
+    asked: OnceCell<Vec<Asked<'t>>>,
+    /// The device's sound responses.
+    responses: OnceCell<Vec<(Heard<'t>, &'t FrameSeen)>>,
 }
 
 /// Whether the DUT's host registered or deregistered memory.
@@ -207,6 +215,8 @@ impl<'t> Talk<'t> {
             gone: usize::MAX,
             deaf: usize::MAX,
             effects: OnceCell::new(),
+            asked: OnceCell::new(),
+            responses: OnceCell::new(),
         };
         (talk.until, talk.deaf) = (talk.dialogue.places.1, talk.dialogue.places.1);
         talk.commands();
@@ -318,12 +328,7 @@ impl<'t> Talk<'t> {
         let of_dut = self.dialogue.of_dut().next();
         let mut seen_until = 0;
         for seen in &self.dialogue.packets {
-            let heard = Heard::of(&Event {
-                number: seen.frame.number.into(),
-                at: None,
-                packet: seen.packet,
-                is_cut: false,
-            });
+            let heard = heard(seen);
             let is_of_rc = heard.opcode.service() == Service::Rc;
             let posted = self.posted_until(seen.frame.place);
             let offset = heard.psn.since(self.dialogue.dut_psn);
@@ -357,16 +362,52 @@ impl<'t> Talk<'t> {
 
     /// The sound responses of the device, each with its frame, in order.
     pub(super) fn responses(&self) -> impl Iterator<Item = (Heard<'t>, &'t FrameSeen)> + '_ {
-        let heard = self.dialogue.of_dut().map(|seen| {
-            let event = Event {
-                number: seen.frame.number.into(),
-                at: None,
-                packet: seen.packet,
-                is_cut: false,
+        let all = self.responses.get_or_init(|| {
+            let heard = self.dialogue.of_dut().map(|seen| (heard(&seen), seen.frame));
+            let is_one = |heard: &Heard<'_>| {
+                heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response()
             };
-            (Heard::of(&event), seen.frame)
+            heard.filter(|(heard, _)| is_one(heard)).collect()
         });
-        heard.filter(|(heard, _)| heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response())
+        all.iter().copied()
+    }
+
+    /// The peer's sound requests from the first PSN that the device expects on.
+    pub(super) fn asked(&self) -> impl Iterator<Item = Asked<'t>> + '_ {
+        self.asked_anywhere().filter(|(offset, ..)| *offset < HALF)
+    }
+
+    /// The same, with those that lie before that PSN: they count around.
+    pub(super) fn asked_anywhere(&self) -> impl Iterator<Item = Asked<'t>> + '_ {
+        let all = self.asked.get_or_init(|| {
+            let Some(first) = self.first() else {
+                return Vec::new();
+            };
+            let of_dut = self.dialogue.of_dut().next();
+            let sent = self.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+            let arrives = |seen: &&Seen<'t>| of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
+            let is_request = |heard: &Heard<'_>| {
+                let is_to_it = heard.bth.dest_qp() == self.dialogue.dut_qpn && heard.opcode.service() == Service::Rc;
+                is_to_it && heard.is_taken && !heard.opcode.is_response()
+            };
+            sent.filter(arrives)
+                .map(|seen| (heard(seen), seen.frame))
+                .filter(|(heard, _)| is_request(heard))
+                .map(|(heard, frame)| (heard.psn.since(first), heard, frame))
+                .collect()
+        });
+        all.iter().copied()
+    }
+
+    /// The first PSN that the device expects, if it is known.
+    pub(super) fn first(&self) -> Option<Psn> {
+        self.dialogue.attributes.rq_psn.map(Psn::new)
+    }
+
+    /// How many PSNs a request packet takes: a READ those of its responses.
+    pub(super) fn psns(&self, heard: &Heard<'_>) -> u32 {
+        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        reth.map_or(1, |reth| reth.dma_len().div_ceil(self.mtu).max(1))
     }
 
     /// Whether a network may have made two packets of one: the same bytes right behind each other. A requester leaves time
@@ -528,89 +569,17 @@ impl<'t> Talk<'t> {
     }
 }
 
-impl<'t> Talk<'t> {
-    /// The end of the requests that were told done before a place: what an answer that left after it says of them is old.
-    pub(super) fn done_before(&self, place: usize) -> u32 {
-        let done = self
-            .told
-            .iter()
-            .filter(|told| told.is_success() && told.place() < place);
-        done.filter_map(|told| Some(self.posts[told.post?].end))
-            .max()
-            .unwrap_or(0)
-    }
-
-    /// Whether a READ or atomic had each of its responses before a PSN, once and in order, when an answer was sent, so that the
-    /// answer skips none. Where they may have been lost only what was told tells.
-    pub(super) fn has_had(&self, post: &Post<'_>, until: u32, answer: &Answer<'_>) -> bool {
-        if post.end <= self.done_before(answer.place()) || until <= post.first {
-            return true;
-        }
-        let requests = self
-            .requests
-            .iter()
-            .filter(|sent| sent.seen.place < answer.place() && sent.offset.is_some_and(|offset| post.has(offset)));
-        let before = self.answers.iter().filter(|other| {
-            let is_of_it = other.offset.is_some_and(|offset| post.has(offset));
-            is_of_it && other.place() < answer.place() && matches!(other.says, Says::Read(_) | Says::Atomic)
-        });
-        let had: Vec<u32> = before
-            .filter(|other| fits(self, other))
-            .filter_map(|other| other.offset)
-            .collect();
-        self.is_lossless() && requests.count() == 1 && had.into_iter().eq(post.first..until.min(post.end))
-    }
-
-    /// Whether a response to a READ or atomic is the next one that it waits for, sound in itself.
-    pub(super) fn is_next_response(&self, answer: &Answer<'_>) -> bool {
-        let post = answer
-            .offset
-            .and_then(|offset| Some((offset, &self.posts[self.post_of(offset)?])));
-        let is_ack = answer
-            .syndrome
-            .is_none_or(|syndrome| matches!(syndrome.kind(), SyndromeKind::Ack(_)));
-        post.is_some_and(|(offset, post)| {
-            let is_part = matches!(answer.says, Says::Atomic) || answer.says == Says::Read(expected(post, offset));
-            is_ack && is_part && fits(self, answer) && self.has_had(post, offset, answer)
-        })
-    }
+/// A packet of the dialogue, taken apart.
+fn heard<'t>(seen: &Seen<'t>) -> Heard<'t> {
+    Heard::of(&Event {
+        number: seen.frame.number.into(),
+        at: None,
+        packet: seen.packet,
+        is_cut: false,
+    })
 }
 
 /// Packets as evidence.
 pub(super) fn shown<'t>(requests: &[&Request<'t>]) -> Vec<Evidence<'t>> {
     requests.iter().map(|sent| sent.seen.frame.into()).collect()
-}
-
-/// Whether a request is a READ.
-pub(super) fn is_read(post: &Post<'_>) -> bool {
-    post.posted.post.operation() == pb::Operation::Read
-}
-
-/// Which response to a READ that was sent once has that PSN.
-pub(super) fn expected(post: &Post<'_>, offset: u32) -> Part {
-    match (offset == post.first, offset + 1 == post.end) {
-        (true, true) => Part::Only,
-        (true, false) => Part::First,
-        (false, false) => Part::Middle,
-        (false, true) => Part::Last,
-    }
-}
-
-/// Whether a response is the one that a READ expects with that PSN, or an atomic.
-pub(super) fn fits(talk: &Talk<'_>, answer: &Answer<'_>) -> bool {
-    let Some((offset, post)) = answer
-        .offset
-        .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])))
-    else {
-        return false;
-    };
-    match answer.says {
-        Says::Atomic => post.posted.post.operation() != pb::Operation::Read && post.posted.has_response_data(),
-        Says::Read(_) if post.posted.post.operation() == pb::Operation::Read => {
-            let had = (offset - post.first) * talk.mtu;
-            let length = post.posted.post.local.map_or(0, |local| local.length);
-            answer.packet.payload().len() == length.saturating_sub(had).min(talk.mtu) as usize
-        }
-        _ => false,
-    }
 }
