@@ -1,13 +1,16 @@
 //! Rules of what the device owes its peer, of what must wait, and of events, on golden records of which one thing was altered.
 
 use core::time::Duration;
+use std::path::Path;
 
-use verbatim_record::Entry;
 use verbatim_record::verbs::{Command, Event, pb};
-use verbatim_wire::packet::{Bth, Medium, Opcode, Packet, Syndrome, SyndromeKind};
-use verbatim_wire::{NakCode, edit, mend_icrc};
+use verbatim_record::{Entry, Trace, read_file};
+use verbatim_wire::packet::{Aeth, Bth, Medium, Opcode, Packet, Psn, RnrTimer, Syndrome, SyndromeKind};
+use verbatim_wire::{Layout, NakCode, edit, mend_icrc};
 
 use super::verbs::{broken, renumber};
+use crate::oracle::record::connections;
+use crate::oracle::rule::Finding;
 
 /// Whether it is a packet of the device for which that holds.
 fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> bool {
@@ -59,27 +62,53 @@ fn each_request_that_asks_for_it_is_answered() {
     assert!(found.contains(&"request-answered"), "{found:?}");
 }
 
+/// What becomes of each response that came before in the same bytes.
+fn again(entries: &mut Vec<Entry>, mut becomes: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    entries.retain_mut(|entry| {
+        let Entry::Frame(frame) = entry else { return true };
+        if !frame.received || !Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.opcode().is_response()) {
+            return true;
+        }
+        if !seen.iter().any(|seen| seen == &frame.bytes) {
+            seen.push(frame.bytes.to_vec());
+            return true;
+        }
+        let becomes = becomes(&frame.bytes);
+        let is_there = becomes.is_some();
+        frame.bytes = becomes.unwrap_or_default().into();
+        is_there
+    });
+    renumber(entries);
+}
+
+/// A packet with another PSN and syndrome.
+fn altered(bytes: &[u8], psn: impl Fn(Psn) -> Psn, syndrome: Syndrome) -> Vec<u8> {
+    let offsets = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets();
+    let mut bytes = bytes.to_vec();
+    edit::<Bth>(&mut bytes, offsets.bth, |bth| bth.with_psn(psn(bth.psn())));
+    edit::<Aeth>(&mut bytes, offsets.bth + Bth::SIZE, |aeth| aeth.with_syndrome(syndrome));
+    mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+    bytes
+}
+
 #[test]
 fn what_was_answered_is_answered_again() {
-    // The answers to what came again stand behind the first with the same PSN.
-    let mut seen = Vec::new();
-    let found = broken("c09-duplicates", move |entries| {
-        let is_repeated = |entry: &Entry| {
-            let Entry::Frame(frame) = entry else { return false };
-            let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
-                return false;
-            };
-            let is_it = frame.received && seen.contains(&frame.bytes);
-            if frame.received && packet.opcode().is_response() {
-                seen.push(frame.bytes.clone());
-            }
-            is_it
-        };
-        let mut is_repeated = is_repeated;
-        entries.retain(|entry| !is_repeated(entry));
-        renumber(entries);
-    });
-    assert!(found.contains(&"duplicate-answered"), "{found:?}");
+    assert_eq!(broken("c09-duplicates", |_| ()), [""; 0]);
+    let is_missed = |becomes: &dyn Fn(&[u8]) -> Option<Vec<u8>>| {
+        let found = broken("c09-duplicates", |entries| again(entries, becomes));
+        found.contains(&"duplicate-answered")
+    };
+    assert!(is_missed(&|_| None), "no answer");
+    let nak = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+    assert!(
+        is_missed(&|bytes| Some(altered(bytes, Psn::next, nak))),
+        "the NAK of a gap is no answer"
+    );
+    assert!(
+        is_missed(&|bytes| Some(altered(bytes, |psn| psn.minus(2), Syndrome::ACK))),
+        "nor is the acknowledgement of what lies before it"
+    );
 }
 
 #[test]
@@ -154,6 +183,22 @@ fn a_send_that_does_not_fit_is_an_invalid_request() {
 }
 
 #[test]
+fn a_send_does_not_fit_that_is_a_byte_longer_than_its_receive() {
+    let shorten = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            if let Entry::VerbsAsked(asked) = entry
+                && let Command::PostReceive(post) = &mut asked.command
+                && let Some(local) = &mut post.local
+                && local.length < 4096
+            {
+                local.length -= 1;
+            }
+        }
+    };
+    assert!(broken("c09-receives", shorten).contains(&"receive-fits"));
+}
+
+#[test]
 fn a_send_into_memory_that_is_closed_is_an_operational_error() {
     let close = |entries: &mut Vec<Entry>| {
         for entry in entries {
@@ -187,9 +232,14 @@ fn an_event_names_the_error_that_the_nak_names() {
 #[test]
 fn an_rnr_nak_refuses_what_lacks_a_receive() {
     assert_eq!(broken("c09-rnr-nak", |_| ()), [""; 0]);
-    // What was a SEND is a WRITE, which takes none.
+    // What was a SEND is a WRITE, which takes none; and none was posted here.
     let as_writes = |entries: &mut Vec<Entry>| {
         for entry in entries {
+            if let Entry::VerbsAsked(asked) = entry
+                && let Command::PostReceive(post) = &mut asked.command
+            {
+                post.qp ^= 0x100;
+            }
             let Entry::Frame(frame) = entry else { continue };
             let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
                 continue;
@@ -204,7 +254,17 @@ fn an_rnr_nak_refuses_what_lacks_a_receive() {
         }
     };
     let found = broken("c09-rnr-nak", as_writes);
-    assert!(found.contains(&"rnr-reason"), "{found:?}");
+    assert!(found.contains(&"rnr-reason"), "a WRITE: {found:?}");
+    // What was acknowledged is refused, though all receives are there.
+    let refused = |entries: &mut Vec<Entry>| {
+        for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_ack)) {
+            if let Entry::Frame(frame) = entry {
+                frame.bytes = altered(&frame.bytes, |psn| psn, Syndrome::rnr_nak(RnrTimer(1))).into();
+            }
+        }
+    };
+    let found = broken("c09-060-send-responder", refused);
+    assert!(found.contains(&"rnr-reason"), "with a receive: {found:?}");
 }
 
 #[test]
@@ -233,4 +293,40 @@ fn a_receive_completes_when_its_message_is_acknowledged() {
     };
     let found = broken("c09-060-send-responder", untold);
     assert!(found.contains(&"receive-completes"), "{found:?}");
+}
+
+/// What the packets of a golden record break when the syndromes of some responses of the device become another.
+fn with_syndrome(record: &str, is_it: impl Fn(&Packet<'_>) -> bool, syndrome: Syndrome) -> Vec<Finding> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut entries = read_file(&golden.join(format!("{record}.rec"))).unwrap();
+    for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_it)) {
+        if let Entry::Frame(frame) = entry {
+            frame.bytes = altered(&frame.bytes, |psn| psn, syndrome).into();
+        }
+    }
+    let trace = Trace::new(entries).unwrap();
+    connections(&trace)
+        .into_iter()
+        .flat_map(|connection| connection.findings)
+        .collect()
+}
+
+#[test]
+fn what_was_deregistered_opens_nothing() {
+    let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::REMOTE_ACCESS);
+    let found = with_syndrome("c09-nak-remote-access", is_refused, Syndrome::ACK);
+    let is_it = |finding: &&Finding| finding.rule.name == "remote-access" && finding.expected.contains("deregistered");
+    assert!(found.iter().any(|finding| is_it(&finding)), "{found:?}");
+}
+
+#[test]
+fn the_newest_request_is_not_missing_whatever_was_lost_of_what_a_record_has() {
+    let nak = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+    let found = with_syndrome("c09-060-write-responder", is_ack, nak);
+    let of_rule = found.iter().find(|finding| finding.rule.name == "sequence-nak");
+    let excuse = of_rule.and_then(|finding| finding.unless);
+    assert!(
+        excuse.is_some_and(|excuse| excuse.is_excluded_in_record(false)),
+        "{of_rule:?}"
+    );
 }

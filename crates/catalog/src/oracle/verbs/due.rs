@@ -353,10 +353,7 @@ fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> {
     );
     events.sort_by_key(|(place, _)| *place);
     let mut responder = Responder::new(talk);
-    for (place, happens) in events {
-        if place >= talk.deaf {
-            break;
-        }
+    for (_, happens) in events {
         match happens {
             Happens::Sent(offset, heard, frame) => responder.sent(offset, heard, frame),
             Happens::Answered(response) => responder.answered(response),
