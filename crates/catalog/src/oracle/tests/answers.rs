@@ -62,12 +62,12 @@ fn each_request_that_asks_for_it_is_answered() {
     assert!(found.contains(&"request-answered"), "{found:?}");
 }
 
-/// What becomes of each response that came before in the same bytes.
+/// What becomes of each acknowledgement that came before in the same bytes.
 fn again(entries: &mut Vec<Entry>, mut becomes: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
     let mut seen: Vec<Vec<u8>> = Vec::new();
     entries.retain_mut(|entry| {
         let Entry::Frame(frame) = entry else { return true };
-        if !frame.received || !Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.opcode().is_response()) {
+        if !frame.received || !Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| is_ack(&of)) {
             return true;
         }
         if !seen.iter().any(|seen| seen == &frame.bytes) {
