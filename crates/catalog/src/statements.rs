@@ -62,7 +62,9 @@ fn spaced(id: &str) -> String {
 /// any case, with hyphens for its blanks, and by its section alone where that has one statement. `None` when it is no such id.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
-    if id.starts_with(|first: char| first.is_ascii_digit()) {
+    // Of an annex: A17.9.
+    let section = id.strip_prefix(['A', 'a']).unwrap_or(id);
+    if section.starts_with(|first: char| first.is_ascii_digit()) {
         let wanted = spaced(id);
         let is_it = |statement: &&Statement| spaced(&statement.id) == wanted;
         let known = statements().iter().find(is_it).or_else(|| {
@@ -104,6 +106,9 @@ mod tests {
         }
         for id in ["13.4.2 MAD header", "13.4.2-mad-header", "13.4.2_MAD_header", "13.4.2"] {
             assert_eq!(canonical(id).as_deref(), Some("13.4.2 MAD header"), "{id}");
+        }
+        for id in ["A17.9", "a17.9", "a17.9-congestion-notification"] {
+            assert_eq!(canonical(id).as_deref(), Some("A17.9 congestion notification"), "{id}");
         }
         assert_eq!(typable("13.4.2 MAD header"), "13.4.2-mad-header");
         assert_eq!(typable("C14-16"), "C14-16");

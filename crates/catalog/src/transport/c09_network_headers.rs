@@ -4,7 +4,7 @@
 //! ignored by who does not know its meaning. For each of these the peer sends a WRITE that has it, which the DUT executes, and
 //! answers a SEND of the DUT's by an ACK that has it, which completes the SEND.
 //! Reading: none of these fields is among those that validation looks at; the first reserved bits of the BTH the ICRC does not
-//! cover, the others it does. A DUT may send CNPs for what is marked. False alarm: a host's firewall that drops what has few hops
+//! cover, the others it does. A DUT may send CNPs for what is marked, and these are judged. False alarm: a host's firewall that drops what has few hops
 //! left, or is marked.
 
 use core::time::Duration;
@@ -12,7 +12,7 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Bth, Network, Opcode, Psn, Syndrome, Transport, packet};
+use verbatim_wire::packet::{AckTimeout, Bth, Medium, Network, Opcode, Packet, Psn, Syndrome, Transport, packet};
 use verbatim_wire::values::{Hex16, Hex32};
 use verbatim_wire::{Aeth, Reserved};
 
@@ -22,6 +22,7 @@ use crate::transport::rc::{self, Ask, Requester};
 const HEADERS: &str = "9.6.1 header validation";
 const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";
 const COMPLETION: &str = "C9-60";
+const NOTIFICATION: &str = "A17.9 congestion notification";
 
 const AFTER: Label<Wait> = Label::new("after all of them");
 const RESULT: Label<Verbs> = Label::new("read the memory");
@@ -116,6 +117,7 @@ pub(super) static TEST: Test = Test {
         ACKNOWLEDGEMENT,
         COMPLETION,
         "9.5 transaction ordering",
+        NOTIFICATION,
         rc::GENERATION,
         rc::ICRC,
     ],
@@ -182,6 +184,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["request-answered", "memory-content", "answered-completes"]);
     for label in [RESULT, STATE] {
         t.not_judged(label);
+    }
+    let mut of_dut = t.timeline.frames.iter().filter(|frame| frame.received);
+    if !of_dut.any(|frame| Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.opcode() == Opcode::CNP)) {
+        f.goes_without(&[NOTIFICATION], "the device sent no CNP, and need not");
     }
     for case in CASES {
         rc::came(t, &[case.request, case.answer])?;

@@ -292,6 +292,13 @@ defects! {
         ResponderStaysUp "responder-stays-up" "After a request was refused the queue pair takes more."
         RefusedWriteExecuted "refused-write-executed" "A WRITE that is refused for its length is executed all the same."
     }
+    "A17.9 congestion notification" {
+        CnpWithoutBecn "cnp-without-becn" "A notice of congestion says nothing: its BECN is 0."
+        CnpWithData "cnp-with-data" "The reserved bytes of a notice of congestion are not 0."
+        CnpWithPsn "cnp-with-psn" "A notice of congestion carries the PSN of the packet that was marked."
+        CnpWithoutPartition "cnp-without-partition" "The P_Key of a notice of congestion is 0."
+        CnpWithoutCause "cnp-without-cause" "Packets that the network has not marked get notices of congestion."
+    }
     "9.7.5.2.8 RNR NAK" {
         RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
         RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for the next shorter interval than min_rnr_timer."

@@ -26,6 +26,7 @@
 //! | `retry` | time-outs, RNR NAKs, counters | 9.7.5.2.8, 9.7.6.1.3 |
 //! | `modify`, `qp`, `verbs` | states, attributes, requests | 10.3, 11.2 |
 //! | `datagram` | unreliable datagrams | 9.8.3 |
+//! | `congestion` | notices of congestion | A17.9 |
 //!
 //! An [`AdapterProfile`] says what the adapter can do and what its implementer chose; an [`RcDefect`] makes it break one
 //! statement.
@@ -33,6 +34,7 @@
 mod adapter;
 mod atomic;
 mod completion;
+mod congestion;
 mod datagram;
 mod defect;
 mod duplicate;

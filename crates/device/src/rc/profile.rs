@@ -85,6 +85,8 @@ pub struct AdapterChoices {
     pub refuses_beyond_resources: bool,
     /// An RNR NAK asks for the next longer interval than min_rnr_timer, which is the least; else for that one.
     pub rnr_nak_asks_longer: bool,
+    /// Whoever sent a packet that the network marked gets a notice of congestion for it; else nobody hears of it.
+    pub notifies_congestion: bool,
 }
 
 impl Default for AdapterChoices {
@@ -109,6 +111,7 @@ impl Default for AdapterChoices {
             goes_back_to_message: false,
             refuses_beyond_resources: false,
             rnr_nak_asks_longer: false,
+            notifies_congestion: false,
         }
     }
 }
@@ -137,6 +140,7 @@ impl AdapterChoices {
             goes_back_to_message: draw(2) == 1,
             refuses_beyond_resources: false,
             rnr_nak_asks_longer: draw(4) == 0,
+            notifies_congestion: false,
         }
     }
 }
@@ -177,6 +181,7 @@ impl AdapterProfile {
         }
         // Drawn after the older ones, so that a seed stands for what it stood for.
         self.choices.refuses_beyond_resources = below(rng, 2) == 1;
+        self.choices.notifies_congestion = below(rng, 2) == 1;
         self
     }
 

@@ -81,6 +81,7 @@ impl Qp {
         if !connected && !cx.has(RcDefect::SourceAddressIgnored) && !is_unseen {
             return false;
         }
+        self.notify(cx, packet);
         if opcode.is_response() {
             self.handle_response(cx, packet, opcode);
         } else {

@@ -12,6 +12,7 @@
 mod again;
 mod compare;
 mod completion;
+mod congestion;
 mod due;
 mod effect;
 mod errors;
@@ -127,6 +128,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     local::RULES,
     memory::RULES,
     network::RULES,
+    congestion::RULES,
     received::RULES,
     ready::RULES,
     wrong_receive::RULES,

@@ -231,9 +231,9 @@ fn one<'t>(
 fn untangle(packets: &mut [Seen<'_>]) {
     for at in 1..packets.len() {
         let seen = packets[at];
-        let of_kind = |other: &Seen<'_>| {
-            other.frame.received && other.packet.opcode().is_response() == seen.packet.opcode().is_response()
-        };
+        // A CNP is neither, and has no PSN to speak of.
+        let kind = |of: &Seen<'_>| (of.packet.opcode().is_request(), of.packet.opcode().is_response());
+        let of_kind = |other: &Seen<'_>| other.frame.received && kind(other) == kind(&seen);
         let before = packets[..at].iter().rev();
         let open = at
             - before

@@ -1,0 +1,56 @@
+//! Notices of congestion: who receives a packet that the network marked may tell its sender (annex A17.9).
+
+use verbatim_wire::{Bth, Network, Opcode, PKey, Packet, Transport};
+
+use super::defect::RcDefect;
+use super::qp::{Context, Qp};
+
+/// ECN: congestion was met on the way.
+const MARKED: u8 = 3;
+/// Bytes of a notice behind its BTH, all 0.
+const RESERVED: usize = 16;
+
+fn is_marked(packet: &Packet<'_>) -> bool {
+    match packet.network() {
+        Network::RoceV2Ipv4 { ip, .. } => ip.ecn() == MARKED,
+        Network::RoceV2Ipv6 { ip, .. } => ip.ecn() == MARKED,
+        _ => false,
+    }
+}
+
+impl Qp {
+    /// A packet came in that is this queue pair's: its sender is told where the network marked it.
+    pub(crate) fn notify(&self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+        let is_defective = [
+            RcDefect::CnpWithoutBecn,
+            RcDefect::CnpWithData,
+            RcDefect::CnpWithPsn,
+            RcDefect::CnpWithoutPartition,
+        ]
+        .into_iter()
+        .any(|defect| cx.has(defect));
+        let is_told = is_marked(packet) && (cx.profile.choices.notifies_congestion || is_defective);
+        let is_caused = is_told || cx.has(RcDefect::CnpWithoutCause);
+        let Some(path) = self.attributes.path.filter(|_| is_caused) else {
+            return;
+        };
+        let byte = u8::from(cx.has(RcDefect::CnpWithData));
+        let mut bth = Bth::default()
+            .with_opcode(Opcode::CNP)
+            .with_p_key(packet.bth().p_key())
+            .with_dest_qp(self.attributes.dest_qpn)
+            .with_becn(!cx.has(RcDefect::CnpWithoutBecn));
+        if cx.has(RcDefect::CnpWithPsn) {
+            bth = bth.with_psn(packet.bth().psn());
+        }
+        if cx.has(RcDefect::CnpWithoutPartition) {
+            bth = bth.with_p_key(PKey(0));
+        }
+        let notice = Transport {
+            bth,
+            payload: vec![byte; RESERVED],
+            ..Transport::default()
+        };
+        cx.port.send(cx.now + cx.profile.latency, path, notice);
+    }
+}
