@@ -6,7 +6,7 @@ use verbatim_record::{
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
-use crate::{TESTS, management, oracle};
+use crate::{TESTS, management, oracle, transport};
 
 /// Why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -159,6 +159,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
     // Whatever the test looks at, all that the device sends on its connections must be as the rules have it.
     oracle::judge(trace, findings, test.statements);
+    transport::tell_if_broken(trace, findings);
     if test.is_of_management() {
         management::oracle::judge(test, trace, findings);
     }

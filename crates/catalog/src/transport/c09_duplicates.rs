@@ -11,16 +11,15 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation;
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn, RKey};
 
 use super::c09_060_atomic_responder::has_atomics;
-use crate::transport::rc::answer::{self, MSN};
+use crate::transport::rc::answer::MSN;
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::effect::{self, Received};
-use crate::transport::rc::{self, Dialogue, offers};
+use crate::transport::rc::{self, offers};
 
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
 
@@ -77,7 +76,14 @@ pub(super) static TEST: Test = Test {
     reading: "The ACK of a duplicate has the PSN of the latest request, and the MSN does not advance. A READ is repeated \
         whole, and from its second packet to its end. The repeated FetchAdd is the latest atomic. An error in a duplicate \
         gets no NAK.",
-    statements: &[DUPLICATES, MSN, rc::GENERATION, rc::ICRC],
+    statements: &[
+        DUPLICATES,
+        MSN,
+        "9.4.1 SEND and immediate",
+        "9.5 transaction ordering",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -159,125 +165,28 @@ fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let all = rc::dialogues(t)?;
-    let (messages, atomics) = match all.as_slice() {
-        [messages, atomics] => (messages, Some(atomics)),
-        [messages] if !offers::executes(t, Operation::FetchAdd) => (messages, None),
-        _ => return Err(Gap::Missing(ATOMIC[0].name)),
-    };
-    judge_messages(t, f, messages)?;
-    match atomics {
-        Some(atomics) => judge_atomics(t, f, atomics)?,
-        None => f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]),
+    f.exercises(&["duplicate-answered", "memory-content", "receive-completes"]);
+    for label in [FILL, RECEIVE, CHANGE[0], RESULT, STATE] {
+        t.not_judged(label);
     }
-    let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
-    Ok(())
-}
-
-fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
-    rc::sound_packets(f, dialogue);
-    let mut memory = effect::written(t.command(FILL)?).to_vec();
-    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
-    let first = turn(SEND[0])?.last_sent();
-    // Which request, the PSN that its ACK has counted from the first, and how many messages are done.
-    let until_read = [
-        (SEND[0], 0, 1),
-        (SEND[1], 0, 1),
-        (WRITE[0], 1, 2),
-        (WRITE[1], 2, 3),
-        (WRITE[2], 2, 3),
-        (SEND[2], 2, 3),
-    ];
-    for (label, psn, msn) in until_read {
-        let turn = turn(label)?;
-        answer::acknowledged(
-            t,
-            f,
-            (DUPLICATES, label.name),
-            (dialogue, &turn),
-            (first.plus(psn), msn),
-        );
-    }
-    let mut put = |place: u32, bytes: &[u8]| {
-        effect::put(&mut memory, place, bytes);
-        memory.clone()
-    };
-    put(RECEIVES[0], &turn(SEND[0])?.payload());
-    put(WRITES[1], &turn(WRITE[1])?.payload());
-    let before = put(WRITES[0], effect::written(t.command(CHANGE[0])?));
+    rc::came(t, &[SEND, WRITE].concat())?;
+    rc::came(t, &[LAST])?;
     if offers::executes(t, Operation::Read) {
-        put(FROM, effect::written(t.command(CHANGE[1])?));
-        judge_reads(t, f, dialogue, &before)?;
+        f.exercises(&["read-content"]);
+        t.not_judged(CHANGE[1]);
+        rc::came(t, &READ)?;
     } else {
         f.observe("no READ: nothing is said of duplicates of READs", &[]);
     }
-    let last = turn(LAST)?;
-    let done = if offers::executes(t, Operation::Read) { 5 } else { 4 };
-    answer::acknowledged(
-        t,
-        f,
-        (DUPLICATES, LAST.name),
-        (dialogue, &last),
-        (last.last_sent(), done),
-    );
-    let expected = put(WRITES[2], &last.payload());
-    let delivered = Received {
-        wr_id: 1,
-        byte_len: LENGTH,
-        imm: None,
-    };
-    t.not_judged(RECEIVE);
-    let places = (dialogue, dialogue.places.0, dialogue.places.1);
-    effect::received(t, f, (DUPLICATES, "receive completions"), places, &[delivered]);
-    let words = (
-        "each request done once, what the host changed since unchanged",
-        expected.as_slice(),
-    );
-    effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
-    Ok(())
-}
-
-/// READs that found this memory before the host changed it.
-fn judge_reads(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, before: &[u8]) -> Result<(), Gap> {
-    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
-    let mut after = before.to_vec();
-    effect::put(&mut after, FROM, effect::written(t.command(CHANGE[1])?));
-    let mtu = answer::mtu(dialogue) as usize;
-    let range = FROM as usize..FROM as usize + 3 * mtu;
-    let tail = range.start + mtu..range.end;
-    for (label, memory, range) in [
-        (READ[0], before, range.clone()),
-        (READ[1], after.as_slice(), range),
-        (READ[2], after.as_slice(), tail),
-    ] {
-        let turn = turn(label)?;
-        let data = memory.get(range).ok_or(Gap::Missing(FILL.name))?;
-        answer::read_answered(t, f, (DUPLICATES, label.name), (dialogue, &turn), (data, 4));
+    if offers::executes(t, Operation::FetchAdd) {
+        t.not_judged(FILL_ATOMIC);
+        t.not_judged(RESULT_ATOMIC);
+        rc::came(t, &ATOMIC)?;
     }
-    let wrong = turn(READ[3])?;
-    let nak = wrong.answers.iter().find(|seen| answer::nak_in(seen).is_some());
-    let result = if nak.is_none() { Passed::Pass } else { Passed::Fail };
-    let words = ("no NAK", rc::in_words(&wrong.answers));
-    f.prove(DUPLICATES, &wrong.evidence(&wrong.answers), READ[3].name, words, result);
-    Ok(())
-}
-
-fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
-    let mut memory = effect::written(t.command(FILL_ATOMIC)?).to_vec();
-    let read = t.command(RESULT_ATOMIC)?;
-    let turns = ATOMIC.map(|label| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name)));
-    if !has_atomics(t) {
-        f.observe("no atomics: nothing is said of their duplicates", &[]);
-        return Ok(());
+    if has_atomics(t) {
+        f.exercises(&["atomic-again"]);
+    } else {
+        f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
     }
-    rc::sound_packets(f, dialogue);
-    for (turn, label) in turns.into_iter().zip(ATOMIC) {
-        let names = (DUPLICATES, DUPLICATES, label.name);
-        answer::atomic_answered(t, f, names, &turn?, (NUMBER, 1));
-    }
-    let sum = NUMBER.wrapping_add(ADDED);
-    effect::put(&mut memory, PLACE, &sum.to_le_bytes());
-    let words = ("the number added to once", memory.as_slice());
-    effect::memory_is(f, (DUPLICATES, "memory after the atomics"), read, words);
-    Ok(())
+    t.waited(AFTER).map(drop)
 }

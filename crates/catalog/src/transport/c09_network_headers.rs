@@ -83,12 +83,13 @@ macro_rules! cases {
     };
 }
 
+/// What a switch may mark comes behind what it may not, so that a CNP without a cause shows.
 static CASES: &[Case] = cases! {
+    "DSCP 0x2E" ip!(|ip, udp| (ip.with_dscp(0x2E), udp), (ip.with_dscp(0x2E), udp));
+    "DSCP 0x11" ip!(|ip, udp| (ip.with_dscp(0x11), udp), (ip.with_dscp(0x11), udp));
     "ECN 1" ip!(|ip, udp| (ip.with_ecn(1), udp), (ip.with_ecn(1), udp));
     "ECN 2" ip!(|ip, udp| (ip.with_ecn(2), udp), (ip.with_ecn(2), udp));
     "ECN 3, congestion met" ip!(|ip, udp| (ip.with_ecn(3), udp), (ip.with_ecn(3), udp));
-    "DSCP 0x2E" ip!(|ip, udp| (ip.with_dscp(0x2E), udp), (ip.with_dscp(0x2E), udp));
-    "DSCP 0x11" ip!(|ip, udp| (ip.with_dscp(0x11), udp), (ip.with_dscp(0x11), udp));
     "one hop left" ip!(|ip, udp| (ip.with_ttl(1), udp), (ip.with_hop_limit(1), udp));
     "255 hops left" ip!(|ip, udp| (ip.with_ttl(255), udp), (ip.with_hop_limit(255), udp));
     "an identification, or flow label, of ones" ip!(|ip, udp|

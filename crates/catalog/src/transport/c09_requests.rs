@@ -19,6 +19,7 @@ use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
 const COMPLETION: &str = "C9-60";
 const DATA: &str = "9.7.6.1.1 response data";
+const ERRORS: &str = "9.9.2 requester errors";
 
 const PART: Label<Frames> = Label::new("ACK within a message");
 const ANSWER: Label<Frames> = Label::new("answer");
@@ -46,7 +47,7 @@ pub(super) static TEST: Test = Test {
     about: "Requests of every operation and size have the opcodes, PSNs, headers, lengths and padding that they must.",
     reading: "Every packet is compared with the one that its PSN stands for; the last packet of a SEND or WRITE asks for an \
         ACK, since nothing is sent behind it.",
-    statements: &[rc::GENERATION, COMPLETION, DATA, rc::ICRC],
+    statements: &[rc::GENERATION, COMPLETION, DATA, ERRORS, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -116,6 +117,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !offers::posts_with_response(t) {
         f.goes_without(&["response-data", DATA], "the device has neither READs nor atomics");
     }
+    // Where no request fails nothing is asked of errors.
+    f.goes_without.push(ERRORS);
     f.exercises(&[
         "posted",
         "in-order",

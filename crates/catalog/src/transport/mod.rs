@@ -74,6 +74,8 @@ mod c09_send_queue_drain;
 // Random walks over all of it
 mod walk;
 
+pub(crate) use walk::tell_if_broken;
+
 use verbatim_tester::Test;
 
 /// The chapter's tests, in the order of a run.

@@ -56,7 +56,6 @@ defects! {
         GhostAckCompletes "ghost-ack-completes" "An ACK with a PSN that was never sent completes what is outstanding."
         CoalescedAckCompletesOne "coalesced-ack-completes-one" "An ACK completes one request only, though it speaks for several."
         AckCompletesLate "ack-completes-late" "An ACK stops the retries of a SEND, but completes it only together with the next one."
-        ZeroLengthReadFails "zero-length-read-fails" "A READ of no bytes fails with a local length error when its response comes."
         CompletesTwice "completes-twice" "A request completes twice."
         CompletesInReverse "completes-in-reverse" "Requests that one ACK completes complete in reverse order."
         ReservedSyndromeCompletes "reserved-syndrome-completes" "A reserved AETH syndrome is taken as an ACK."
@@ -138,6 +137,7 @@ defects! {
         BadIcrcAccepted "bad-icrc-accepted" "A packet with a wrong ICRC is taken."
     }
     "9.9.2 requester errors" {
+        ZeroLengthReadFails "zero-length-read-fails" "A READ of no bytes fails with a local length error when its response comes."
         LocalFaultWrongStatus "local-fault-wrong-status" "A request over memory that is gone fails as an error of the queue pair."
         LocalFaultAtOnce "local-fault-at-once" "A request over memory that is gone fails before those in front of it are done."
     }

@@ -25,7 +25,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "cnp-cause",
             "A17.9 congestion notification",
-            "A CNP is sent only where a packet came in that the network had marked."
+            "A CNP is sent only where a packet came in that the network had marked, or can have."
         ),
         cause,
     ),
@@ -42,9 +42,9 @@ fn cnps<'t>(talk: &Talk<'t>) -> impl Iterator<Item = Seen<'t>> {
         .filter(|seen| seen.packet.opcode() == Opcode::CNP)
 }
 
-fn is_marked(packet: &Packet<'_>) -> bool {
+fn ecn(packet: &Packet<'_>) -> Option<u8> {
     let of_v4 = packet.ipv4().map(|ip| ip.ecn());
-    of_v4.or_else(|| packet.ipv6().map(|ip| ip.ecn())) == Some(MARKED)
+    of_v4.or_else(|| packet.ipv6().map(|ip| ip.ecn()))
 }
 
 fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
@@ -78,16 +78,14 @@ fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn cause<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    // A switch on the way may mark what the tester sent without.
-    if !talk.is_lossless() {
-        return;
-    }
-    let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_marked(&seen.packet);
+    // A switch on the way may mark what is open to it, and nothing else (RFC 3168, 5).
+    let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !talk.is_lossless());
+    let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_open(&seen.packet);
     let first = talk.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);
     for seen in cnps(talk) {
         let is_so = first.is_some_and(|first| first < seen.frame.place);
         asking.must(is_so, [seen.frame.into()], || {
-            let expected = "none: the network has marked nothing that came in";
+            let expected = "none: the network has marked nothing that came in, nor can have";
             ("CNP".into(), expected.into(), seen.packet.to_string())
         });
     }

@@ -198,10 +198,7 @@ fn is_nak(answer: &Answer<'_>) -> bool {
 /// What answers of one kind complete.
 fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answer<'_>) -> bool) {
     for (at, post) in talk.posts.iter().enumerate() {
-        let Some(answer) = answered_by(talk, at)
-            .filter(|answer| of_kind(answer))
-            .filter(|answer| of_kind(answer))
-        else {
+        let Some(answer) = answered_by(talk, at).filter(|answer| of_kind(answer)) else {
             continue;
         };
         let told: Vec<&Told<'t>> = talk.told_of(at).collect();

@@ -168,11 +168,6 @@ impl<'t> Case<'t> {
         )
     }
 
-    /// The queue pair is in the error state at the end.
-    pub(crate) fn is_in_error(&self, f: &mut Findings<'_>, statement: &str, about: &str) -> bool {
-        self.is_in(f, statement, about, pb::QpState::Err)
-    }
-
     /// The queue pair is in this state at the end.
     pub(crate) fn is_in(&self, f: &mut Findings<'_>, statement: &str, about: &str, state: pb::QpState) -> bool {
         let words = |state: pb::QpState| state.as_str_name().replace("QP_STATE_", "");

@@ -20,7 +20,7 @@ use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
 use super::peer::{TARGET, labels};
 use super::step::{Fault, Illegal, Leg, Step, Want, Way};
-use super::{judge, take};
+use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, NAKS, RESPONSE_DATA, judge_shown, take};
 use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{GENERATION, came, offers};
@@ -39,7 +39,7 @@ macro_rules! directed {
             revision: $revision,
             about: $about,
             reading: $reading,
-            statements: &[ACKNOWLEDGEMENT, judge::IMMEDIATE, $($statement),*],
+            statements: &[ACKNOWLEDGEMENT, $($statement),*],
             needs: &[Need::Packets],
             parameters: &[],
             procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs()) },
@@ -51,20 +51,20 @@ macro_rules! directed {
 directed!(ATOMIC_REPLAY 1 "c09-atomic-replay"
     "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
     "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on: the result of the first time, and memory as it was."
-    atomic_replay, judge_atomics, [judge::ATOMICS, judge::DUPLICATES]);
+    atomic_replay, judge_atomics, [ATOMICS, DUPLICATES]);
 directed!(REGION_EDGES 3 "c09-region-edges"
     "An R_Key with one bit flipped, a byte beyond the region or before it, its address with a high bit flipped: refused, and nothing is done. The last byte is done."
     "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address. \
     Atomics lie 8 bytes outside; all 64 bits of an address count; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
-    region_edges, judge, [judge::ACCESS, judge::ATOMICS, judge::ERRORS]);
+    region_edges, judge, [ACCESS, ATOMICS, ERRORS]);
 directed!(PSN_WRAP 2 "c09-psn-wrap"
     "Each operation goes over the wrap of the PSN, and over the half of all PSNs, as over any other, both roles; so do 260 messages of one connection."
     "The first PSN is the last but one, or, for atomics, the last; of all PSNs, and of the lower half of them. The MSN has 24 bits: that of the 260th message is 260."
-    psn_wrap, judge, [MSN, judge::ATOMICS, judge::COMPLETION, GENERATION, judge::RESPONSE_DATA]);
+    psn_wrap, judge, [IMMEDIATE, MSN, ATOMICS, COMPLETION, GENERATION, RESPONSE_DATA]);
 directed!(LOSS_POSITIONS 2 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
-    loss_positions, judge, [judge::COMPLETION, GENERATION, judge::NAKS, judge::RESPONSE_DATA]);
+    loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
 
 /// A request of so many bytes.
 fn want(operation: O, length: u32) -> Want {
@@ -124,6 +124,17 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     came(t, &[labels::REQUEST])?;
     judge(t, f)
+}
+
+/// What the device lacks was not shown.
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    if !has_atomics(t) {
+        f.goes_without(&[ATOMICS], "the device has no atomics");
+    }
+    if !offers::posts_with_response(t) {
+        f.goes_without(&[RESPONSE_DATA], "the device has neither READs nor atomics");
+    }
+    judge_shown(t, f)
 }
 
 /// Bytes of the region, of which an edge is tried.

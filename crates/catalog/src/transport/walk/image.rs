@@ -1,50 +1,25 @@
-//! What messages of the peer do to the DUT, executed once and in order: its memory, and its receives.
-
-use std::collections::VecDeque;
+//! What WRITEs and atomics of the peer do to the DUT's memory, executed once and in order: what an atomic finds there.
 
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::packet::{Opcode, Packet};
 
-use crate::transport::rc::effect::{self, Received};
+use crate::transport::rc::effect;
 
-/// A picture of the DUT's memory and receives.
+/// A picture of the DUT's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     /// The memory, from its beginning on.
-    pub(super) bytes: Vec<u8>,
-    /// The receives that ought to have completed.
-    pub(super) completed: Vec<Received>,
-    /// Number and place of the receives that are posted.
-    receives: VecDeque<(u64, u32)>,
+    bytes: Vec<u8>,
     base: u64,
     /// Where the next packet's payload goes.
     at: usize,
-    /// Bytes of the message so far.
-    length: u32,
 }
 
 impl Image {
     /// What the host wrote, and behind it what was registered: zeros.
     pub(super) fn new(mut bytes: Vec<u8>, base: u64) -> Self {
         bytes.resize(bytes.len().max(ChannelOptions::MEMORY as usize), 0);
-        Self {
-            bytes,
-            base,
-            completed: Vec::new(),
-            receives: VecDeque::new(),
-            at: 0,
-            length: 0,
-        }
-    }
-
-    /// A receive was posted.
-    pub(super) fn post(&mut self, wr_id: u64, place: u32) {
-        self.receives.push_back((wr_id, place));
-    }
-
-    /// Where the receives lie that were posted and that no message has taken.
-    pub(super) fn open_receives(&self) -> impl Iterator<Item = usize> + '_ {
-        self.receives.iter().map(|(_, place)| *place as usize)
+        Self { bytes, base, at: 0 }
     }
 
     /// The number at a place, as the host has it.
@@ -71,14 +46,10 @@ impl Image {
             };
             return self.put(at, &after.to_le_bytes());
         }
-        let is_send = matches!(opcode.0, 0x00..=0x05);
-        let begins = matches!(opcode.0, 0x00 | 0x04..=0x06 | 0x0A | 0x0B);
-        if begins {
-            self.length = 0;
-        }
         match packet.reth() {
             Some(reth) => self.at = self.place(reth.va().0),
-            None if begins => self.at = self.receives.front().map_or(usize::MAX / 2, |of| of.1 as usize),
+            // Where receives lie nobody asks.
+            None if matches!(opcode.0, 0x00 | 0x04 | 0x05) => self.at = usize::MAX / 2,
             None => {}
         }
         if opcode == Opcode::RC_READ_REQUEST {
@@ -86,17 +57,6 @@ impl Image {
         }
         self.put(self.at, packet.payload());
         self.at += packet.payload().len();
-        self.length += packet.payload().len() as u32;
-        let imm = packet.imm().map(|imm| imm.data().0);
-        let ends_send = is_send && matches!(opcode.0, 0x02..=0x05);
-        if ends_send || imm.is_some() {
-            let (wr_id, _) = self.receives.pop_front().unwrap_or_default();
-            self.completed.push(Received {
-                wr_id,
-                byte_len: self.length,
-                imm,
-            });
-        }
     }
 
     /// Puts bytes where they belong.

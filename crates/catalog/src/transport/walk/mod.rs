@@ -2,8 +2,7 @@
 //!
 //! Steps are drawn from the seed: the peer sends messages of several sizes, loses, damages, swaps and repeats packets, sends
 //! what has no effect and what must be refused; the DUT posts requests, and their answers are lost, repeated, damaged, refused
-//! for the time being or for good. Whatever was drawn: every message is executed once and in order, every request completes
-//! once, in order, and not before its answer; memory holds just that; and the oracle finds every packet legal.
+//! for the time being or for good. Whatever was drawn, the rules judge it, as in every test.
 //!
 //! Each step has a stream of random numbers of its own, so that a walk without some of its steps has the others unchanged: a
 //! walk that fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
@@ -16,7 +15,6 @@
 mod answering;
 mod directed;
 mod image;
-mod judge;
 mod peer;
 mod step;
 mod stray;
@@ -24,10 +22,20 @@ mod stray;
 use verbatim_record::{Findings, Gap, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 
-use super::rc;
+use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES};
-use peer::{Peer, labels};
+use peer::Peer;
 use step::{Extent, Leg, ON_ONE};
+
+const COMPLETION: &str = "C9-60";
+const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
+const RESPONSE_DATA: &str = "9.7.6.1.1 response data";
+const NAKS: &str = "9.7.5.1.1 NAK handling";
+const INVALID: &str = "9.7.5.2.4 invalid request";
+const ACCESS: &str = "9.7.5.2.5 remote access";
+const ERRORS: &str = "9.9.3 responder errors";
+const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+const ATOMICS: &str = "9.4.5 atomics";
 
 /// What a note begins with that says which steps are left of a walk that failed.
 const SHRUNK: &str = "shrunk: ";
@@ -43,21 +51,21 @@ pub(super) static TEST: Test = Test {
         two readings allow.",
     statements: &[
         "C9-27",
-        judge::COMPLETION,
+        COMPLETION,
         "C9-130",
-        judge::IMMEDIATE,
-        judge::ATOMICS,
+        IMMEDIATE,
+        ATOMICS,
         "9.6.1 header validation",
         rc::GENERATION,
         "9.7.4.1.1 PSN sequence",
-        judge::DUPLICATES,
+        DUPLICATES,
         "9.7.5.1 acknowledgement",
-        judge::NAKS,
-        judge::INVALID,
-        judge::ACCESS,
-        judge::RESPONSE_DATA,
+        NAKS,
+        INVALID,
+        ACCESS,
+        RESPONSE_DATA,
         "9.7.7.1 MSN",
-        judge::ERRORS,
+        ERRORS,
         rc::ICRC,
     ],
     needs: &[Need::Packets],
@@ -115,23 +123,28 @@ fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for label in [labels::REQUEST, labels::AGAIN, labels::DUPLICATE] {
-        t.not_judged(label);
-    }
-    for label in [labels::ANSWER, labels::STRAY, labels::ILLEGAL] {
-        t.not_judged(label);
-    }
-    let cases = rc::cases(t)?;
-    for case in &cases {
-        judge::connection(t, f, case)?;
-    }
-    let is_walk = t.begin.test == TEST.id;
-    let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));
-    let has_failed = f.checks.iter().any(|check| check.result() == Passed::Fail);
-    if is_walk && (is_shrunk || has_failed) {
-        tell(t, f);
+    // What was not drawn was not shown.
+    f.goes_without.extend(TEST.statements);
+    judge_shown(t, f)
+}
+
+/// The rules judge all of it; each connection came to its end.
+fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&[]);
+    for case in rc::cases(t)? {
+        let read = t.commands_between(steps::MEMORY, case.dialogue.places).next();
+        read.ok_or(Gap::Missing(steps::MEMORY.name))?;
     }
     Ok(())
+}
+
+/// Of a walk that failed, or was shrunk, which steps it had: once all was judged.
+pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
+    let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));
+    let has_failed = f.checks.iter().any(|check| check.result() == Passed::Fail);
+    if t.begin.test == TEST.id && (is_shrunk || has_failed) {
+        tell(t, f);
+    }
 }
 
 /// Says which steps the walk had, or the shortest that still failed, and what repeats it. A record does not know how its rig is
