@@ -490,10 +490,12 @@ impl Connection {
             Says::Rnr => {
                 responses.acknowledge(heard.psn.minus(1), heard.number);
                 responses.rnr = Some(refusal());
+                responses.dropped_behind = Some((heard.psn, heard.number));
             }
             Says::Sequence => {
                 responses.acknowledge(heard.psn.minus(1), heard.number);
                 responses.sequence = Some(refusal());
+                responses.dropped_behind = Some((heard.psn, heard.number));
             }
             Says::Fatal => {
                 responses.acknowledge(heard.psn.minus(1), heard.number);

@@ -158,7 +158,7 @@ fn packets(trace: &Trace, is_judged_here: bool) -> (Vec<Said<'_>>, Vec<(&'static
             let is_its_own = match finding.unless {
                 None => true,
                 Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
-                    trace.begin.simulated && had_arrived(frames.clone())
+                    trace.begin.simulated && had_arrived(frames.clone(), CROSSING + 2 * quickest(trace))
                 }
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
@@ -187,15 +187,36 @@ const ALTERED: &str = "same-again";
 const INTERVAL: &str = "rnr-interval";
 /// Rules of which how long ago a packet left tells whether it had arrived.
 const OF_TIME: [&str; 2] = [INTERVAL, "sequence-nak"];
-/// Longer than a packet on a simulated path and one that crosses it take, whatever the device does between them.
+/// Longer than a packet on a simulated path and one that crosses it take, beside what the device does between them.
 const CROSSING: Duration = Duration::from_micros(100);
 
-/// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there.
-fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>) -> bool {
+/// How long the device takes at least from a request to its response: what it sends may have been inside it for so long.
+fn quickest(trace: &Trace) -> Duration {
+    let frames = &trace.timeline.frames;
+    let which = |frame: &FrameSeen| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+        let opcode = packet.opcode();
+        let is_it = opcode.service() == Service::Rc && opcode.is_response() == frame.received;
+        is_it.then_some(packet.bth().psn())
+    };
+    let responses = frames.iter().enumerate().filter(|(_, frame)| frame.received);
+    let took = responses.filter_map(|(at, frame)| {
+        let psn = which(frame)?;
+        // The first with that PSN: of a later one it need not be the response.
+        let mut before = frames[..at].iter().filter(|other| !other.received);
+        let request = before.find(|other| which(other) == Some(psn))?;
+        Some(frame.at.since(request.at).0)
+    });
+    took.min().unwrap_or_default()
+}
+
+/// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there: they
+/// crossed if there is less than that between them.
+fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, crossing: Duration) -> bool {
     let (last, first) = (frames.next_back(), frames.next());
     first
         .zip(last)
-        .is_some_and(|(first, last)| !first.received && last.at.since(first.at).0 > CROSSING)
+        .is_some_and(|(first, last)| !first.received && last.at.since(first.at).0 > crossing)
 }
 
 /// A queue pair of the device that was connected, and when it was there.

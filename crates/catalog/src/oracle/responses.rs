@@ -36,6 +36,8 @@ pub(super) struct Responses {
     pub(super) acknowledged: Option<(Psn, u64)>,
     /// The last sequence NAK.
     pub(super) sequence: Option<Refusal>,
+    /// The last NAK of something that is missing, or put off, and its packet: what had come behind it was dropped.
+    pub(super) dropped_behind: Option<(Psn, u64)>,
     /// The last RNR NAK, while its request was not acknowledged.
     pub(super) rnr: Option<Refusal>,
     /// The NAK that ended the connection.

@@ -40,6 +40,8 @@ pub(super) struct Request {
     pub(super) began: u64,
     /// The packet that carried it first.
     pub(super) number: u64,
+    /// The packet by which it came last.
+    pub(super) last: u64,
     /// When it was seen last.
     pub(super) at: Option<Time>,
     /// Messages that are complete with it, counted from where `epoch` began.
@@ -415,6 +417,7 @@ impl Window {
                 _ => heard.number,
             },
             number: heard.number,
+            last: heard.number,
             at: heard.at,
             messages,
             epoch: 0,
@@ -446,6 +449,7 @@ impl Window {
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
         let request = &mut self.requests[at];
         request.at = heard.at;
+        request.last = heard.number;
         if request.asks().has_response() {
             self.asked_again += u32::from(request.again.is_none());
             request.again = Some(Repeated {

@@ -1,7 +1,8 @@
 //! `c09-060-ghost-ack`: an ACK that speaks of nothing outstanding, or whose ICRC is wrong, completes nothing.
 //!
 //! One SEND is acknowledged, a second is outstanding. ACKs with PSNs that were never sent, and with PSNs that were
-//! acknowledged long ago, make the DUT neither complete it nor send it again; nor does its own ACK with a wrong ICRC.
+//! acknowledged long ago, make the DUT neither complete it nor send it again; nor do RNR NAKs of what was never sent, nor its
+//! own ACK with a wrong ICRC.
 //! Each is sent three times, since one may be lost. Then its own ACK completes it.
 //! Reading: credits may be taken from such an ACK; that shows nowhere here. False alarm: none known.
 
@@ -10,16 +11,19 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Psn};
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
 use crate::transport::rc::{self, Ask, Requester};
 
 const COMPLETION: &str = "C9-60";
+const TIMEOUT: &str = "C9-142";
 
 const EARLIER: Label<Frames> = Label::new("ACK of the first request");
 const EARLIER_AGAIN: Label<Frames> = Label::new("ACK of the first request, again");
 const GHOST: Label<Frames> = Label::new("ghost ACK");
 const HAUNTED: Label<Wait> = Label::new("after the ghost ACKs");
+const GHOST_NAK: Label<Frames> = Label::new("ghost RNR NAK");
+const AFTER_NAKS: Label<Wait> = Label::new("after the ghost RNR NAKs");
 const SPOILT: Label<Frames> = Label::new("ACK with a wrong ICRC");
 const UNHEARD: Label<Wait> = Label::new("after the ACK with a wrong ICRC");
 const ACK: Label<Frames> = Label::new("ACK of the second request");
@@ -29,11 +33,11 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK of the second request, again");
 pub(super) static TEST: Test = Test {
     id: "c09-060-ghost-ack",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "An ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing and makes nothing come again.",
     reading: "PSNs that were never sent, up to half of all ahead, and PSNs that were acknowledged before: neither a \
         completion nor a packet in two seconds.",
-    statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
+    statements: &[COMPLETION, TIMEOUT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -55,6 +59,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
                 rc::ask::insist(t, GHOST, &dut.ack(ghost, 1))?;
             }
             t.wait_for(HAUNTED, silence)?;
+            for ghost in ahead {
+                rc::ask::insist(t, GHOST_NAK, &dut.rnr_nak(ghost, RnrTimer(14), 1))?;
+            }
+            t.wait_for(AFTER_NAKS, silence)?;
             let acks = dut.answers(t, &second);
             let mut spoilt = acks[0].clone();
             if let Some(byte) = spoilt.last_mut() {
@@ -70,5 +78,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["answered-completes", "completed-by", "left-alone"]);
-    rc::came(t, &[EARLIER, GHOST, SPOILT, ACK])
+    // Where nothing comes again nothing is asked of why.
+    f.goes_without.push(TIMEOUT);
+    rc::came(t, &[EARLIER, GHOST, GHOST_NAK, SPOILT, ACK])
 }

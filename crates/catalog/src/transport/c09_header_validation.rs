@@ -18,11 +18,11 @@ use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
 use verbatim_wire::packet::{
-    AckTimeout, Bth, Deth, Medium, Opcode, Packet, Psn, QKey, Qpn, Station, Transport, Xrceth,
+    AckTimeout, Bth, Deth, Medium, Opcode, Packet, Psn, QKey, Qpn, Service, Station, Transport, Xrceth,
 };
 
 use crate::transport::rc;
-use crate::transport::rc::answer::{self, MSN, Turn};
+use crate::transport::rc::answer::{self, MSN, Turn, is_repeated};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::effect::{self, Received};
 
@@ -299,13 +299,16 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Nothing came back between the wrong packet and the sound one: no RoCE packet to any queue pair of ours.
+/// Nothing came back between the wrong packet and the sound one: no RC packet to any queue pair of ours.
 fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
     let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
     let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;
     let came = |frame: &&FrameSeen| {
         let between = frame.received && frame.place > first.place && frame.place < sound.places.0;
-        between && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| packet.opcode() != Opcode::CNP)
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
+        // What else the host sends is no answer, nor is an ACK of before that comes a second time.
+        let is_of_rc = packet.is_ok_and(|packet| packet.opcode().service() == Service::Rc);
+        between && is_of_rc && !is_repeated(t, frame)
     };
     let came: Vec<&FrameSeen> = t.timeline.frames.iter().filter(came).collect();
     let shown = wrong.iter().chain(&came);

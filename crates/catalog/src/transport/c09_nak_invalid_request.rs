@@ -49,6 +49,21 @@ static CASES: &[Refusal] = &[
     })
     .on(|options| options.qp_access.remote_atomic = false)
     .atomic(),
+    Refusal::new("CmpSwap on a queue pair without that right", CODE, |c, psn| {
+        Message::compare_swap(c, psn, TARGET, (0, 1)).packets
+    })
+    .on(|options| options.qp_access.remote_atomic = false)
+    .atomic(),
+    Refusal::new(
+        "WRITE with Immediate on a queue pair without that right",
+        CODE,
+        |c, psn| Message::write(c, psn, TARGET, &pattern(64)).with_imm(IMMEDIATE).packets,
+    )
+    .on(|options| options.qp_access.remote_write = false),
+    Refusal::new("WRITE First on a queue pair without that right", CODE, |c, psn| {
+        first(c, psn)
+    })
+    .on(|options| options.qp_access.remote_write = false),
     // Atomics.
     Refusal::new("FetchAdd on an address that is no multiple of 8", CODE, |c, psn| {
         Message::fetch_add(c, psn, TARGET + 4, 1).packets
@@ -278,6 +293,14 @@ static CASES: &[Refusal] = &[
         of_length(write(c, psn, mtu(c) + 64), mtu(c) + 60)
     })
     .at_second(),
+    Refusal::new("WRITE of two packets with a byte less than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, mtu(c) + 63), mtu(c) + 64)
+    })
+    .at_second(),
+    Refusal::new("WRITE of two packets with a byte more than DMALen", CODE, |c, psn| {
+        of_length(write(c, psn, mtu(c) + 64), mtu(c) + 63)
+    })
+    .at_second(),
     // From the last bytes of the region, so that not even the first response is within it.
     Refusal::new("READ of more than 2^31 bytes", EITHER, |c, psn| {
         of_length(Message::read(c, psn, LAST_BYTES, 64).packets, TOO_LONG)
@@ -318,7 +341,7 @@ pub(super) static NO_RESOURCES: Test = Test {
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
         MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \

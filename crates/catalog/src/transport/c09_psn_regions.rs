@@ -133,7 +133,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let oldest = write(t, &channel, expected.minus(HALF), (OLDEST, NOWHERE));
     ask::ask(t, &channel, OLDEST, &oldest)?;
     let furthest = write(t, &channel, expected.plus(HALF - 1), (FURTHEST, NOWHERE));
-    t.skip_packets();
+    // An acknowledgement of before may come a second time.
+    ask::drain(t)?;
     for _ in 0..TRIES {
         ask::put(t, &channel, FURTHEST, &furthest)?;
         if ask::listen(t, &channel)? {

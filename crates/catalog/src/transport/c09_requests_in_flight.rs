@@ -38,10 +38,10 @@ const OPERATIONS: [pb::Operation; 5] = [
 pub(super) static TEST: Test = Test {
     id: "c09-requests-in-flight",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "At most max_rd_atomic READs and atomics are in flight, and a fenced request waits for those before it.",
     reading: "With max_rd_atomic 2 no third READ or atomic in two seconds, and it comes when the first is answered; no fenced \
-        SEND in two seconds, and it comes when the READ is answered.",
+        SEND in two seconds behind a READ, or an atomic, and it comes when that is answered.",
     statements: &[rc::GENERATION, COMPLETION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -68,7 +68,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t,
         &ChannelOptions::default(),
         &[Ask::new(pb::Operation::Read, 64), fenced],
-    )
+    )?;
+    let atomic = [pb::Operation::FetchAdd, pb::Operation::CompareSwap]
+        .into_iter()
+        .find(|operation| t.offers(*operation));
+    match atomic {
+        Some(atomic) => unanswered(t, &ChannelOptions::default(), &[Ask::new(atomic, 8), fenced]),
+        None => Ok(()),
+    }
 }
 
 /// READs and atomics that the device has: atomics in the place of READs that it has not.

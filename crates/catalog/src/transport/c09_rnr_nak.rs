@@ -3,7 +3,8 @@
 //! On a queue pair without receives a WRITE is acknowledged; a SEND of one packet, a SEND of three and a WRITE with
 //! Immediate each get an RNR NAK with the PSN of the packet that lacks the receive, the interval of the responder's own
 //! min_rnr_timer, and an MSN that did not advance. Then a receive is posted, the interval is waited for, the request comes again, and is
-//! acknowledged, delivered and in memory. All of this with three values of min_rnr_timer.
+//! acknowledged, delivered and in memory. The first SEND comes twice before its receive is there, and gets two RNR NAKs;
+//! between them the WRITE comes again, and is acknowledged again. All of this with three values of min_rnr_timer.
 //! Reading: a SEND takes its receive with its first packet, so the NAK of three packets has the PSN of the first; the
 //! packets behind it are passed over in silence. The payload of a WRITE with Immediate may be in memory before its receive
 //! is posted. min_rnr_timer is the least that an RNR NAK may ask for, as its name in the verbs says; one that asks for
@@ -11,7 +12,7 @@
 //! a resource for a moment may say so with an RNR NAK of a WRITE; one that says it to every try on every connection lacks the
 //! receive.
 
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, Syndrome, SyndromeKind};
@@ -31,6 +32,8 @@ const REFUSED: [Label<Frames>; 3] = [
     Label::new("SEND of three packets without a receive"),
     Label::new("WRITE with Immediate without a receive"),
 ];
+const DUPLICATE: Label<Frames> = Label::new("WRITE, again, while the SEND waits");
+const REFUSED_AGAIN: Label<Frames> = Label::new("SEND of one packet, again without a receive");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const AGAIN: [Label<Frames>; 3] = [
     Label::new("SEND of one packet, again"),
@@ -57,12 +60,20 @@ const IMMEDIATE: u32 = 0x00C0_FFEE;
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A request that lacks a receive gets an RNR NAK with its PSN and the responder's interval, a WRITE does not.",
     reading: "SEND of one packet, SEND of three (NAK of the First), WRITE with Immediate: RNR NAK with min_rnr_timer 14, 31 \
         and 0, or with a longer interval, and an MSN that did not advance; with a receive posted and the interval over the same request is acknowledged \
         and delivered.",
-    statements: &[RNR, ACKNOWLEDGEMENT, MSN, DELIVERY, rc::GENERATION, rc::ICRC],
+    statements: &[
+        RNR,
+        ACKNOWLEDGEMENT,
+        "9.7.4.1.1 duplicate requests",
+        MSN,
+        DELIVERY,
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -97,10 +108,17 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let payload = ask::random_bytes(t, REFUSED[n].name, length);
             let message = message(&channel, psn, n, &payload);
             ask::ask_unready(t, &channel, REFUSED[n], &message)?;
+            if n == 0 {
+                // What was executed is acknowledged again all the same, and what still lacks a receive is refused again.
+                ask::ask(t, &channel, DUPLICATE, &write)?;
+                t.pause(timer.duration())?;
+                ask::ask_unready(t, &channel, REFUSED_AGAIN, &message)?;
+            }
             ask::post_receive(t, &channel, RECEIVE, n as u64 + 1, (place(n), length))?;
             t.pause(timer.duration())?;
             ask::ask(t, &channel, AGAIN[n], &message)?;
-            // An answer comes after every completion that was there: none of this case slips into the next one.
+            // A host may tell of a receive after its message was acknowledged: it must not slip into the next case.
+            t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
             ask::query(t, &channel, TAKEN)?;
             psn = message.next();
         }
@@ -117,6 +135,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
+    // The rules say what must come of these.
+    t.not_judged(DUPLICATE);
+    t.not_judged(REFUSED_AGAIN);
     let _ = (
         t.waited(AFTER)?,
         t.command(STATE)?,

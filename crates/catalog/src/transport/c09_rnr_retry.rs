@@ -4,7 +4,7 @@
 //! 6 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
 //! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
 //! NAK that spends it ends the request at once. Every retry is the same packet again. A SEND that is posted while an interval lasts
-//! waits, and does not make the first come sooner.
+//! waits, and does not make the first come sooner. What came again and is not answered then times out as at first.
 //! Reading: nothing is unclear. The ACK timeout is off, so that nothing else makes the DUT send again.
 //! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
 //! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
@@ -18,6 +18,7 @@ use crate::transport::rc::{self, Ask, Requester};
 
 const COMPLETION: &str = "C9-60";
 const COUNT: &str = "C9-143";
+const TIMEOUT: &str = "C9-142";
 const INTERVAL: &str = "C9-130";
 const RETRY: &str = "9.7.5.2.8 RNR retry";
 const ERROR: &str = "9.7.5.2.8 RNR error completion";
@@ -28,6 +29,7 @@ const LAST: Label<Frames> = Label::new("the last RNR NAK");
 const LAST_AGAIN: Label<Frames> = Label::new("the last RNR NAK, again");
 const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
+const SILENCE: Label<Wait> = Label::new("after the retry, unanswered");
 const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 
 /// What the RNR NAKs ask for: 1.28 ms.
@@ -53,7 +55,7 @@ const CASES: &[(u8, &[usize], bool)] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
     reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
         acknowledged request loads the counter again; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
@@ -64,6 +66,7 @@ pub(super) static TEST: Test = Test {
         ERROR,
         COMPLETION,
         COUNT,
+        TIMEOUT,
         rc::NAKS,
         rc::GENERATION,
         rc::ICRC,
@@ -78,7 +81,29 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for (rnr_retry, retries, fails) in CASES {
         case(t, *rnr_retry, retries, *fails)?;
     }
-    posted_meanwhile(t)
+    posted_meanwhile(t)?;
+    then_silence(t)
+}
+
+/// Of the connection on which nobody answers any more.
+const TIMED: AckTimeout = AckTimeout(14);
+
+/// What came again after an RNR NAK has its ACK timeout, as it had at first.
+fn then_silence(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMED,
+        retry_cnt: 1,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let patience = t.rc_silence(TIMER.duration(), TIMED, options.retry_cnt);
+    let sent = dut.post(t, Ask::send(64))?;
+    if dut.see(t, sent.first, patience)? {
+        let nak = dut.rnr_nak(sent.first, TIMER, 0);
+        dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent.first, patience))?;
+        t.wait_for(SILENCE, patience)?;
+    }
+    dut.close(t)
 }
 
 /// What is posted while the interval lasts waits with the request that was put off.
@@ -113,7 +138,11 @@ fn case(t: &mut Tester<'_>, rnr_retry: u8, retries: &[usize], fails: bool) -> St
     let mut dut = Requester::open(t, &options)?;
     let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0);
     'requests: for (at, count) in retries.iter().enumerate() {
-        let sent = dut.post(t, Ask::send(64))?;
+        let solicited = Ask {
+            solicited: true,
+            ..Ask::send(64)
+        };
+        let sent = dut.post(t, solicited)?;
         let nak = dut.rnr_nak(sent.first, TIMER, sent.msn - 1);
         if !dut.see(t, sent.first, patience)? {
             break;
@@ -141,9 +170,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "rnr-count",
         "rnr-fails",
         "rnr-error",
+        "outstanding-ends",
         "error-state",
         "after-error",
         "answered-completes",
     ]);
-    rc::came_on_each(t, &[LAST, ACK])
+    rc::came_on_each(t, &[LAST, ACK, NAK])
 }

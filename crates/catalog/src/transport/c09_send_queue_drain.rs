@@ -3,7 +3,7 @@
 //! A SEND of two packets is outstanding when the DUT's queue pair goes to SQD; another is posted then. The responder's side
 //! goes on: a WRITE is acknowledged. The first SEND is acknowledged, and completes; the second is not sent before the queue
 //! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done. On another connection nobody answers the first,
-//! and in SQD it comes again.
+//! and in SQD it comes again; on a third it gets an RNR NAK there, and comes again.
 //! Reading: the event is asked for with the step to SQD, which the agent does not do: one that does not come decides nothing on
 //! a real host. Many adapters have no SQD; where the host refuses it the test is NOT_APPLICABLE.
 //! False alarm: none known.
@@ -14,7 +14,7 @@ use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Told, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, RnrTimer};
 use verbatim_wire::verbs::EventKind;
 
 use crate::transport::rc::answer::{self, MSN};
@@ -36,15 +36,26 @@ const RESUME: Label<Verbs> = Label::new("modify to RTS again");
 const SECOND: Label<Frames> = Label::new("ACK of the request behind SQD");
 const SECOND_AGAIN: Label<Frames> = Label::new("ACK of the request behind SQD, again");
 
+const DRAIN_AGAIN: Label<Verbs> = Label::new("modify to SQD a second time");
+const HELD_AGAIN: Label<Wait> = Label::new("in SQD a second time");
+const DRAIN_NOT_READY: Label<Verbs> = Label::new("modify to SQD, with a request that gets an RNR NAK");
+const NAK: Label<Frames> = Label::new("RNR NAK in SQD");
+const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK in SQD, again");
+const READY: Label<Frames> = Label::new("ACK of what was put off");
+const READY_AGAIN: Label<Frames> = Label::new("ACK of what was put off, again");
+
+/// What the RNR NAK asks for: 1.28 ms.
+const TIMER: RnrTimer = RnrTimer(14);
+
 /// SQD.
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-drain",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
     reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
         what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
-    statements: &[STATES, COMPLETION, MSN, rc::GENERATION, rc::ICRC],
+    statements: &[STATES, COMPLETION, "9.7.5.2.8 RNR retry", MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -77,13 +88,32 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if dut.see_all(t, &second)? {
             let acks = dut.answers(t, &second);
             dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 1)?;
+            modify(t, DRAIN_AGAIN, channel.qp, pb::QpState::Sqd)?;
+            t.wait_for(HELD_AGAIN, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
         }
     }
     dut.close(t)?;
     if refused {
         return Ok(());
     }
-    unanswered(t)
+    unanswered(t)?;
+    not_ready(t)
+}
+
+/// What an RNR NAK put off comes again in SQD.
+fn not_ready(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0);
+    let sent = dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &sent)? {
+        modify(t, DRAIN_NOT_READY, dut.channel.qp, pb::QpState::Sqd)?;
+        let nak = dut.rnr_nak(sent.first, TIMER, 0);
+        if dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent.first, patience))? {
+            let acks = dut.answers(t, &sent);
+            dut.answer(t, (READY, READY_AGAIN), &acks, 1)?;
+        }
+    }
+    dut.close(t)
 }
 
 /// The ACK timeout of the connection on which nobody answers, and its retries.
@@ -171,9 +201,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         result,
     );
     comes_again(t, f, cases.get(1))?;
+    for label in [NAK, NAK_AGAIN, READY, READY_AGAIN] {
+        t.not_judged(label);
+    }
+    let _ = (t.command(DRAIN_NOT_READY)?, t.waits(HELD_AGAIN).count());
     let is_drained = |told: &&Told| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
-    let within = t.timeline.told.iter().filter(|told| told.place < case.end());
-    let drained: Vec<&Told> = within.filter(is_drained).collect();
+    let again = t.commands(DRAIN_AGAIN).next().map_or(case.end(), |drain| drain.place);
+    let until = |from: usize, place: usize| {
+        let within = t
+            .timeline
+            .told
+            .iter()
+            .filter(move |told| (from..place).contains(&told.place));
+        within.filter(is_drained).collect::<Vec<&Told>>()
+    };
+    let (drained, second) = (until(0, again), until(again, case.end()));
     let acknowledged = t.frames(FIRST).next().ok_or(Gap::Missing(FIRST.name))?;
     let too_early = drained.iter().any(|told| told.place < acknowledged.place);
     let result = match drained.len() {
@@ -185,6 +227,18 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let shown: Vec<Evidence<'_>> = drained.iter().map(|told| (*told).into()).collect();
     let words = ("one, when the first request is done", drained.len().to_string());
     f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED", words, result);
+    // A host that tells of it tells each time.
+    let result = match second.len() {
+        1 => Passed::Pass,
+        0 if !drained.is_empty() && again < case.end() => rc::alive(t, again, true),
+        0 => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    if result != Passed::Inconclusive {
+        let shown: Vec<Evidence<'_>> = second.iter().map(|told| (*told).into()).collect();
+        let words = ("one, with nothing outstanding", second.len().to_string());
+        f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED, in SQD again", words, result);
+    }
     Ok(())
 }
 

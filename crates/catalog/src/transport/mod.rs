@@ -21,13 +21,16 @@ mod c09_130_rnr_interval;
 mod c09_130_rnr_interval_verbs;
 mod c09_142_ack_timeout;
 mod c09_142_ack_timeout_verbs;
+mod c09_142_long_timeout;
 mod c09_142_timer_restart;
 mod c09_143_retry_count;
 mod c09_rnr_retry;
 
 // Requests and responses: their packets, their PSNs
 mod c09_address_vector;
+mod c09_connections;
 mod c09_duplicates;
+mod c09_long_messages;
 mod c09_psn_regions;
 mod c09_psn_sequence;
 mod c09_read_response;
@@ -61,10 +64,12 @@ mod c09_reset;
 mod c09_response_validation;
 mod c09_rnr_nak;
 mod c09_rnr_nak_codes;
+mod c09_rtr;
 mod c09_send_invalidate;
 
 // What a queue pair does of itself: its states, events, errors of its own side
 mod c09_events;
+mod c09_flush;
 mod c09_local_errors;
 mod c09_modify;
 mod c09_modify_attributes;
@@ -106,13 +111,16 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_130_rnr_interval_verbs::TEST,
     &c09_142_ack_timeout::TEST,
     &c09_142_ack_timeout_verbs::TEST,
+    &c09_142_long_timeout::TEST,
     &c09_142_timer_restart::TEST,
     &c09_143_retry_count::TEST,
     &c09_address_vector::TEST,
     &c09_datagrams::TEST,
     &c09_datagrams_dropped::TEST,
+    &c09_connections::TEST,
     &c09_duplicates::TEST,
     &c09_events::TEST,
+    &c09_flush::TEST,
     &c09_header_validation::TEST,
     &c09_icrc::TEST,
     &c09_link_p_key::TEST,
@@ -132,12 +140,14 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_psn_sequence::TEST,
     &c09_q_key::TEST,
     &c09_read_response::TEST,
+    &c09_long_messages::TEST,
     &c09_receives::TEST,
     &c09_requests::TEST,
     &c09_requests_in_flight::TEST,
     &c09_reserved_bits::TEST,
     &c09_rnr_nak::TEST,
     &c09_rnr_nak_codes::TEST,
+    &c09_rtr::TEST,
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
     &c09_reset::TEST,

@@ -22,6 +22,7 @@ defects! {
         RnrIntervalFirstOnly "rnr-interval-first-only" "The interval is kept after the first RNR NAK of a request, not after the following ones."
     }
     "9.7.5.2.8 RNR retry" {
+        RnrRetryMissingInSqd "rnr-retry-missing-in-sqd" "In SQD nothing comes again after an RNR NAK."
         RnrRetryOneTooMany "rnr-retry-one-too-many" "A request is retried once more than rnr_retry says."
         RnrRetryOneTooFew "rnr-retry-one-too-few" "A request is retried once less than rnr_retry says."
         RnrRetry7Ends "rnr-retry-7-ends" "rnr_retry 7 ends after 7 retries."
@@ -73,6 +74,9 @@ defects! {
     }
     // The requester and retries.
     "C9-142" {
+        GhostRnrNakObeyed "ghost-rnr-nak-obeyed" "An RNR NAK of a PSN that was never sent makes what is outstanding come again."
+        NoTimeoutAfterRnrRetry "no-timeout-after-rnr-retry" "What came again after an RNR NAK and is not answered stays for ever."
+        TimeoutCodesEndAt19 "timeout-codes-end-at-19" "Codes of the ACK timeout above 19 are taken as 19."
         TimeoutEarly "timeout-early" "A request is retried after half the local ACK timeout."
         TimeoutLate "timeout-late" "A request is retried after more than 4 times the local ACK timeout."
         TimeoutNever "timeout-never" "A request without an answer is never retried."
@@ -109,6 +113,9 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        FencePassesAtomics "fence-passes-atomics" "A fenced request waits for READs, not for atomics."
+        ReadRetryVaCarryLost "read-retry-va-carry-lost" "Where a READ is resumed its address has no carry into the upper 32 bits."
+        SolicitedLostInRnrRetry "solicited-lost-in-rnr-retry" "What comes again after an RNR NAK has lost its SE."
         TimeoutRetryWithoutCompare "timeout-retry-without-compare" "After a time-out an atomic comes again with 0 in place of what the memory must hold."
         AckRequestMissing "ack-request-missing" "No packet asks for an ACK."
         PsnSkipsOne "psn-skips-one" "A PSN is left out between two messages."
@@ -164,6 +171,7 @@ defects! {
         SendQueueOneShort "send-queue-one-short" "A send queue takes one request less than it was made for."
     }
     "10.3.1 send queue drained" {
+        DrainedReportedOnce "drained-reported-once" "That the send queue has drained is told the first time only."
         SqdSends "sqd-sends" "In SQD requests are begun as in RTS."
         SqdDeaf "sqd-deaf" "In SQD requests of the other side are ignored."
     }
@@ -192,6 +200,8 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        RnrNakOnce "rnr-nak-once" "A request gets one RNR NAK, and none when it comes again before a receive is there."
+        RnrNakMissingInRtr "rnr-nak-missing-in-rtr" "In RTR a SEND for which no receive is posted gets no RNR NAK."
         MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
         LastHopDropped "last-hop-dropped" "A packet that has one hop left is dropped."
         SourcePortPinned "source-port-pinned" "A packet from a UDP port below 49152 is dropped."
@@ -231,6 +241,9 @@ defects! {
         FetchAddStores "fetch-add-stores" "FetchAdd stores what it is to add."
     }
     "9.7.4.1.1 duplicate requests" {
+        ReadKeptTwice "read-kept-twice" "A READ of several responses takes two of the places that are kept for duplicates."
+        DuplicateUnansweredAfterRnrNak "duplicate-unanswered-after-rnr-nak" "After an RNR NAK duplicates get no ACK before the request comes again."
+        AtomicReplayedOnce "atomic-replayed-once" "The result of an atomic is kept for one duplicate only."
         DuplicateSendDelivered "duplicate-send-delivered" "A duplicate of a SEND is delivered again."
         DuplicateWriteExecuted "duplicate-write-executed" "A duplicate of a WRITE is executed again."
         AtomicReplayNewestOnly "atomic-replay-newest-only" "Of the atomics whose results are kept, only the newest is answered when it comes again."
@@ -246,6 +259,7 @@ defects! {
         DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }
     "9.7.4.1.1 PSN sequence" {
+        SecondGapOfMessageIgnored "second-gap-of-message-ignored" "A second gap within a message gets no NAK."
         OutOfSequenceExecuted "out-of-sequence-executed" "A request behind a gap is executed."
         GapNotNaked "gap-not-naked" "A gap gets no NAK."
         GapNakedTwice "gap-naked-twice" "Every request behind a gap gets a NAK."
@@ -254,6 +268,8 @@ defects! {
         GapAfterRnrNaked "gap-after-rnr-naked" "A request behind one that got an RNR NAK gets a sequence NAK."
     }
     "9.7.5.2.4 invalid request" {
+        WriteImmRightIgnored "write-imm-right-ignored" "A WRITE Only with Immediate is done on a queue pair that allows no WRITEs."
+        DmaLenInWords "dma-len-in-words" "The last packet of a WRITE may have up to three bytes more or fewer than DMALen says."
         QpRightIgnored "qp-right-ignored" "What the queue pair does not allow is done."
         QpRightWrongNak "qp-right-wrong-nak" "What the queue pair does not allow gets a remote access NAK."
         MaxDestRdAtomic0Answers "max-dest-rd-atomic-0-answers" "A queue pair with max_dest_rd_atomic 0 answers READs."
@@ -299,6 +315,9 @@ defects! {
         CnpWithoutPartition "cnp-without-partition" "The P_Key of a notice of congestion is 0."
         CnpWithoutCause "cnp-without-cause" "Packets that the network has not marked get notices of congestion."
     }
+    "9.5 transaction ordering" {
+        WritePlaceShared "write-place-shared" "A WRITE goes on where the last packet of any queue pair's WRITE ended."
+    }
     "9.7.5.2.8 RNR NAK" {
         RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
         RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for the next shorter interval than min_rnr_timer."
@@ -308,6 +327,8 @@ defects! {
         RnrNakOnWrite "rnr-nak-on-write" "An RDMA WRITE without Immediate gets an RNR NAK when no receive is posted."
     }
     "9.4.1 SEND and immediate" {
+        ReceiveLength16Bits "receive-length-16-bits" "A receive's byte count has 16 bits."
+        HalfReceiveFlushedLast "half-receive-flushed-last" "A receive that a message has begun to fill is flushed behind those that were posted after it."
         SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."
         ReceiveLengthOfLastPacket "receive-length-of-last-packet" "A receive's byte count is that of the last packet."
         ReceiveOpcodeOfWrite "receive-opcode-of-write" "A receive that a SEND filled completes as that of a WRITE with Immediate."

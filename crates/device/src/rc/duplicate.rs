@@ -34,6 +34,9 @@ impl Qp {
             self.execute_again(cx, request);
             return;
         }
+        if self.receive.rnr_open && cx.has(RcDefect::DuplicateUnansweredAfterRnrNak) {
+            return;
+        }
         if !request.bth.ack_request() || cx.has(RcDefect::DuplicateNotAcknowledged) {
             return;
         }
@@ -124,6 +127,9 @@ impl Qp {
             Ok(place) if cx.has(RcDefect::DuplicateAtomicShowsMemory) => atomic::load(cx, place),
             _ => original,
         };
+        if cx.has(RcDefect::AtomicReplayedOnce) {
+            self.receive.kept.retain(|kept| kept.first != psn);
+        }
         self.send_atomic_ack(cx, psn, shown);
     }
 }

@@ -11,6 +11,8 @@ use super::defect::RcFaults;
 use super::frame::{self, Path};
 use super::profile::AdapterProfile;
 
+/// Bytes of the shortest frame of Ethernet, without its check sequence (IEEE 802.3, 3.2.8).
+const LEAST_FRAME: usize = 60;
 /// How long it waits for an answer before it asks again who has an address.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Questions about an address that no packet waits for.
@@ -39,6 +41,7 @@ pub(crate) struct Port {
     mac: MacAddress,
     ips: Vec<IpAddr>,
     faults: RcFaults,
+    pads_frames: bool,
     /// Frames that are not due yet, by time and order.
     due: BTreeMap<(Duration, u64), Vec<u8>>,
     ready: VecDeque<Vec<u8>>,
@@ -53,6 +56,7 @@ impl Port {
             mac: profile.mac,
             ips: profile.ips.clone(),
             faults: *faults,
+            pads_frames: profile.choices.pads_frames,
             due: BTreeMap::new(),
             ready: VecDeque::new(),
             serial: 0,
@@ -94,7 +98,10 @@ impl Port {
         })
     }
 
-    fn send_frame(&mut self, at: Duration, frame: Vec<u8>) {
+    fn send_frame(&mut self, at: Duration, mut frame: Vec<u8>) {
+        if self.pads_frames && frame.len() < LEAST_FRAME {
+            frame.resize(LEAST_FRAME, 0);
+        }
         if self.due.len() < MAX_DUE {
             self.serial += 1;
             self.due.insert((at, self.serial), frame);

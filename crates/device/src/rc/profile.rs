@@ -87,6 +87,12 @@ pub struct AdapterChoices {
     pub rnr_nak_asks_longer: bool,
     /// Whoever sent a packet that the network marked gets a notice of congestion for it; else nobody hears of it.
     pub notifies_congestion: bool,
+    /// Each ACK leaves twice; else once.
+    pub acknowledges_twice: bool,
+    /// A request that asks for no ACK gets one all the same; else none.
+    pub acknowledges_unasked: bool,
+    /// What is shorter than Ethernet's shortest frame is filled up; else the link does that, and nobody sees it.
+    pub pads_frames: bool,
 }
 
 impl Default for AdapterChoices {
@@ -112,6 +118,9 @@ impl Default for AdapterChoices {
             refuses_beyond_resources: false,
             rnr_nak_asks_longer: false,
             notifies_congestion: false,
+            acknowledges_twice: false,
+            acknowledges_unasked: false,
+            pads_frames: false,
         }
     }
 }
@@ -141,6 +150,9 @@ impl AdapterChoices {
             refuses_beyond_resources: false,
             rnr_nak_asks_longer: draw(4) == 0,
             notifies_congestion: false,
+            acknowledges_twice: false,
+            acknowledges_unasked: false,
+            pads_frames: false,
         }
     }
 }
@@ -182,6 +194,9 @@ impl AdapterProfile {
         // Drawn after the older ones, so that a seed stands for what it stood for.
         self.choices.refuses_beyond_resources = below(rng, 2) == 1;
         self.choices.notifies_congestion = below(rng, 2) == 1;
+        self.choices.acknowledges_twice = below(rng, 4) == 0;
+        self.choices.acknowledges_unasked = below(rng, 4) == 0;
+        self.choices.pads_frames = below(rng, 4) == 0;
         self
     }
 
@@ -202,7 +217,7 @@ impl AdapterProfile {
 
     /// The same in silicon, or in software.
     fn with_latency_of(mut self, rng: &mut ChaCha8Rng) -> Self {
-        let at_most = [Duration::ZERO, Duration::from_micros(60)][below(rng, 2) as usize];
+        let at_most = [Duration::ZERO, Duration::from_micros(400)][below(rng, 2) as usize];
         self.latency += Duration::from_nanos(below(rng, at_most.as_nanos() as u64 + 1));
         self
     }

@@ -47,6 +47,8 @@ impl Context<'_> {
 pub(crate) struct Told {
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) events: VecDeque<AsyncEvent>,
+    /// Of a defective adapter: where the next WRITE packet goes, of whatever queue pair.
+    pub(crate) next_write: Option<super::memory::Place>,
 }
 
 /// The attributes in force.
@@ -191,7 +193,9 @@ impl Qp {
         }
         if self.send.rnr_until.is_some_and(|at| at <= cx.now) {
             self.send.rnr_until = None;
-            self.pump(cx);
+            if self.state != QpState::Sqd || !cx.has(RcDefect::RnrRetryMissingInSqd) {
+                self.pump(cx);
+            }
         }
     }
 
@@ -288,6 +292,12 @@ impl Qp {
     fn flush(&mut self, cx: &mut Context<'_>) {
         self.flush_sends(cx);
         self.receive.stop();
+        if let super::receive_queue::Message::Send { request, .. } = self.receive.message
+            && cx.has(RcDefect::HalfReceiveFlushedLast)
+        {
+            self.receive.message = super::receive_queue::Message::None;
+            self.receive.posted.push_back(request);
+        }
         while let Some(request) = self.receive.take() {
             self.complete_receive(cx, &request, WcStatus::WR_FLUSH_ERR);
         }

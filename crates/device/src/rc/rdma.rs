@@ -1,8 +1,10 @@
 //! The responder does RDMA: WRITE, READ and the atomics, and what they may touch (architecture 9.4.3 to 9.4.5,
 //! 9.7.4.1.5, 9.7.4.1.6).
 
-use verbatim_wire::RKey;
+use std::collections::VecDeque;
+
 use verbatim_wire::verbs::WcOpcode;
+use verbatim_wire::{Opcode, RKey};
 
 use super::defect::RcDefect;
 use super::memory::{Denied, Place, Right};
@@ -64,14 +66,23 @@ impl Qp {
     }
 
     pub(crate) fn execute_write(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let continues = matches!(self.receive.message, Message::Write { .. });
         let (place, at, left) = match self.receive.message {
             Message::Write { place, at, left } => (place, at, left),
             _ => self.begin_write(cx, request)?,
         };
+        let own = place.map(|place| behind(place, at));
+        let target = if continues && own.is_some() && cx.has(RcDefect::WritePlaceShared) {
+            cx.told.next_write
+        } else {
+            own
+        };
         let payload = request.payload;
         let length = payload.len() as u32;
         let wrong = length > left || (request.ends() && length != left);
-        if wrong && !cx.has(RcDefect::DmaLenIgnored) {
+        let is_last = matches!(request.opcode, Opcode::RC_WRITE_LAST | Opcode::RC_WRITE_LAST_IMM);
+        let is_near = is_last && length.next_multiple_of(4) == left.next_multiple_of(4);
+        if wrong && !cx.has(RcDefect::DmaLenIgnored) && !(is_near && cx.has(RcDefect::DmaLenInWords)) {
             if cx.has(RcDefect::RefusedWriteExecuted)
                 && let Some(place) = place
             {
@@ -93,12 +104,13 @@ impl Qp {
             }
             return Err(Refused::NotReady);
         }
-        if let Some(place) = place {
+        if let Some(target) = target {
             if cx.has(RcDefect::AckBeforeExecution) {
-                self.receive.held_write = Some((behind(place, at), payload.to_vec()));
+                self.receive.held_write = Some((target, payload.to_vec()));
             } else {
-                cx.memory.put(behind(place, at), payload);
+                cx.memory.put(target, payload);
             }
+            cx.told.next_write = Some(behind(target, length));
         }
         let (at, left) = (at.saturating_add(length), left.saturating_sub(length));
         self.receive.message = if request.ends() {
@@ -118,7 +130,10 @@ impl Qp {
 
     fn begin_write(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(Option<Place>, u32, u32), Refused> {
         let reth = request.packet.reth().ok_or(INVALID)?;
-        self.check_right(cx, Right::Write)?;
+        let is_odd = request.opcode == Opcode::RC_WRITE_ONLY_IMM;
+        if !is_odd || !cx.has(RcDefect::WriteImmRightIgnored) {
+            self.check_right(cx, Right::Write)?;
+        }
         let length = reth.dma_len();
         if length > MAX_MESSAGE {
             return Err(INVALID);
@@ -146,11 +161,14 @@ impl Qp {
         };
         let psn = request.bth.psn();
         let psns = length.div_ceil(self.pmtu()).max(1);
-        self.keep(Kept {
-            first: psn,
-            psns,
-            what: KeptRequest::Read { va, r_key, length },
-        });
+        self.keep(
+            cx,
+            Kept {
+                first: psn,
+                psns,
+                what: KeptRequest::Read { va, r_key, length },
+            },
+        );
         self.receive.expected = psn.plus(psns);
         let before = self.receive.msn;
         self.count(cx, true, psns);
@@ -180,9 +198,15 @@ impl Qp {
     }
 
     /// Keeps a READ or atomic for duplicates, at the cost of the oldest one.
-    fn keep(&mut self, kept: Kept) {
+    fn keep(&mut self, cx: &Context<'_>, kept: Kept) {
         let room = self.attributes.max_dest_rd_atomic as usize;
-        while self.receive.kept.len() >= room.max(1) {
+        let places = |kept: &Kept| {
+            let is_long = matches!(kept.what, KeptRequest::Read { .. }) && kept.psns > 1;
+            1 + usize::from(is_long && cx.has(RcDefect::ReadKeptTwice))
+        };
+        let needed = places(&kept) - 1;
+        let taken = |all: &VecDeque<Kept>| all.iter().map(places).sum::<usize>();
+        while !self.receive.kept.is_empty() && taken(&self.receive.kept) + needed >= room.max(1) {
             self.receive.kept.pop_front();
         }
         self.receive.kept.push_back(kept);
@@ -206,16 +230,19 @@ impl Qp {
         self.take_resource(cx)?;
         let original = super::atomic::perform(cx, place, request.opcode, &atomic);
         let psn = request.bth.psn();
-        self.keep(Kept {
-            first: psn,
-            psns: 1,
-            what: KeptRequest::Atomic {
-                opcode: request.opcode,
-                va,
-                r_key: atomic.r_key(),
-                original,
+        self.keep(
+            cx,
+            Kept {
+                first: psn,
+                psns: 1,
+                what: KeptRequest::Atomic {
+                    opcode: request.opcode,
+                    va,
+                    r_key: atomic.r_key(),
+                    original,
+                },
             },
-        });
+        );
         self.receive.expected = psn.next();
         self.count(cx, true, 1);
         self.send_atomic_ack(cx, psn, original);

@@ -62,6 +62,9 @@ pub(crate) struct ReceiveQueue {
     pub(crate) answering: VecDeque<Duration>,
     /// An ACK is due then, for everything before `expected`.
     pub(crate) ack_due: Option<Duration>,
+    /// Of defective adapters: the PSN that got the latest RNR NAK, and whether it is still awaited.
+    pub(crate) rnr_psn: Option<Psn>,
+    pub(crate) rnr_open: bool,
     /// The other side was heard.
     pub(crate) heard: bool,
     /// Responses before this time would overtake one that is on its way.

@@ -121,10 +121,15 @@ impl Qp {
     }
 
     fn handle_expected(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
-        self.receive.nak_sent = false;
+        let continues = (request.is_send() || request.is_write()) && !request.begins();
+        if !continues || !cx.has(RcDefect::SecondGapOfMessageIgnored) {
+            self.receive.nak_sent = false;
+        }
+        self.receive.rnr_open = false;
         let psn = request.bth.psn();
         match self.execute(cx, request) {
             Ok(()) => {}
+            Err(Refused::NotReady) if self.state == QpState::Rtr && cx.has(RcDefect::RnrNakMissingInRtr) => {}
             Err(Refused::NotReady) => {
                 if cx.has(RcDefect::RnrNakAsInvalidRequest) {
                     self.refuse(cx, psn, NakCode::INVALID_REQUEST);
@@ -306,7 +311,11 @@ impl Qp {
             wr_id: receive.wr_id,
             status: WcStatus::SUCCESS,
             opcode,
-            byte_len,
+            byte_len: if cx.has(RcDefect::ReceiveLength16Bits) {
+                byte_len & 0xFFFF
+            } else {
+                byte_len
+            },
             imm: imm.filter(|_| !cx.has(RcDefect::ImmediateLost)).map(|imm| {
                 match byte_len > 1024 && cx.has(RcDefect::ImmediateBit15OfLongLost) {
                     true => imm & !0x8000,
@@ -325,7 +334,7 @@ impl Qp {
         }
         self.receive.expected = psn.next();
         self.count(cx, request.ends(), 1);
-        if request.bth.ack_request() {
+        if request.bth.ack_request() || cx.profile.choices.acknowledges_unasked {
             self.acknowledge(cx, psn, self.receive.first);
         }
     }

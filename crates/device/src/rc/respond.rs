@@ -77,7 +77,9 @@ impl Qp {
     pub(crate) fn send_ack(&mut self, cx: &mut Context<'_>, psn: Psn) {
         self.receive.ack_due = None;
         let syndrome = self.ack_syndrome(cx);
-        self.send_acknowledge(cx, psn, syndrome);
+        for _ in 0..1 + u32::from(cx.profile.choices.acknowledges_twice) {
+            self.send_acknowledge(cx, psn, syndrome);
+        }
     }
 
     fn send_acknowledge(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
@@ -101,6 +103,11 @@ impl Qp {
     /// A request at the expected PSN cannot be done yet.
     pub(crate) fn send_rnr_nak(&mut self, cx: &mut Context<'_>, psn: Psn) {
         self.receive.nak_sent = true;
+        self.receive.rnr_open = true;
+        if self.receive.rnr_psn == Some(psn) && cx.has(RcDefect::RnrNakOnce) {
+            return;
+        }
+        self.receive.rnr_psn = Some(psn);
         let mut timer = self.attributes.min_rnr_timer;
         if cx.has(RcDefect::RnrNakMissing) {
             return;

@@ -60,6 +60,14 @@ impl Qp {
         let is_nak = packet
             .aeth()
             .is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
+        if let Some(aeth) = packet.aeth()
+            && let SyndromeKind::RnrNak(timer) = aeth.syndrome().kind()
+            && !is_old
+            && self.send.outstanding() > 0
+            && cx.has(RcDefect::GhostRnrNakObeyed)
+        {
+            self.on_rnr_nak(cx, timer);
+        }
         if is_nak && is_old && cx.has(RcDefect::StaleNakObeyed) && self.send.outstanding() > 0 {
             self.on_sequence_error(cx, self.send.oldest(), false);
         }

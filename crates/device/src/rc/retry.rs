@@ -34,6 +34,8 @@ impl Qp {
             && self.service == Service::Rc
             && !waits_for_rnr
             && (self.send.awaits_answer() || self.send.rnr_until.is_some());
+        let is_rnr_retry = self.send.retry == Some(Retry::Rnr) && self.send.rnr_until.is_none();
+        let wanted = wanted && !(is_rnr_retry && cx.has(RcDefect::NoTimeoutAfterRnrRetry));
         if !wanted {
             self.send.timer = None;
         } else if self.send.timer.is_none() {
@@ -43,7 +45,11 @@ impl Qp {
 
     /// How long the retry timer runs; `None` when it is off.
     fn timeout(&self, cx: &Context<'_>) -> Option<Duration> {
-        let Some(timeout) = self.attributes.timeout.duration() else {
+        let mut code = self.attributes.timeout;
+        if code.0 > 19 && cx.has(RcDefect::TimeoutCodesEndAt19) {
+            code.0 = 19;
+        }
+        let Some(timeout) = code.duration() else {
             return cx.has(RcDefect::Timeout0Fires).then(|| Duration::from_millis(67));
         };
         if cx.has(RcDefect::TimeoutNever) {

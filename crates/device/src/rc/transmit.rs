@@ -33,7 +33,7 @@ impl Qp {
     /// Tells once that a queue which is to be drained has nothing in flight.
     pub(crate) fn report_if_drained(&mut self, cx: &mut Context<'_>) {
         if self.state != QpState::Sqd {
-            self.send.drained = false;
+            self.send.drained &= cx.has(RcDefect::DrainedReportedOnce);
         } else if !self.send.drained && !self.send.is_busy() {
             self.send.drained = true;
             cx.report(self.handle, EventKind::SQ_DRAINED);
@@ -148,7 +148,10 @@ impl Qp {
         let request = &self.send.queue[index].request;
         let before = self.send.queue.iter().take(index);
         let pending = before.filter(|wqe| wqe.request.operation.is_read_or_atomic()).count();
-        if request.fence && pending > 0 && !cx.has(RcDefect::FenceIgnored) {
+        let mut earlier = self.send.queue.iter().take(index);
+        let is_behind_read = earlier.any(|wqe| wqe.request.operation == Operation::Read);
+        let passes = cx.has(RcDefect::FenceIgnored) || !is_behind_read && cx.has(RcDefect::FencePassesAtomics);
+        if request.fence && pending > 0 && !passes {
             return true;
         }
         let limit = self.attributes.max_rd_atomic as usize;
@@ -238,11 +241,13 @@ impl Qp {
             last || stops_here || (every > 0 && packet % every == every - 1)
         };
         let mut transport = match request.operation {
-            Operation::Read => self.read_packet(wqe),
+            Operation::Read => self.read_packet(cx, wqe),
             Operation::CompareSwap | Operation::FetchAdd => atomic_packet(request),
             _ => self.data_packet(cx, request, packet, wqe.packets()),
         };
         let solicited = request.solicited && last && !cx.has(RcDefect::SolicitedEventIgnored);
+        let is_rnr_retry = self.send.retry == Some(Retry::Rnr);
+        let solicited = solicited && !(is_rnr_retry && cx.has(RcDefect::SolicitedLostInRnrRetry));
         // What completes no receive raises no event (9.2.3).
         let raises_event = !request.operation.is_read_or_atomic() && request.operation != Operation::Write;
         let opcode = transport.bth.opcode();
@@ -311,13 +316,17 @@ impl Qp {
     }
 
     /// A READ request: of everything, or of what is missing.
-    fn read_packet(&self, wqe: &Wqe) -> Transport {
+    fn read_packet(&self, cx: &Context<'_>, wqe: &Wqe) -> Transport {
         let request = &wqe.request;
         let had = wqe.acked * self.pmtu();
+        let mut va = request.remote_address.wrapping_add(had.into());
+        if cx.has(RcDefect::ReadRetryVaCarryLost) {
+            va = request.remote_address >> 32 << 32 | va & 0xFFFF_FFFF;
+        }
         let mut transport = Transport {
             reth: Some(
                 Reth::default()
-                    .with_va(hex64(request.remote_address.wrapping_add(had.into())))
+                    .with_va(hex64(va))
                     .with_r_key(request.r_key)
                     .with_dma_len(request.local.length.saturating_sub(had)),
             ),

@@ -414,8 +414,13 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
             Some(_) => Excuse::RequestsLost,
         });
     }
+    // What had come while something before it was missing was dropped, and is missing itself until it comes again.
+    let was_dropped = |number: u64| {
+        let behind = answered.responses.dropped_behind;
+        behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
+    };
     match answered.request() {
-        Some((request, _)) if request.is_taken => Held::must(false, || {
+        Some((request, _)) if request.is_taken && !was_dropped(request.last) => Held::must(false, || {
             (
                 "the PSN of a request that is missing",
                 format!("PSN {psn}, which was sent"),

@@ -44,6 +44,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     ),
     (
         rule!(
+            "outstanding-ends",
+            "C9-142",
+            "What nobody answers any more comes again until its retries are spent, and fails then, whatever was said of it before."
+        ),
+        outstanding_ends,
+    ),
+    (
+        rule!(
             "timeout-retried",
             "C9-142",
             "A request that nobody answers comes again, or fails in the end."
@@ -218,6 +226,19 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             .into_iter()
             .chain(answered.map(|answer| answer.frame.at.earliest))
             .min();
+        // What it sent behind the NAK asks for an acknowledgement: for that it may wait.
+        let waits = talk.requests.last().is_some_and(|last| {
+            let asks = last.seen.packet.bth().ack_request() && last.seen.place > nak.place();
+            let is_in_front = last.offset.is_some_and(|last| last < offset);
+            asks && is_in_front
+                && talk
+                    .answers
+                    .last()
+                    .is_none_or(|answer| answer.place() < last.seen.place)
+        });
+        if waits {
+            continue;
+        }
         let owed = talk.owed(nak.frame.at.latest, patience(talk, Duration::ZERO), met);
         asking.owes(owed, talk.is_lossless(), [Evidence::from(nak.frame)], || {
             let psn = talk.dialogue.dut_psn.plus(offset);
@@ -271,17 +292,52 @@ fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             .requests
             .iter()
             .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
-        let owed = talk.owed(
-            answer.frame.at.latest,
-            patience(talk, interval(answer)),
-            again.map(|sent| sent.seen.frame.at.earliest),
-        );
-        // A retry may be lost as often as its NAK is sent.
-        asking.owes(owed, talk.is_lossless(), [Evidence::from(answer.frame)], || {
+        // Each NAK asks anew: three without any retry are not all lost.
+        let third = thrice(talk, answer).filter(|_| again.is_none() && talk.rnr_retry() >= TRIES);
+        let since = third.unwrap_or(answer.frame.at.latest);
+        let came = again.map(|sent| sent.seen.frame.at.earliest);
+        // In SQD what was sent before goes on.
+        let owed = talk.owed_before(talk.deaf, (since, patience(talk, interval(answer))), came);
+        let proven = talk.is_lossless() || third.is_some();
+        asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
             let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
             (post.in_words(), format!("it comes again after {}", answer.packet), seen)
         });
     }
+}
+
+/// With the timer on, what is outstanding ends: whatever came before, when nobody says any more of it, it comes again until its
+/// retries are spent, and fails.
+fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let open = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success));
+    let (Some(_), Some(at)) = (talk.timeout(), open) else {
+        return;
+    };
+    let post = &talk.posts[at];
+    let is_of_it = |offset: Option<u32>| offset.is_some_and(|offset| post.has(offset));
+    let last = talk.requests.iter().rev().find(|sent| is_of_it(sent.offset));
+    let is_answered = |answer: &Answer<'_>| {
+        let has_data = post.posted.has_response_data() && is_of_it(answer.offset);
+        let is_nak = matches!(answer.says, Says::Rnr | Says::Sequence);
+        answer.end().is_some_and(|end| end >= post.end) || has_data && !is_nak
+    };
+    let ends = talk.answers.iter().any(is_answered) || is_disturbed(talk, usize::MAX);
+    let Some(last) = last.filter(|_| post.posted.post.signaled && !ends) else {
+        return;
+    };
+    let said = talk.answers.last().map(|answer| answer.frame.at.latest);
+    let since = said.map_or(last.seen.frame.at.latest, |said| said.max(last.seen.frame.at.latest));
+    let put_off = talk.answers.iter().filter(|answer| answer.says == Says::Rnr);
+    let within = patience(talk, put_off.map(interval).max().unwrap_or_default());
+    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
+    let came = told.first().map(|told| told.done.told.at.earliest);
+    let owed = talk.owed_before(talk.deaf, (since, within), came);
+    // The host tells over a reliable stream, and its timer needs no packet of ours.
+    asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
+        let within = duration_words(within);
+        let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
+        (post.in_words(), expected, in_words(&told) + &after(since, came))
+    });
 }
 
 /// The oldest request that the peer has not said a word of, when it was sent, and how often.

@@ -36,6 +36,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     ),
 ];
 
+/// Bytes of the shortest frame of Ethernet, without its check sequence: what is shorter is filled up (IEEE 802.3, 3.2.8).
+const LEAST_FRAME: usize = 60;
 /// Congestion experienced: no end of a connection says so of its own packets.
 const CE: u8 = 3;
 
@@ -123,7 +125,7 @@ fn frame<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let is_so = !talk.is_lossless()
             || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
                 && packet.vlan().is_none()
-                && packet.trailer().is_empty();
+                && (packet.trailer().is_empty() || seen.frame.bytes.len() <= LEAST_FRAME);
         asking.must(ends == [own, peer] && is_so, [seen.frame.into()], || {
             let macs = |of: Option<(MacAddress, MacAddress)>| {
                 of.map_or(String::new(), |(from, to)| format!(", in a frame from {from} to {to}"))

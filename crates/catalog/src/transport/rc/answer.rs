@@ -1,6 +1,6 @@
 //! What the DUT answered to the peer's requests, and whether it is right.
 
-use verbatim_record::{Evidence, Findings, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
 use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Syndrome, SyndromeKind};
 
 use super::ask::{HALF, is_sequence_nak, nak_of};
@@ -35,15 +35,34 @@ pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<F
         .find(|seen| !seen.frame.received && seen.frame.place > first && seen.frame.label != label.name)
         .map_or(dialogue.places.1, |next| next.frame.place);
     let answers = dialogue.of_dut_between(first, end);
+    let psn = sent.first()?.psn();
     let answers = answers
         .into_iter()
         .filter(|seen| seen.packet.opcode() != Opcode::CNP)
+        .filter(|seen| seen.psn().since(psn) < HALF || !is_repeated(trace, seen.frame))
         .collect();
     Some(Turn {
         sent,
         answers,
         places: (first, end),
     })
+}
+
+/// Whether it is an acknowledgement that the DUT had sent before, bit by bit: whoever sends one again, it says nothing.
+pub(crate) fn is_repeated(trace: &Trace, frame: &FrameSeen) -> bool {
+    let before = trace
+        .timeline
+        .frames
+        .iter()
+        .take_while(|other| other.place < frame.place);
+    let is_ack = Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| {
+        let is_nak = nak_of(&packet).is_some();
+        packet.opcode() == Opcode::RC_ACKNOWLEDGE && !is_nak
+    });
+    is_ack
+        && before
+            .filter(|other| other.received)
+            .any(|other| other.bytes == frame.bytes)
 }
 
 /// The turns of messages of one packet that were all sent under one label, one behind the other.

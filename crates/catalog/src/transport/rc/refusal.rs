@@ -157,6 +157,8 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
 }
 
 fn give_up(t: &mut Tester<'_>, channel: &Channel) -> Step {
+    // The next queue pair may have its number: what is on its way to this one must not come to that.
+    t.pause(MOMENT)?;
     let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
     t.verbs(GIVEN_UP, Side::Dut, destroy).map(drop)
 }

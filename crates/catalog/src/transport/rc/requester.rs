@@ -86,6 +86,16 @@ impl Ask {
     }
 }
 
+/// Where the other side's memory would be. Every other READ crosses a multiple of 2^32 with its first packet.
+fn remote_address(operation: pb::Operation, number: u64, spread: u64) -> u64 {
+    let address = REMOTE.wrapping_add(spread >> 1);
+    match operation {
+        pb::Operation::CompareSwap | pb::Operation::FetchAdd => address & !7,
+        pb::Operation::Read if number % 2 == 1 => address | 0xFFFF_FF80,
+        _ => address,
+    }
+}
+
 /// PSNs that a request takes: packets of a SEND or WRITE, responses to a READ, one for an atomic.
 pub(crate) fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
     match operation {
@@ -185,7 +195,7 @@ impl Requester {
             signaled: !ask.silent,
             solicited: ask.solicited,
             fence: ask.fence,
-            remote_address: REMOTE.wrapping_add(spread >> 1) & if is_atomic { !7 } else { !0 },
+            remote_address: remote_address(ask.operation, number, spread),
             r_key: R_KEY ^ (spread >> 32) as u32,
             compare: if is_swap { ORIGINAL } else { 0 },
             swap_add: if is_atomic { 0x0102_0304_0506_0708 ^ spread } else { 0 },

@@ -48,9 +48,9 @@ macro_rules! directed {
     };
 }
 
-directed!(ATOMIC_REPLAY 1 "c09-atomic-replay"
+directed!(ATOMIC_REPLAY 2 "c09-atomic-replay"
     "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
-    "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on: the result of the first time, and memory as it was."
+    "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on, twice: the result of the first time, and memory as it was. READs of several packets between them take one place each."
     atomic_replay, judge_atomics, [ATOMICS, DUPLICATES]);
 directed!(REGION_EDGES 3 "c09-region-edges"
     "An R_Key with one bit flipped, a byte beyond the region or before it, its address with a high bit flipped: refused, and nothing is done. The last byte is done."
@@ -104,14 +104,17 @@ fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
 
 fn atomic_replay() -> Vec<Leg> {
     let replays = |operations: [O; 4]| {
-        let ask = operations.map(|operation| Step::Ask(vec![want(operation, 8)], Way::Sound));
-        let again = [3, 2, 1, 0].map(Step::Again);
+        let length = |operation: O| if operation == O::Read { FOUR } else { 8 };
+        let ask = operations.map(|operation| Step::Ask(vec![want(operation, length(operation))], Way::Sound));
+        // Twice: what was kept for a duplicate is kept for the next.
+        let again = [3, 2, 1, 0, 3, 2, 1, 0].map(Step::Again);
         (None, ask.into_iter().chain(again).collect())
     };
     legs([
         replays([O::FetchAdd; 4]),
         replays([O::CompareSwap; 4]),
         replays([O::CompareSwap, O::FetchAdd, O::CompareSwap, O::FetchAdd]),
+        replays([O::FetchAdd, O::Read, O::CompareSwap, O::Read]),
     ])
 }
 

@@ -1,0 +1,62 @@
+//! `c09-142-long-timeout`: a long local ACK timeout is as long as its code says.
+//!
+//! The DUT posts a SEND that nobody answers: it comes again after T to 4 T, once, and then fails.
+//! Reading: as in `c09-142-ack-timeout`, of which this is the other end of the codes. False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::{Findings, Gap, Label, Side, Trace, Wait};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
+
+use crate::transport::rc::{self, Ask, Requester};
+
+const TIMEOUT: &str = "C9-142";
+const COUNT: &str = "C9-143";
+
+const AFTER: Label<Wait> = Label::new("after the error completion");
+
+/// Exchanges by which the path is measured.
+const ROUND_TRIPS: u32 = 110;
+
+/// Long time-outs.
+pub(super) static TEST: Test = Test {
+    id: "c09-142-long-timeout",
+    aliases: &[],
+    revision: 1,
+    about: "A request without an answer is retried after T to 4 T of a long local ACK timeout, too.",
+    reading: "One SEND that nobody answers, retry_cnt 1: two transmissions, the second T to 4 T after the first, then an error.",
+    statements: &[TIMEOUT, COUNT, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[Parameter {
+        name: "timeout_code",
+        about: "local ACK timeout of the DUT's queue pair: T = 4.096 us times 2 to the power of it",
+        range: (1, 31),
+        simulated: 27,
+        default: 18,
+    }],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: AckTimeout(t.parameter("timeout_code") as u8),
+        retry_cnt: 1,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    t.measure_path(ROUND_TRIPS)?;
+    dut.post(t, Ask::send(64))?;
+    let silence = t.rc_silence(Duration::ZERO, options.timeout, options.retry_cnt);
+    t.next_completion(Side::Dut, dut.channel.qp, t.now().after(silence))?;
+    t.wait_for(AFTER, Duration::from_secs(2))?;
+    dut.close(t)?;
+    t.measure_path(ROUND_TRIPS)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["ack-timeout", "retry-count", "timeout-retried"]);
+    t.waited(AFTER).map(drop)
+}

@@ -1,0 +1,112 @@
+//! `c09-connections`: what comes on one connection is nothing to another one.
+//!
+//! Two connections get messages of three packets each, packet by packet in turns: SENDs, WRITEs with Immediate and WRITEs, each
+//! beside one of its own kind and beside one of another. All are delivered, each to its own memory.
+//! Reading: nothing is unclear. False alarm: none known.
+
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::Psn;
+
+use crate::transport::rc;
+use crate::transport::rc::answer::ACKNOWLEDGEMENT;
+use crate::transport::rc::ask::{self, Message};
+
+const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+const ORDER: &str = "9.5 transaction ordering";
+
+const FILL: Label<Verbs> = Label::new("fill the memory");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const TURNS: Label<Frames> = Label::new("messages of two connections, in turns");
+const AGAIN: Label<Frames> = Label::new("a message, until it is acknowledged");
+const RESULT: Label<Verbs> = Label::new("read the memory");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+/// Bytes of a receive; the n-th lies so often behind the beginning.
+const SLOT: u32 = 13 * 1024;
+const RECEIVES: u32 = 2;
+/// Where WRITEs go, and how far apart they are.
+const TARGET: u32 = RECEIVES * SLOT;
+/// Bytes beyond two packets.
+const REST: u32 = 5;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Send,
+    Write,
+    WriteImm,
+}
+
+/// What the two connections get at a time.
+const PAIRS: [[Kind; 2]; 4] = [
+    [Kind::Write, Kind::Write],
+    [Kind::Send, Kind::Send],
+    [Kind::Write, Kind::Send],
+    [Kind::WriteImm, Kind::Write],
+];
+
+/// Connections beside each other.
+pub(super) static TEST: Test = Test {
+    id: "c09-connections",
+    aliases: &[],
+    revision: 1,
+    about: "Messages of two connections whose packets come in turns are delivered as if each were alone.",
+    reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, one packet of each connection after the other: \
+        both are acknowledged, delivered, and nothing else is touched.",
+    statements: &[ORDER, IMMEDIATE, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn message(t: &Tester<'_>, channel: &Channel, psn: Psn, kind: Kind, name: &str) -> Message {
+    let payload = ask::random_bytes(t, name, 2 * ask::mtu(channel) + REST);
+    match kind {
+        Kind::Send => Message::send(channel, psn, &payload),
+        Kind::Write => Message::write(channel, psn, TARGET, &payload),
+        Kind::WriteImm => Message::write(channel, psn, TARGET, &payload).with_imm(0x0C0D_0001),
+    }
+}
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut channels = Vec::new();
+    for end in 0..2 {
+        let channel = t.open_channel(&ChannelOptions::default())?;
+        let bytes = ask::random_bytes(t, &format!("memory {end}"), channel.memory.length);
+        ask::fill(t, &channel, FILL, 0, bytes)?;
+        for at in 0..RECEIVES {
+            ask::post_receive(t, &channel, RECEIVE, u64::from(at) + 1, (at * SLOT, SLOT))?;
+        }
+        channels.push((channel, channel.own_psn));
+    }
+    for (round, kinds) in PAIRS.into_iter().enumerate() {
+        let mut both = Vec::new();
+        for (end, ((channel, psn), kind)) in channels.iter_mut().zip(kinds).enumerate() {
+            let message = message(t, channel, *psn, kind, &format!("message {round} of {end}"));
+            *psn = message.next();
+            both.push((*channel, message));
+        }
+        let frames: Vec<_> = both.iter().map(|(channel, message)| message.frames(channel)).collect();
+        for (one, other) in frames[0].iter().zip(&frames[1]) {
+            t.send_frame(TURNS, one)?;
+            t.send_frame(TURNS, other)?;
+        }
+        t.pause(ask::SOON)?;
+        // Some of it may have been lost; what was not is a duplicate then.
+        for (channel, message) in &both {
+            ask::ask(t, channel, AGAIN, message)?;
+        }
+    }
+    for (channel, _) in &channels {
+        ask::read_memory(t, channel, RESULT, channel.memory.length)?;
+        ask::query(t, channel, STATE)?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["memory-content", "receive-order", "receive-fields"]);
+    rc::came(t, &[TURNS, AGAIN])
+}

@@ -1,0 +1,71 @@
+//! `c09-flush`: a queue pair that goes to ERR flushes all that is posted, in its order.
+//!
+//! Three receives are posted, the first packet of a SEND fills the first of them in part; two SENDs of the DUT are out, and
+//! nobody answers. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts.
+//! Reading: the receive that a message has begun to fill is the first of those that are left.
+//! False alarm: none known.
+
+use verbatim_record::verbs::{Command, pb};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const WHOLE: Label<Frames> = Label::new("SEND that takes a receive");
+const HALF: Label<Frames> = Label::new("SEND First");
+const STOP: Label<Verbs> = Label::new("modify to ERR");
+
+/// Bytes of a receive.
+const SLOT: u32 = 4096;
+
+/// Flushes.
+pub(super) static TEST: Test = Test {
+    id: "c09-flush",
+    aliases: &[],
+    revision: 1,
+    about: "In ERR all that is posted is flushed, each queue in its order, a receive that is half full first.",
+    reading: "IBV_WC_WR_FLUSH_ERR for three receives and two SENDs, in the order in which they were posted.",
+    statements: &[IMMEDIATE, rc::NAKS, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let channel = dut.channel;
+    for (wr_id, at) in (101..).zip(0..4) {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (32 * 1024 + at * SLOT, SLOT))?;
+    }
+    let bytes = ask::random_bytes(t, "payload", 2 * ask::mtu(&channel));
+    let whole = Message::send(&channel, channel.own_psn, &bytes[..64]);
+    ask::ask(t, &channel, WHOLE, &whole)?;
+    let half = Message::send(&channel, whole.next(), &bytes).changed(|packets| {
+        packets.truncate(1);
+        packets[0].bth = packets[0].bth.with_ack_request(true);
+    });
+    ask::ask(t, &channel, HALF, &half)?;
+    for _ in 0..2 {
+        let sent = dut.post(t, Ask::send(64))?;
+        dut.see_all(t, &sent)?;
+    }
+    let stop = pb::ModifyQp {
+        qp: channel.qp,
+        state: pb::QpState::Err.into(),
+        attributes: Some(pb::QpAttributes::default()),
+    };
+    t.verbs_must(STOP, Side::Dut, Command::ModifyQp(stop))?;
+    t.pause(ask::SOON)?;
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["receive-order", "flushed"]);
+    rc::came(t, &[WHOLE, HALF])
+}

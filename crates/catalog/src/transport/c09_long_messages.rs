@@ -1,0 +1,77 @@
+//! `c09-long-messages`: messages of more than 65,535 bytes are as any others, both roles.
+//!
+//! The peer sends a SEND and a WRITE with Immediate of 65,541 bytes; the DUT posts a READ and a SEND of as many. Each completion
+//! says how many there were.
+//! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
+
+use verbatim_record::verbs::pb::Operation;
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+
+use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester};
+
+const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+const COMPLETION: &str = "C9-60";
+
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const SENT: Label<Frames> = Label::new("message of the peer");
+const ANSWER: Label<Frames> = Label::new("answer");
+const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
+
+/// Bytes of a message: more than 16 bits count, and no multiple of a path MTU.
+const LENGTH: u32 = (1 << 16) + 5;
+/// Bytes of the DUT's memory: what is sent, what is read, and what is received lie apart.
+const MEMORY: u32 = 4 << 16;
+const READ: u32 = 68 * 1024;
+const RECEIVED: u32 = 136 * 1024;
+
+/// Long messages.
+pub(super) static TEST: Test = Test {
+    id: "c09-long-messages",
+    aliases: &[],
+    revision: 1,
+    about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
+    reading: "A SEND and a WRITE with Immediate of the peer, a READ and a SEND of the DUT, of 65,541 bytes each.",
+    statements: &[IMMEDIATE, COMPLETION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        memory: MEMORY,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    for wr_id in [101, 102] {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (RECEIVED, MEMORY - RECEIVED))?;
+    }
+    let payload = ask::random_bytes(t, "payload", LENGTH);
+    let send = Message::send(&channel, channel.own_psn, &payload);
+    ask::ask(t, &channel, SENT, &send)?;
+    let write = Message::write(&channel, send.next(), RECEIVED + 1, &payload).with_imm(0x0001_0005);
+    ask::ask(t, &channel, SENT, &write)?;
+    for operation in [Operation::Read, Operation::Send] {
+        if !t.offers(operation) {
+            continue;
+        }
+        let place = if operation == Operation::Read { READ } else { 0 };
+        let sent = dut.post(t, Ask::new(operation, LENGTH).at(place))?;
+        let answers = dut.answers(t, &sent);
+        if !dut.see_all(t, &sent)? || !dut.answer(t, (ANSWER, ANSWER_AGAIN), &answers, 1)? {
+            break;
+        }
+    }
+    dut.read_memory(t)?;
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["receive-fields", "completion-fields", "answered-completes"]);
+    rc::came(t, &[SENT, ANSWER])
+}
