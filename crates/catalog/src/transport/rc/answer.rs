@@ -48,21 +48,27 @@ pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<F
     })
 }
 
-/// Whether it is an acknowledgement that the DUT had sent before, bit by bit: whoever sends one again, it says nothing.
+/// Whether it is an acknowledgement of what the DUT had acknowledged before: whoever sends one again, be it for its credits,
+/// says nothing else.
 pub(crate) fn is_repeated(trace: &Trace, frame: &FrameSeen) -> bool {
-    let before = trace
+    let acknowledges = |frame: &FrameSeen| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+        let is_nak = packet.opcode() != Opcode::RC_ACKNOWLEDGE || nak_of(&packet).is_some();
+        (frame.received && !is_nak).then(|| {
+            (
+                packet.bth().dest_qp(),
+                packet.bth().psn(),
+                packet.aeth().map(|aeth| aeth.msn()),
+            )
+        })
+    };
+    let Some(this) = acknowledges(frame) else { return false };
+    let mut before = trace
         .timeline
         .frames
         .iter()
         .take_while(|other| other.place < frame.place);
-    let is_ack = Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| {
-        let is_nak = nak_of(&packet).is_some();
-        packet.opcode() == Opcode::RC_ACKNOWLEDGE && !is_nak
-    });
-    is_ack
-        && before
-            .filter(|other| other.received)
-            .any(|other| other.bytes == frame.bytes)
+    before.any(|other| acknowledges(other) == Some(this))
 }
 
 /// The turns of messages of one packet that were all sent under one label, one behind the other.

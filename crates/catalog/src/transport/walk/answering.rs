@@ -124,8 +124,11 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             state.told = Some(psn);
             acknowledge(t, peer, psn, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
         }
-        Fault::Rnr(timer) if lacks_receive(&posted.sent, packet) => {
-            state.posted[at].fault = Fault::None;
+        Fault::Rnr(timer, times) if lacks_receive(&posted.sent, packet) => {
+            state.posted[at].fault = match times {
+                0 | 1 => Fault::None,
+                _ => Fault::Rnr(timer, times - 1),
+            };
             state.told = Some(psn);
             acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
         }

@@ -214,7 +214,7 @@ fn loss_positions() -> Vec<Leg> {
     });
     let posted = [O::Send, O::WriteImm, O::Read].into_iter().map(|operation| {
         let faults = (0..4).flat_map(|at| [Fault::RequestLost(at), Fault::SequenceNak(at), Fault::ResponseLost(at)]);
-        let rnr = [Fault::Rnr(RnrTimer(8)), Fault::AnswerLost];
+        let rnr = [Fault::Rnr(RnrTimer(8), 1), Fault::AnswerLost];
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });

@@ -44,7 +44,7 @@ const SHRUNK: &str = "shrunk: ";
 pub(super) static TEST: Test = Test {
     id: "c09-walk",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Whatever is sent, posted, lost, damaged, repeated and refused: each message is executed once and in order.",
     reading: "Steps are drawn from the seed, on connections of up to 16 steps; a walk that fails is shrunk, and the shortest \
         one that still fails is told with the parameters that repeat it. Not drawn: what a host may not survive, and what \

@@ -58,8 +58,8 @@ pub(super) enum Fault {
     AnswerLost,
     /// One response to a READ does not arrive.
     ResponseLost(u32),
-    /// The receive is missing.
-    Rnr(RnrTimer),
+    /// The receive is missing, so many times in a row.
+    Rnr(RnrTimer, u32),
     /// A packet is said to be missing.
     SequenceNak(u32),
     /// A packet without effect comes before the answer.
@@ -103,6 +103,8 @@ pub(super) enum Stray {
     StaleNak(u32),
     /// An RNR NAK of a PSN so far before the oldest request.
     StaleRnr(u32),
+    /// An RNR NAK of a PSN so far behind the newest request.
+    GhostRnr(u32),
     /// A READ response with a PSN so far behind the newest request.
     GhostRead(u32),
     /// A congestion notification.
@@ -285,7 +287,7 @@ impl Draw {
 
     fn stray(&mut self) -> Stray {
         let distance = self.distance();
-        match self.below(15) {
+        match self.below(16) {
             0 => Stray::BadIcrc(self.small(0, 63)),
             1 => Stray::TVer(self.small(1, 15) as u8),
             2 => Stray::PKey(self.small(0, 14)),
@@ -301,6 +303,7 @@ impl Draw {
             11 => Stray::StaleNak(distance),
             12 => Stray::StaleRnr(distance),
             13 => Stray::GhostRead(distance),
+            14 => Stray::GhostRnr(distance),
             _ => Stray::Cnp,
         }
     }
@@ -310,7 +313,10 @@ impl Draw {
             0 => Fault::RequestLost(self.small(0, 3)),
             1 => Fault::AnswerLost,
             2 => Fault::ResponseLost(self.small(0, 3)),
-            3 | 4 => Fault::Rnr(RnrTimer(self.one(&[1, 2, 8, 12, 15, 20]))),
+            3 | 4 => {
+                let timer = RnrTimer(self.one(&[1, 2, 8, 12, 15, 20, 28, 31, 0]));
+                Fault::Rnr(timer, self.one(&[1, 1, 2, 3]))
+            }
             5 => Fault::SequenceNak(self.small(0, 3)),
             6 | 7 => Fault::Stray(self.stray()),
             8 => Fault::AnswerTwice,
@@ -437,7 +443,8 @@ impl fmt::Display for Fault {
             Self::RequestLost(at) => write!(f, "loses its packet {at}"),
             Self::AnswerLost => f.write_str("loses its answer"),
             Self::ResponseLost(at) => write!(f, "loses response {at}"),
-            Self::Rnr(timer) => write!(f, "gets an RNR NAK with code {}", timer.0),
+            Self::Rnr(timer, 1) => write!(f, "gets an RNR NAK with code {}", timer.0),
+            Self::Rnr(timer, times) => write!(f, "gets {times} RNR NAKs with code {}", timer.0),
             Self::SequenceNak(at) => write!(f, "gets a sequence NAK for its packet {at}"),
             Self::Stray(stray) => write!(f, "is answered behind {stray}"),
             Self::AnswerTwice => f.write_str("is answered twice"),
@@ -464,6 +471,7 @@ impl fmt::Display for Stray {
             Self::GhostNak(by) => write!(f, "a sequence NAK {by} PSNs ahead"),
             Self::StaleNak(by) => write!(f, "a sequence NAK {by} PSNs back"),
             Self::StaleRnr(by) => write!(f, "an RNR NAK {by} PSNs back"),
+            Self::GhostRnr(by) => write!(f, "an RNR NAK {by} PSNs ahead"),
             Self::GhostRead(by) => write!(f, "a READ response {by} PSNs ahead"),
             Self::Cnp => f.write_str("a CNP"),
         }

@@ -56,6 +56,7 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
         Stray::GhostNak(by) => return ack(end.plus(by), sequence),
         Stray::StaleNak(by) => return ack(settled.minus(by), sequence),
         Stray::StaleRnr(by) => return ack(settled.minus(by), Syndrome::rnr_nak(RnrTimer(1))),
+        Stray::GhostRnr(by) => return ack(end.plus(by), Syndrome::rnr_nak(RnrTimer(1))),
         Stray::GhostRead(by) => {
             return channel.frame(&Transport {
                 aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK)),
