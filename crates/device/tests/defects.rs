@@ -175,7 +175,7 @@ fn locked(t: &mut Talk, key: verbatim_wire::MKey, level: u8, found: &PortInfo) {
             &VlArbitrationTable::default().with_weight(0, 80 + level),
         );
         t.set(0, other, &NodeInfo::default());
-        for attribute in [AttributeId::LED_INFO, AttributeId::SM_INFO] {
+        for attribute in [AttributeId::LED_INFO, AttributeId::SM_INFO, AttributeId(0x0F11)] {
             t.get(attribute, 0, other);
         }
         let led = LedInfo::from_bytes(&[level << 7]);

@@ -3,9 +3,9 @@
 //! At each protect level every attribute that the port has is asked for with a wrong key: at levels 0 and 1 it is shown as
 //! to the right key, apart from the M_Key at level 1; at levels 2 and 3 it is dropped and counted. Then each attribute that
 //! we know how to give back is Set with a wrong key: dropped and counted at every level, and afterwards every attribute is
-//! as it was. At level 1 another port's PortInfo is asked for too: whether it gives away that port's M_Key, the oracle judges.
+//! as it was. At levels 2 and 3 a number that no attribute has is asked for as well: the key is looked at before that. At level 1 another port's PortInfo is asked for too: whether it gives away that port's M_Key, the oracle judges.
 //! Reading: what must be dropped is sent three times, so that one lost packet neither fails a sound port nor
-//! hides a defect. An attribute that the right key is refused decides nothing: whether its absence or the wrong key is
+//! hides a defect. An attribute of the class that the right key is refused decides nothing: whether its absence or the wrong key is
 //! found first is left open. False alarm: an SM of somebody else that writes or sends wrong keys meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
@@ -26,6 +26,9 @@ const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
 /// Sent at levels 2 and 3, whatever the right key would be told: a subnet manager on the node is asked by any key.
 const SM_INFO: Label<AnyAttribute> = Label::new("wrong key, SMInfo");
+/// Sent at levels 2 and 3: a number that no attribute has, and no vendor's.
+const NO_ATTRIBUTE: Label<AnyAttribute> = Label::new("wrong key, attribute 0x0111");
+const UNKNOWN: AttributeId = AttributeId(0x0111);
 /// Sent at level 1, where the device has another port: what its M_Key is shown as is for the oracle.
 const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
 /// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
@@ -69,8 +72,8 @@ const fn test(
         aliases: &[],
         revision: 3,
         about,
-        reading: "Attributes that the right key is refused are not judged, but for SMInfo at levels 2 and 3. What must be dropped \
-            is sent three times, with a key that is off in all bits, in one of the high half, and in one of the low.",
+        reading: "Attributes that the right key is refused are not judged, but for SMInfo and a number that no attribute \
+            has, at levels 2 and 3. What must be dropped is sent three times, with a key that is off in all bits, in one of the high half, and in one of the low.",
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
         needs,
         parameters: &[],
@@ -98,25 +101,33 @@ pub(super) static PROTECT_1: Test = Test {
         |t, f| judge(t, f, 1),
     )
 };
-pub(super) static PROTECT_2: Test = test(
-    "c14-016-attributes-protect-2",
-    "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
-    &[Need::Mad],
-    |t| procedure(t, 2),
-    |t, f| judge(t, f, 2),
-);
-pub(super) static PROTECT_3: Test = test(
-    "c14-016-attributes-protect-3",
-    "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
-    &[Need::Mad],
-    |t| procedure(t, 3),
-    |t, f| judge(t, f, 3),
-);
+pub(super) static PROTECT_2: Test = Test {
+    // It asks for a number that no attribute has as well.
+    revision: 4,
+    ..test(
+        "c14-016-attributes-protect-2",
+        "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
+        &[Need::Mad],
+        |t| procedure(t, 2),
+        |t, f| judge(t, f, 2),
+    )
+};
+pub(super) static PROTECT_3: Test = Test {
+    // It asks for a number that no attribute has as well.
+    revision: 4,
+    ..test(
+        "c14-016-attributes-protect-3",
+        "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
+        &[Need::Mad],
+        |t| procedure(t, 3),
+        |t, f| judge(t, f, 3),
+    )
+};
 
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, [other, high, low, _]) = keys::keys(t);
     let wrong = [other, high, low];
-    let silences = 2 * TIMES * (shadow::ALL.len() + 2);
+    let silences = 2 * TIMES * (shadow::ALL.len() + 3);
     let lease = t.longer_than(silences);
     keys::lock(t, ours, level, lease, 100)?;
     let mut there = Vec::new();
@@ -147,8 +158,10 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.provoke(WRONG, &wrong.map(|key| (*attribute, *modifier, key)))?;
             t.get(COUNTED, ours)?;
         }
-        t.provoke(SM_INFO, &wrong.map(|key| (AttributeId::SM_INFO, 0, key)))?;
-        t.get(COUNTED, ours)?;
+        for (label, attribute) in [(SM_INFO, AttributeId::SM_INFO), (NO_ATTRIBUTE, UNKNOWN)] {
+            t.provoke(label, &wrong.map(|key| (attribute, 0, key)))?;
+            t.get(COUNTED, ours)?;
+        }
     }
     let has = |attribute| there.iter().any(|(of, _)| *of == attribute);
     let keys = (ours, wrong);
@@ -266,6 +279,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
     sets(t, f, &LED);
     if level >= 2 {
         sm_info(t, f)?;
+        let unknown: Vec<_> = t.each(NO_ATTRIBUTE).collect();
+        if !unknown.is_empty() {
+            silent(t, f, "attribute 0x0111", "Get", &unknown);
+        }
     }
     if t.has(OTHER_PORT) {
         t.not_judged(OTHER_PORT);
