@@ -148,8 +148,14 @@ impl Agent<'_> {
     /// The M_Key check at the receiving port, with the trap that a violation raises.
     fn check_key(&mut self, request: &Mad, source: Lid) -> Access {
         let (profile, faults, now) = (self.profile, self.faults, self.now);
+        let at = self.at;
         let port = self.port();
         let outcome = port.lock.check(now, request, &profile.choices, faults);
+        if outcome.access == Access::Full && faults.has(Defect::LeaseStoppedAtAnotherPort) {
+            let others = self.ports.iter_mut().enumerate().filter(|(index, _)| *index != at);
+            others.for_each(|(_, other)| other.lock.stop_lease());
+        }
+        let port = self.port();
         let sends = profile.has_traps() || faults.has(Defect::TrapWithoutCapability);
         let sends = sends && !port.traps.ended;
         if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {

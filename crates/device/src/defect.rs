@@ -139,6 +139,7 @@ defects! {
         LeaseCountsLow12Bits "lease-counts-low-12-bits" "The lease timer counts only the low 12 bits of the period."
         LeaseEndsAt32767 "lease-ends-at-32767" "The lease timer runs for 32767 s at most."
         LeaseRunsFast "lease-runs-fast" "The lease timer runs fast by one part in a thousand."
+        LeaseStoppedAtAnotherPort "lease-stopped-at-another-port" "An SMP that passes the check at one port stops the running lease timers of the other ports."
         LeaseExpiryClearsKey "lease-expiry-clears-key" "Expiry zeroes the M_Key together with the protect bits."
         LeaseExpiryKeepsProtectBits "lease-expiry-keeps-protect-bits" "After expiry a wrong-key Get is answered, but PortInfo shows the protect bits as before."
         LeaseExpiryLowersToLevel1 "lease-expiry-lowers-to-level-1" "Expiry sets the protect bits to 1 instead of 0."
@@ -310,6 +311,7 @@ impl Defect {
             Self::OtherPortWritable | Self::NodeInfoNodeGuidPerPort | Self::NodeInfoSystemImageGuidPerPort => {
                 profile.num_ports > 1
             }
+            Self::LeaseStoppedAtAnotherPort => profile.num_ports > 1,
             Self::NodeDescriptionSetAccepted | Self::NodeDescriptionWritable => !profile.can_set_node_description(),
             Self::WrongKeySetOfSlToVlObeyed | Self::SlToVlShownAtLevel3 | Self::SlToVlSetMovesArbitration => {
                 profile.has_sl_mapping()

@@ -86,6 +86,11 @@ impl Lock {
         self.expires_at
     }
 
+    /// Stops the lease timer; only a defective device does so from another port.
+    pub(crate) fn stop_lease(&mut self) {
+        self.expires_at = None;
+    }
+
     /// Looks at the key of an SMP and does all that follows from it but the answer.
     pub(crate) fn check(&mut self, now: Duration, mad: &Mad, choices: &Choices, faults: &Faults) -> Outcome {
         let method = mad.method();

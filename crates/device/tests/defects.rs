@@ -230,6 +230,13 @@ fn locked(t: &mut Talk, key: verbatim_wire::MKey, level: u8, found: &PortInfo) {
     t.set(0, key, &lock(10));
     t.bench.wait(seconds(5));
     t.port_info(key);
+    t.set(0, key, &lock(10));
+    t.get(AttributeId::NODE_INFO, 0, OTHER);
+    t.bench.port = 2;
+    t.get(AttributeId::NODE_INFO, 0, NONE);
+    t.bench.port = 1;
+    t.bench.wait(seconds(11));
+    t.port_info(key);
     t.set(0, key, &lock(0).with_m_key_violations(0));
     t.set(0, key, found);
 }

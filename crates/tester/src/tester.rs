@@ -154,6 +154,12 @@ impl<'r> Tester<'r> {
         self.info.simulated
     }
 
+    /// Whether the rig offers this, where a test can do without.
+    #[must_use]
+    pub fn rig_offers(&self, need: crate::test::Need) -> bool {
+        self.info.offers.contains(&need)
+    }
+
     /// The M_Key that is in force, as far as is known.
     #[must_use]
     pub fn key(&self) -> MKey {

@@ -3,7 +3,8 @@
 //!
 //! Reading: the lease counts whole seconds and no accuracy is stated, so one run probes a second before its end and
 //! another a second after. The probe is one right-key Get, for it stops the timer; unanswered, it is asked
-//! again. Between the violation and the probe nothing else is sent. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
+//! again. Between the violation and the probe nothing else is sent to the port; where the rig leads to a second port of the
+//! node, `c14-017-lease-expires` reads NodeInfo there, which a lease of the first port has nothing to do with. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
 //! offer what these tests need.
 
 use core::time::Duration;
@@ -13,11 +14,13 @@ use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, Notice, PortInfo};
 
-use crate::management::keys::{self, BEFORE};
+use crate::management::keys::{self, BEFORE, NODE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
 const WRONG_REPRESS: Label<Notice> = Label::new("wrong-key TrapRepress, starts the timer");
+/// An SMP that passes the check of another port.
+const SECOND: Label<NodeInfo> = Label::new("NodeInfo, through the second port");
 /// What the lease tests read at the instant that decides.
 pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 /// The lease counts whole seconds, and no accuracy is stated: a device may be off by that.
@@ -52,12 +55,16 @@ pub(super) static NOT_EARLY: Test = test(
     |t, f| judge(t, f, Start::Get, Probe::Before),
 );
 /// A second after the end the protect bits are 0.
-pub(super) static EXPIRES: Test = test(
-    "c14-017-lease-expires",
-    "A second after the lease period has passed since a failed Get, the protect bits are 0 and the key is kept.",
-    |t| procedure(t, Start::Get, Probe::After),
-    |t, f| judge(t, f, Start::Get, Probe::After),
-);
+pub(super) static EXPIRES: Test = Test {
+    // It asks a second port, too.
+    revision: 2,
+    ..test(
+        "c14-017-lease-expires",
+        "A second after the lease period has passed since a failed Get, the protect bits are 0 and the key is kept.",
+        |t| procedure(t, Start::Get, Probe::After),
+        |t, f| judge(t, f, Start::Get, Probe::After),
+    )
+};
 /// A failed Set starts the timer too, at level 1.
 pub(super) static EXPIRES_AFTER_SET: Test = test(
     "c14-017-lease-expires-after-set",
@@ -97,10 +104,15 @@ fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
     let lease = u16::try_from(t.silence().as_secs() + t.way().as_secs() + 7).unwrap_or(u16::MAX);
     let level = if start == Start::Get { 2 } else { 1 };
     let port = keys::lock(t, ours, level, lease, 1)?;
+    let asks_second = (start, probe) == (Start::Get, Probe::After) && t.rig_offers(Need::SecondPort);
+    let has_second = asks_second && t.get(NODE, ours)?.num_ports() > 1;
     let began = t.now();
     match start {
         Start::Get => {
             t.get_once(WRONG, other)?;
+            if has_second {
+                t.ask_from(1, SECOND, t.rig_key())?;
+            }
         }
         Start::TrapRepress => {
             t.repress(WRONG_REPRESS, other, &keys::bad_m_key_notice())?;
@@ -125,6 +137,11 @@ fn procedure(t: &mut Tester<'_>, start: Start, probe: Probe) -> Step {
 fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<(), Gap> {
     if !keys::locked(t, f)? {
         return Ok(());
+    }
+    for label in [NODE, SECOND] {
+        if t.has(label) {
+            t.not_judged(label);
+        }
     }
     let before: PortInfo = t.answer(BEFORE)?;
     let violation = match start {
