@@ -32,6 +32,7 @@ defects! {
         PKeyBlockBeyondAccepted "p-key-block-beyond-accepted" "A P_KeyTable block beyond PartitionCap is answered with success and zeros."
         IllegalNeighborMtuAccepted "illegal-neighbor-mtu-accepted" "A NeighborMTU beyond MTUCap is stored and answered with success."
         IllegalOperationalVlsAccepted "illegal-operational-vls-accepted" "OperationalVLs beyond VLCap are stored and answered with success."
+        OperationalVlsLow3Bits "operational-vls-low-3-bits" "Of OperationalVLs only the low 3 bits are looked at: 9 is stored as 1 and answered with success."
         IllegalLidAccepted "illegal-lid-accepted" "A LID that is not a unicast one is stored and answered with success."
         IllegalLinkWidthAccepted "illegal-link-width-accepted" "A LinkWidthEnabled that is not supported is stored and answered with success."
         IllegalFieldWithoutStatus "illegal-field-without-status" "An illegal PortInfo field is left unchanged, but the Set is answered with success."
@@ -329,7 +330,7 @@ impl Defect {
             Self::OtherPortShowsItsOwnNumber => profile.num_ports > 1,
             Self::TrapWithoutCapability => !profile.has_traps(),
             defect if defect.statement() == "14.2.5.1 traps" => profile.has_traps(),
-            Self::OperationalVlsNotKept => profile.vl_cap.data_vls() > Some(1),
+            Self::OperationalVlsNotKept | Self::OperationalVlsLow3Bits => profile.vl_cap.data_vls() > Some(1),
             Self::GuidInfoNotStored => profile.guid_cap > 1,
             Self::VlArbitrationVlLost => two_tables && profile.vl_cap.data_vls() > Some(1),
             Self::VlArbitrationOnly16Entries => two_tables && low > 16,

@@ -257,7 +257,12 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         info.with_link_down_default_state(down)
     });
 
-    let vls = match wanted.operational_vls() {
+    let looked_at = if change.faults.has(Defect::OperationalVlsLow3Bits) {
+        7
+    } else {
+        0xF
+    };
+    let vls = match VlCap(wanted.operational_vls().0 & looked_at) {
         VlCap(0) => change.info.operational_vls(),
         some => some,
     };

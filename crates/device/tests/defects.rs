@@ -102,6 +102,7 @@ fn talk(profile: &Profile, defects: &[Defect]) -> (Vec<Option<Mad>>, Vec<(Durati
         found.with_lid(Lid(0xD000)),
         found.with_neighbor_mtu(verbatim_wire::Mtu(6)),
         found.with_operational_vls(verbatim_wire::VlCap(7)),
+        found.with_operational_vls(verbatim_wire::VlCap(9)),
         found.with_link_width_enabled(verbatim_wire::LinkWidths(0x40)),
         found.with_overrun_errors(1).with_vl_high_limit(9).with_master_sm_sl(3),
         found

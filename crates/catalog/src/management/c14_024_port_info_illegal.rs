@@ -1,6 +1,6 @@
 //! `c14-024-port-info-illegal` (C14_024_06_CA_03): an illegal value in PortInfo is refused with 0x001C and not stored.
 //!
-//! Eleven Sets, each with one illegal value: OperationalVLs beyond VLCap, a NeighborMTU beyond MTUCap and one of 0,
+//! Thirteen Sets, each with one illegal value: OperationalVLs beyond VLCap by one, and two more that have bit 3 set, a NeighborMTU beyond MTUCap and one of 0,
 //! LinkWidthEnabled and LinkSpeedEnabled with a width or speed that is not supported beside those that are, a
 //! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port, and LIDs of 0 where one was assigned. Each is answered with 0x001C, and the
 //! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
@@ -95,6 +95,22 @@ const CASES: [Case; 11] = [
     },
 ];
 
+/// OperationalVLs of which the low 3 or 2 bits alone are a legal value, or all are set.
+const HIGH: [Case; 2] = [
+    Case {
+        field: "OperationalVLs",
+        set: Label::new("set OperationalVLs 9"),
+        after: Label::new("after OperationalVLs 9"),
+        illegal: |info| info.with_operational_vls(VlCap(9)),
+    },
+    Case {
+        field: "OperationalVLs",
+        set: Label::new("set OperationalVLs 15"),
+        after: Label::new("after OperationalVLs 15"),
+        illegal: |info| info.with_operational_vls(VlCap(15)),
+    },
+];
+
 const EDGE: Label<PortInfo> = Label::new("set the first and the last of the unicast LIDs");
 const AFTER_EDGE: Label<PortInfo> = Label::new("after the first and the last of the unicast LIDs");
 const NONE: Label<PortInfo> = Label::new("set the first of the unicast LIDs to 0");
@@ -109,6 +125,7 @@ impl Case {
         match self.field {
             "LID" => !by_lid && !is_0(PortInfo::lid),
             "MasterSMLID" => !is_0(PortInfo::master_sm_lid),
+            "OperationalVLs" => (self.illegal)(*found).operational_vls() > found.vl_cap(),
             _ => true,
         }
     }
@@ -123,7 +140,7 @@ fn with_another_width(supported: LinkWidths) -> LinkWidths {
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],
-    revision: 4,
+    revision: 5,
     about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, MasterSMLID or LID is answered with 0x001C and leaves that component alone.",
     reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
         LID is not tried on a LID-routed rig.",
@@ -143,7 +160,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let by_lid = t.is_lid_routed();
     let port = t.guard(FOUND, key)?;
     let found = *port.found();
-    for case in CASES.iter().filter(|case| case.is_tried(by_lid, &found)) {
+    let tried = |case: &&Case| case.is_tried(by_lid, &found);
+    for case in HIGH.iter().chain(&CASES).filter(tried) {
         t.set(case.set, &port, port.quiet().change(case.illegal))?;
         t.get(case.after, key)?;
     }
@@ -168,7 +186,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     let found: PortInfo = t.answer(FOUND)?;
-    for case in CASES {
+    let high = HIGH.iter().filter(|case| t.has(case.set));
+    for case in high.chain(&CASES) {
         if matches!(case.field, "LID" | "MasterSMLID") && !t.has(case.set) {
             // Of records that are older than the case, or of a port without an address, there is nothing to say.
             if !(case.illegal)(found).is_zero_in(case.field) {

@@ -47,7 +47,7 @@ const ALL: u64 = (1 << MOST) - 1;
 pub(super) static TEST: Test = Test {
     id: "c14-walk",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Whatever SMPs come, with whatever keys and values: the port shows what was Set, and nothing else changes it.",
     reading: "Steps are drawn from the seed; a walk that fails is shrunk, and the shortest one that still fails is told with \
         the parameters that repeat it. Not drawn: what takes the link down, moves a LID by which the device is reached, or cannot be given back.",
@@ -329,7 +329,10 @@ fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo
         } else {
             (found.mtu_cap().0 + 1) & 0xF
         })),
-        What::Illegal("OperationalVLs") => info.with_operational_vls(VlCap((found.vl_cap().0 + 1) & 0xF)),
+        What::Illegal("OperationalVLs") => {
+            let cap = found.vl_cap().0;
+            info.with_operational_vls(VlCap((cap + 1 + low[1] % (15 - cap.min(14))) & 0xF))
+        }
         What::Illegal("LinkWidthEnabled") => {
             let missing = (0..8)
                 .map(|bit| 1 << bit)
