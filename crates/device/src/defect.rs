@@ -190,6 +190,7 @@ defects! {
         ExtendedSpeedsWithoutCapability "extended-speeds-without-capability" "PortInfo shows LinkSpeedExtSupported though CapabilityMask has no extended speeds."
         PhysicalStateStale "physical-state-stale" "PortInfo:PortPhysicalState still shows Polling when the link is up."
         PortInfoReservedNotZero "port-info-reserved-not-zero" "PortInfo shows a bit in a reserved field."
+        NodeDescriptionLastByteLost "node-description-last-byte-lost" "A NodeDescription that is Set loses its 64th byte."
         NodeInfoReservedNotZero "node-info-reserved-not-zero" "NodeInfo shows a bit in a reserved field."
         SlToVlReservedNotZero "sl-to-vl-reserved-not-zero" "SLtoVLMappingTable shows a bit behind its 16 entries."
         VlArbitrationReservedNotZero "vl-arbitration-reserved-not-zero" "VLArbitrationTable shows a reserved bit of its first entry."
@@ -313,6 +314,7 @@ impl Defect {
                 profile.num_ports > 1
             }
             Self::LeaseStoppedAtAnotherPort => profile.num_ports > 1,
+            Self::NodeDescriptionLastByteLost => profile.can_set_node_description(),
             Self::NodeDescriptionSetAccepted | Self::NodeDescriptionWritable => !profile.can_set_node_description(),
             Self::WrongKeySetOfSlToVlObeyed | Self::SlToVlShownAtLevel3 | Self::SlToVlSetMovesArbitration => {
                 profile.has_sl_mapping()

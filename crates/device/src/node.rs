@@ -89,6 +89,9 @@ impl Agent<'_> {
     pub(crate) fn set_node_description(&mut self, data: &[u8; 64]) -> Reply {
         if self.profile.can_set_node_description() {
             self.node.description = *data;
+            if self.faults.has(Defect::NodeDescriptionLastByteLost) {
+                self.node.description[63] = 0;
+            }
             return Reply::ok(&self.node.description);
         }
         if self.faults.has(Defect::NodeDescriptionWritable) {

@@ -1,7 +1,8 @@
 //! `c14-024-node-description` (C14_024_02): NodeDescription can be read, and a Set of it is refused and changes nothing.
 //!
 //! Reading: the page is cut after the Set; it is refused with 0x000C (method and attribute), as its coverage of
-//! C13-24 assertion 6 says. Newer devices may let it be set (CapabilityMask2 bit 0): then the Set is not judged.
+//! C13-24 assertion 6 says. Newer devices may let it be set (CapabilityMask2 bit 0): then all 64 bytes are set, none of them to
+//! 0 or to what it was, and what is shown of them is for the oracle.
 //! False alarm: a host stack that rewrites the description meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
@@ -17,9 +18,9 @@ const AFTER: Label<NodeDescription> = Label::new("after the Set");
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-description",
     aliases: &["C14_024_02"],
-    revision: 1,
+    revision: 2,
     about: "NodeDescription can be read; a Set of it is refused with 0x000C and changes nothing.",
-    reading: "Refused means status 0x000C. With CapabilityMask2 bit 0 (IsSetNodeDescriptionSupported) the Set is legal and not judged.",
+    reading: "Refused means status 0x000C. With CapabilityMask2 bit 0 (IsSetNodeDescriptionSupported) the Set is legal, and changes all 64 bytes.",
     statements: &["C14-24", "C14-27", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -29,14 +30,25 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let key = t.rig_key();
-    t.get(PORT, key)?;
+    let port = t.get(PORT, key)?;
     let description = t.guard(FOUND, key)?;
-    let altered = description
-        .quiet()
-        .change(|d| d.with_octet(0, if d.octet(0) == b'V' { b'v' } else { b'V' }));
+    let octets = if can_be_set(&port) { 64 } else { 1 };
+    let altered = description.quiet().change(|d| (0..octets).fold(d, with_another));
     t.set_with(SET, &description, (key, 0), altered)?;
     t.get(AFTER, key)?;
     Ok(())
+}
+
+/// CapabilityMask2 bit 0 says so.
+fn can_be_set(port: &PortInfo) -> bool {
+    port.capability_mask().has(CapabilityMask::MASK2) && port.capability_mask_2().0 & 1 != 0
+}
+
+/// Another letter at this place: V for the first, W for the next.
+fn with_another(description: NodeDescription, at: usize) -> NodeDescription {
+    let letter = b'A' + (21 + at % 26) as u8 % 26;
+    let is_it = description.octet(at) == letter;
+    description.with_octet(at, if is_it { letter.to_ascii_lowercase() } else { letter })
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -45,9 +57,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let set = t.exchange(SET)?;
     f.status("C14-24", t.exchange(FOUND)?, &[Status::OK]);
     t.answer(AFTER)?;
-    if port.capability_mask().has(CapabilityMask::MASK2) && port.capability_mask_2().0 & 1 != 0 {
+    if can_be_set(&port) {
         f.observe(
-            "the device lets its NodeDescription be set (CapabilityMask2 bit 0): the Set was not judged",
+            "the device lets its NodeDescription be set (CapabilityMask2 bit 0): that the Set is refused was not judged",
             &[set],
         );
         return Ok(());
