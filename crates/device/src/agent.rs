@@ -161,7 +161,7 @@ impl Agent<'_> {
         if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
-            port.traps.raise(now, &notice, profile.trap_repeats);
+            port.traps.raise(now, &notice, profile.trap_repeats, faults);
         }
         if outcome.violation && faults.has(Defect::ViolationClearsPKeys) {
             port.p_keys[1..].fill(0);

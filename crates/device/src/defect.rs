@@ -261,6 +261,7 @@ defects! {
         TrapsEndWithRepress "traps-end-with-repress" "After a TrapRepress no trap is sent any more."
         TrapNotRepressed "trap-not-repressed" "A trap is repeated though a TrapRepress named it."
         TrapRepeatedAsAnother "trap-repeated-as-another" "Each repetition of a trap has a TransactionID of its own."
+        TrapNotHeldBack "trap-not-held-back" "A new trap is sent at once, whenever the one before it was."
         TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
     }
     "C14-29" {

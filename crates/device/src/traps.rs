@@ -46,14 +46,18 @@ impl Traps {
     }
 
     /// Sends this notice and repeats it, at most once in a subnet time-out.
-    pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, repeats: u8) {
+    pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, repeats: u8, faults: &Faults) {
         self.transaction += 1;
         let mad = Mad::lid_routed(Method::TRAP, AttributeId::NOTICE, 0)
             .with_transaction_id(self.transaction)
             .with_data(notice.bytes());
         self.outstanding = Some(Outstanding {
             mad,
-            due: now.max(self.not_before),
+            due: if faults.has(Defect::TrapNotHeldBack) {
+                now
+            } else {
+                now.max(self.not_before)
+            },
             left: repeats.saturating_add(1),
         });
     }

@@ -4,7 +4,8 @@
 //! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
 //! soon as it comes; where traps are known to come here, what happens after that raises traps again. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
 //! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
-//! comes after its TrapRepress. Reading: how often a trap is sent is left open. A port that says that it
+//! comes after its TrapRepress. Where traps of the test came here, wrong keys follow one another, each as soon as the trap of the one before it came:
+//! each of their traps waits for the SubnetTimeOut, too. Reading: how often a trap is sent is left open. A port that says that it
 //! sends traps and sends none that names its cause, of four violations, is failed where it is known that they would come here: on hardware they go to
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
 //! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
@@ -32,11 +33,14 @@ const REPEATED: Label<AnyAttribute> = Label::new("wrong key, whose trap is left 
 const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repressed");
 const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
 const LATER: Label<AnyAttribute> = Label::new("wrong key, after a trap was repressed");
+const NEXT: Label<AnyAttribute> = Label::new("wrong key, as soon as the trap of another came");
 const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
 const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 /// A TrapRepress has no answer: it is sent so often that one of them arrives.
 const TIMES: usize = verbatim_record::TRIES as usize;
+/// Wrong keys that follow one another, each of its own: enough that the way of a trap no longer matters.
+const FOLLOWING: u32 = 5;
 /// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
 /// for the oracle.
 const HOPS: [u8; 5] = [3, 29, 30, 31, 63];
@@ -46,7 +50,7 @@ const SECURITY: u8 = 2;
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -105,6 +109,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.provoke_trap(LATER, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << 41))?;
             t.wait_out(repetitions)?;
         }
+    }
+    if t.has_trap_of(&[other, another]) {
+        for bit in 0..FOLLOWING {
+            t.provoke_trap(NEXT, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << (42 + bit)))?;
+        }
+        t.wait_out(repetitions)?;
     }
     // Switches on a real way would write the route themselves.
     for hops in HOPS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
@@ -196,6 +206,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         content(t, f, (&node, &before), if late { repeated } else { repressed }, trap);
     }
     after_repress(t, f);
+    following(t, f, &before);
     repetitions(t, f, &before, repeated, &first);
     ends(t, f, &before, &second);
     Ok(())
@@ -214,6 +225,38 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
         .by_all(later)
         .saw(told)
         .must("1 at least", told > 0);
+}
+
+/// A new trap waits as a repetition does: those of SMPs that followed one another are a SubnetTimeOut apart.
+fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo) {
+    let came = |cause: &Exchange| {
+        let mut traps = t.unasked.iter().filter(|of| of.mad.method() == Method::TRAP);
+        traps.find(|of| trap::m_key_of(&of.mad) == cause.request.m_key())
+    };
+    // One that found the port busy may have raised its trap or not.
+    let causes: Vec<_> = t.each(NEXT).filter(|of| !of.is_busy()).collect();
+    let traps: Vec<_> = causes.iter().copied().filter_map(came).collect();
+    let [one, .., last] = traps[..] else { return };
+    let times = u32::try_from(traps.len() - 1).unwrap_or(u32::MAX);
+    let least = times * port.subnet_timeout().duration();
+    let jitter = if t.begin.simulated {
+        Duration::ZERO
+    } else {
+        t.way(port) + t.begin.host_bound
+    };
+    let least = least.saturating_sub(jitter);
+    let (shortest, most) = last.at.since(one.at);
+    f.claim(
+        STATEMENT,
+        format!("time from a trap to number {times} of those that followed it"),
+    )
+    .by_all(causes)
+    .measured((shortest, most), least, None)
+    .saw(duration_words(most))
+    .must(
+        format!("at least {}: traps are a SubnetTimeOut apart", duration_words(least)),
+        most >= least,
+    );
 }
 
 /// What a trap says of the SMP that raised it.
