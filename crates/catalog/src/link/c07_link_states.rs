@@ -2,6 +2,7 @@
 //!
 //! Reading: the port is taken through Initialize, Armed and Active by Set(PortInfo), and back to the state it was found
 //! in; in between its link is trained anew by PortPhysicalState, and a step that leaves Armed out is refused with 0x001C.
+//! Armed is not commanded in Active: a public suite takes a port there so, and whether that is still legal is not certain.
 //! What counts a packet that its state keeps out is left open. False alarm: a manager that brings the port up meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};

@@ -218,7 +218,8 @@ impl Facts {
         let subset = |supported: u8| asked & !u64::from(supported) == 0;
         let optional = |capability| if self.has(capability) { plain } else { either };
         if moves(self.simulated, AttributeId::PORT_INFO, name) {
-            // What a port does with its link, and when, is not this oracle's.
+            // What a port does with its link, and when, is not this oracle's. Whether Armed is taken in Active, too, is left open:
+            // a public suite commands it.
             let legal = match name {
                 "PortState" if asked == 2 || asked > 4 => Legal::No,
                 "PortPhysicalState" if asked > 3 => Legal::No,
