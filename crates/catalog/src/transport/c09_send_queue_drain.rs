@@ -55,7 +55,15 @@ pub(super) static TEST: Test = Test {
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
     reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
         what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
-    statements: &[STATES, COMPLETION, "9.7.5.2.8 RNR retry", MSN, rc::GENERATION, rc::ICRC],
+    statements: &[
+        STATES,
+        COMPLETION,
+        "C9-142",
+        "9.7.5.2.8 RNR retry",
+        MSN,
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
