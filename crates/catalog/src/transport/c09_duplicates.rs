@@ -183,7 +183,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.not_judged(RESULT_ATOMIC);
         rc::came(t, &ATOMIC)?;
     }
-    if has_atomics(t) {
+    if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
         f.exercises(&["atomic-again"]);
     } else {
         f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
