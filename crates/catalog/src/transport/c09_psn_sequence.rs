@@ -145,10 +145,6 @@ fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
         answered = ask::listen(t, &channel)?;
         t.pause(ask::SOON)?;
     }
-    for frame in &frames[2..] {
-        ask::insist(t, PARTS, frame)?;
-    }
-    ask::listen(t, &channel)?;
     if !answered {
         t.pause(LATE)?;
     }
