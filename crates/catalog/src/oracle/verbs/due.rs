@@ -411,9 +411,10 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
     let responses = responses(talk, first);
     for due in dues(talk, &responses).iter().filter(|due| due.why == why) {
         let Some(last) = due.tries.last() else { continue };
-        // What is told of once, and was lost, looks like what comes too late.
-        let is_in_time = |came: &&Response| talk.is_lossless() || came.at.since(last.at.latest) <= SOON;
-        let came = met(due, &responses).filter(is_in_time);
+        // A gap is told of once: where that was lost, what comes much later tells of another one.
+        let is_of_it =
+            |came: &&Response| why != Why::Gap || talk.is_lossless() || came.at.since(last.at.latest) <= SOON;
+        let came = met(due, &responses).filter(is_of_it);
         if came.is_none() && !due.is_proof {
             continue;
         }
