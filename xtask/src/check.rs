@@ -1,7 +1,9 @@
 //! `cargo xtask check`: exactly what CI runs, in the same order. `cargo xtask test`: the lab's packages, then the tests.
 
 use std::env;
+use std::process::Command;
 
+use verbatim_lab::LAB_PROFILE;
 use verbatim_lab::host::apt_line;
 use verbatim_lab::workspace::{cargo, run, target_directory};
 
@@ -23,7 +25,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     run("lints", cargo().args(clippy))?;
     let doc = ["doc", "--workspace", "--no-deps"];
     run("documentation", cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
-    run("tests", cargo().args(["test", "--workspace"]))?;
+    run("tests", &mut tests(&[]))?;
     bindings()
 }
 
@@ -43,11 +45,18 @@ pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("xtask: {error:#}");
         eprintln!("xtask: going on; tests that need what is missing are skipped");
     }
-    run(
-        "tests",
-        cargo().args(["test", "--workspace", "--no-fail-fast"]).args(arguments),
-    )?;
+    run("tests", tests(&["--no-fail-fast"]).args(arguments))?;
     bindings()
+}
+
+/// In the profile that the labs and campaigns build in, too: one build, and tests that reckon take a twentieth of their
+/// time.
+fn tests(arguments: &[&str]) -> Command {
+    let mut command = cargo();
+    command
+        .args(["test", "--profile", LAB_PROFILE, "--workspace"])
+        .args(arguments);
+    command
 }
 
 /// Compares the committed bindings of `crates/hw` with the installed headers: a package of its own, since it needs
