@@ -493,6 +493,7 @@ impl Connection {
                 responses.dropped_behind = Some((heard.psn, heard.number));
             }
             Says::Sequence => {
+                window.stray_is_answered |= window.stray == Some(heard.psn);
                 responses.acknowledge(heard.psn.minus(1), heard.number);
                 responses.sequence = Some(refusal());
                 responses.dropped_behind = Some((heard.psn, heard.number));

@@ -160,6 +160,8 @@ pub(super) struct Window {
     begun: Option<Psn>,
     /// The PSN that was due when something came that is far ahead of all.
     pub(super) stray: Option<Psn>,
+    /// That it was due has been said.
+    pub(super) stray_is_answered: bool,
     /// Counts of messages that were begun: their numbers only grow.
     epochs: u32,
     pub(super) pmtu: Pmtu,
@@ -345,6 +347,7 @@ impl Window {
     pub(super) fn strayed(&mut self, psn: Psn) {
         if self.next.is_some_and(|next| psn.since(next) < HALF) {
             self.stray = self.next;
+            self.stray_is_answered = false;
         }
     }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
+use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service, WcOpcode, WcStatus};
 use verbatim_wire::{
     EtherType, Ethernet, Ipv6, Layout, MacAddress, Medium, NakCode, Opcode, Packet, Qpn, Syndrome, Transport,
     ether::IpProtocol,
@@ -148,7 +148,9 @@ impl Adapter {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let qps = self.qps.values().filter_map(Qp::poll_at);
-        qps.chain(self.port.poll_at()).min()
+        let told = self.told.completions.front().map(|one| self.told_at(one));
+        let told = told.filter(|at| *at > self.now);
+        qps.chain(self.port.poll_at()).chain(told).min()
     }
 
     /// Time has come to `now`; a time before the latest one known is taken as that one. What was due is done in the
@@ -170,7 +172,24 @@ impl Adapter {
 
     /// The next completion that the host has not fetched yet.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.told.completions.pop_front()
+        // In order: what is behind one that is late is late, too.
+        let at = self.told_at(self.told.completions.front()?);
+        if at > self.now {
+            return None;
+        }
+        let one = self.told.completions.pop_front()?;
+        Some(Completion {
+            at: one.at.max(at),
+            ..one
+        })
+    }
+
+    /// When the host is told of it.
+    fn told_at(&self, one: &Completion) -> Duration {
+        let is_receive = matches!(one.opcode, WcOpcode::RECV | WcOpcode::RECV_RDMA_WITH_IMM);
+        let is_done = one.status == WcStatus::SUCCESS;
+        let delay = Some(self.profile.choices.receive_delay).filter(|_| is_receive && is_done);
+        one.at + delay.unwrap_or_default()
     }
 
     /// The next asynchronous event that the host has not fetched yet.
@@ -263,7 +282,12 @@ impl Adapter {
 
     /// A number that no queue pair has, never one of the management queue pairs' or the multicast one.
     fn free_number(&self) -> Qpn {
-        let mut number = self.profile.first_qpn.0.wrapping_add(self.qps_made - 1) & 0x00FF_FFFF;
+        let made = if self.profile.choices.reuses_numbers {
+            1
+        } else {
+            self.qps_made
+        };
+        let mut number = self.profile.first_qpn.0.wrapping_add(made - 1) & 0x00FF_FFFF;
         while number < 2 || number == Qpn::MULTICAST.0 || self.by_number.contains_key(&Qpn(number)) {
             number = (number + 1) & 0x00FF_FFFF;
         }

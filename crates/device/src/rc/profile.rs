@@ -93,6 +93,12 @@ pub struct AdapterChoices {
     pub acknowledges_unasked: bool,
     /// What is shorter than Ethernet's shortest frame is filled up; else the link does that, and nobody sees it.
     pub pads_frames: bool,
+    /// A queue pair gets the lowest number that is free, be it that of the one before; else the next one.
+    pub reuses_numbers: bool,
+    /// After a sequence NAK it sends one packet, and the rest when that was acknowledged; else as many as its window has.
+    pub one_packet_after_nak: bool,
+    /// A host is told of a receive so long after its message was acknowledged.
+    pub receive_delay: Duration,
 }
 
 impl Default for AdapterChoices {
@@ -121,6 +127,9 @@ impl Default for AdapterChoices {
             acknowledges_twice: false,
             acknowledges_unasked: false,
             pads_frames: false,
+            reuses_numbers: false,
+            one_packet_after_nak: false,
+            receive_delay: Duration::ZERO,
         }
     }
 }
@@ -153,6 +162,9 @@ impl AdapterChoices {
             acknowledges_twice: false,
             acknowledges_unasked: false,
             pads_frames: false,
+            reuses_numbers: false,
+            one_packet_after_nak: false,
+            receive_delay: Duration::ZERO,
         }
     }
 }
@@ -197,6 +209,9 @@ impl AdapterProfile {
         self.choices.acknowledges_twice = below(rng, 4) == 0;
         self.choices.acknowledges_unasked = below(rng, 4) == 0;
         self.choices.pads_frames = below(rng, 4) == 0;
+        self.choices.reuses_numbers = below(rng, 4) == 0;
+        self.choices.one_packet_after_nak = below(rng, 4) == 0;
+        self.choices.receive_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
         self
     }
 

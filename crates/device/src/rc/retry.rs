@@ -239,6 +239,7 @@ impl Qp {
         self.send.rewind(cx.profile.choices.read_retry_resumes);
         if !implied {
             self.go_further_back(cx);
+            self.send.slow = cx.profile.choices.one_packet_after_nak;
         }
         if !implied && cx.has(RcDefect::SequenceNakOutOfOrder) {
             self.skip_one(missing);

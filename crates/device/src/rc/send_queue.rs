@@ -90,6 +90,8 @@ pub(crate) struct SendQueue {
     pub(crate) held: Option<SendRequest>,
     /// The drained state was reported.
     pub(crate) drained: bool,
+    /// One packet at a time, until there is progress.
+    pub(crate) slow: bool,
 }
 
 impl SendQueue {
@@ -178,6 +180,7 @@ impl SendQueue {
     pub(crate) fn reload(&mut self) {
         self.retries = 0;
         self.rnr_retries = 0;
+        self.slow = false;
         self.implied_nak = false;
         self.retry = None;
     }

@@ -61,13 +61,16 @@ impl Qp {
             self.fail(cx, if wrong { WcStatus::LOC_QP_OP_ERR } else { status });
             return true;
         }
+        if self.send.slow && self.send.awaits_answer() {
+            return false;
+        }
         let is_packets = !request.operation.is_read_or_atomic();
         let in_flight = self.in_flight();
         if self.send.packet == wqe.first_packet() {
             self.send.limited = true;
         }
         self.send.limited &= self.lacks_credit(cx, index);
-        let window = if self.send.limited {
+        let window = if self.send.limited || self.send.slow {
             1
         } else {
             u32::from(cx.profile.choices.window.max(1))

@@ -414,6 +414,10 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
             Some(_) => Excuse::RequestsLost,
         });
     }
+    if is_due && !answered.window.stray_is_answered {
+        // It was missing when what came far ahead was there, and may have come since.
+        return Held::Holds;
+    }
     // What had come while something before it was missing was dropped, and is missing itself until it comes again.
     let was_dropped = |number: u64| {
         let behind = answered.responses.dropped_behind;

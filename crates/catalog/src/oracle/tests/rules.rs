@@ -65,6 +65,43 @@ fn a_sequence_nak_of_what_nothing_followed_is_none() {
     assert_eq!(broken(Loss::Excluded, &talk), ["#2 sequence-nak"]);
 }
 
+/// What the rule of sequence NAKs finds, where nothing is lost behind the capture.
+fn wrong_naks(talk: &Talk) -> Vec<String> {
+    let mut found = broken(Loss::Excluded, talk);
+    found.retain(|finding| finding.contains("sequence-nak"));
+    found
+}
+
+#[test]
+fn what_was_missing_when_something_came_far_ahead_may_be_named_once_though_it_has_come_since() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.send(0x40_0000);
+    talk.send(1);
+    talk.nak(1, SEQUENCE, 1);
+    talk.send(1);
+    assert_eq!(wrong_naks(&talk), [""; 0]);
+    talk.nak(1, SEQUENCE, 1);
+    assert_eq!(wrong_naks(&talk), ["#7 sequence-nak", "#7 sequence-nak-once"]);
+}
+
+#[test]
+fn what_came_behind_a_gap_was_dropped_and_may_be_named_until_it_has_come_again() {
+    let after_the_first = |again: &[u32]| {
+        let mut talk = Talk::default();
+        talk.send(0);
+        talk.send(2);
+        talk.ack(0, 1);
+        talk.nak(1, SEQUENCE, 1);
+        again.iter().for_each(|n| talk.send(*n));
+        talk.nak(2, SEQUENCE, 2);
+        talk
+    };
+    assert_eq!(wrong_naks(&after_the_first(&[1, 3])), [""; 0]);
+    assert_eq!(wrong_naks(&after_the_first(&[1, 2, 3])), ["#8 sequence-nak"]);
+}
+
 #[test]
 fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
     let mut talk = Talk::default();

@@ -226,15 +226,19 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             .into_iter()
             .chain(answered.map(|answer| answer.frame.at.earliest))
             .min();
-        // What it sent behind the NAK asks for an acknowledgement: for that it may wait.
-        let waits = talk.requests.last().is_some_and(|last| {
-            let asks = last.seen.packet.bth().ack_request() && last.seen.place > nak.place();
-            let is_in_front = last.offset.is_some_and(|last| last < offset);
-            asks && is_in_front
-                && talk
-                    .answers
-                    .last()
-                    .is_none_or(|answer| answer.place() < last.seen.place)
+        // What it sent last in front of it asks for an acknowledgement: for that it may wait.
+        let until = answered.map_or(usize::MAX, Answer::place);
+        let mut after = talk
+            .requests
+            .iter()
+            .filter(|sent| sent.seen.place > nak.place() && sent.seen.place < until);
+        let waits = after.next_back().is_some_and(|last| {
+            let asks = last.seen.packet.bth().ack_request() && last.offset.is_some_and(|last| last < offset);
+            let mut behind = talk
+                .answers
+                .iter()
+                .filter(|answer| answer.place() > last.seen.place && answer.place() < until);
+            asks && !behind.any(|answer| answer.end() > last.offset)
         });
         if waits {
             continue;

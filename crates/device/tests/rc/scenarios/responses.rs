@@ -60,6 +60,8 @@ fn datagrams(peer: &mut Peer) {
         datagram.bth = datagram.bth.with_dest_qp(qpn);
         datagram.deth = Some(Deth::default().with_q_key(QKey(q_key)));
         peer.put(&datagram);
+        // A host may be told of a receive somewhat later.
+        peer.run(Duration::from_millis(1));
         peer.note();
     }
 }
