@@ -449,6 +449,7 @@ impl Connection {
         if found.is_none() && window.is_beyond(heard.psn) && says != Says::Sequence {
             return;
         }
+        let next = window.next;
         let refusal = || Refusal {
             psn: heard.psn,
             // Only an AETH makes a refusal.
@@ -456,6 +457,7 @@ impl Connection {
             number: heard.number,
             at: heard.at,
             is_asked_again: false,
+            was_newest: next == Some(heard.psn.next()),
         };
         if let Some((at, _)) = found {
             window.give_up_before(at);

@@ -14,6 +14,8 @@ pub(super) struct Refusal {
     pub(super) at: Option<Time>,
     /// Whether the request has come since.
     pub(super) is_asked_again: bool,
+    /// Nothing had been sent behind the request by then.
+    pub(super) was_newest: bool,
 }
 
 /// What MSNs stand at so many messages more than our own count: what the responder had completed before it began. An

@@ -188,7 +188,7 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
         rule!(
             "sequence-nak",
             "9.7.4.1.1 PSN sequence",
-            "A sequence NAK has the PSN of a request that is missing, while a later one has come."
+            "A sequence NAK has the PSN of a request that is missing, while a later one has come; what was put off by an RNR NAK is none."
         ),
         sequence_nak,
     ),
@@ -400,6 +400,15 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     let psn = answered.heard.psn;
+    let put_off = answered.responses.rnr.as_ref();
+    if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
+        // It had come, since it was put off, and what comes behind it is ignored until it comes again.
+        return Held::must(false, || {
+            let expected = format!("nothing before PSN {psn}, which was put off, has come again");
+            (expected, format!("a sequence NAK of PSN {psn}"))
+        })
+        .with(rnr.number);
+    }
     let is_due = answered.window.stray == Some(psn);
     if !is_due && answered.window.is_beyond(psn.next()) {
         return Held::must(false, || {

@@ -232,6 +232,32 @@ fn an_event_names_the_error_that_the_nak_names() {
 }
 
 #[test]
+fn a_host_may_tell_late_that_a_queue_pair_was_spoken_to_and_tells_it_once() {
+    let as_host = |entries: &mut Vec<Entry>| {
+        for entry in entries {
+            if let Entry::Begin(begin) = entry {
+                begin.simulated = false;
+            }
+        }
+    };
+    // The first event comes just before the second, which ends the queue pair.
+    let late = |entries: &mut Vec<Entry>| {
+        let is_event =
+            |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::AsyncEvent(_)));
+        let events: Vec<usize> = (0..entries.len()).filter(|at| is_event(&entries[*at])).collect();
+        let first = entries.remove(events[0]);
+        entries.insert(events[1] - 1, first);
+    };
+    assert_eq!(broken("c09-events", late), ["event-reason"]);
+    let late_on_host = |entries: &mut Vec<Entry>| {
+        late(entries);
+        as_host(entries);
+    };
+    assert_eq!(broken("c09-events", late_on_host), [""; 0]);
+    assert_eq!(broken("c09-events@comm-est-always", as_host), ["event-reason"]);
+}
+
+#[test]
 fn an_rnr_nak_refuses_what_lacks_a_receive() {
     assert_eq!(broken("c09-rnr-nak", |_| ()), [""; 0]);
     // What was a SEND is a WRITE, which takes none; and none was posted here.

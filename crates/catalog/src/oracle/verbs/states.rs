@@ -15,8 +15,8 @@ use std::rc::Rc;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Evidence, Passed, Side, Told, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
-use verbatim_wire::verbs::EventKind;
 
+use super::events::event_reason;
 use super::talk::{SIMULATED_PATH, SOON};
 use super::{Asking, steps};
 use crate::freedom::holds;
@@ -113,15 +113,15 @@ pub(super) struct Life<'t> {
     service: pb::Service,
     depths: (u32, u32),
     /// What its host was asked to do with it, in order.
-    commands: Vec<&'t VerbsDone>,
+    pub(super) commands: Vec<&'t VerbsDone>,
     /// What was told of it.
-    told: Vec<&'t Told>,
+    pub(super) told: Vec<&'t Told>,
     /// Where something came to it, or was posted to be sent, that may have made it fail.
     traffic: Vec<usize>,
     /// What was done with memory on its host.
     memory: Rc<[&'t VerbsDone]>,
     /// Where something came in for each queue pair number of the other side.
-    begin: usize,
+    pub(super) begin: usize,
     end: usize,
 }
 
@@ -155,7 +155,7 @@ impl Is {
     }
 }
 
-fn is_done(done: &VerbsDone) -> bool {
+pub(super) fn is_done(done: &VerbsDone) -> bool {
     matches!(done.answer, Some((_, _, Reply::Done(_), _)))
 }
 
@@ -246,7 +246,7 @@ pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
 }
 
 impl<'t> Life<'t> {
-    fn is_simulated(&self) -> bool {
+    pub(super) fn is_simulated(&self) -> bool {
         self.trace.begin.simulated
     }
 
@@ -259,7 +259,7 @@ impl<'t> Life<'t> {
         }
     }
 
-    fn has_traffic(&self, after: usize, before: usize) -> bool {
+    pub(super) fn has_traffic(&self, after: usize, before: usize) -> bool {
         let at = self.traffic.partition_point(|place| *place <= after);
         self.traffic.get(at).is_some_and(|place| *place < before)
     }
@@ -609,58 +609,6 @@ fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -
             _ => None,
         });
     last.unwrap_or(false)
-}
-
-/// The state that the steps have made by a place, and where it began: by what was asked by then, since what comes of a step may be
-/// told before its answer.
-fn by_steps(life: &Life<'_>, until: usize) -> (pb::QpState, usize) {
-    let steps = life.commands.iter().filter(|done| done.place < until && is_done(done));
-    let last = steps.filter_map(|done| match &done.command {
-        Command::ModifyQp(modify) => Some((modify.state(), done.place)),
-        _ => None,
-    });
-    // SQD to SQD is one stay.
-    last.fold((pb::QpState::Reset, life.begin), |(state, since), (to, place)| {
-        if to == state { (state, since) } else { (to, place) }
-    })
-}
-
-fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    // On a host an event may be told of late.
-    if !life.is_simulated() {
-        return;
-    }
-    let mut drained = None;
-    let mut spoken_to = None;
-    for told in &life.told {
-        let Event::AsyncEvent(event) = &told.event else {
-            continue;
-        };
-        let is = |kind: EventKind| event.name == kind.to_string();
-        let (state, since) = by_steps(life, told.place);
-        let up = life.commands.iter().rev().find(|done| {
-            let is_rtr = matches!(&done.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rtr);
-            is_rtr && is_done(done) && done.place < told.place
-        });
-        let up = up.map(|done| done.place);
-        let came = up.is_some_and(|up| life.has_traffic(up, told.place));
-        let (is_so, expected) = if is(EventKind::SQ_DRAINED) {
-            let is_first = drained.replace(since) != Some(since);
-            (state == pb::QpState::Sqd && is_first, "in SQD alone, and once")
-        } else if is(EventKind::COMM_EST) {
-            let is_first = spoken_to.replace(up) != Some(up);
-            let in_rtr = state == pb::QpState::Rtr && came;
-            (in_rtr && is_first, "once, when something comes in RTR")
-        } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
-            (came, "after something has come")
-        } else {
-            continue;
-        };
-        asking.must(is_so, [Evidence::from(*told)], || {
-            let about = format!("{}: when it is reported", event.name);
-            (about, expected.into(), format!("in {}", state_in_words(state)))
-        });
-    }
 }
 
 fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
