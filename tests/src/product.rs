@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use verbatim_lab::workspace::{cargo, target_directory};
 
 /// No command of these tests takes longer, unless the test says so.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Where the programs are, built once in each test process.
 static PROGRAMS: LazyLock<PathBuf> =
@@ -166,7 +166,7 @@ impl fmt::Display for Output {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// When it cannot be started or does not end within two minutes.
+/// When it cannot be started or does not end within ten minutes.
 pub fn run(command: &mut Command) -> Output {
     Running::start(command).end(LIMIT)
 }

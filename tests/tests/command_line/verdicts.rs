@@ -1,7 +1,9 @@
 //! What a run says, to people and to programs.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use verbatim_tests::product::{Place, program, run};
+use verbatim_tests::product::{Place, Running, program, run};
 use verbatim_tests::schema::breaches;
 
 use crate::{BROKEN, SHORT};
@@ -163,7 +165,8 @@ fn a_defective_device_is_failed_by_a_run_of_all_tests_and_no_test_calls_it_its_o
 #[test]
 fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no_failure() {
     let place = Place::new();
-    let output = run(&mut place.verbatim("qualify --seeds 2 --json"));
+    // Every test on every defect, by both sets of rules: four minutes of two processors.
+    let output = Running::start(&mut place.verbatim("qualify --seeds 6 --json")).end(Duration::from_secs(1800));
     let document = output.json();
     let qualifications = list(&document, "qualifications");
     assert_eq!(qualifications.len(), 2);

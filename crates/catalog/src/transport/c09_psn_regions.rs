@@ -14,20 +14,19 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation;
-use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Opcode, Psn, RKey, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::c09_060_atomic_responder::has_atomics;
-use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::answer::{self, MSN, nak_in};
 use crate::transport::rc::ask::{self, HALF, Message};
-use crate::transport::rc::{self, offers};
+use crate::transport::rc::{self, Dialogue, alive, effect, offers};
 
 const SEQUENCE: &str = "9.7.4.1.1 PSN sequence";
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
-const ORDERING: &str = "9.5 transaction ordering";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const FIRST: Label<Frames> = Label::new("WRITE");
@@ -66,15 +65,7 @@ pub(super) static TEST: Test = Test {
     reading: "2^23 PSNs before the expected one is a duplicate: acknowledged, not done. 2^23 - 1 ahead is out of sequence: one \
         sequence NAK. A duplicate with other contents may be answered, as what was sent before, or not; it gets no NAK and \
         changes nothing.",
-    statements: &[
-        SEQUENCE,
-        DUPLICATES,
-        MSN,
-        ACKNOWLEDGEMENT,
-        ORDERING,
-        rc::GENERATION,
-        rc::ICRC,
-    ],
+    statements: &[SEQUENCE, DUPLICATES, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -194,39 +185,107 @@ fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&[
-        "gap-answered",
-        "sequence-nak",
-        "request-answered",
-        "msn",
-        "memory-content",
-    ]);
-    for label in [FILL, RESULT, STATE] {
-        t.not_judged(label);
+    let all = rc::dialogues(t)?;
+    let (messages, atomics) = match all.as_slice() {
+        [messages, atomics] => (messages, Some(atomics)),
+        [messages] if !offers::executes(t, Operation::FetchAdd) => (messages, None),
+        _ => return Err(Gap::Missing(ATOMIC.name)),
+    };
+    let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
+    judge_messages(t, f, messages)?;
+    match atomics {
+        Some(atomics) => judge_atomics(t, f, atomics),
+        None => {
+            f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
+            Ok(())
+        }
     }
-    rc::came(t, &[FIRST, FURTHEST, OTHER, LAST])?;
-    oldest(t, f)?;
-    if offers::executes(t, Operation::FetchAdd) {
-        t.not_judged(FILL_ATOMIC);
-        t.not_judged(RESULT_ATOMIC);
-        rc::came(t, &[ATOMIC, OTHER_ATOMIC, LAST_ATOMIC])?;
-    }
-    if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
-        f.exercises(&["atomic-again"]);
-    } else {
-        f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
-    }
-    t.waited(AFTER).map(drop)
 }
 
-/// The oldest PSN of a duplicate is acknowledged as one. That it was never sent before, a rule cannot overlook.
-fn oldest(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let all = rc::dialogues(t)?;
-    let dialogue = all.first().ok_or(Gap::Missing(OLDEST.name))?;
+fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    rc::sound_packets(f, dialogue);
     let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
-    let newest = turn(FIRST)?.last_sent();
-    for label in [OLDEST, OLDEST_IN_GAP] {
-        answer::acknowledged(t, f, (DUPLICATES, label.name), (dialogue, &turn(label)?), (newest, 1));
+    let (first, last) = (turn(FIRST)?, turn(LAST)?);
+    let psn = first.last_sent();
+    for label in [FIRST, OLDEST, OLDEST_IN_GAP] {
+        let statement = if label.name == FIRST.name { SEQUENCE } else { DUPLICATES };
+        answer::acknowledged(t, f, (statement, label.name), (dialogue, &turn(label)?), (psn, 1));
     }
+    let furthest = turn(FURTHEST)?;
+    let is_right = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && seen.psn() == psn.next();
+    let result = match furthest.answers.as_slice() {
+        // It is said once, and may be lost.
+        [] => alive(t, furthest.places.0, false),
+        all if all.iter().all(is_right) => Passed::Pass,
+        _ => Passed::Fail,
+    };
+    let words = (
+        format!("a sequence NAK of PSN {}", psn.next()),
+        rc::in_words(&furthest.answers),
+    );
+    f.prove(
+        SEQUENCE,
+        &furthest.evidence(&furthest.answers),
+        FURTHEST.name,
+        words,
+        result,
+    );
+    not_refused(f, &turn(OTHER)?, OTHER.name);
+    answer::acknowledged(t, f, (SEQUENCE, LAST.name), (dialogue, &last), (last.last_sent(), 2));
+    let mut memory = effect::written(t.command(FILL)?).to_vec();
+    effect::put(&mut memory, PLACES[0], &first.payload());
+    effect::put(&mut memory, PLACES[1], &last.payload());
+    let words = ("what the first and the last WRITE wrote", memory.as_slice());
+    effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
     Ok(())
+}
+
+fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Result<(), Gap> {
+    let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
+    let (first, others, last) = (turn(ATOMIC)?, turn(OTHER_ATOMIC)?, turn(LAST_ATOMIC)?);
+    let (fill, read) = (t.command(FILL_ATOMIC)?, t.command(RESULT_ATOMIC)?);
+    if !has_atomics(t) {
+        f.observe("no atomics: nothing is said of their duplicates", &[]);
+        return Ok(());
+    }
+    rc::sound_packets(f, dialogue);
+    let names = (SEQUENCE, DUPLICATES, ATOMIC.name);
+    answer::atomic_answered(t, f, names, &first, (NUMBER, 1));
+    not_refused(f, &others, OTHER_ATOMIC.name);
+    let value = |seen: &rc::Seen<'_>| seen.packet.atomic_ack().map(|ack| ack.original().0);
+    let other = others
+        .answers
+        .iter()
+        .find_map(|seen| value(seen).filter(|value| *value != NUMBER));
+    let seen = other.map_or("none".into(), |value| format!("{value:#018x}"));
+    let words = (format!("no original but {NUMBER:#018x}"), seen);
+    let result = if other.is_none() { Passed::Pass } else { Passed::Fail };
+    f.prove(
+        DUPLICATES,
+        &others.evidence(&others.answers),
+        OTHER_ATOMIC.name,
+        words,
+        result,
+    );
+    answer::acknowledged(
+        t,
+        f,
+        (SEQUENCE, LAST_ATOMIC.name),
+        (dialogue, &last),
+        (last.last_sent(), 2),
+    );
+    let mut memory = effect::written(fill).to_vec();
+    effect::put(&mut memory, NUMBER_AT, &NUMBER.wrapping_add(ADDED).to_le_bytes());
+    effect::put(&mut memory, PLACES[1], &last.payload());
+    let words = ("the number added to once", memory.as_slice());
+    effect::memory_is(f, (DUPLICATES, "memory after the atomics"), read, words);
+    Ok(())
+}
+
+/// Nothing of what came again is refused.
+fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str) {
+    let nak = turn.answers.iter().any(|seen| nak_in(seen).is_some());
+    let result = if nak { Passed::Fail } else { Passed::Pass };
+    let words = ("no NAK", rc::in_words(&turn.answers));
+    f.prove(DUPLICATES, &turn.evidence(&turn.answers), about, words, result);
 }
