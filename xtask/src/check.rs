@@ -1,4 +1,4 @@
-//! `cargo xtask check`: exactly what CI runs, in the same order. `cargo xtask test`: the lab's packages, then the tests.
+//! `cargo xtask check`: what CI runs before its campaigns, in the same order. `cargo xtask test`: the lab's packages, then the tests.
 
 use std::env;
 use std::process::Command;
@@ -21,11 +21,11 @@ pub(crate) fn check() -> anyhow::Result<()> {
     )?;
     eprintln!("xtask: dependency directions");
     deps::check_workspace()?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    run("lints", cargo().args(clippy))?;
-    let doc = ["doc", "--workspace", "--no-deps"];
-    run("documentation", cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
-    run("tests", &mut tests(&[]))?;
+    let all = ["--all-targets", "--", "-D", "warnings"];
+    run("lints", of_workspace("clippy").args(all))?;
+    let mut doc = of_workspace("doc");
+    run("documentation", doc.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings"))?;
+    run("tests", &mut of_workspace("test"))?;
     bindings()
 }
 
@@ -45,18 +45,16 @@ pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("xtask: {error:#}");
         eprintln!("xtask: going on; tests that need what is missing are skipped");
     }
-    run("tests", tests(&["--no-fail-fast"]).args(arguments))?;
+    run("tests", of_workspace("test").arg("--no-fail-fast").args(arguments))?;
     bindings()
 }
 
-/// In the profile that the labs and campaigns build in, too: one build, and tests that reckon take a twentieth of their
-/// time.
-fn tests(arguments: &[&str]) -> Command {
-    let mut command = cargo();
-    command
-        .args(["test", "--profile", LAB_PROFILE, "--workspace"])
-        .args(arguments);
-    command
+/// A command of cargo on all packages, in the profile that labs and campaigns build in, too: there is one build, and tests
+/// that reckon take a twentieth of their time.
+fn of_workspace(command: &str) -> Command {
+    let mut cargo = cargo();
+    cargo.args([command, "--profile", LAB_PROFILE, "--workspace"]);
+    cargo
 }
 
 /// Compares the committed bindings of `crates/hw` with the installed headers: a package of its own, since it needs

@@ -7,18 +7,19 @@
 //! a host is told nothing is INCONCLUSIVE: no public source says that every adapter raises these events.
 //! False alarm: none known.
 
+use verbatim_record::verbs::Event;
 use verbatim_record::verbs::pb::Operation;
-use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::RKey;
+use verbatim_wire::verbs::EventKind;
 
-use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
+use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, offers};
 
 const EVENTS: &str = "11.6.3 asynchronous events";
-const REFUSALS: &str = "9.9.3 responder errors";
 
 const EARLY: Label<Frames> = Label::new("WRITE in RTR");
 const LATER: Label<Frames> = Label::new("WRITE in RTS");
@@ -36,7 +37,7 @@ pub(super) static TEST: Test = Test {
     about: "A queue pair takes requests in RTR, tells of the first of them once, and tells what error ended it.",
     reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, QP_REQ_ERR after \
         an invalid request, and no other. That none came is INCONCLUSIVE.",
-    statements: &[EVENTS, ACKNOWLEDGEMENT, MSN, REFUSALS, rc::GENERATION, rc::ICRC],
+    statements: &[EVENTS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -84,13 +85,71 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // Where the host is told nothing, neither of the first two has anything to hold for.
-    f.exercises(&["event-reason", "event-as-nak", "request-answered", "nak-code", "msn"]);
-    t.not_judged(STATE);
+    let all = rc::dialogues(t)?;
+    let [in_rtr, in_rts] = all.as_slice() else {
+        return Err(Gap::Missing(LATER.name));
+    };
+    t.commands(STATE).count();
     let denied = if offers::executes(t, Operation::Read) {
         DENIED
     } else {
         DENIED_WRITE
     };
-    rc::came(t, &[EARLY, LATER, denied, INVALID])
+    for (dialogue, ends, kind) in [
+        (in_rtr, denied, EventKind::QP_ACCESS_ERR),
+        (in_rts, INVALID, EventKind::QP_REQ_ERR),
+    ] {
+        rc::sound_packets(f, dialogue);
+        let turn = |label: Label<Frames>| answer::turn(t, dialogue, label);
+        for (label, msn) in [EARLY, LATER]
+            .into_iter()
+            .filter(|label| turn(*label).is_some())
+            .zip(1..)
+        {
+            let turn = turn(label).ok_or(Gap::Missing(label.name))?;
+            let expected = (turn.last_sent(), msn);
+            answer::acknowledged(t, f, (ACKNOWLEDGEMENT, label.name), (dialogue, &turn), expected);
+        }
+        turn(ends).ok_or(Gap::Missing(ends.name))?;
+        let (after, before) = dialogue.places;
+        let of_it = |told: &&Told| told.side == Side::Dut && told.place > after && told.place < before;
+        let events: Vec<(&Told, &str)> = t
+            .timeline
+            .told
+            .iter()
+            .filter(of_it)
+            .filter_map(|told| match &told.event {
+                Event::AsyncEvent(event) if is_of_queue_pair(&event.name) => Some((told, event.name.as_str())),
+                _ => None,
+            })
+            .collect();
+        let names: Vec<&str> = events.iter().map(|(_, name)| *name).collect();
+        let seen = if names.is_empty() {
+            "none".into()
+        } else {
+            names.join(", ")
+        };
+        let shown: Vec<Evidence<'_>> = events.iter().map(|(told, _)| (*told).into()).collect();
+        let count = |kind: EventKind| names.iter().filter(|name| **name == kind.to_string()).count();
+        let (established, ending) = (count(EventKind::COMM_EST), count(kind));
+        let wanted = usize::from(turn(EARLY).is_some());
+        let expected = match wanted {
+            0 => kind.to_string(),
+            _ => format!("{}, {kind}", EventKind::COMM_EST),
+        };
+        let result = match (established, ending) {
+            (established, 1) if established == wanted && names.len() == wanted + 1 => Passed::Pass,
+            (0..=1, 0..=1) if names.len() == established + ending => Passed::Inconclusive,
+            _ => Passed::Fail,
+        };
+        let about = format!("events of a queue pair that ends with a {}", ends.name);
+        f.prove(EVENTS, &shown, &about, (expected, seen), result);
+    }
+    Ok(())
+}
+
+/// Whether it is an event of a queue pair, not of the port or the device.
+fn is_of_queue_pair(name: &str) -> bool {
+    let of_states = [EventKind::COMM_EST, EventKind::SQ_DRAINED];
+    name.starts_with("IBV_EVENT_QP_") || of_states.iter().any(|kind| kind.to_string() == name)
 }

@@ -400,6 +400,11 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     let psn = answered.heard.psn;
+    let is_due = answered.window.stray == Some(psn);
+    if is_due && !answered.window.stray_is_answered {
+        // It was missing when what came far ahead was there, and may have come since.
+        return Held::Holds;
+    }
     let put_off = answered.responses.rnr.as_ref();
     if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
         // It had come, since it was put off, and what comes behind it is ignored until it comes again.
@@ -407,9 +412,10 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
             let expected = format!("nothing before PSN {psn}, which was put off, has come again");
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
-        .with(rnr.number);
+        .with(rnr.number)
+        // Else a requester goes on only when it has sent again what was put off.
+        .unless(Excuse::NewestLost);
     }
-    let is_due = answered.window.stray == Some(psn);
     if !is_due && answered.window.is_beyond(psn.next()) {
         return Held::must(false, || {
             (
@@ -422,10 +428,6 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
             None => Excuse::NewestLost,
             Some(_) => Excuse::RequestsLost,
         });
-    }
-    if is_due && !answered.window.stray_is_answered {
-        // It was missing when what came far ahead was there, and may have come since.
-        return Held::Holds;
     }
     // What had come while something before it was missing was dropped, and is missing itself until it comes again.
     let was_dropped = |number: u64| {
