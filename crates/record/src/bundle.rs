@@ -9,11 +9,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use digest::Digest;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use prost::bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use crate::entry::Entry;
 use crate::file::{self, RecordError};
