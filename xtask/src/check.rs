@@ -1,12 +1,11 @@
 //! `cargo xtask check`: what CI runs before its campaigns, in the same order. `cargo xtask test`: the lab's packages, then the tests.
 
 use std::env;
-use std::process::Command;
 
-use verbatim_lab::LAB_PROFILE;
 use verbatim_lab::host::apt_line;
 use verbatim_lab::workspace::{cargo, run, target_directory};
 
+use crate::lanes::{self, of_workspace};
 use crate::{deps, setup};
 
 /// Formatting, lints, dependency directions, documentation and tests. Stops at the first that fails.
@@ -25,7 +24,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     run("lints", of_workspace("clippy").args(all))?;
     let mut doc = of_workspace("doc");
     run("documentation", doc.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings"))?;
-    run("tests", &mut of_workspace("test"))?;
+    lanes::test()?;
     bindings()
 }
 
@@ -45,16 +44,12 @@ pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("xtask: {error:#}");
         eprintln!("xtask: going on; tests that need what is missing are skipped");
     }
-    run("tests", of_workspace("test").arg("--no-fail-fast").args(arguments))?;
+    if arguments.is_empty() {
+        lanes::test()?;
+    } else {
+        run("tests", of_workspace("test").arg("--no-fail-fast").args(arguments))?;
+    }
     bindings()
-}
-
-/// A command of cargo on all packages, in the profile that labs and campaigns build in, too: there is one build, and tests
-/// that reckon take a twentieth of their time.
-fn of_workspace(command: &str) -> Command {
-    let mut cargo = cargo();
-    cargo.args([command, "--profile", LAB_PROFILE, "--workspace"]);
-    cargo
 }
 
 /// Compares the committed bindings of `crates/hw` with the installed headers: a package of its own, since it needs

@@ -4,6 +4,7 @@ mod campaign;
 mod check;
 mod deps;
 mod golden;
+mod lanes;
 mod setup;
 mod supply;
 
