@@ -185,6 +185,7 @@ const NOT_SHOWN: &[&str] = &[
     "read-gap-ignored",
     "read-length-ignored",
     "implied-nak-ignored",
+    "read-resumed-twice-too-long",
     "fence-passes-atomics",
     "read-retry-va-carry-lost",
     "timeout-retry-without-compare",
@@ -199,6 +200,7 @@ const NOT_SHOWN: &[&str] = &[
     "datagram-without-header",
     "datagram-in-init",
     "datagram-stored-anyway",
+    "drained-before-reads",
     "drained-reported-once",
     "sqd-sends",
     "sqd-deaf",
@@ -235,6 +237,7 @@ const NOT_SHOWN: &[&str] = &[
     "max-dest-rd-atomic-0-answers",
     "unaligned-atomic-accepted",
     "unaligned-atomic-wrong-nak",
+    "invalidates-before-rnr-nak",
     "invalidate-ignored",
 ];
 

@@ -147,7 +147,8 @@ fn connect(station: &mut Station, qp: QpHandle, arguments: &Arguments, theirs: &
     };
     let rts = QpAttributes {
         sq_psn: Some(PSN),
-        timeout: Some(AckTimeout(14)),
+        // A busy machine may take longer for a long message than the tenth of a second that is usual.
+        timeout: Some(AckTimeout(18)),
         retry_cnt: Some(7),
         rnr_retry: Some(7),
         max_rd_atomic: Some(1),

@@ -38,14 +38,15 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
     build_for_labs("verbatim, verbatimd and verbatim-agent", &packages)
 }
 
-/// Builds examples of the end-to-end tests, and returns the directory they are in.
+/// Builds examples of the end-to-end tests, and returns the directory they are in. Of the workspace, as the tests are: of their
+/// package alone what they stand on would be built again, with fewer features.
 ///
 /// # Errors
 ///
 /// When the build fails.
 pub fn build_examples(names: &[&str]) -> anyhow::Result<PathBuf> {
     let examples = names.iter().flat_map(|name| ["--example", name]);
-    let arguments: Vec<&str> = ["-p", "verbatim-tests"].into_iter().chain(examples).collect();
+    let arguments: Vec<&str> = ["--workspace"].into_iter().chain(examples).collect();
     Ok(build_for_labs(&names.join(", "), &arguments)?.join("examples"))
 }
 

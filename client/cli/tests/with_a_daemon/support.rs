@@ -16,22 +16,27 @@ use tempfile::TempDir;
 /// No line is waited for longer than this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `verbatimd`, built like the `verbatim` under test, beside it.
+/// `verbatimd`, built like the `verbatim` under test, beside it: in its profile, and with the features that all programs together
+/// have, so that nothing is built again.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args([
-        "build",
-        "--quiet",
-        "-p",
-        "verbatim-daemon",
-        "--bin",
-        "verbatimd",
-        "--target-dir",
-    ]);
-    build.arg(directory.parent().unwrap());
-    if directory.ends_with("release") {
-        build.arg("--release");
+    build.args(["build", "--quiet", "--bin", "verbatimd"]);
+    build.args(["-p", "verbatim", "-p", "verbatim-daemon", "-p", "verbatim-agent"]);
+    // The directory of the profile `dev` has another name.
+    let profile = directory
+        .file_name()
+        .filter(|name| *name != "debug")
+        .unwrap_or("dev".as_ref());
+    build.arg("--profile").arg(profile);
+    build.arg("--target-dir").arg(directory.parent().unwrap());
+    // What cargo says of the package under test: ring's build script looks at it, and would have ring built again.
+    for (name, _) in std::env::vars_os() {
+        let of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
+        if name.to_str().is_some_and(of_package) {
+            build.env_remove(&name);
+        }
     }
     assert!(
         build.status().unwrap().success(),

@@ -25,10 +25,11 @@ struct Region {
     goes: bool,
 }
 
-/// What a queue pair lets the peer do: the rights of each step that gave it some, and whether it answers READs and atomics.
+/// What a queue pair lets the peer do: the rights of each step that gave it some, with the place behind which they held for
+/// certain, and whether it answers READs and atomics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
-    pub(super) given: Vec<pb::Access>,
+    pub(super) given: Vec<(pb::Access, usize)>,
     pub(super) answers_none: bool,
 }
 
@@ -44,6 +45,14 @@ pub(super) struct Allows {
 }
 
 type Right = fn(pb::Access) -> bool;
+
+impl Rights {
+    /// Those that may be in force for a request that left at that place: the last that held then, and all later ones.
+    fn for_one_at(&self, at: usize) -> &[(pb::Access, usize)] {
+        let last = self.given.iter().rposition(|(_, since)| *since < at);
+        &self.given[last.unwrap_or(0)..]
+    }
+}
 
 /// All regions of a record. What may allow a request does: which of two regions with one R_Key is meant is not known, nor
 /// whether a SEND with Invalidate has come.
@@ -122,7 +131,8 @@ impl<'t> Regions<'t> {
             (None, Some(atomic)) => (atomic.va().0, 8, atomic.r_key()),
             (None, None) => return Allows::default(),
         };
-        let has = |right: Right| of_qp.given.iter().filter(|access| right(**access)).count();
+        let given = of_qp.for_one_at(at);
+        let has = |right: Right| given.iter().filter(|(access, _)| right(*access)).count();
         let is_without = has(right) == 0;
         let is_none_answered = asks.has_response() && of_qp.answers_none;
         // The R_Key of a request of no bytes is not looked at.
@@ -137,7 +147,7 @@ impl<'t> Regions<'t> {
                 _ => None,
             },
             denied,
-            is_allowed: is_open && has(right) == of_qp.given.len() && !is_none_answered,
+            is_allowed: is_open && has(right) == given.len() && !is_none_answered,
         }
     }
 

@@ -13,6 +13,7 @@ use super::heard::Event;
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs::{self, Said};
+use crate::transport::rc::ask::is_sequence_nak;
 use crate::transport::rc::{connections_of, is_taken};
 
 /// The tester's end of a connection, and the device's.
@@ -196,7 +197,9 @@ fn quickest(trace: &Trace) -> Duration {
     let which = |frame: &FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
         let opcode = packet.opcode();
-        let is_it = opcode.service() == Service::Rc && opcode.is_response() == frame.received;
+        // A sequence NAK names what is missing, and answers something else.
+        let is_it =
+            opcode.service() == Service::Rc && opcode.is_response() == frame.received && !is_sequence_nak(&packet);
         is_it.then_some(packet.bth().psn())
     };
     let responses = frames.iter().enumerate().filter(|(_, frame)| frame.received);
@@ -257,8 +260,12 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
                 Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),
                 _ => None,
             };
-            let its = commands().filter(|done| done.place >= places.0 && done.place < last);
-            let all: Vec<pb::QpAttributes> = its.filter_map(given).collect();
+            let its = || commands().filter(|done| done.place >= places.0 && done.place < last);
+            let all: Vec<pb::QpAttributes> = its().filter_map(given).collect();
+            let rights = its().filter_map(|done| {
+                let since = done.answer.as_ref().map_or(usize::MAX, |(.., place)| *place);
+                Some((given(done)?.access?, since))
+            });
             let own = all.iter().find_map(|given| given.dest_qpn);
             if let (Some(own), pb::Service::Rc) = (own, service) {
                 let path_mtu = all.iter().find_map(|given| given.path_mtu);
@@ -269,7 +276,7 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
                     expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
                     path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
                     rights: Rights {
-                        given: all.iter().filter_map(|given| given.access).collect(),
+                        given: rights.collect(),
                         answers_none: kept.peek().is_some() && kept.all(|kept| kept == 0),
                     },
                     places,

@@ -197,6 +197,19 @@ impl Window {
         (before.psns != 0 && before.last().next() == self.requests[at].psn).then_some(before)
     }
 
+    /// The packets of a message up to the one at that index, from its First or Only on; none where one of them was not seen.
+    pub(super) fn message_until(&self, at: usize) -> Option<Vec<&Request>> {
+        let mut from = at;
+        while matches!(
+            self.requests[from].asks(),
+            Asks::Send(Part::Middle | Part::Last) | Asks::Write(Part::Middle | Part::Last)
+        ) {
+            self.before(from)?;
+            from -= 1;
+        }
+        Some(self.requests.range(from..=at).collect())
+    }
+
     /// The same, if a port that conforms has taken it: of a damaged one nothing is known but its PSN.
     pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
         self.before(at).filter(|before| before.is_taken)

@@ -2,7 +2,7 @@
 //!
 //! A connection each. A READ that nobody answers, or a WRITE where the device has no READs, two SENDs, a long SEND: each comes again between T and 4 T after the time
 //! before, with the same PSN, the oldest first, exactly retry_cnt times; then IBV_WC_RETRY_EXC_ERR, and the queue pair is
-//! in error. With the timeout 0 a SEND does not come again. On the last a SEND is acknowledged, nothing is outstanding for longer
+//! in error. A CNP that comes meanwhile stops no timer. With the timeout 0 a SEND does not come again. On the last a SEND is acknowledged, nothing is outstanding for longer
 //! than all retries would take, and another SEND is sent and acknowledged.
 //! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. Times are those between
 //! arrivals at the tester; how far the path can shift them is the spread of its round trips.
@@ -14,9 +14,9 @@ use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
 
-use crate::transport::rc::{self, Ask, Requester, offers};
+use crate::transport::rc::{self, Ask, Requester, ask, offers};
 
 const TIMEOUT: &str = "C9-142";
 const COUNT: &str = "C9-143";
@@ -26,6 +26,7 @@ const AFTER: Label<Wait> = Label::new("after the error completion");
 const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 const IDLE: Label<Wait> = Label::new("with nothing outstanding");
+const CNP: Label<Frames> = Label::new("CNP while a request is outstanding");
 const OFF: Label<Wait> = Label::new("unanswered, with the timeout off");
 
 /// Exchanges by which the path is measured, before and after.
@@ -44,7 +45,7 @@ const REQUESTS: [&[Ask]; 4] = [
 pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout",
     aliases: &["C09_142_01"],
-    revision: 2,
+    revision: 3,
     about: "A request without an answer is retried after T to 4 T, retry_cnt times, and then fails; never with timeout 0.",
     reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the oldest \
         request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. With nothing outstanding no \
@@ -89,13 +90,24 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if at == 0 {
             t.measure_path(ROUND_TRIPS)?;
         }
+        let mut first = None;
         for ask in *requests {
             let ask = if t.offers(ask.operation) || ask.operation != pb::Operation::Read {
                 *ask
             } else {
                 Ask::new(pb::Operation::Write, ask.length)
             };
-            dut.post(t, ask)?;
+            let sent = dut.post(t, ask)?;
+            first.get_or_insert(sent.first);
+        }
+        if let (1, Some(psn)) = (at, first)
+            && dut.see(t, psn, ask::SOON)?
+        {
+            // Slower, if it likes; the timer runs on.
+            let mut cnp = dut.channel.transport(Opcode::CNP, Psn(0));
+            cnp.bth = cnp.bth.with_becn(true);
+            cnp.payload = vec![0; 16];
+            t.send_frame(CNP, &dut.channel.frame(&cnp))?;
         }
         let silence = t.rc_silence(Duration::ZERO, timeout, retry_cnt);
         if timeout == AckTimeout::OFF {

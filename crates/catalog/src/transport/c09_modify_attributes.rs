@@ -1,7 +1,7 @@
 //! `c09-modify-attributes`: what a step in RTS or SQD changes holds for the packets that come then.
 //!
 //! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
-//! are done, and an RNR NAK asks for the longer one. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
+//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
 //! another max_rd_atomic and traffic class in SQD: back in RTS they go by these.
 //! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
 //! without SQD or READs goes without these.
@@ -20,6 +20,7 @@ use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
 const RNR_ERROR: &str = "9.7.5.2.8 RNR error completion";
+const REFUSAL: &str = "9.7.5.2.4 invalid request";
 const STEPS: &str = "11.2.5.2 modify queue pair";
 
 const OPEN: Label<Verbs> = Label::new("ask for the port");
@@ -28,6 +29,7 @@ const ANSWER: Label<Frames> = Label::new("answer");
 const AGAIN: Label<Frames> = Label::new("answer, again");
 const ASKED: Label<Frames> = Label::new("request of the peer");
 const UNREADY: Label<Frames> = Label::new("SEND without a receive");
+const TAKEN: Label<Frames> = Label::new("WRITE after the rights were taken");
 const RNR: Label<Frames> = Label::new("RNR NAK");
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 
@@ -35,9 +37,9 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
-    reading: "Rights and min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
+    reading: "Rights given and taken, and min_rnr_timer changed, in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
     statements: &[
         STEPS,
@@ -46,6 +48,7 @@ pub(super) static TEST: Test = Test {
         RNR_ERROR,
         ACKNOWLEDGEMENT,
         MSN,
+        REFUSAL,
         rc::GENERATION,
     ],
     needs: &[Need::Packets],
@@ -67,6 +70,7 @@ const TIMEOUT: AckTimeout = AckTimeout(14);
 
 fn attributes(t: &mut Tester<'_>) -> Step {
     in_rtr_and_rts(t)?;
+    rights_taken(t)?;
     let drained = Command::ModifyQp(pb::ModifyQp {
         qp: 0,
         state: pb::QpState::Sqd.into(),
@@ -118,6 +122,22 @@ fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
         }
         let next = psn.plus(asked.len() as u32);
         ask::ask_unready(t, &channel, UNREADY, &Message::send(&channel, next, &[0x5A; 8]))?;
+    }
+    dut.close(t)
+}
+
+/// A right that was given is taken away: a WRITE before it is done, one after it is refused.
+fn rights_taken(t: &mut Tester<'_>) -> Step {
+    let dut = Requester::open(t, &ChannelOptions::default())?;
+    let channel = dut.channel;
+    let write = |psn| Message::write(&channel, psn, 0, &[0x5A; 8]);
+    ask::ask(t, &channel, ASKED, &write(channel.own_psn))?;
+    let taken = pb::QpAttributes {
+        access: Some(NONE),
+        ..pb::QpAttributes::default()
+    };
+    if step(t, &channel, pb::QpState::Rts, taken)? {
+        ask::ask(t, &channel, TAKEN, &write(channel.own_psn.next()))?;
     }
     dut.close(t)
 }
@@ -209,6 +229,9 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     for label in [ANSWER, AGAIN, RNR] {
         t.not_judged(label);
+    }
+    if t.frames(TAKEN).next().is_none() {
+        f.goes_without(&[REFUSAL], "the host refuses to take rights away in RTS");
     }
     t.commands(rc::steps::STATE).count();
     let all = rc::cases(t)?;

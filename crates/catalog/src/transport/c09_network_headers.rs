@@ -9,10 +9,10 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Bth, Medium, Network, Opcode, Packet, Psn, Syndrome, Transport, packet};
+use verbatim_wire::packet::{AckTimeout, Bth, Medium, Network, Opcode, Packet, Psn, Qpn, Syndrome, Transport, packet};
 use verbatim_wire::values::{Hex16, Hex32};
 use verbatim_wire::{Aeth, Reserved};
 
@@ -186,8 +186,27 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in [RESULT, STATE] {
         t.not_judged(label);
     }
-    let mut of_dut = t.timeline.frames.iter().filter(|frame| frame.received);
-    if !of_dut.any(|frame| Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.opcode() == Opcode::CNP)) {
+    let of_dut = t.timeline.frames.iter().filter(|frame| frame.received);
+    let is_notice = |packet: &Packet<'_>| packet.opcode() == Opcode::CNP;
+    let parsed = of_dut.filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)));
+    let notices: Vec<_> = parsed.filter(|(_, packet)| is_notice(packet)).collect();
+    let own: Vec<Qpn> = rc::dialogues(t)?.iter().map(|dialogue| dialogue.own_qpn).collect();
+    // One that is for nobody is in no dialogue.
+    if let Some((frame, packet)) = notices
+        .iter()
+        .find(|(_, packet)| !own.contains(&packet.bth().dest_qp()))
+    {
+        let expected: Vec<String> = own.iter().map(ToString::to_string).collect();
+        let words = (format!("DestQP {}", expected.join(" or ")), packet.to_string());
+        f.prove(
+            NOTIFICATION,
+            &[(*frame).into()],
+            "whom a CNP is for",
+            words,
+            Passed::Fail,
+        );
+    }
+    if notices.is_empty() {
         f.goes_without(&[NOTIFICATION], "the device sent no CNP, and need not");
     }
     for case in CASES {

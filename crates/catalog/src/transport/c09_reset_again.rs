@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
-use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, SyndromeKind};
@@ -25,6 +25,9 @@ const COMPLETION: &str = "C9-60";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const RESET: Label<Verbs> = Label::new("modify to RESET");
+const RESET_AGAIN: Label<Verbs> = Label::new("modify to RESET, a second time");
+const HALF: Label<Frames> = Label::new("half a WRITE");
+const THIRD: Label<Frames> = Label::new("request after the second RESET");
 const SETTLE: Label<Wait> = Label::new("what was on its way");
 const STILL: Label<Wait> = Label::new("in RESET");
 const FIRST: Label<Frames> = Label::new("half a message, and a gap");
@@ -44,7 +47,7 @@ const LONG: u32 = 140;
 pub(super) static TEST: Test = Test {
     id: "c09-reset-again",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A queue pair that went to RESET is as new: with another peer it has nothing left of the one before.",
     reading: "Requests that nobody answers, one that waits after an RNR NAK, half a SEND of the peer, a gap, receives: after RESET, INIT, RTR \
         and RTS with another peer requests and responses of every kind are those of a new connection, the MSN counts from \
@@ -96,12 +99,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
     // It waits, when RESET comes: half a second is longer than all that is done until then.
     t.send_frame(RNR, &dut.rnr_nak(send.first, RnrTimer(31), 0))?;
     t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
-    let modify = Command::ModifyQp(pb::ModifyQp {
-        qp: channel.qp,
-        state: pb::QpState::Reset.into(),
-        attributes: Some(pb::QpAttributes::default()),
-    });
-    t.verbs_must(RESET, Side::Dut, modify)?;
+    to_reset(t, RESET, &channel)?;
     t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
     let options = ChannelOptions {
         mtu: Mtu(1),
@@ -109,7 +107,32 @@ fn reset(t: &mut Tester<'_>) -> Step {
     };
     let mut dut = dut.again(t, &options)?;
     second(t, &mut dut)?;
+    let dut = third(t, dut, &options)?;
     dut.close(t)
+}
+
+fn to_reset(t: &mut Tester<'_>, label: Label<Verbs>, channel: &Channel) -> Step {
+    let modify = Command::ModifyQp(pb::ModifyQp {
+        qp: channel.qp,
+        state: pb::QpState::Reset.into(),
+        attributes: Some(pb::QpAttributes::default()),
+    });
+    t.verbs_must(label, Side::Dut, modify).map(drop)
+}
+
+/// Half a WRITE this time, RESET, and a request on the connection after that.
+fn third(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<Requester> {
+    let channel = dut.channel;
+    let bytes = vec![0x77; ask::mtu(&channel) as usize + 8];
+    let half = Message::write(&channel, channel.own_psn.plus(2), 48 * 1024, &bytes);
+    t.send_frame(HALF, &half.frames(&channel)[0])?;
+    t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
+    to_reset(t, RESET_AGAIN, &channel)?;
+    let dut = dut.again(t, options)?;
+    let channel = dut.channel;
+    let write = Message::write(&channel, channel.own_psn, 48 * 1024 + 256, &[0x88; 8]);
+    ask::ask(t, &channel, THIRD, &write)?;
+    Ok(dut)
 }
 
 /// The connection after RESET: a receive of its own, requests of the peer, requests of the device.
@@ -164,13 +187,20 @@ fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.commands(rc::steps::POST).count();
     t.commands(rc::steps::DESTROY).count();
     let all = rc::dialogues(t)?;
-    let [_, dialogue] = all.as_slice() else {
+    t.commands(RESET_AGAIN).count();
+    t.not_judged(HALF);
+    let [_, dialogue, ..] = all.as_slice() else {
         return Err(Gap::Missing(RESET.name));
     };
     let own = Psn::new(dialogue.attributes.rq_psn.unwrap_or_default());
     for (label, msn, psn) in [(ASKED, 1, own), (AFTER, 2, own.next())] {
         let turn = answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name))?;
         answer::acknowledged(t, f, (ACKNOWLEDGEMENT, label.name), (dialogue, &turn), (psn, msn));
+    }
+    if let Some(third) = all.get(2) {
+        let turn = answer::turn(t, third, THIRD).ok_or(Gap::Missing(THIRD.name))?;
+        let expected = (turn.last_sent(), 1);
+        answer::acknowledged(t, f, (STATES, THIRD.name), (third, &turn), expected);
     }
     let turn = answer::turn(t, dialogue, UNREADY).ok_or(Gap::Missing(UNREADY.name))?;
     let answers = turn.counted_unready(t);

@@ -1,24 +1,30 @@
 //! `c09-send-invalidate`: a SEND with Invalidate takes the R_Key away that it names, and is refused where it may not.
 //!
 //! Each case has a connection of its own, as in `c09-nak-invalid-request`: the R_Key of the connection's own region, then a
-//! WRITE that uses it; R_Keys that differ from it in one bit, in a SEND of one packet and at the end of one of two.
+//! WRITE that uses it; R_Keys that differ from it in one bit, in a SEND of one packet and at the end of one of two. On a last
+//! connection the SEND with the region's own R_Key lacks a receive, and comes again when one is posted.
 //! Reading: whether an ordinary region may be taken away from afar is the device's choice. What cannot be taken away may be refused
 //! with a NAK, or be an error of the responder alone, of which the requester hears nothing: so no NAK is claimed, but that the
 //! queue pair is in error, that no receive completes with success where the R_Key is another, and that the WRITE is not done.
 //! False alarm: a key with one bit flipped may be that of another region of the same protection domain.
 
 use verbatim_record::verbs::{Reply, pb};
-use verbatim_record::{Findings, Gap, Passed, Trace, WcStatus};
-use verbatim_tester::Test;
-use verbatim_tester::peer::Channel;
-use verbatim_wire::packet::{Ieth, NakCode, Opcode, Psn, RKey, Transport};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, WcStatus};
+use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::{Step, Test, Tester};
+use verbatim_wire::packet::{Ieth, NakCode, Opcode, Psn, RKey, SyndromeKind, Transport};
 
 use super::c09_nak_invalid_request::data;
 use super::c09_nak_remote_access::ACCESS;
-use crate::transport::rc;
 use crate::transport::rc::answer;
-use crate::transport::rc::ask::{Message, mtu};
+use crate::transport::rc::ask::{self, Message, mtu};
 use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
+use crate::transport::rc::{self, Dialogue, Seen};
+
+const UNREADY: Label<Frames> = Label::new("SEND with Invalidate without a receive");
+const RECEIVE: Label<Verbs> = Label::new("post a receive for it");
+const AGAIN: Label<Frames> = Label::new("SEND with Invalidate, again");
+const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// The case that names the R_Key of the region.
 const OWN: usize = 0;
@@ -51,16 +57,67 @@ static CASES: &[Refusal] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-send-invalidate",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
     reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done; a SEND with another \
-        R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open.",
+        R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open. What an RNR NAK put \
+        off took nothing away: it is executed when it comes again.",
     statements: &[ACCESS, ERRORS, rc::GENERATION, rc::ICRC],
     needs: &[verbatim_tester::Need::Packets],
     parameters: &[],
-    procedure: |t| refusal::procedure(t, CASES),
+    procedure,
     judge,
 };
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    refusal::procedure(t, CASES)?;
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let parts = [(Opcode::RC_SEND_ONLY_INVALIDATE, 64)];
+    let packets = invalidates(&channel, channel.own_psn, &parts, 0);
+    if !packets.iter().all(|packet| t.executes_frame(&channel.frame(packet))) {
+        return Ok(());
+    }
+    for packet in packets {
+        let send = Message::one(packet, 1);
+        ask::ask_unready(t, &channel, UNREADY, &send)?;
+        ask::post_receive(t, &channel, RECEIVE, 1, (0, 64))?;
+        t.pause(ChannelOptions::default().min_rnr_timer.duration())?;
+        ask::ask(t, &channel, AGAIN, &send)?;
+    }
+    ask::query(t, &channel, STATE)?;
+    Ok(())
+}
+
+/// What an RNR NAK put off is executed when it comes again, where the device takes such an R_Key away.
+fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: bool) {
+    t.not_judged(RECEIVE);
+    let _ = t.commands(STATE).count();
+    let turns = |label| all.iter().find_map(|dialogue| answer::turn(t, dialogue, label));
+    let (Some(first), Some(again)) = (turns(UNREADY), turns(AGAIN)) else {
+        return;
+    };
+    let is_rnr =
+        |seen: &Seen<'_>| ask::nak_of(&seen.packet).is_some_and(|of| matches!(of.kind(), SyndromeKind::RnrNak(_)));
+    if !is_taken || !first.answers.iter().any(is_rnr) {
+        return;
+    }
+    let refused: Vec<Seen<'_>> = again
+        .answers
+        .iter()
+        .copied()
+        .filter(|seen| answer::nak_in(seen).is_some())
+        .collect();
+    let result = match refused.is_empty() {
+        true if again.answers.iter().any(answer::is_ack) => Passed::Pass,
+        true => rc::alive(t, again.places.0, again.asked_again()),
+        false => Passed::Fail,
+    };
+    let words = (
+        "an ACK: nothing was taken away by what was put off",
+        rc::in_words(&again.answers),
+    );
+    f.prove(ACCESS, &again.evidence(&again.answers), AGAIN.name, words, result);
+}
 
 /// Packets the last of which invalidates the region's R_Key, with these bits flipped.
 fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) -> Vec<Transport> {
@@ -73,6 +130,7 @@ fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) 
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
+    let mut is_taken = false;
     refusal::not_judged(t);
     let _ = t
         .waits(refusal::SILENT)
@@ -88,6 +146,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::sound_packets(f, dialogue);
         let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
         if at == OWN {
+            // An ACK of the SEND, or a NAK of the WRITE behind it, which speaks for the SEND, too.
+            is_taken = turn.answers.iter().any(|seen| {
+                let is_ack = answer::is_ack(seen) && Some(seen.psn()) == turn.sent.first().map(Seen::psn);
+                is_ack || answer::nak_in(seen).is_some() && seen.psn() == turn.last_sent()
+            });
             let is_done = |seen: &&rc::Seen<'_>| answer::is_ack(seen) && seen.psn() == turn.last_sent();
             let done: Vec<rc::Seen<'_>> = turn.answers.iter().filter(is_done).copied().collect();
             let words = ("no ACK of the WRITE", rc::in_words(&done));
@@ -125,5 +188,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             result,
         );
     }
+    judge_again(t, f, &all, is_taken);
     Ok(())
 }

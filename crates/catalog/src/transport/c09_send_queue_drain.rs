@@ -3,7 +3,7 @@
 //! A SEND of two packets is outstanding when the DUT's queue pair goes to SQD; another is posted then. The responder's side
 //! goes on: a WRITE is acknowledged. The first SEND is acknowledged, and completes; the second is not sent before the queue
 //! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done. On another connection nobody answers the first,
-//! and in SQD it comes again; on a third it gets an RNR NAK there, and comes again.
+//! and in SQD it comes again; on a third it gets an RNR NAK there, and comes again; on a fourth a READ is answered late.
 //! Reading: the event is asked for with the step to SQD, which the agent does not do: one that does not come decides nothing on
 //! a real host. Many adapters have no SQD; where the host refuses it the test is NOT_APPLICABLE.
 //! False alarm: none known.
@@ -26,6 +26,10 @@ const COMPLETION: &str = "C9-60";
 
 const DRAIN: Label<Verbs> = Label::new("modify to SQD");
 const WRITE: Label<Frames> = Label::new("WRITE in SQD");
+const DRAIN_READ: Label<Verbs> = Label::new("modify to SQD, a READ is outstanding");
+const OPEN: Label<Wait> = Label::new("in SQD with a READ");
+const RESPONSE: Label<Frames> = Label::new("responses to the READ in SQD");
+const RESPONSE_AGAIN: Label<Frames> = Label::new("responses to the READ in SQD, again");
 const FIRST: Label<Frames> = Label::new("ACK of the request before SQD");
 const FIRST_AGAIN: Label<Frames> = Label::new("ACK of the request before SQD, again");
 const HELD: Label<Wait> = Label::new("in SQD");
@@ -51,7 +55,7 @@ const TIMER: RnrTimer = RnrTimer(14);
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-drain",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
     reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
         what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
@@ -105,7 +109,25 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     unanswered(t)?;
-    not_ready(t)
+    not_ready(t)?;
+    if t.offers(pb::Operation::Read) {
+        read(t)?;
+    }
+    Ok(())
+}
+
+/// A READ that is answered late holds the queue from being drained.
+fn read(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let sent = dut.post(t, Ask::new(pb::Operation::Read, dut.mtu + 8))?;
+    if dut.see_all(t, &sent)? {
+        modify(t, DRAIN_READ, dut.channel.qp, pb::QpState::Sqd)?;
+        t.wait_for(OPEN, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+        let responses = dut.answers(t, &sent);
+        dut.answer(t, (RESPONSE, RESPONSE_AGAIN), &responses, 1)?;
+        t.wait_for(OPEN, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    }
+    dut.close(t)
 }
 
 /// What an RNR NAK put off comes again in SQD.
@@ -212,6 +234,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in [NAK, NAK_AGAIN, READY, READY_AGAIN] {
         t.not_judged(label);
     }
+    for label in [RESPONSE, RESPONSE_AGAIN] {
+        t.not_judged(label);
+    }
+    let _ = (t.commands(DRAIN_READ).count(), t.waits(OPEN).count());
     let _ = (t.command(DRAIN_NOT_READY)?, t.waits(HELD_AGAIN).count());
     let is_drained = |told: &&Told| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
     let again = t.commands(DRAIN_AGAIN).next().map_or(case.end(), |drain| drain.place);

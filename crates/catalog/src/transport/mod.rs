@@ -22,6 +22,7 @@ mod c09_130_rnr_interval_verbs;
 mod c09_142_ack_timeout;
 mod c09_142_ack_timeout_verbs;
 mod c09_142_long_timeout;
+mod c09_142_progress;
 mod c09_142_timer_restart;
 mod c09_143_retry_count;
 mod c09_rnr_retry;
@@ -42,11 +43,13 @@ mod c09_reserved_bits;
 // Packets that are dropped: CRCs, headers, keys
 mod c09_header_validation;
 mod c09_icrc;
+mod c09_inside_messages;
 mod c09_link_p_key;
 mod c09_link_tver;
 mod c09_q_key;
 
 // Datagrams
+mod c09_credits;
 mod c09_datagrams;
 mod c09_datagrams_dropped;
 mod datagrams;
@@ -112,9 +115,11 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_142_ack_timeout::TEST,
     &c09_142_ack_timeout_verbs::TEST,
     &c09_142_long_timeout::TEST,
+    &c09_142_progress::TEST,
     &c09_142_timer_restart::TEST,
     &c09_143_retry_count::TEST,
     &c09_address_vector::TEST,
+    &c09_credits::TEST,
     &c09_datagrams::TEST,
     &c09_datagrams_dropped::TEST,
     &c09_connections::TEST,
@@ -123,6 +128,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_flush::TEST,
     &c09_header_validation::TEST,
     &c09_icrc::TEST,
+    &c09_inside_messages::TEST,
     &c09_link_p_key::TEST,
     &c09_link_tver::TEST,
     &c09_local_errors::TEST,

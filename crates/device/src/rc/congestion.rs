@@ -26,6 +26,7 @@ impl Qp {
             RcDefect::CnpWithData,
             RcDefect::CnpWithPsn,
             RcDefect::CnpWithoutPartition,
+            RcDefect::CnpToOwnQpn,
         ]
         .into_iter()
         .any(|defect| cx.has(defect));
@@ -38,7 +39,11 @@ impl Qp {
         let mut bth = Bth::default()
             .with_opcode(Opcode::CNP)
             .with_p_key(packet.bth().p_key())
-            .with_dest_qp(self.attributes.dest_qpn)
+            .with_dest_qp(if cx.has(RcDefect::CnpToOwnQpn) {
+                self.qpn
+            } else {
+                self.attributes.dest_qpn
+            })
             .with_becn(!cx.has(RcDefect::CnpWithoutBecn));
         if cx.has(RcDefect::CnpWithPsn) {
             bth = bth.with_psn(packet.bth().psn());

@@ -74,6 +74,7 @@ defects! {
     }
     // The requester and retries.
     "C9-142" {
+        CnpStopsTimer "cnp-stops-timer" "A CNP that comes in stops the ACK timer."
         GhostRnrNakObeyed "ghost-rnr-nak-obeyed" "An RNR NAK of a PSN that was never sent makes what is outstanding come again."
         NoTimeoutAfterRnrRetry "no-timeout-after-rnr-retry" "What came again after an RNR NAK and is not answered stays for ever."
         TimeoutCodesEndAt19 "timeout-codes-end-at-19" "Codes of the ACK timeout above 19 are taken as 19."
@@ -87,6 +88,7 @@ defects! {
         TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
     }
     "C9-143" {
+        StaleAckReloadsRetries "stale-ack-reloads-retries" "An ACK of what was acknowledged before loads the retry counter again."
         RetryOneTooMany "retry-one-too-many" "A request without an answer is retried once more than retry_cnt says."
         RetryOneTooFew "retry-one-too-few" "A request without an answer is retried once less than retry_cnt says."
         RetryForever "retry-forever" "A request without an answer is retried for ever."
@@ -113,6 +115,11 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        ResumesAsFirst "resumes-as-first" "After a time-out a message that was acknowledged in part goes on with a First or Only."
+        ReadResumedTwiceTooLong "read-resumed-twice-too-long" "A READ that is resumed a second time asks for more than is left."
+        CreditsHoldSends "credits-hold-sends" "A message that takes a receive waits until an ACK has told of a credit, though none will come by itself."
+        CreditsHoldAll "credits-hold-all" "Where no credit is left RDMA WRITEs and READs wait, too."
+        LimitedMessageStops "limited-message-stops" "Without a credit the first packet of a message is sent, and no other when that was acknowledged."
         FencePassesAtomics "fence-passes-atomics" "A fenced request waits for READs, not for atomics."
         ReadRetryVaCarryLost "read-retry-va-carry-lost" "Where a READ is resumed its address has no carry into the upper 32 bits."
         SolicitedLostInRnrRetry "solicited-lost-in-rnr-retry" "What comes again after an RNR NAK has lost its SE."
@@ -159,6 +166,7 @@ defects! {
         LateReceiveKept "late-receive-kept" "A receive that is posted in the error state is not flushed."
     }
     "10.3.1 RESET" {
+        ResetKeepsHalfWrite "reset-keeps-half-write" "A WRITE that was begun before RESET is still being received after it."
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
         ResetKeepsReceives "reset-keeps-receives" "Receives that were posted before RESET are there after it."
@@ -171,6 +179,7 @@ defects! {
         SendQueueOneShort "send-queue-one-short" "A send queue takes one request less than it was made for."
     }
     "10.3.1 send queue drained" {
+        DrainedBeforeReads "drained-before-reads" "A send queue is reported drained while READs or atomics are outstanding."
         DrainedReportedOnce "drained-reported-once" "That the send queue has drained is told the first time only."
         SqdSends "sqd-sends" "In SQD requests are begun as in RTS."
         SqdDeaf "sqd-deaf" "In SQD requests of the other side are ignored."
@@ -200,6 +209,7 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        AckOfLastOnly "ack-of-last-only" "AckReq of the First and Middle packets of a message is ignored."
         RnrNakOnce "rnr-nak-once" "A request gets one RNR NAK, and none when it comes again before a receive is there."
         RnrNakMissingInRtr "rnr-nak-missing-in-rtr" "In RTR a SEND for which no receive is posted gets no RNR NAK."
         MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
@@ -268,6 +278,7 @@ defects! {
         GapAfterRnrNaked "gap-after-rnr-naked" "A request behind one that got an RNR NAK gets a sequence NAK."
     }
     "9.7.5.2.4 invalid request" {
+        RightsNotWithdrawn "rights-not-withdrawn" "A right that the queue pair gave the other side cannot be taken away."
         WriteImmRightIgnored "write-imm-right-ignored" "A WRITE Only with Immediate is done on a queue pair that allows no WRITEs."
         DmaLenInWords "dma-len-in-words" "The last packet of a WRITE may have up to three bytes more or fewer than DMALen says."
         QpRightIgnored "qp-right-ignored" "What the queue pair does not allow is done."
@@ -288,6 +299,7 @@ defects! {
         DmaLenWrongNak "dma-len-wrong-nak" "A WRITE with less or more data than DMALen says gets a remote access NAK."
     }
     "9.7.5.2.5 remote access" {
+        InvalidatesBeforeRnrNak "invalidates-before-rnr-nak" "A SEND with Invalidate takes the R_Key away, though it gets an RNR NAK."
         RKeyIgnored "r-key-ignored" "A wrong R_Key opens the memory at its address."
         DeregisteredOpen "deregistered-open" "The R_Key of memory that was deregistered still opens it."
         RKeyWrongNak "r-key-wrong-nak" "A wrong R_Key gets an invalid request NAK."
@@ -309,6 +321,7 @@ defects! {
         RefusedWriteExecuted "refused-write-executed" "A WRITE that is refused for its length is executed all the same."
     }
     "A17.9 congestion notification" {
+        CnpToOwnQpn "cnp-to-own-qpn" "A CNP names the sender's own queue pair."
         CnpWithoutBecn "cnp-without-becn" "A notice of congestion says nothing: its BECN is 0."
         CnpWithData "cnp-with-data" "The reserved bytes of a notice of congestion are not 0."
         CnpWithPsn "cnp-with-psn" "A notice of congestion carries the PSN of the packet that was marked."
@@ -316,6 +329,7 @@ defects! {
         CnpWithoutCause "cnp-without-cause" "Packets that the network has not marked get notices of congestion."
     }
     "9.5 transaction ordering" {
+        DuplicateFirstRestartsWrite "duplicate-first-restarts-write" "A duplicate of the First of the WRITE that is being received makes it go on behind the First."
         WritePlaceShared "write-place-shared" "A WRITE goes on where the last packet of any queue pair's WRITE ended."
     }
     "9.7.5.2.8 RNR NAK" {

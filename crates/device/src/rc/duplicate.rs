@@ -19,6 +19,17 @@ impl Qp {
         if cx.has(RcDefect::MsnAdvancedByDuplicate) {
             self.receive.count_message(1);
         }
+        if cx.has(RcDefect::DuplicateFirstRestartsWrite)
+            && request.opcode == Opcode::RC_WRITE_FIRST
+            && let Message::Write { place, at, left } = self.receive.message
+        {
+            let had = self.pmtu();
+            self.receive.message = Message::Write {
+                place,
+                at: had,
+                left: (at + left).saturating_sub(had),
+            };
+        }
         match request.opcode {
             Opcode::RC_READ_REQUEST => self.duplicate_read(cx, request),
             Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => self.duplicate_atomic(cx, request),
@@ -37,7 +48,8 @@ impl Qp {
         if self.receive.rnr_open && cx.has(RcDefect::DuplicateUnansweredAfterRnrNak) {
             return;
         }
-        if !request.bth.ack_request() || cx.has(RcDefect::DuplicateNotAcknowledged) {
+        let is_unheard = cx.has(RcDefect::AckOfLastOnly) && !request.ends();
+        if !request.bth.ack_request() || is_unheard || cx.has(RcDefect::DuplicateNotAcknowledged) {
             return;
         }
         let psn = if cx.has(RcDefect::DuplicateAckOldPsn) {

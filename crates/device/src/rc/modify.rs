@@ -5,6 +5,7 @@ use verbatim_wire::verbs::{QpAttributes, QpState, Service};
 
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
+use super::receive_queue::Message;
 use super::verbs::Refusal;
 
 /// One attribute, as a bit.
@@ -140,6 +141,9 @@ impl Qp {
             if cx.has(RcDefect::ResetKeepsReceives) {
                 self.receive.posted = before.posted;
             }
+            if cx.has(RcDefect::ResetKeepsHalfWrite) && matches!(before.message, Message::Write { .. }) {
+                self.receive.message = before.message;
+            }
             if cx.has(RcDefect::ResetKeepsMsn) {
                 self.receive.msn = before.msn;
             }
@@ -234,7 +238,13 @@ impl Qp {
         if let Some(index) = named.pkey_index {
             a.p_key = cx.profile.p_keys[usize::from(index)];
         }
-        a.access = named.access.unwrap_or(a.access);
+        let before = a.access;
+        a.access = named.access.unwrap_or(before);
+        if cx.has(RcDefect::RightsNotWithdrawn) {
+            a.access.remote_write |= before.remote_write;
+            a.access.remote_read |= before.remote_read;
+            a.access.remote_atomic |= before.remote_atomic;
+        }
         a.path_mtu = named.path_mtu.unwrap_or(a.path_mtu);
         a.dest_qpn = named.dest_qpn.unwrap_or(a.dest_qpn);
         a.max_dest_rd_atomic = named.max_dest_rd_atomic.unwrap_or(a.max_dest_rd_atomic);

@@ -219,6 +219,12 @@ impl Qp {
                 if cx.has(RcDefect::ReceivesNewestFirst) && !self.receive.posted.is_empty() {
                     self.receive.posted.rotate_right(1);
                 }
+                if cx.has(RcDefect::InvalidatesBeforeRnrNak)
+                    && self.receive.posted.is_empty()
+                    && let Some(ieth) = request.packet.ieth()
+                {
+                    let _ = Self::invalidate(cx, ieth.r_key());
+                }
                 (*self.receive.posted.front().ok_or(Refused::NotReady)?, 0)
             }
         };
@@ -334,7 +340,8 @@ impl Qp {
         }
         self.receive.expected = psn.next();
         self.count(cx, request.ends(), 1);
-        if request.bth.ack_request() || cx.profile.choices.acknowledges_unasked {
+        let asked = request.bth.ack_request() && (request.ends() || !cx.has(RcDefect::AckOfLastOnly));
+        if asked || cx.profile.choices.acknowledges_unasked && !cx.has(RcDefect::AckOfLastOnly) {
             self.acknowledge(cx, psn, self.receive.first);
         }
     }

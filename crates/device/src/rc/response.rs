@@ -57,6 +57,9 @@ impl Qp {
             self.acknowledged(cx, self.send.sent_until);
         }
         let is_old = packet.bth().psn().since(self.send.oldest()) >= Psn::COUNT / 2;
+        if is_ack && is_old && cx.has(RcDefect::StaleAckReloadsRetries) {
+            self.send.retries = 0;
+        }
         let is_nak = packet
             .aeth()
             .is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));

@@ -32,9 +32,12 @@ impl Qp {
 
     /// Tells once that a queue which is to be drained has nothing in flight.
     pub(crate) fn report_if_drained(&mut self, cx: &mut Context<'_>) {
+        let mut begun = self.send.queue.iter().take_while(|wqe| wqe.first.is_some());
+        let is_drained =
+            cx.has(RcDefect::DrainedBeforeReads) && begun.all(|wqe| wqe.request.operation.is_read_or_atomic());
         if self.state != QpState::Sqd {
             self.send.drained &= cx.has(RcDefect::DrainedReportedOnce);
-        } else if !self.send.drained && !self.send.is_busy() {
+        } else if !self.send.drained && (is_drained || !self.send.is_busy()) {
             self.send.drained = true;
             cx.report(self.handle, EventKind::SQ_DRAINED);
         }
@@ -70,6 +73,9 @@ impl Qp {
             self.send.limited = true;
         }
         self.send.limited &= self.lacks_credit(cx, index);
+        if self.is_stuck(cx, index) {
+            return false;
+        }
         let window = if self.send.limited || self.send.slow {
             1
         } else {
@@ -164,18 +170,33 @@ impl Qp {
     /// Whether the responder has told that it has no receive for a message. Its packets then go one at a time, each
     /// asking for an ACK, which tells when there is one.
     fn lacks_credit(&self, cx: &Context<'_>, index: usize) -> bool {
+        let takes_receive = self.send.queue[index].request.operation.takes_receive();
+        takes_receive && cx.profile.choices.obeys_credits && self.is_beyond_credits(index)
+    }
+
+    /// Whether a defective adapter waits for a credit that does not come.
+    fn is_stuck(&self, cx: &Context<'_>, index: usize) -> bool {
+        let takes_receive = self.send.queue[index].request.operation.takes_receive();
+        let is_begun = self.send.packet > 0;
+        let holds = match (takes_receive, is_begun) {
+            (true, false) => cx.has(RcDefect::CreditsHoldSends),
+            (true, true) => cx.has(RcDefect::LimitedMessageStops),
+            (false, false) => cx.has(RcDefect::CreditsHoldAll),
+            (false, true) => false,
+        };
+        holds && self.is_beyond_credits(index)
+    }
+
+    /// Whether the other side's last ACK told of no receive for a message.
+    fn is_beyond_credits(&self, index: usize) -> bool {
         let wqe = &self.send.queue[index];
-        let takes_receive = matches!(
-            wqe.request.operation,
-            Operation::Send | Operation::SendImm | Operation::SendInvalidate | Operation::WriteImm
-        );
         let ssn = if wqe.first.is_some() {
             wqe.ssn
         } else {
             (self.send.messages + 1) % Psn::COUNT
         };
         let beyond = |limit: u32| limit.wrapping_sub(ssn) % Psn::COUNT >= Psn::COUNT / 2;
-        takes_receive && cx.profile.choices.obeys_credits && self.send.credit_limit.is_some_and(beyond)
+        self.send.credit_limit.is_some_and(beyond)
     }
 
     /// Why a request cannot be sent from here.
@@ -267,7 +288,11 @@ impl Qp {
     /// A SEND or WRITE packet.
     fn data_packet(&self, cx: &Context<'_>, request: &SendRequest, packet: u32, packets: u32) -> Transport {
         let segment = self.segment(cx);
-        let (is_first, is_last) = (packet == 0, packet + 1 == packets);
+        let resumes = cx.has(RcDefect::ResumesAsFirst)
+            && self.send.retry == Some(Retry::Timeout)
+            && self.send.at == 0
+            && self.send.queue.front().is_some_and(|front| front.acked == packet);
+        let (is_first, is_last) = (packet == 0 || resumes, packet + 1 == packets);
         let from = packet * segment;
         let length = (request.local.length - from).min(segment);
         let bytes = cx.memory.bytes(request.local).unwrap_or_default();
@@ -326,12 +351,16 @@ impl Qp {
         if cx.has(RcDefect::ReadRetryVaCarryLost) {
             va = request.remote_address >> 32 << 32 | va & 0xFFFF_FFFF;
         }
+        let counted = match wqe.starts.last() {
+            Some(&start) if cx.has(RcDefect::ReadResumedTwiceTooLong) && wqe.starts.len() > 1 => start * self.pmtu(),
+            _ => had,
+        };
         let mut transport = Transport {
             reth: Some(
                 Reth::default()
                     .with_va(hex64(va))
                     .with_r_key(request.r_key)
-                    .with_dma_len(request.local.length.saturating_sub(had)),
+                    .with_dma_len(request.local.length.saturating_sub(counted)),
             ),
             ..Transport::default()
         };

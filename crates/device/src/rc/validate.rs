@@ -63,6 +63,9 @@ impl Qp {
         if service == WireService::Uc && wanted == WireService::Rc && cx.has(RcDefect::OpcodeClassIgnored) {
             opcode = Opcode(opcode.0 & 0x1F);
         } else if service != wanted {
+            if service == WireService::Cnp && cx.has(RcDefect::CnpStopsTimer) {
+                self.send.timer = None;
+            }
             return false;
         }
         let is_unseen = opcode.is_response() && cx.has(RcDefect::ResponsePKeyIgnored);

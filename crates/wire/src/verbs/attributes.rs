@@ -223,6 +223,12 @@ impl Operation {
     pub fn is_read_or_atomic(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
+
+    /// SENDs, and WRITEs with immediate data: the other side needs a posted receive.
+    #[must_use]
+    pub fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm)
+    }
 }
 
 /// A send request without its own memory: what it does, and with what at the other side. What its operation does not

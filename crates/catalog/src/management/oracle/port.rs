@@ -155,8 +155,12 @@ impl<'t> Port<'t> {
         let now = self.at_the_port(exchange);
         self.expire(now);
         let request = &exchange.request;
-        if exchange.dlid.is_some_and(|lid| !self.has_lid(lid)) {
+        let is_for_it = exchange.dlid.map_or(Sure::Yes, |lid| self.has_lid(lid));
+        if is_for_it != Sure::Yes {
             self.violations.insert(exchange.number);
+            if is_for_it == Sure::Maybe && access::opens(&self.own("M_Key"), request.m_key().0) != Sure::Yes {
+                self.lock.violated(now, &self.own("M_KeyLeasePeriod"), false);
+            }
             return;
         }
         let fate = fate(exchange);
@@ -183,13 +187,16 @@ impl<'t> Port<'t> {
         self.on_the_way.insert(exchange.number, asked);
     }
 
-    /// Whether a LID is certainly one of the port's.
-    fn has_lid(&self, lid: Lid) -> bool {
+    /// Whether a LID is one of the port's.
+    fn has_lid(&self, lid: Lid) -> Sure {
         let (base, lmc) = (self.own("LID").only(), self.own("LMC").only());
         let (Some(base), Some(lmc)) = (base, lmc) else {
-            return false;
+            return Sure::Maybe;
         };
-        base != 0 && u64::from(lid.0) >> lmc == base >> lmc
+        match base != 0 && u64::from(lid.0) >> lmc == base >> lmc {
+            true => Sure::Yes,
+            false => Sure::No,
+        }
     }
 
     /// Lets the lease expire.

@@ -360,17 +360,25 @@ fn refusal_reason(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     let request = answered.window.get(at);
-    let is_of_memory = request.asks().has_response() || request.asks() == Asks::Write(Part::Only);
+    let is_of_memory = request.asks().has_response() || matches!(request.asks(), Asks::Write(_));
     // Whether a receive is there for immediate data is not known here, nor how many READs and atomics it has room for.
-    let is_without_receive = request.opcode != Opcode::RC_WRITE_ONLY_IMM;
+    let is_without_receive = ![Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
     let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
-    let is_sound = !request.is_odd && (request.asks() != Asks::Atomic || request.target.0.is_multiple_of(8));
-    let has_reason = !is_sound || request.invalid.is_some() || request.denied.is_some();
-    match (is_of_memory && is_without_receive && !is_one_more, has_reason) {
-        (false, _) => return Held::NotAsked,
-        (true, true) => return Held::Holds,
-        (true, false) if !request.is_allowed => return Held::NotAsked,
-        (true, false) => {}
+    // What a packet within a message may do its First says.
+    let Some(message) = answered
+        .window
+        .message_until(at)
+        .filter(|_| is_of_memory && is_without_receive && !is_one_more)
+    else {
+        return Held::NotAsked;
+    };
+    let is_sound = |of: &Request| !of.is_odd && (of.asks() != Asks::Atomic || of.target.0.is_multiple_of(8));
+    let has_reason = |of: &Request| !is_sound(of) || of.invalid.is_some() || of.denied.is_some();
+    let is_allowed = message.first().is_some_and(|first| first.is_allowed) && message.iter().all(|of| of.is_taken);
+    match message.iter().any(|of| has_reason(of)) {
+        true => return Held::Holds,
+        false if !is_allowed => return Held::NotAsked,
+        false => {}
     }
     Held::must(false, || {
         let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);

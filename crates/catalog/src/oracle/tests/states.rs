@@ -99,7 +99,9 @@ fn in_reset_nothing_is_sent_and_nothing_reported_that_was_not() {
             matches!(entry, Entry::VerbsAsked(asked)
                 if matches!(&asked.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rts))
         };
-        let at = entries.iter().rposition(is_reset).expect("a step to RTS");
+        // That of the connection behind the first RESET, on which both sides ask.
+        let at = (0..entries.len()).filter(|at| is_reset(&entries[*at])).nth(1);
+        let at = at.expect("a second step to RTS");
         let Entry::VerbsAsked(asked) = &mut entries[at] else {
             return;
         };

@@ -344,11 +344,14 @@ fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// The oldest request that the peer has not said a word of, when it was sent, and how often.
+/// The oldest request that the peer has not said a word of, when it was sent, and how often. What speaks of requests before it
+/// alone, which are done, is no word of it.
 pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<'t>)> {
     let at = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success))?;
     let post = &talk.posts[at];
-    let answered = talk.answers.iter().any(|answer| answer.place() > post.place());
+    let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= post.first);
+    let later = talk.answers.iter().filter(|answer| answer.place() > post.place());
+    let answered = later.filter(|answer| !is_stale(answer)).count() > 0;
     let sent = talk.requests.iter().any(|sent| sent.offset == Some(post.first));
     (!answered && sent).then_some((at, post))
 }

@@ -8,23 +8,81 @@ use verbatim_wire::NakCode;
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::verbs::EventKind;
 
+use super::owed::{answered_by, is_disturbed};
 use super::states::{Life, is_done};
 use super::steps::state_in_words;
-use super::talk::Talk;
+use super::talk::{Post, Talk};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "event-as-nak",
-        "11.6.3 asynchronous events",
-        "A queue pair that has sent a NAK reports the error that the NAK names: access after remote access error, request after \
-         invalid request."
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "event-as-nak",
+            "11.6.3 asynchronous events",
+            "A queue pair that has sent a NAK reports the error that the NAK names: access after remote access error, request after \
+             invalid request."
+        ),
+        event_as_nak,
     ),
-    event_as_nak,
-)];
+    (
+        rule!(
+            "drained-when-done",
+            "10.3.1 send queue drained",
+            "A send queue is reported drained when all that was sent before SQD was answered."
+        ),
+        drained_when_done,
+    ),
+];
+
+fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let of_it = |done: &&VerbsDone| match &done.command {
+        Command::ModifyQp(modify) => done.side == Side::Dut && modify.qp == talk.dialogue.handle && is_done(done),
+        _ => false,
+    };
+    let mut last = None;
+    let mut stays = within.filter(of_it).filter(|done| {
+        let is_sqd = is_step_to(done, pb::QpState::Sqd);
+        last.replace(is_sqd) != Some(true) && is_sqd
+    });
+    let events = talk.trace.timeline.told_between(talk.dialogue.places).iter();
+    let drained = events.filter(|told| match &told.event {
+        Event::AsyncEvent(event) => {
+            let is_it = event.name == EventKind::SQ_DRAINED.to_string();
+            told.side == Side::Dut && event.qp == talk.dialogue.handle && is_it
+        }
+        Event::Completion(_) => false,
+    });
+    for told in drained {
+        // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
+        let Some(stay) = stays.next() else { return };
+        if is_disturbed(talk, told.place) {
+            continue;
+        }
+        let sent = |post: &Post<'_>| {
+            let mut before = talk.requests.iter().filter(|sent| sent.seen.place < stay.place);
+            before.find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))
+        };
+        let is_open = |at: &usize| {
+            let is_answered = answered_by(talk, *at).is_some_and(|answer| answer.place() < told.place);
+            !is_answered && !talk.told_of(*at).any(|of_it| of_it.place() < told.place)
+        };
+        let mut posts = 0..talk.posts.len();
+        let open = posts.find_map(|at| sent(&talk.posts[at]).filter(|_| is_open(&at)).map(|sent| (at, sent)));
+        let shown = open.map(|(_, sent)| Evidence::from(sent.seen.frame));
+        asking.must(open.is_none(), shown.into_iter().chain([told.into()]), || {
+            let about = open.map_or_else(String::new, |(at, _)| talk.posts[at].in_words());
+            (
+                about,
+                "IBV_EVENT_SQ_DRAINED when it was answered".into(),
+                "the event before".into(),
+            )
+        });
+    }
+}
 
 fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let fatal = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Fatal);
@@ -55,61 +113,75 @@ fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What a queue pair tells of itself has happened.
+/// What a queue pair tells of itself has happened, and as often. A host may tell late of it, in whatever state the queue pair is
+/// then: no order is given between events and anything else.
 pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    // A host may tell late of an event. So where the queue pair began but once, it is asked whether and how often, not when.
-    let late = !life.is_simulated();
-    let begins = |done: &&&VerbsDone| is_done(done) && is_step_to(done, pb::QpState::Rtr);
-    if late && life.commands.iter().filter(begins).count() > 1 {
-        return;
-    }
-    let mut drained = None;
-    let mut spoken_to = None;
+    let (mut drained, mut spoken_to) = (0, 0);
     for told in &life.told {
         let Event::AsyncEvent(event) = &told.event else {
             continue;
         };
         let is = |kind: EventKind| event.name == kind.to_string();
-        let before = |done: &&&VerbsDone| done.place < told.place;
-        let (state, since) = by_steps(life, told.place);
-        let up = life.commands.iter().filter(begins).rfind(before).map(|done| done.place);
-        let came = up.is_some_and(|up| life.has_traffic(up, told.place));
         let (is_so, expected) = if is(EventKind::SQ_DRAINED) {
-            let asked = |done: &&&VerbsDone| is_step_to(done, pb::QpState::Sqd);
-            let is_first = late || drained.replace(since) != Some(since);
-            let in_sqd =
-                state == pb::QpState::Sqd || late && life.commands.iter().filter(asked).any(|done| before(&done));
-            (in_sqd && is_first, "in SQD alone, and once")
+            drained += 1;
+            (
+                drained <= stays(life, told.place, pb::QpState::Sqd),
+                "once for each stay in SQD",
+            )
         } else if is(EventKind::COMM_EST) {
-            let is_first = spoken_to.replace(up) != Some(up);
-            let in_rtr = (state == pb::QpState::Rtr || late) && came;
-            (in_rtr && is_first, "once, when something comes in RTR")
+            spoken_to += 1;
+            (
+                spoken_to <= began_by_traffic(life, told.place),
+                "once, when something has come in RTR",
+            )
         } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
+            let up = steps(life, told.place).find(|(to, _)| *to == pb::QpState::Rtr);
+            let came = up.is_some_and(|(_, done)| life.has_traffic(done.place, told.place));
             (came, "after something has come")
         } else {
             continue;
         };
         asking.must(is_so, [Evidence::from(*told)], || {
             let about = format!("{}: when it is reported", event.name);
-            (about, expected.into(), format!("in {}", state_in_words(state)))
+            let (state, _) = steps(life, told.place).last().unzip();
+            let state = state_in_words(state.unwrap_or(pb::QpState::Reset));
+            (about, expected.into(), format!("another in {state}"))
         });
     }
 }
 
-fn is_step_to(done: &VerbsDone, state: pb::QpState) -> bool {
-    matches!(&done.command, Command::ModifyQp(modify) if modify.state() == state)
+/// The steps that were asked of the queue pair before a place: what comes of one may be told before its answer.
+fn steps<'l, 't>(life: &'l Life<'t>, until: usize) -> impl Iterator<Item = (pb::QpState, &'t VerbsDone)> + use<'l, 't> {
+    let before = life
+        .commands
+        .iter()
+        .filter(move |done| done.place < until && is_done(done));
+    before.filter_map(|done| match &done.command {
+        Command::ModifyQp(modify) => Some((modify.state(), *done)),
+        _ => None,
+    })
 }
 
-/// The state that the steps have made by a place, and where it began: by what was asked by then, since what comes of a step may be
-/// told before its answer.
-fn by_steps(life: &Life<'_>, until: usize) -> (pb::QpState, usize) {
-    let steps = life.commands.iter().filter(|done| done.place < until && is_done(done));
-    let last = steps.filter_map(|done| match &done.command {
-        Command::ModifyQp(modify) => Some((modify.state(), done.place)),
-        _ => None,
+/// How often it has come to a state before a place. From a state to the same is one stay.
+fn stays(life: &Life<'_>, until: usize, state: pb::QpState) -> usize {
+    let mut last = pb::QpState::Reset;
+    let comes = |(to, _)| core::mem::replace(&mut last, to) != state && to == state;
+    steps(life, until).map(comes).filter(|comes| *comes).count()
+}
+
+/// How often something has come to it in RTR before a place.
+fn began_by_traffic(life: &Life<'_>, until: usize) -> usize {
+    let steps: Vec<_> = steps(life, until).collect();
+    let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
+    let came = ups.filter(|at| {
+        // It is in RTR until the next step was done.
+        let left = steps.get(at + 1).and_then(|(_, done)| done.answer.as_ref());
+        let left = left.map_or(until, |(.., place)| *place);
+        life.has_traffic(steps[*at].1.place, left)
     });
-    // SQD to SQD is one stay.
-    last.fold((pb::QpState::Reset, life.begin), |(state, since), (to, place)| {
-        if to == state { (state, since) } else { (to, place) }
-    })
+    came.count()
+}
+
+fn is_step_to(done: &VerbsDone, state: pb::QpState) -> bool {
+    matches!(&done.command, Command::ModifyQp(modify) if modify.state() == state)
 }

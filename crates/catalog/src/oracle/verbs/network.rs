@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use verbatim_record::verbs::Reply;
 use verbatim_record::{Passed, Side};
 use verbatim_wire::MacAddress;
-use verbatim_wire::packet::Packet;
+use verbatim_wire::packet::{Opcode, Packet};
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
@@ -22,7 +22,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "address-vector",
             "9.7.3 request generation",
-            "Every packet carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
+            "Every packet but a CNP carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
         ),
         address_vector,
     ),
@@ -45,7 +45,9 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
         return;
     };
-    for seen in talk.dialogue.of_dut() {
+    // A notification of congestion may have a class of its own, so that it comes through where all else waits.
+    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode() != Opcode::CNP;
+    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
         let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
             (Some(ip), _) => (ip.ttl(), ip.dscp(), ip.ecn(), None),
             (_, Some(ip)) => (ip.hop_limit(), ip.dscp(), ip.ecn(), Some(ip.flow_label().0)),

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Passed, Time, duration_words};
+use verbatim_record::{Evidence, Passed, TRIES, Time, duration_words};
 use verbatim_wire::packet::AckTimeout;
 
 use super::completion::may_acknowledge;
@@ -27,6 +27,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
             "What is posted is sent, unless something before it holds it back."
         ),
         sent_when_posted,
+    ),
+    (
+        rule!(
+            "goes-on",
+            "9.7.3 request generation",
+            "When all before it was acknowledged, the next packet of what is posted is sent, whatever credits were told."
+        ),
+        goes_on,
     ),
     (
         rule!("answered-completes", "C9-60", "A request that was answered completes."),
@@ -107,20 +115,82 @@ fn sent_when_posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         let asked = post.posted.command.asked.latest;
         let came = first.map(|sent| sent.seen.frame.at.earliest);
-        let owed = talk.owed(asked, SOON, came);
-        asking.owes(owed, talk.is_lossless(), [post.posted.command.into()], || {
+        let within = until_all_tries(talk);
+        let owed = talk.owed(asked, within, came);
+        let proven = talk.is_lossless() || comes_again(talk);
+        asking.owes(owed, proven, [post.posted.command.into()], || {
             let seen = first.map_or_else(|| "no packet".into(), |sent| sent.seen.packet.to_string());
             (
                 post.in_words(),
-                format!("its first packet within {} of its post", duration_words(SOON)),
+                format!("its first packet within {} of its post", duration_words(within)),
                 seen + &after(asked, came),
             )
         });
     }
 }
 
+/// Whether what was never sent can't have been lost: where a timer runs it comes again, as often as tells.
+fn comes_again(talk: &Talk<'_>) -> bool {
+    talk.timeout().is_some() && talk.retry_cnt() >= TRIES
+}
+
+/// How long it may take until one of its tries came in.
+fn until_all_tries(talk: &Talk<'_>) -> Duration {
+    if talk.is_lossless() {
+        SOON
+    } else {
+        SOON + patience(talk, Duration::ZERO)
+    }
+}
+
+fn goes_on<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    // What else an answer says may hold a request back.
+    let is_calm = |answer: &Answer<'_>| matches!(answer.says, Says::Ack | Says::Read(_) | Says::Atomic);
+    if !talk.answers.iter().all(is_calm) {
+        return;
+    }
+    for answer in talk
+        .answers
+        .iter()
+        .filter(|answer| answer.is_of_seen && answer.says == Says::Ack)
+    {
+        let Some((next, at)) = answer.end().and_then(|next| Some((next, talk.post_of(next)?))) else {
+            continue;
+        };
+        let post = &talk.posts[at];
+        let sent = talk.requests.iter().find(|sent| sent.offset == Some(next));
+        let told = (0..at).map(|at| {
+            talk.told_of(at)
+                .find(|told| told.is_success())
+                .map(|told| told.done.told.at.latest)
+        });
+        let (Some(arrived), Some(told)) = (talk.has_arrived(answer), told.collect::<Option<Vec<_>>>()) else {
+            continue;
+        };
+        let was_waiting = sent.is_none_or(|sent| sent.seen.place > answer.place()) && post.place() < answer.place();
+        if !was_waiting || talk.told_of(at).any(|told| !told.is_success()) {
+            continue;
+        }
+        let since = told.into_iter().max().map_or(arrived, |told| told.max(arrived));
+        let came = sent.map(|sent| sent.seen.frame.at.earliest);
+        let within = until_all_tries(talk);
+        let owed = talk.owed(since, within, came);
+        let proven = talk.is_lossless() || comes_again(talk);
+        asking.owes(owed, proven, [answer.frame.into(), post.posted.command.into()], || {
+            let packet = if next == post.first {
+                "its first packet"
+            } else {
+                "its next packet"
+            };
+            let expected = format!("{packet} within {} of {}", duration_words(within), answer.packet);
+            let seen = sent.map_or_else(|| "no packet".into(), |sent| sent.seen.packet.to_string());
+            (post.in_words(), expected, seen + &after(since, came))
+        });
+    }
+}
+
 /// The answer after which a request must complete, by what the peer has sent: the one that was missing last.
-fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
+pub(super) fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
     let post = &talk.posts[at];
     let failed = talk.failed().map_or(usize::MAX, Told::place);
     let usable = || {

@@ -18,7 +18,7 @@ pub(crate) use checks::{
 };
 pub(crate) use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, is_taken};
 pub(crate) use posted::{Posted, seen_in_words};
-pub(crate) use requester::{Ask, RESULTS, Requester, Sent, read_response, response_data, steps};
+pub(crate) use requester::{Ask, RESULTS, Requester, Sent, psns, read_response, response_data, steps};
 
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Frames, Gap, Label, Side, Trace};

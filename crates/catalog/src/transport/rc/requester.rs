@@ -126,6 +126,8 @@ pub(crate) struct Requester {
     pub(crate) mtu: u32,
     /// What the memory was filled with.
     pub(crate) memory: Vec<u8>,
+    /// What its ACKs and responses say: an ACK, and of how many credits.
+    pub(crate) syndrome: Syndrome,
     next: Psn,
     posted: u32,
     /// Posted on connections before.
@@ -149,6 +151,7 @@ impl Requester {
             channel,
             mtu: channel.mtu.bytes().unwrap_or(256),
             memory,
+            syndrome: Syndrome::ACK,
             next: channel.dut_psn,
             posted: 0,
             before: 0,
@@ -291,13 +294,13 @@ impl Requester {
         match sent.ask.operation {
             pb::Operation::Read => self.read_responses(sent, &response_data(t, sent)),
             pb::Operation::CompareSwap | pb::Operation::FetchAdd => vec![self.atomic_acknowledge(sent)],
-            _ => vec![self.channel.acknowledge(sent.last, Syndrome::ACK, sent.msn)],
+            _ => vec![self.channel.acknowledge(sent.last, self.syndrome, sent.msn)],
         }
     }
 
     fn atomic_acknowledge(&self, sent: &Sent) -> Vec<u8> {
         self.channel.frame(&Transport {
-            aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK).with_msn(sent.msn)),
+            aeth: Some(Aeth::default().with_syndrome(self.syndrome).with_msn(sent.msn)),
             atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(ORIGINAL))),
             ..self.channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, sent.first)
         })
@@ -317,7 +320,7 @@ impl Requester {
 
     /// One response to a READ, sound or not.
     pub(crate) fn response(&self, sent: &Sent, at: u32, opcode: Opcode, payload: &[u8]) -> Vec<u8> {
-        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(sent.msn);
+        let aeth = Aeth::default().with_syndrome(self.syndrome).with_msn(sent.msn);
         self.channel.frame(&Transport {
             aeth: (opcode != Opcode::RC_READ_RESPONSE_MIDDLE).then_some(aeth),
             payload: payload.to_vec(),
@@ -327,7 +330,7 @@ impl Requester {
 
     /// An ACK that speaks for everything up to a PSN; the MSN is that of the messages which it ends.
     pub(crate) fn ack(&self, psn: Psn, msn: u32) -> Vec<u8> {
-        self.channel.acknowledge(psn, Syndrome::ACK, msn)
+        self.channel.acknowledge(psn, self.syndrome, msn)
     }
 
     /// A NAK.

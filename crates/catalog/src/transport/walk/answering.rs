@@ -208,15 +208,21 @@ fn respond(
             let channel = &peer.requester.channel;
             let va = atomic.va().0;
             let original = u64::from_be_bytes(core::array::from_fn(|at| byte(va ^ at as u64)));
-            vec![channel.frame(&Transport {
-                aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK).with_msn(posted.sent.msn)),
-                atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(original))),
-                ..channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn)
-            })]
+            vec![
+                channel.frame(&Transport {
+                    aeth: Some(
+                        Aeth::default()
+                            .with_syndrome(peer.requester.syndrome)
+                            .with_msn(posted.sent.msn),
+                    ),
+                    atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(original))),
+                    ..channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn)
+                }),
+            ]
         }
         _ if is_duplicate => {
             let newest = peer.answering.expected.minus(1);
-            return acknowledge(t, peer, newest, Syndrome::ACK);
+            return acknowledge(t, peer, newest, peer.requester.syndrome);
         }
         _ if posted.fault == Fault::Each => vec![peer.requester.ack(psn, peer.answering.msn)],
         _ if posted.is_coalesced || !packet.bth().ack_request() => return Ok(()),
@@ -247,7 +253,9 @@ fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Vec
     // A request for more than there is does not make more responses than a READ of this walk has.
     let length = length.min(LONGEST);
     let count = length.div_ceil(mtu).max(1);
-    let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(sent.msn);
+    let aeth = Aeth::default()
+        .with_syndrome(peer.requester.syndrome)
+        .with_msn(sent.msn);
     let response = |at: u32| {
         let opcode = read_response(at, count);
         let (from, until) = (at * mtu, length.min((at + 1) * mtu));

@@ -1,0 +1,177 @@
+//! `c09-142-progress`: what was answered in part goes on where it stopped, and what is no answer gives no further retries.
+//!
+//! Three connections with the ACK timeout on. A SEND and a WRITE of four packets are acknowledged up to the second one, and no
+//! further until the rest has come again. A READ of five responses gets one more with each retry, which may ask for what is left or
+//! for all. On the third a SEND stays unanswered; each time that it comes the ACK of an earlier one is sent again, and a CNP.
+//! Reading: after a time-out the same packets come again. A READ may be asked again from any of its responses on, its address and
+//! length are those of what is left. An acknowledgement of what was acknowledged before is no progress, and a CNP is no answer.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb::Operation;
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
+
+use crate::transport::rc::{self, Ask, Requester, Sent, offers, read_response, response_data};
+
+const COMPLETION: &str = "C9-60";
+const TIMEOUT: &str = "C9-142";
+const COUNT: &str = "C9-143";
+
+const PART: Label<Frames> = Label::new("ACK of a part");
+const PART_AGAIN: Label<Frames> = Label::new("ACK of a part, again");
+const RESPONSE: Label<Frames> = Label::new("responses to a part of the READ");
+const ACK: Label<Frames> = Label::new("ACK");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
+const STALE: Label<Frames> = Label::new("ACK of an earlier request, and a CNP");
+const ENDS: Label<Wait> = Label::new("until all retries are over");
+
+const T: AckTimeout = AckTimeout(14);
+/// Retries of the connection on which nothing is answered.
+const RETRY_CNT: u8 = 2;
+/// How long the next packet of a message may take until it is asked for.
+const BRIEF: Duration = Duration::from_millis(20);
+/// How long a retry may take: 4 T, and a busy host.
+const RETRIED: Duration = Duration::from_millis(600);
+const PACKETS: u32 = 4;
+const RESPONSES: u32 = 5;
+
+/// Progress between time-outs.
+pub(super) static TEST: Test = Test {
+    id: "c09-142-progress",
+    aliases: &[],
+    revision: 1,
+    about: "After a time-out a message that was acknowledged in part, or a READ that was answered in part, goes on with the rest.",
+    reading: "The packets that come again are those that were sent; a READ asks for the rest, or for all. A stale ACK and a CNP \
+        give no further retries: retry_cnt of them, then IBV_WC_RETRY_EXC_ERR.",
+    statements: &[TIMEOUT, COUNT, COMPLETION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: T,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    for operation in [Operation::Send, Operation::Write] {
+        let sent = dut.post(t, Ask::new(operation, (PACKETS - 1) * dut.mtu + 40))?;
+        if !in_part(t, &dut, &sent)? {
+            break;
+        }
+    }
+    dut.close(t)?;
+    if t.offers(Operation::Read) {
+        let mut dut = Requester::open(t, &options)?;
+        let sent = dut.post(t, Ask::new(Operation::Read, RESPONSES * dut.mtu))?;
+        one_by_one(t, &dut, &sent)?;
+        dut.read_memory(t)?;
+        dut.close(t)?;
+    }
+    unanswered(t)
+}
+
+/// Acknowledges the second packet, and the rest when it has come again. Whether it completed.
+fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
+    let ack = |at: u32| dut.ack(sent.first.plus(at), sent.msn - 1);
+    for at in 0..2 {
+        if !comes(t, dut, sent, at)? {
+            return Ok(false);
+        }
+    }
+    t.send_frame(PART, &ack(1))?;
+    // What is sent now, and again after a time-out.
+    for _ in 0..2 {
+        dut.see(t, sent.first.plus(2), RETRIED)?;
+    }
+    for at in 3..PACKETS {
+        if !comes(t, dut, sent, at)? {
+            return Ok(false);
+        }
+    }
+    let answers = dut.answers(t, sent);
+    dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)
+}
+
+/// Waits for a packet of a message; one behind the first that does not come is asked for by an ACK of those before it.
+fn comes(t: &mut Tester<'_>, dut: &Requester, sent: &Sent, at: u32) -> Step<bool> {
+    let psn = sent.first.plus(at);
+    if at == 0 {
+        return dut.see(t, psn, RETRIED);
+    }
+    let ack = dut.ack(psn.minus(1), sent.msn - 1);
+    Ok(dut.see(t, psn, BRIEF)? || dut.provoke(t, (PART, PART_AGAIN), &ack, (psn, RETRIED))?)
+}
+
+/// Answers a READ with one response more each time that it comes.
+fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
+    let data = response_data(t, sent);
+    let mtu = dut.mtu as usize;
+    for until in 1..=RESPONSES {
+        let Some(psn) = next(t, dut)? else {
+            return Ok(());
+        };
+        let from = psn.since(sent.first);
+        for at in from.min(until - 1)..until {
+            let opcode = read_response(at.saturating_sub(from), RESPONSES.saturating_sub(from).max(1));
+            let payload = &data[at as usize * mtu..(at as usize + 1) * mtu];
+            t.send_frame(RESPONSE, &dut.response(sent, at, opcode, payload))?;
+        }
+    }
+    dut.completions(t, 1).map(drop)
+}
+
+/// The PSN of the DUT's next packet.
+fn next(t: &mut Tester<'_>, dut: &Requester) -> Step<Option<Psn>> {
+    let until = t.now().after(RETRIED);
+    while let Some(received) = t.next_packet(until)? {
+        let bth = received.packet().bth();
+        if bth.dest_qp() == dut.channel.own_qpn && bth.opcode() != Opcode::CNP {
+            return Ok(Some(bth.psn()));
+        }
+    }
+    Ok(None)
+}
+
+/// Nothing that comes is an answer.
+fn unanswered(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: T,
+        retry_cnt: RETRY_CNT,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let earlier = dut.post(t, Ask::send(64))?;
+    let answers = dut.answers(t, &earlier);
+    if dut.see_all(t, &earlier)? && dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)? {
+        let sent = dut.post(t, Ask::send(64))?;
+        let mut cnp = dut.channel.transport(Opcode::CNP, Psn(0));
+        cnp.bth = cnp.bth.with_becn(true);
+        cnp.payload = vec![0; 16];
+        let cnp = dut.channel.frame(&cnp);
+        // On a link that delays answers the ACK of the first may have loaded the counter late.
+        for _ in 0..=2 * RETRY_CNT + 1 {
+            if !dut.see_all(t, &sent)? {
+                break;
+            }
+            t.send_frame(STALE, &answers[0])?;
+            t.send_frame(STALE, &cnp)?;
+        }
+        t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
+    }
+    dut.close(t)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["timeout-retried", "retry-count", "retry-fails", "answered-completes"]);
+    offers::was_posted(t, Operation::Read)?;
+    t.not_judged(RESPONSE);
+    t.waited(ENDS)?;
+    rc::came(t, &[PART, ACK, STALE])
+}

@@ -1,0 +1,146 @@
+//! `c09-credits`: what an ACK tells of credits holds nothing back for ever, and nothing at all but what takes a receive.
+//!
+//! The peer answers the DUT's requests, and its ACKs and responses tell of credits by each of the 32 codes. With each code a SEND of
+//! two packets is posted, then behind code 0 every operation alone, and three at a time. The next packet of a message that does not come
+//! by itself is asked for by an ACK of those before it.
+//! Reading: a requester need not count credits. One that does sends a single packet of a message for which it knows no receive, and
+//! the others when that was acknowledged; READs, atomics and WRITEs without immediate data take no receive, and do not wait.
+//! False alarm: a packet that was lost comes again after a time-out, which is on here; what never came was lost by nobody.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::pb::Operation;
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, CreditCode, Syndrome};
+
+use crate::transport::rc::{self, Ask, Requester, Sent, psns};
+
+const COMPLETION: &str = "C9-60";
+
+const ACK: Label<Frames> = Label::new("ACK with credits");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK with credits, again");
+const PART: Label<Frames> = Label::new("ACK with credits of a part of a message");
+const PART_AGAIN: Label<Frames> = Label::new("ACK with credits of a part of a message, again");
+const MISSING: Label<Wait> = Label::new("for a packet that did not come");
+
+/// Long enough that a busy tester answers before it, short enough that all retries fit into a few seconds.
+const TIMEOUT: AckTimeout = AckTimeout(16);
+const RETRY_CNT: u8 = 3;
+/// How long the next packet of a message may take until it is asked for.
+const BRIEF: Duration = Duration::from_millis(50);
+
+/// What is posted alone, and what at a time, behind an ACK without credits.
+const POSTED: [&[Operation]; 9] = [
+    &[Operation::Send],
+    &[Operation::Write],
+    &[Operation::Read],
+    &[Operation::WriteImm],
+    &[Operation::FetchAdd],
+    &[Operation::SendImm],
+    &[Operation::Send, Operation::Send, Operation::WriteImm],
+    &[Operation::Send, Operation::Write, Operation::Read],
+    &[Operation::Read, Operation::Send, Operation::CompareSwap],
+];
+
+/// Credits.
+pub(super) static TEST: Test = Test {
+    id: "c09-credits",
+    aliases: &[],
+    revision: 1,
+    about: "Whatever credits an ACK tells of, what is posted is sent and completes.",
+    reading: "ACKs and responses with each of the 32 credit codes: every message behind them is sent, its second packet at the \
+        latest when the first was acknowledged, and completes. Whether a requester counts credits is left to it.",
+    statements: &[rc::GENERATION, COMPLETION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMEOUT,
+        retry_cnt: RETRY_CNT,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    if sequence(t, &mut dut)? {
+        dut.read_memory(t)?;
+    }
+    dut.close(t)
+}
+
+/// All of them; those behind one that came to nothing are left out. Whether all were answered.
+fn sequence(t: &mut Tester<'_>, dut: &mut Requester) -> Step<bool> {
+    for code in 0..32 {
+        dut.syndrome = Syndrome::ack(CreditCode(code));
+        if !exchange(t, dut, &[Operation::Send])? {
+            return Ok(false);
+        }
+    }
+    dut.syndrome = Syndrome::ack(CreditCode(0));
+    for posted in POSTED {
+        if !exchange(t, dut, posted)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Has the DUT post these, each of two packets where it can, and answers each packet when it was seen. Whether all came.
+fn exchange(t: &mut Tester<'_>, dut: &mut Requester, operations: &[Operation]) -> Step<bool> {
+    let mut posted = Vec::new();
+    for operation in operations
+        .iter()
+        .filter(|operation| t.offers(**operation))
+        .copied()
+        .collect::<Vec<_>>()
+    {
+        let is_atomic = matches!(operation, Operation::FetchAdd | Operation::CompareSwap);
+        let length = if is_atomic { 8 } else { dut.mtu + 40 };
+        posted.extend(dut.try_post(t, Ask::new(operation, length))?);
+    }
+    for sent in &posted {
+        if !comes(t, dut, sent)? {
+            t.wait_for(MISSING, t.rc_silence(Duration::ZERO, TIMEOUT, RETRY_CNT))?;
+            return Ok(false);
+        }
+        let answers = dut.answers(t, sent);
+        if !dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Waits for the packets of a request. One behind the first that does not come is asked for by an ACK of what came.
+fn comes(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
+    let is_one = matches!(
+        sent.ask.operation,
+        Operation::Read | Operation::FetchAdd | Operation::CompareSwap
+    );
+    let patience = t.rc_silence(Duration::ZERO, TIMEOUT, RETRY_CNT);
+    if !dut.see(t, sent.first, patience)? {
+        return Ok(false);
+    }
+    let packets = if is_one {
+        1
+    } else {
+        psns(sent.ask.operation, sent.ask.length, dut.mtu)
+    };
+    for at in 1..packets {
+        let (psn, before) = (sent.first.plus(at), sent.first.plus(at - 1));
+        let ack = dut.ack(before, sent.msn - 1);
+        if !dut.see(t, psn, BRIEF)? && !dut.provoke(t, (PART, PART_AGAIN), &ack, (psn, patience))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["sent-when-posted", "answered-completes"]);
+    rc::came(t, &[ACK])
+}
