@@ -17,6 +17,7 @@ defects! {
         AnswersSetsLate "answers-sets-late" "Answers to Sets come later than RespTimeValue and two subnet time-outs allow."
     }
     "C13-24" {
+        RefusedSetTakesLease "refused-set-takes-lease" "A Set of PortInfo of a port that does not exist is refused, and its lease period and protect bits are kept at the receiving port."
         VlArbitrationPart0Accepted "vl-arbitration-part-0-accepted" "Part 0 of the VLArbitrationTable is taken as part 1."
         VlArbitrationPart5Accepted "vl-arbitration-part-5-accepted" "Part 5 of the VLArbitrationTable is taken as part 3."
         VlArbitrationPartLow3Bits "vl-arbitration-part-low-3-bits" "Only the low 3 bits of a VLArbitrationTable part are decoded."
@@ -75,6 +76,7 @@ defects! {
         ZeroKeyStartsLease "zero-key-starts-lease" "With M_Key 0, an SMP that carries a key starts the lease timer at levels 2 and 3."
     }
     "C14-16" {
+        FormerKeyOpensGets "former-key-opens-gets" "The M_Key that another has replaced still opens Gets."
         GetDroppedAtLevel0 "get-dropped-at-level-0" "A wrong-key Get at level 0 gets no answer."
         KeyHiddenAtLevel0 "key-hidden-at-level-0" "A wrong-key Get at level 0 is shown M_Key 0."
         KeyShownAtLevel1 "key-shown-at-level-1" "A wrong-key Get at level 1 is shown the M_Key."
@@ -265,6 +267,7 @@ defects! {
         TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
     }
     "C14-29" {
+        ViolationsStuckAtMost "violations-stuck-at-most" "M_KeyViolations that has come to 0xFFFF is not cleared by a Set to 0."
         ViolationsNotCountedOnPKeys "violations-not-counted-on-p-keys" "A wrong-key Get or Set of P_KeyTable is not counted."
         ViolationsNotCountedOnSetOfGuids "violations-not-counted-on-set-of-guids" "A wrong-key Set of GUIDInfo is not counted."
         ViolationsNotCounted "violations-not-counted" "No violation is counted."

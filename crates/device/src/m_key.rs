@@ -65,6 +65,8 @@ pub(crate) struct Lock {
     counted: bool,
     /// The protect bits are shown but hold no more; only in a defective device.
     hollow: bool,
+    /// The key that the last one replaced; only a defective device cares.
+    former: MKey,
 }
 
 impl Lock {
@@ -78,6 +80,7 @@ impl Lock {
             left: None,
             counted: false,
             hollow: false,
+            former: MKey(0),
         }
     }
 
@@ -133,6 +136,9 @@ impl Lock {
     /// Takes key, protect bits and lease period from a Set.
     pub(crate) fn set(&mut self, key: MKey, protect: ProtectBits, lease: LeasePeriod, faults: &Faults) {
         if !faults.has(Defect::MKeyNotKept) {
+            if key != self.key {
+                self.former = self.key;
+            }
             self.key = key;
         }
         if !faults.has(Defect::ProtectBitsNotKept) {
@@ -179,6 +185,10 @@ impl Lock {
                 _ => faults.has(Defect::ZeroKeyChecksTrapRepress),
             };
             return theirs == 0 || !checked || !self.level().drops_gets();
+        }
+        let is_former = theirs != 0 && theirs == self.former.0 && mad.method() == Method::GET;
+        if is_former && faults.has(Defect::FormerKeyOpensGets) {
+            return true;
         }
         if faults.has(Defect::ComparesLow32Bits) {
             return ours & 0xFFFF_FFFF == theirs & 0xFFFF_FFFF;

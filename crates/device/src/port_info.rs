@@ -44,6 +44,12 @@ impl Agent<'_> {
     /// A Set of the receiving port; another port's PortInfo is read-only here.
     pub(crate) fn set_port_info(&mut self, request: &Mad) -> Reply {
         let Some(target) = self.target(request) else {
+            if self.faults.has(Defect::RefusedSetTakesLease) {
+                let (wanted, faults): (PortInfo, _) = (request.attribute(), self.faults);
+                let (protect, lease) = (wanted.protect_bits(), wanted.m_key_lease_period());
+                let lock = &mut self.port().lock;
+                lock.set(lock.key, protect, lease, faults);
+            }
             return Reply::refused(Status::INVALID_FIELD);
         };
         if target != self.at && !self.faults.has(Defect::OtherPortWritable) {
@@ -418,7 +424,9 @@ fn counters(port: &mut Port, wanted: &PortInfo, choice: CounterWrite, faults: &F
         CounterWrite::Stored => new,
         CounterWrite::Zeroed => 0,
     };
-    port.lock.violations = written(port.lock.violations, wanted.m_key_violations());
+    if port.lock.violations != u16::MAX || !faults.has(Defect::ViolationsStuckAtMost) {
+        port.lock.violations = written(port.lock.violations, wanted.m_key_violations());
+    }
     port.info = port
         .info
         .with_p_key_violations(written(port.info.p_key_violations(), wanted.p_key_violations()))

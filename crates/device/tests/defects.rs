@@ -249,6 +249,9 @@ fn every_defect_shows_where_it_says_so() {
     let elsewhere = [
         ViolationsSaturateAt255,
         ViolationsWrap,
+        ViolationsStuckAtMost,
+        FormerKeyOpensGets,
+        RefusedSetTakesLease,
         BaseVersionIgnored,
         TrapAnswered,
         ResponseReservedEchoed,

@@ -97,7 +97,7 @@ impl Tester<'_> {
         self.launch_as(
             label,
             attempt,
-            &mad.with_transaction_id(u64::from(self.id_base.wrapping_add(number))),
+            &mad.with_transaction_id(self.id_upper << 32 | u64::from(self.id_base.wrapping_add(number))),
         )
     }
 

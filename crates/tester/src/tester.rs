@@ -47,6 +47,8 @@ pub struct Tester<'r> {
     pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
     pub(crate) id_base: u32,
+    /// The upper half of all transaction ids.
+    pub(crate) id_upper: u64,
     pub(crate) states: Vec<State>,
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
@@ -78,7 +80,10 @@ impl<'r> Tester<'r> {
         case: &'r Case<'r>,
     ) -> Self {
         // Transaction ids differ between runs, so that a straggler of an earlier one matches nothing.
-        let id_base = Stream::new(case.seed, case.test.id, "transaction ids").bits() as u32 & 0x7FFF_0000;
+        let ids = Stream::new(case.seed, case.test.id, "transaction ids").bits();
+        let id_base = ids as u32 & 0x7FFF_0000;
+        // A kernel has the upper half for itself.
+        let id_upper = if info.simulated { ids >> 32 } else { 0 };
         // On a port that stays open they also differ from test to test: a kernel remembers those of silent requests.
         let id_base = if info.simulated {
             id_base
@@ -97,6 +102,7 @@ impl<'r> Tester<'r> {
             to: None,
             labels: Vec::new(),
             id_base,
+            id_upper,
             states: Vec::new(),
             outstanding: VecDeque::new(),
             resp_time: RespTime(verbatim_record::silence::DEFAULT),

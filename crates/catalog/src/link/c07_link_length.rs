@@ -4,6 +4,7 @@
 //! Reading: MTUCap bounds the payload, and 124 bytes of headers and ICRC come on top. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Reserved;
 
 use crate::link::native::{self, Link, Rule, Wire};
 
@@ -14,7 +15,7 @@ const MTU: Rule = Rule::new("7.4 MTU");
 pub(super) static TEST: Test = Test {
     id: "c07-link-length",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A packet of a wrong, too small or too large length is discarded and counted.",
     reading: "MTUCap bounds the payload; 124 bytes of headers and ICRC come on top.",
     statements: &["7.7 PktLen", "7.4 shortest packet", "7.4 MTU"],
@@ -34,6 +35,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     link.probe_each(&PKT_LEN, [1, -1, 256, -16, 1024], |link, change| {
         let told = |told: u16| told.wrapping_add_signed(change) & 0x7FF;
         link.smp().lrh(|lrh| lrh.with_pkt_len(told(lrh.pkt_len()))).mended()
+    })?;
+    // The bits above PktLen are reserved, and no part of it.
+    link.probe_each(&PKT_LEN, [0x01, 0x10, 0x1F], |link, bits| {
+        link.smp().lrh(|lrh| lrh.with_reserved_32(Reserved(bits))).mended()
     })?;
     let longer = link.smp().longer(4);
     link.probe(&PKT_LEN, &longer)?;

@@ -1,7 +1,7 @@
 //! `c14-016-key-bits`: all 64 bits of the M_Key count.
 //!
 //! At protect level 2 a Get is sent with each of the 64 keys that are one bit off, then a Set with each: none is answered,
-//! nothing is stored, all are counted. Reading: the component that the Sets would change is LocalPhyErrors. Many are
+//! nothing is stored, all are counted. Then another key is Set, and a Get comes with the one of before. Reading: the component that the Sets would change is LocalPhyErrors. Many are
 //! outstanding at once, and VL 15 may drop some: on hardware fewer counted than sent is inconclusive. False alarm: an SM of
 //! somebody else that sends wrong keys meanwhile.
 
@@ -13,13 +13,16 @@ use crate::management::keys::{self, AFTER, BEFORE};
 
 const GETS: Label<AnyAttribute> = Label::new("Gets with a key that is one bit off");
 const SETS: Label<PortInfo> = Label::new("Sets with a key that is one bit off");
+const LOCK_AGAIN: Label<PortInfo> = Label::new("set another key");
+const FORMER: Label<PortInfo> = Label::new("Get with the key of before");
+const LAST: Label<PortInfo> = Label::new("the other key, at the end");
 /// Keys that are one bit off.
 const BITS: u16 = 64;
 
 pub(super) static TEST: Test = Test {
     id: "c14-016-key-bits",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A Get or Set whose M_Key is wrong in one bit, whichever it is, is dropped and counted at protect level 2.",
     reading: "The Sets would change LocalPhyErrors. On hardware fewer violations than sent are inconclusive: of many at \
         once some may be lost.",
@@ -31,7 +34,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let (ours, _) = keys::keys(t);
+    let (ours, [other, ..]) = keys::keys(t);
     let lease = t.longer_than(2 * usize::from(BITS));
     let port = keys::lock(t, ours, 2, lease, 2 * BITS)?;
     let off: Vec<MKey> = (0..BITS).map(|bit| MKey(ours.0 ^ (1 << bit))).collect();
@@ -41,6 +44,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let value = keys::protected(&port, ours, 2, lease).change(|info| info.with_local_phy_errors(threshold ^ 1));
     t.provoke_by_set(SETS, &port, 0, value, &off)?;
     t.get(AFTER, ours)?;
+    // The key that another has replaced is a wrong one.
+    t.set(LOCK_AGAIN, &port, keys::protected(&port, other, 2, lease))?;
+    t.get_once(FORMER, ours)?;
+    t.get(LAST, other)?;
     Ok(())
 }
 
@@ -52,7 +59,17 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     dropped(t, f, before.m_key(), "Gets", t.each(GETS));
     dropped(t, f, before.m_key(), "Sets", t.each(SETS));
     f.same_fields("C14-16", t.exchange(AFTER)?, &["LocalPhyErrors"], &before)?;
-    keys::counted(t, f, usize::from(2 * BITS), usize::from(2 * BITS))
+    keys::counted(t, f, usize::from(2 * BITS), usize::from(2 * BITS))?;
+    t.not_judged(LOCK_AGAIN);
+    t.exchange(LAST)?;
+    let former = t.exchange(FORMER)?;
+    if former.response().is_some() && !former.is_busy() {
+        f.claim("C14-16", "Get with the key that another one has replaced")
+            .by(former)
+            .saw("an answer")
+            .comes_to("none", Passed::Fail);
+    }
+    Ok(())
 }
 
 /// None of them may be answered; those that were are named by the bit.

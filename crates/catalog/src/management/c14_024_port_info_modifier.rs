@@ -8,7 +8,7 @@
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::ProtectBits;
+use verbatim_wire::values::{LeasePeriod, ProtectBits};
 use verbatim_wire::{MKey, NodeInfo, PortInfo, Status};
 
 use crate::management::adapter::{self, NODE, last};
@@ -28,7 +28,7 @@ const AFTER_BEYOND: Label<PortInfo> = Label::new("after the Set of a port that d
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-modifier",
     aliases: &["C14_024_06_CA_01", "C14_024_06_CA_05"],
-    revision: 1,
+    revision: 2,
     about: "PortInfo of the receiving port is the same under 0 and under its number; another port is read-only; a port that does not exist is refused with 0x001C.",
     reading: "Any status may answer the Set of another port; what is read afterwards decides. Another port that is not \
         answered, or whose M_Key is hidden, is not Set.",
@@ -94,7 +94,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for number in beyond(&node) {
         t.ask_at(BEYOND, key, number)?;
     }
-    let changed = port.quiet().change(|info| info.with_local_phy_errors(threshold ^ 2));
+    // What is refused must not leave a lease behind either.
+    let changed = port.quiet().change(|info| {
+        let lease = info.m_key_lease_period();
+        info.with_local_phy_errors(threshold ^ 2)
+            .with_m_key_lease_period(LeasePeriod(lease.0 ^ 1))
+    });
     t.set_at(SET_BEYOND, &port, beyond(&node)[0], changed)?;
     t.get(AFTER_BEYOND, key)?;
     Ok(())
@@ -129,6 +134,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .on(AFTER_BEYOND)
         .saw(beyond.local_phy_errors())
         .is(after.local_phy_errors());
+    f.claim("C13-24", "M_KeyLeasePeriod after the Set of a port that does not exist")
+        .on(AFTER_BEYOND)
+        .saw(beyond.m_key_lease_period())
+        .is(after.m_key_lease_period());
     Ok(())
 }
 

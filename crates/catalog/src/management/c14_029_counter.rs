@@ -21,6 +21,8 @@ const MORE: [Label<PortInfo>; 3] = [
     Label::new("wrong key, three times more"),
 ];
 const LAST: Label<PortInfo> = Label::new("right key, after one more violation");
+const CLEAR: Label<PortInfo> = Label::new("set M_KeyViolations to 0");
+const CLEARED: Label<PortInfo> = Label::new("right key, after that");
 
 /// Violations after which the counter is read.
 const PART: u64 = 8192;
@@ -28,7 +30,7 @@ const PART: u64 = 8192;
 pub(super) static TEST: Test = Test {
     id: "c14-029-counter",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "M_KeyViolations stays when it is read, counts beyond 255, and stops at 0xFFFF.",
     reading: "A burst may lose packets on hardware: what decides there is three more violations, each sent alone.",
     statements: &["C14-29", "C14-24", "C14-26"],
@@ -49,7 +51,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let count = t.parameter("violations");
     // Each window of the burst costs a silence; the lease must outlast them all, and not by hours.
     let seconds = (t.silence().as_secs() + 1).saturating_mul(count / 16 + 12);
-    keys::lock(t, ours, 2, u16::try_from(seconds).unwrap_or(u16::MAX), 1)?;
+    let lease = u16::try_from(seconds).unwrap_or(u16::MAX);
+    let port = keys::lock(t, ours, 2, lease, 1)?;
     t.get(AGAIN, ours)?;
     let mut left = count;
     while left > PART {
@@ -63,6 +66,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.get_once(label, other)?;
     }
     t.get(LAST, ours)?;
+    // However far it came, 0 can be written.
+    let cleared = keys::protected(&port, ours, 2, lease).change(|info| info.with_m_key_violations(0));
+    t.set(CLEAR, &port, cleared)?;
+    t.get(CLEARED, ours)?;
     Ok(())
 }
 
@@ -127,6 +134,18 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in MORE {
         keys::require_dropped(t, label, t.exchange(label)?)?;
     }
+    t.not_judged(CLEAR);
+    let cleared: PortInfo = t.answer(CLEARED)?;
+    let result = match cleared.m_key_violations() {
+        0 => Passed::Pass,
+        // Whatever others send counts, too.
+        _ if t.begin.shared_subnet => Passed::Inconclusive,
+        _ => Passed::Fail,
+    };
+    f.claim("C14-29", "M_KeyViolations after a Set to 0")
+        .on(CLEARED)
+        .saw(cleared.m_key_violations())
+        .comes_to("0", result);
     let last: PortInfo = t.answer(LAST)?;
     let last = last.m_key_violations();
     let wanted = many.saturating_add(3);

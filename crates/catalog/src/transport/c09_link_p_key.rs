@@ -18,7 +18,7 @@ const FULL: u16 = 0x8000;
 pub(super) static TEST: Test = Test {
     id: "c09-link-p-key",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A packet is taken whose P_Key matches an entry of the table; all others but SMPs are discarded and counted.",
     reading: "Two limited members do not match; an entry whose low 15 bits are 0 matches nothing.",
     statements: &["9.6.1 P_Key"],
@@ -60,6 +60,15 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         0,
     ];
     link.probe_each(&P_KEY, tried, |link, p_key| {
+        link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
+    })?;
+    // An entry behind one that is invalid counts as all others.
+    let table = found
+        .quiet()
+        .change(|table| table.with_p_key(1, PKey(0)).with_p_key(2, PKey(full | FULL)));
+    link.t.set(SET, &found, table)?;
+    link.read_p_keys()?;
+    link.probe_each(&P_KEY, [full | FULL, limited | FULL], |link, p_key| {
         link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     })
 }

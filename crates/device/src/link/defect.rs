@@ -53,6 +53,7 @@ defects! {
         LVerHighBitIgnored "link-lver-high-bit-ignored" "A packet with LVer 8 is taken."
     }
     "7.7 PktLen" {
+        PktLenReservedBits "link-pkt-len-reserved-bits" "The reserved bits above PktLen are taken for a part of it."
         PktLenIgnored "link-pkt-len-ignored" "A packet is taken whatever its PktLen says."
         PktLenOneMoreAccepted "link-pkt-len-one-more-accepted" "A packet is taken whose PktLen is one too many."
         PktLenOneLessAccepted "link-pkt-len-one-less-accepted" "A packet is taken whose PktLen is one too few."
@@ -114,6 +115,7 @@ defects! {
         TVerIgnored "link-tver-ignored" "A packet with another TVer is taken."
     }
     "9.6.1 P_Key" {
+        PKeyHoleEndsTable "link-p-key-hole-ends-table" "Entries of the P_Key table behind one that is invalid match nothing."
         PKeyIgnored "link-p-key-ignored" "A packet of a foreign partition is taken."
         LimitedPairAccepted "link-limited-pair-accepted" "A limited member takes a packet of another limited member."
         PKeyComparesAllBits "link-p-key-compares-all-bits" "A full member takes no packet of a limited one, and the other way round."

@@ -58,7 +58,11 @@ impl Checks<'_> {
         } else {
             &table[..]
         };
-        !table.iter().any(|&ours| self.is_match(ours, bth.p_key()))
+        let used = match self.has(LinkDefect::PKeyHoleEndsTable) {
+            true => table.iter().take_while(|ours| ours.0 & !FULL_MEMBER != 0).count(),
+            false => table.len(),
+        };
+        !table[..used].iter().any(|&ours| self.is_match(ours, bth.p_key()))
     }
 
     fn is_match(&self, ours: PKey, theirs: PKey) -> bool {

@@ -15,7 +15,12 @@ const SMALLEST_MTU: u32 = 256;
 impl Checks<'_> {
     /// PktLen in bytes: from the LRH to the ICRC.
     fn told(&self) -> usize {
-        4 * usize::from(self.lrh.pkt_len())
+        // Above it are reserved bits.
+        let reserved = match self.has(LinkDefect::PktLenReservedBits) {
+            true => (self.lrh.reserved_32().0 as usize) << 11,
+            false => 0,
+        };
+        4 * (reserved + usize::from(self.lrh.pkt_len()))
     }
 
     /// PktLen is not the length of what arrived.

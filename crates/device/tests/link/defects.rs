@@ -81,6 +81,7 @@ const SCENARIOS: &[Scenario] = &[
         "packet_lengths",
         packet_lengths,
         &[
+            PktLenReservedBits,
             PktLenIgnored,
             PktLenOneMoreAccepted,
             PktLenOneLessAccepted,
@@ -155,6 +156,7 @@ const SCENARIOS: &[Scenario] = &[
             LimitedPairAccepted,
             PKeyComparesAllBits,
             InvalidPKeyAccepted,
+            PKeyHoleEndsTable,
             PKeyFirstEntryOnly,
             PKeyCheckedOnQp0,
             PKeyViolationNotCounted,

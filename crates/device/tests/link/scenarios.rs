@@ -4,7 +4,7 @@ use verbatim_device::link::{
     Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, LinkProfile, Outcome, PortKind,
 };
 use verbatim_wire::values::{Hex8, Hex32};
-use verbatim_wire::{Grh, Lid, Lnh, Mtu, Opcode, PKey, PortState, Qpn};
+use verbatim_wire::{Grh, Lid, Lnh, Mtu, Opcode, PKey, PortState, Qpn, Reserved};
 
 use crate::lengths::of_units;
 use crate::packets::*;
@@ -98,6 +98,7 @@ pub(crate) fn packet_lengths(b: &mut Bench) {
         b.ca(&raw(64).resized(by));
     }
     b.ca(&local(64).lrh(|lrh| lrh.with_pkt_len(256 + 22)).mended());
+    b.ca(&local(64).lrh(|lrh| lrh.with_reserved_32(Reserved(0x11))).mended());
 }
 
 pub(crate) fn shortest(b: &mut Bench) {
@@ -178,12 +179,12 @@ pub(crate) fn routes(b: &mut Bench) {
 }
 
 pub(crate) fn partitions(b: &mut Bench) {
-    let keys = [0x8123, 0x0456, 0x8000];
+    let keys = [0x8123, 0x0456, 0x8000, 0x8789];
     let profile = LinkProfile {
         p_keys: keys.map(PKey).to_vec(),
         ..ca()
     };
-    for key in [0x8123, 0x0123, 0x0456, 0x8456, 0x7777, 0x8000] {
+    for key in [0x8123, 0x0123, 0x0456, 0x8456, 0x7777, 0x8000, 0x8789] {
         b.see(&profile, &local(4).with_p_key(key));
         b.see(&profile, &smp(LID).with_p_key(key));
     }

@@ -253,6 +253,11 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
         if simulated && key != MKey(0) && key != carried {
             wrong.push(format!("M_Key {key}"));
         }
+        // A kernel has the upper half of those that are sent for itself.
+        let (id, of_it) = (arrived.mad.transaction_id(), exchange.request.transaction_id());
+        if simulated && id != of_it {
+            wrong.push(format!("TransactionID {id:#018x}, not {of_it:#018x}"));
+        }
         if !wrong.is_empty() {
             broken.push(Broken {
                 rule: &rules::HEADER,

@@ -41,7 +41,7 @@ rules! {
     /// M_KeyViolations.
     COUNTED = ("violations", "C14-29", "M_KeyViolations grows by one with each violation, and with nothing else");
     /// Headers.
-    HEADER = ("header", "13.4.2 MAD header", "a response repeats the request's class, attribute, modifier and route");
+    HEADER = ("header", "13.4.2 MAD header", "a response repeats the request's TransactionID, class, attribute, modifier and route");
     /// Responses.
     ONCE = ("once", "13.4.2 MAD header", "a request is answered once");
     /// What is no request.

@@ -208,7 +208,9 @@ fn flush_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let mut failed = false;
     for told in &talk.told {
         if told.done.status() == WcStatus::WR_FLUSH_ERR {
-            let by_tester = talk.to_error.is_some_and(|done| done.place < told.place());
+            // A host that destroys a queue pair, or resets it, may take it to the error state on the way.
+            let is_going = talk.gone < told.place();
+            let by_tester = is_going || talk.to_error.is_some_and(|done| done.place < told.place());
             // Whatever the request that was refused came to, the queue pair is in error then.
             let mut answers = talk.answers.iter().filter(|answer| answer.place() < told.place());
             let by_nak = answers.any(|answer| refuses(answer).is_some());
