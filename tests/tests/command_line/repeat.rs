@@ -172,3 +172,20 @@ fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its
     let output = shell(&place, &format!("{} --json", qualification.defects[0].repeat));
     assert_eq!(output.code(), 1, "{output}");
 }
+
+#[test]
+fn walks_that_once_failed_a_sound_device_pass() {
+    let place = Place::new();
+    for command in [
+        // A device that answers late, and a sequence NAK of what came soon after what showed that it was missing.
+        "verbatim run c09-walk --seed 9100215 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48",
+        // A Set that was refused may have moved the LID: an SMP to it may be a violation.
+        "verbatim run c14-walk --seed 9100068 --set steps=48",
+        // A WRITE Middle right behind something else is no part of a message, and refused with reason.
+        "verbatim run c09-walk --seed 759022 --set steps=48",
+        "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48",
+    ] {
+        let output = shell(&place, &format!("{command} --json"));
+        assert_eq!(verdicts(&output)[0].0, "PASS", "{command}: {:?}", verdicts(&output));
+    }
+}

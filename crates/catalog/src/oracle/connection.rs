@@ -6,13 +6,14 @@ use verbatim_wire::packet::Psn;
 use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
 use super::pmtu::Pmtu;
+use super::request::Invalid;
 use super::responses::{Offset, Refusal, Responses};
 use super::rule::{Broken, Excuse, Finding, Held, Rule};
 use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
 use super::rules::{COUNT, msn, rule};
-use super::window::{Invalid, Place, Source, Window};
+use super::window::{Place, Source, Window};
 
 /// Findings of a connection that are kept whole; all are counted.
 pub const KEPT: usize = 16;

@@ -21,6 +21,7 @@ mod connections;
 mod heard;
 mod pmtu;
 mod record;
+mod request;
 mod responses;
 mod rule;
 mod rules;

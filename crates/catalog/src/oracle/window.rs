@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Psn};
 
 use super::access::Allows;
 use super::heard::{Asks, Heard, Part};
 use super::pmtu::Pmtu;
+use super::request::{Invalid, Repeated, Request};
 
 /// Requests that are kept behind the last acknowledged one, for duplicates of them.
 const HISTORY: usize = 256;
@@ -20,103 +20,6 @@ const SPAN: u32 = 1 << 22;
 const FAR: u32 = 1 << 16;
 /// Half of all PSNs: what is further ahead is behind.
 const HALF: u32 = Psn::COUNT / 2;
-
-/// A request packet.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) psn: Psn,
-    /// PSNs that it takes; more than one only for READs. 0: a READ, and the path MTU is not known.
-    pub(super) psns: u32,
-    pub(super) opcode: Opcode,
-    /// Numbers for its extended headers and its payload.
-    pub(super) digests: (u32, u32),
-    /// VA and R_Key of a READ or atomic.
-    pub(super) target: (u64, u32),
-    /// Bytes of its payload; of a READ, those that it asks for.
-    pub(super) bytes: u32,
-    /// Bytes of a WRITE that are still to come after it.
-    pub(super) left: Option<u32>,
-    /// The packet that its message began with.
-    pub(super) began: u64,
-    /// The packet that carried it first.
-    pub(super) number: u64,
-    /// The packet by which it came last.
-    pub(super) last: u64,
-    /// When it was seen last.
-    pub(super) at: Option<Time>,
-    /// Messages that are complete with it, counted from where `epoch` began.
-    pub(super) messages: u32,
-    /// Which count that is: a gap among the requests begins another.
-    pub(super) epoch: u32,
-    /// Whether a port that conforms has taken one of its packets; until then nothing is known of it but its PSN.
-    pub(super) is_taken: bool,
-    /// Responses that have come: the offset of the next one.
-    pub(super) next_response: u32,
-    /// The offset of the response that comes next if the responder goes on where it is.
-    pub(super) response_cursor: u32,
-    /// Whether responses to it were missing when what follows it was answered.
-    pub(super) is_given_up: bool,
-    /// That the request came again, and not all of that was answered.
-    pub(super) again: Option<Repeated>,
-    /// What an atomic was answered with, and where.
-    pub(super) original: Option<(u64, u64)>,
-    /// Why no responder may take it.
-    pub(super) invalid: Option<Invalid>,
-    /// Why the responder's memory does not allow it, where that is known.
-    pub(super) denied: Option<&'static str>,
-    /// Its memory and its queue pair allow it for certain.
-    pub(super) is_allowed: bool,
-    /// It breaks a rule of what makes a message.
-    pub(super) is_odd: bool,
-}
-
-/// Why a request can only be refused as invalid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Invalid {
-    /// It breaks that rule of the requester.
-    Breaks(&'static str),
-    /// An atomic whose address is no multiple of 8. A host may ask for it: the requester breaks nothing.
-    Unaligned,
-    /// The responder's queue pair does not take it, and why.
-    NotAllowed(&'static str),
-}
-
-impl Request {
-    pub(super) fn asks(&self) -> Asks {
-        Asks::of(self.opcode)
-    }
-
-    /// Whether that packet says the same.
-    fn is_as(&self, heard: &Heard<'_>) -> bool {
-        (self.opcode, self.digests) == (heard.opcode, heard.digests())
-    }
-
-    /// The last PSN that it surely takes.
-    pub(super) fn last(&self) -> Psn {
-        self.psn.plus(self.psns.max(1) - 1)
-    }
-
-    /// Whether the request came again, so that responses may begin anew with that offset.
-    pub(super) fn is_asked_from(&self, into: u32) -> bool {
-        self.again.is_some_and(|again| into >= again.least)
-    }
-
-    /// Whether it is a READ or atomic whose responses have not all been seen.
-    pub(super) fn is_owed(&self) -> bool {
-        self.asks().has_response() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
-    }
-}
-
-/// How a READ or atomic came again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Repeated {
-    /// How often, without an answer since.
-    times: u32,
-    /// The least offset from which on.
-    least: u32,
-    /// The last packet that did.
-    number: u64,
-}
 
 /// What the path MTU was learnt from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -197,14 +100,19 @@ impl Window {
         (before.psns != 0 && before.last().next() == self.requests[at].psn).then_some(before)
     }
 
-    /// The packets of a message up to the one at that index, from its First or Only on; none where one of them was not seen.
+    /// The packets of a message up to the one at that index, from its First or Only on; none where one of them was not seen, or is
+    /// no part of it.
     pub(super) fn message_until(&self, at: usize) -> Option<Vec<&Request>> {
         let mut from = at;
-        while matches!(
-            self.requests[from].asks(),
-            Asks::Send(Part::Middle | Part::Last) | Asks::Write(Part::Middle | Part::Last)
-        ) {
-            self.before(from)?;
+        while let Asks::Send(Part::Middle | Part::Last) | Asks::Write(Part::Middle | Part::Last) =
+            self.requests[from].asks()
+        {
+            let is_send = matches!(self.requests[from].asks(), Asks::Send(_));
+            match self.before(from)?.asks() {
+                Asks::Send(Part::First | Part::Middle) if is_send => {}
+                Asks::Write(Part::First | Part::Middle) if !is_send => {}
+                _ => return None,
+            }
             from -= 1;
         }
         Some(self.requests.range(from..=at).collect())

@@ -7,9 +7,10 @@ use verbatim_wire::packet::{Psn, SyndromeKind};
 
 use super::rule;
 use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::request::Request;
 use crate::oracle::responses::Responses;
 use crate::oracle::rule::{Excuse, Held, Rule};
-use crate::oracle::window::{Place, Request, Source, Window};
+use crate::oracle::window::{Place, Source, Window};
 
 /// What a rule of the requester looks at.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,10 @@ use verbatim_wire::packet::{Opcode, SyndromeKind};
 use super::requester::is_up_to;
 use super::{data_response, msn, rule};
 use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::request::{Invalid, Request};
 use crate::oracle::responses::Responses;
 use crate::oracle::rule::{Excuse, Held, Rule};
-use crate::oracle::window::{Invalid, Request, Window};
+use crate::oracle::window::Window;
 
 /// What a response says, by opcode and syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
