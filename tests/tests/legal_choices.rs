@@ -1,5 +1,7 @@
 //! What an adapter may choose, at its extremes: no choice fails it.
 
+use core::time::Duration;
+
 use verbatim_device::Profile;
 use verbatim_device::rc::AdapterChoices;
 use verbatim_record::{Outcome, Side, Verdict};
@@ -10,11 +12,15 @@ use verbatim_wire::MKey;
 
 /// Judges a test on an adapter of these choices, as on hardware.
 fn verdict(id: &str, choices: AdapterChoices) -> Verdict {
+    verdict_by(id, choices, false)
+}
+
+fn verdict_by(id: &str, choices: AdapterChoices, simulated: bool) -> Verdict {
     let mut adapter = VirtualRig::adapter_profile(Side::Dut);
     adapter.choices = choices;
     let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter, &[]);
     let info = RigInfo {
-        simulated: false,
+        simulated,
         ..VirtualRig::info(MKey(0))
     };
     judged(&mut rig, &info, test(id), 1, &[]).verdict
@@ -40,5 +46,30 @@ fn an_adapter_may_have_one_packet_in_flight_at_a_time() {
         let verdict = verdict(id, choices);
         // What was never outstanding cannot be judged.
         assert_eq!(verdict.outcome(), Outcome::Inconclusive, "{id}: {}", verdict.reason);
+    }
+}
+
+#[test]
+fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
+    let late = AdapterChoices {
+        event_delay: Duration::from_millis(1),
+        ..AdapterChoices::default()
+    };
+    let apart = AdapterChoices {
+        notifies_congestion: true,
+        notices_apart: true,
+        ..AdapterChoices::default()
+    };
+    let cases = [
+        ("c09-events", late),
+        ("c09-modify-attributes", late),
+        ("c09-send-queue-drain", late),
+        ("c09-network-headers", apart),
+    ];
+    for (id, choices) in cases {
+        for simulated in [true, false] {
+            let verdict = verdict_by(id, choices, simulated);
+            assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+        }
     }
 }

@@ -149,7 +149,8 @@ impl Adapter {
     pub fn poll_at(&self) -> Option<Duration> {
         let qps = self.qps.values().filter_map(Qp::poll_at);
         let told = self.told.completions.front().map(|one| self.told_at(one));
-        let told = told.filter(|at| *at > self.now);
+        let event = self.told.events.front().map(|one| self.reported_at(one));
+        let told = told.into_iter().chain(event).filter(|at| *at > self.now);
         qps.chain(self.port.poll_at()).chain(told).min()
     }
 
@@ -194,7 +195,17 @@ impl Adapter {
 
     /// The next asynchronous event that the host has not fetched yet.
     pub fn poll_async(&mut self) -> Option<AsyncEvent> {
-        self.told.events.pop_front()
+        let at = self.reported_at(self.told.events.front()?);
+        if at > self.now {
+            return None;
+        }
+        let one = self.told.events.pop_front()?;
+        Some(AsyncEvent { at, ..one })
+    }
+
+    /// When the host is told of an event.
+    fn reported_at(&self, one: &AsyncEvent) -> Duration {
+        one.at + self.profile.choices.event_delay
     }
 
     /// Packets dropped for their P_Key; the count stops at 65,535.

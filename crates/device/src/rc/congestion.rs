@@ -7,6 +7,8 @@ use super::qp::{Context, Qp};
 
 /// ECN: congestion was met on the way.
 const MARKED: u8 = 3;
+/// The class of notices that have one of their own.
+const OWN_DSCP: u8 = 48;
 /// Bytes of a notice behind its BTH, all 0.
 const RESERVED: usize = 16;
 
@@ -32,9 +34,12 @@ impl Qp {
         .any(|defect| cx.has(defect));
         let is_told = is_marked(packet) && (cx.profile.choices.notifies_congestion || is_defective);
         let is_caused = is_told || cx.has(RcDefect::CnpWithoutCause);
-        let Some(path) = self.attributes.path.filter(|_| is_caused) else {
+        let Some(mut path) = self.attributes.path.filter(|_| is_caused) else {
             return;
         };
+        if cx.profile.choices.notices_apart {
+            path.traffic_class = OWN_DSCP << 2;
+        }
         let byte = u8::from(cx.has(RcDefect::CnpWithData));
         let mut bth = Bth::default()
             .with_opcode(Opcode::CNP)

@@ -99,6 +99,10 @@ pub struct AdapterChoices {
     pub one_packet_after_nak: bool,
     /// A host is told of a receive so long after its message was acknowledged.
     pub receive_delay: Duration,
+    /// A host is told of an asynchronous event so long after it happened.
+    pub event_delay: Duration,
+    /// Notices of congestion have a DSCP of their own, 48; else that of the queue pair.
+    pub notices_apart: bool,
 }
 
 impl Default for AdapterChoices {
@@ -130,6 +134,8 @@ impl Default for AdapterChoices {
             reuses_numbers: false,
             one_packet_after_nak: false,
             receive_delay: Duration::ZERO,
+            event_delay: Duration::ZERO,
+            notices_apart: false,
         }
     }
 }
@@ -165,6 +171,8 @@ impl AdapterChoices {
             reuses_numbers: false,
             one_packet_after_nak: false,
             receive_delay: Duration::ZERO,
+            event_delay: Duration::ZERO,
+            notices_apart: false,
         }
     }
 }
@@ -212,6 +220,8 @@ impl AdapterProfile {
         self.choices.reuses_numbers = below(rng, 4) == 0;
         self.choices.one_packet_after_nak = below(rng, 4) == 0;
         self.choices.receive_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
+        self.choices.event_delay = [Duration::ZERO, Duration::from_millis(1)][usize::from(below(rng, 4) == 0)];
+        self.choices.notices_apart = below(rng, 4) == 0;
         self
     }
 

@@ -138,6 +138,52 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
 }
 
 #[test]
+fn what_is_flushed_while_its_queue_pair_is_destroyed_is_flushed_by_the_tester() {
+    let flushed = |behind: bool| {
+        broken("c09-credits", |entries| {
+            let at = nth(entries, 0, is_completion);
+            let mut flush = entries[at].clone();
+            if let Entry::VerbsTold(told) = &mut flush
+                && let Event::Completion(completion) = &mut told.event
+            {
+                completion.status = WcStatus::WR_FLUSH_ERR.0;
+            }
+            let is_it = |entry: &Entry| matches!(entry, Entry::VerbsAsked(asked) if matches!(asked.command, Command::DestroyQp(_)));
+            let destroyed = nth(entries, 0, is_it);
+            entries.insert(destroyed + usize::from(behind), flush);
+        })
+    };
+    assert!(flushed(false).contains(&"flush-status"), "{:?}", flushed(false));
+    assert!(!flushed(true).contains(&"flush-status"), "{:?}", flushed(true));
+}
+
+#[test]
+fn a_queue_is_drained_when_what_was_sent_was_answered_and_no_sooner() {
+    assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
+    // The event of the READ comes with the step to SQD.
+    let early = broken("c09-send-queue-drain", |entries| {
+        let is_event =
+            |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::AsyncEvent(_)));
+        let is_sqd = |entry: &Entry| {
+            matches!(entry, Entry::VerbsAsked(asked)
+                if matches!(&asked.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Sqd))
+        };
+        let event = entries.iter().rposition(is_event).expect("an event");
+        let event = entries.remove(event);
+        let sqd = entries.iter().rposition(is_sqd).expect("a step to SQD");
+        entries.insert(sqd + 1, event);
+    });
+    assert_eq!(early, ["drained-when-done"]);
+}
+
+#[test]
+fn what_is_queued_goes_on_when_what_was_before_it_was_acknowledged() {
+    assert_eq!(broken("c09-credits", |_| ()), [""; 0]);
+    let stopped = broken("c09-credits@limited-message-stops", |_| ());
+    assert_eq!(stopped, ["goes-on", "outstanding-ends"]);
+}
+
+#[test]
 fn requests_complete_once_and_in_order() {
     let names = broken("c09-requests", |entries| {
         let at = nth(entries, 3, is_completion);

@@ -350,8 +350,8 @@ pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<
     let at = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success))?;
     let post = &talk.posts[at];
     let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= post.first);
-    let later = talk.answers.iter().filter(|answer| answer.place() > post.place());
-    let answered = later.filter(|answer| !is_stale(answer)).count() > 0;
+    let mut later = talk.answers.iter().filter(|answer| answer.place() > post.place());
+    let answered = later.any(|answer| !is_stale(answer));
     let sent = talk.requests.iter().any(|sent| sent.offset == Some(post.first));
     (!answered && sent).then_some((at, post))
 }

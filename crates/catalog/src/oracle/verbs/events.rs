@@ -2,16 +2,18 @@
 //!
 //! Source: architecture 11.6.3.1 (affiliated asynchronous events), 11.6.3.2 (affiliated asynchronous errors).
 
+use std::collections::BTreeMap;
+
 use verbatim_record::verbs::{Command, Event, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone};
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::verbs::EventKind;
 
-use super::owed::{answered_by, is_disturbed};
+use super::owed::is_disturbed;
 use super::states::{Life, is_done};
 use super::steps::state_in_words;
-use super::talk::{Post, Talk};
+use super::talk::{Answer, Post, Talk};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -67,8 +69,8 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             before.find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))
         };
         let is_open = |at: &usize| {
-            let is_answered = answered_by(talk, *at).is_some_and(|answer| answer.place() < told.place);
-            !is_answered && !talk.told_of(*at).any(|of_it| of_it.place() < told.place)
+            let may_end = |answer: &Answer<'_>| may_end(&talk.posts[*at], answer) && answer.place() < told.place;
+            !talk.answers.iter().any(may_end) && !talk.told_of(*at).any(|of_it| of_it.place() < told.place)
         };
         let mut posts = 0..talk.posts.len();
         let open = posts.find_map(|at| sent(&talk.posts[at]).filter(|_| is_open(&at)).map(|sent| (at, sent)));
@@ -81,6 +83,15 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 "the event before".into(),
             )
         });
+    }
+}
+
+/// Whether a request may be done with an answer, be it the last of several.
+fn may_end(post: &Post<'_>, answer: &Answer<'_>) -> bool {
+    if post.posted.has_response_data() {
+        answer.says != Says::Ack && answer.offset.is_some_and(|offset| offset + 1 == post.end)
+    } else {
+        answer.end().is_some_and(|end| end >= post.end)
     }
 }
 
@@ -117,6 +128,7 @@ fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// then: no order is given between events and anything else.
 pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     let (mut drained, mut spoken_to) = (0, 0);
+    let mut failed = BTreeMap::new();
     for told in &life.told {
         let Event::AsyncEvent(event) = &told.event else {
             continue;
@@ -131,13 +143,15 @@ pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         } else if is(EventKind::COMM_EST) {
             spoken_to += 1;
             (
-                spoken_to <= began_by_traffic(life, told.place),
+                spoken_to <= with_traffic(life, told.place, |_| true),
                 "once, when something has come in RTR",
             )
         } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
-            let up = steps(life, told.place).find(|(to, _)| *to == pb::QpState::Rtr);
-            let came = up.is_some_and(|(_, done)| life.has_traffic(done.place, told.place));
-            (came, "after something has come")
+            let of_it = failed.entry(event.name.as_str()).or_insert(0);
+            *of_it += 1;
+            // It ends the connection: each has one at most.
+            let connections = with_traffic(life, told.place, |to| to == pb::QpState::Rtr);
+            (*of_it <= connections, "once in a connection, after something has come")
         } else {
             continue;
         };
@@ -169,14 +183,17 @@ fn stays(life: &Life<'_>, until: usize, state: pb::QpState) -> usize {
     steps(life, until).map(comes).filter(|comes| *comes).count()
 }
 
-/// How often something has come to it in RTR before a place.
-fn began_by_traffic(life: &Life<'_>, until: usize) -> usize {
+/// In how many of the connections that were begun before a place something has come between the step to RTR and the next that ends
+/// it.
+fn with_traffic(life: &Life<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
     let steps: Vec<_> = steps(life, until).collect();
     let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
     let came = ups.filter(|at| {
-        // It is in RTR until the next step was done.
-        let left = steps.get(at + 1).and_then(|(_, done)| done.answer.as_ref());
-        let left = left.map_or(until, |(.., place)| *place);
+        // It is as it was until that step was done.
+        let next = steps[at + 1..].iter().find(|(to, _)| ends(*to));
+        let left = next
+            .and_then(|(_, done)| done.answer.as_ref())
+            .map_or(until, |(.., place)| *place);
         life.has_traffic(steps[*at].1.place, left)
     });
     came.count()

@@ -190,7 +190,7 @@ fn goes_on<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The answer after which a request must complete, by what the peer has sent: the one that was missing last.
-pub(super) fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
+fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
     let post = &talk.posts[at];
     let failed = talk.failed().map_or(usize::MAX, Told::place);
     let usable = || {
