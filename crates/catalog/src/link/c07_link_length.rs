@@ -1,5 +1,5 @@
 //! `c07-link-length`: a packet whose PktLen is not what arrived, that is too short, or longer than MTUCap allows, is
-//! discarded and counted; the shortest and the longest are taken.
+//! discarded and counted; the shortest and the longest are taken, and one with ones in the reserved bits above PktLen.
 //!
 //! Reading: MTUCap bounds the payload, and 124 bytes of headers and ICRC come on top. False alarm: none known.
 

@@ -1,4 +1,5 @@
-//! `c14-029-counter`: M_KeyViolations is not changed by being read, counts many violations, and stops at 0xFFFF.
+//! `c14-029-counter`: M_KeyViolations is not changed by being read, counts many violations, stops at 0xFFFF, and
+//! is cleared by a Set to 0 wherever it stands.
 //!
 //! Reading: VL 15 may drop packets of a burst, so on hardware fewer than were sent is inconclusive; three more,
 //! each sent alone, must then be counted, or leave 0xFFFF as it is; of these one may be lost. Read in between, the counter
@@ -31,7 +32,7 @@ pub(super) static TEST: Test = Test {
     id: "c14-029-counter",
     aliases: &[],
     revision: 2,
-    about: "M_KeyViolations stays when it is read, counts beyond 255, and stops at 0xFFFF.",
+    about: "M_KeyViolations stays when it is read, counts beyond 255, stops at 0xFFFF, and is cleared by a Set to 0.",
     reading: "A burst may lose packets on hardware: what decides there is three more violations, each sent alone.",
     statements: &["C14-29", "C14-24", "C14-26"],
     needs: &[Need::Mad],

@@ -14,7 +14,7 @@ use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
+use verbatim_wire::packet::AckTimeout;
 
 use crate::transport::rc::{self, Ask, Requester, ask, offers};
 
@@ -104,10 +104,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             && dut.see(t, psn, ask::SOON)?
         {
             // Slower, if it likes; the timer runs on.
-            let mut cnp = dut.channel.transport(Opcode::CNP, Psn(0));
-            cnp.bth = cnp.bth.with_becn(true);
-            cnp.payload = vec![0; 16];
-            t.send_frame(CNP, &dut.channel.frame(&cnp))?;
+            t.send_frame(CNP, &ask::cnp(&dut.channel))?;
         }
         let silence = t.rc_silence(Duration::ZERO, timeout, retry_cnt);
         if timeout == AckTimeout::OFF {

@@ -13,9 +13,9 @@ use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
+use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, Ask, Requester, Sent, offers, read_response, response_data};
+use crate::transport::rc::{self, Ask, Requester, Sent, ask, offers, read_response, response_data};
 
 const COMPLETION: &str = "C9-60";
 const TIMEOUT: &str = "C9-142";
@@ -32,8 +32,6 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 const T: AckTimeout = AckTimeout(14);
 /// Retries of the connection on which nothing is answered.
 const RETRY_CNT: u8 = 2;
-/// How long the next packet of a message may take until it is asked for.
-const BRIEF: Duration = Duration::from_millis(20);
 /// How long a retry may take: 4 T, and a busy host.
 const RETRIED: Duration = Duration::from_millis(600);
 const PACKETS: u32 = 4;
@@ -81,7 +79,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     let ack = |at: u32| dut.ack(sent.first.plus(at), sent.msn - 1);
     for at in 0..2 {
-        if !comes(t, dut, sent, at)? {
+        if !dut.comes(t, (PART, PART_AGAIN), sent, at)? {
             return Ok(false);
         }
     }
@@ -91,7 +89,7 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
         dut.see(t, sent.first.plus(2), RETRIED)?;
     }
     for at in 3..PACKETS {
-        if !comes(t, dut, sent, at)? {
+        if !dut.comes(t, (PART, PART_AGAIN), sent, at)? {
             return Ok(false);
         }
     }
@@ -99,22 +97,12 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)
 }
 
-/// Waits for a packet of a message; one behind the first that does not come is asked for by an ACK of those before it.
-fn comes(t: &mut Tester<'_>, dut: &Requester, sent: &Sent, at: u32) -> Step<bool> {
-    let psn = sent.first.plus(at);
-    if at == 0 {
-        return dut.see(t, psn, RETRIED);
-    }
-    let ack = dut.ack(psn.minus(1), sent.msn - 1);
-    Ok(dut.see(t, psn, BRIEF)? || dut.provoke(t, (PART, PART_AGAIN), &ack, (psn, RETRIED))?)
-}
-
 /// Answers a READ with one response more each time that it comes.
 fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     let data = response_data(t, sent);
     let mtu = dut.mtu as usize;
     for until in 1..=RESPONSES {
-        let Some(psn) = next(t, dut)? else {
+        let Some(psn) = dut.next_psn(t)? else {
             return Ok(());
         };
         let from = psn.since(sent.first);
@@ -125,18 +113,6 @@ fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
         }
     }
     dut.completions(t, 1).map(drop)
-}
-
-/// The PSN of the DUT's next packet.
-fn next(t: &mut Tester<'_>, dut: &Requester) -> Step<Option<Psn>> {
-    let until = t.now().after(RETRIED);
-    while let Some(received) = t.next_packet(until)? {
-        let bth = received.packet().bth();
-        if bth.dest_qp() == dut.channel.own_qpn && bth.opcode() != Opcode::CNP {
-            return Ok(Some(bth.psn()));
-        }
-    }
-    Ok(None)
 }
 
 /// Nothing that comes is an answer.
@@ -151,17 +127,13 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
     let answers = dut.answers(t, &earlier);
     if dut.see_all(t, &earlier)? && dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)? {
         let sent = dut.post(t, Ask::send(64))?;
-        let mut cnp = dut.channel.transport(Opcode::CNP, Psn(0));
-        cnp.bth = cnp.bth.with_becn(true);
-        cnp.payload = vec![0; 16];
-        let cnp = dut.channel.frame(&cnp);
         // On a link that delays answers the ACK of the first may have loaded the counter late.
         for _ in 0..=2 * RETRY_CNT + 1 {
             if !dut.see_all(t, &sent)? {
                 break;
             }
             t.send_frame(STALE, &answers[0])?;
-            t.send_frame(STALE, &cnp)?;
+            t.send_frame(STALE, &ask::cnp(&dut.channel))?;
         }
         t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
     }

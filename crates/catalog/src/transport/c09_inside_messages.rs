@@ -13,7 +13,7 @@ use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Opcode, Transport};
+use verbatim_wire::packet::{AckTimeout, Transport};
 
 use crate::transport::rc;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
@@ -109,9 +109,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 /// Sends a message, each packet when the one before was answered, with others between them. Whether all were.
 fn with_others_between(t: &mut Tester<'_>, channel: &Channel, message: &Message, before: &[Message]) -> Step<bool> {
-    let mut cnp = channel.transport(Opcode::CNP, message.first());
-    cnp.bth = cnp.bth.with_becn(true);
-    cnp.payload = vec![0; 16];
     let earlier: Vec<&Transport> = before.iter().flat_map(|message| &message.packets).collect();
     for (at, packet) in message.packets.iter().enumerate() {
         if !is_answered(t, channel, PACKET, packet)? {
@@ -124,7 +121,7 @@ fn with_others_between(t: &mut Tester<'_>, channel: &Channel, message: &Message,
             is_answered(t, channel, DUPLICATE, duplicate)?;
             ask::drain(t)?;
         }
-        t.send_frame(CNP, &channel.frame(&cnp))?;
+        t.send_frame(CNP, &ask::cnp(channel))?;
     }
     Ok(true)
 }

@@ -1,6 +1,7 @@
 //! `c09-link-p-key`: a packet is taken whose P_Key matches any entry of the table; QP0 asks for none.
 //!
-//! A full and a limited partition are added to the first block of the table. Reading: two limited members do not match, nor
+//! A full and a limited partition are added to the first block of the table; then the full one alone, behind an entry that is
+//! invalid. Reading: two limited members do not match, nor
 //! does anything match an entry whose low 15 bits are 0. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};

@@ -16,6 +16,14 @@ const DRAIN: Duration = Duration::from_millis(100);
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
+/// A notice of congestion (annex A17.9); the PSN says nothing.
+pub(crate) fn cnp(channel: &Channel) -> Vec<u8> {
+    let mut cnp = channel.transport(Opcode::CNP, Psn(0));
+    cnp.bth = cnp.bth.with_becn(true);
+    cnp.payload = vec![0; 16];
+    channel.frame(&cnp)
+}
+
 /// Sends a frame that is to have no effect, [`TRIES`] times: one that is lost must not look like one without an effect.
 pub(crate) fn insist(t: &mut Tester<'_>, label: Label<Frames>, frame: &[u8]) -> Step {
     for _ in 0..TRIES {

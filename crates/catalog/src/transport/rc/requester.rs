@@ -30,6 +30,8 @@ pub(crate) mod steps {
 
 /// How long a packet or completion may take that nothing holds back.
 const SOON: Duration = Duration::from_secs(2);
+/// How long the next packet of a message may take until it is asked for.
+const BRIEF: Duration = Duration::from_millis(20);
 /// Where the tester's memory would be; the tester has none, and needs none.
 const REMOTE: u64 = 0x0099_9000;
 /// The key of that memory.
@@ -287,6 +289,22 @@ impl Requester {
                 t.send_frame(label, &self.ack(bth.psn(), sent.msn - 1))?;
             }
         }
+    }
+
+    /// Waits for packet `at` of a message. One behind the first that does not come is asked for by an ACK of those before it.
+    pub(crate) fn comes(
+        &self,
+        t: &mut Tester<'_>,
+        labels: (Label<Frames>, Label<Frames>),
+        sent: &Sent,
+        at: u32,
+    ) -> Step<bool> {
+        let psn = sent.first.plus(at);
+        if at == 0 {
+            return self.see(t, psn, SOON);
+        }
+        let ack = self.ack(psn.minus(1), sent.msn - 1);
+        Ok(self.see(t, psn, BRIEF)? || self.provoke(t, labels, &ack, (psn, SOON))?)
     }
 
     /// What a responder answers: an ACK, READ responses, an ATOMIC ACKNOWLEDGE.

@@ -64,12 +64,7 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
                 ..channel.transport(Opcode::RC_READ_RESPONSE_ONLY, end.plus(by - 1))
             });
         }
-        Stray::Cnp => {
-            let mut cnp = channel.transport(Opcode::CNP, peer.next);
-            cnp.bth = cnp.bth.with_becn(true);
-            cnp.payload = vec![0; 16];
-            return channel.frame(&cnp);
-        }
+        Stray::Cnp => return ask::cnp(channel),
     }
     channel.frame(&write)
 }
