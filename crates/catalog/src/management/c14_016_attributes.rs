@@ -31,6 +31,8 @@ const NO_ATTRIBUTE: Label<AnyAttribute> = Label::new("wrong key, attribute 0x011
 const UNKNOWN: AttributeId = AttributeId(0x0111);
 /// Sent at level 1, where the device has another port: what its M_Key is shown as is for the oracle.
 const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
+/// Whether that one would drop it, by its own level.
+const OTHER_LEVEL: Label<AnyAttribute> = Label::new("right key of this port, PortInfo of another port");
 /// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
 const IS_SM: u32 = 1 << 1;
 const HAS_LED: u32 = 1 << 9;
@@ -151,7 +153,14 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.ask_any(WRONG, *what, other)?;
         }
         if let Some(number) = another.filter(|_| level == 1) {
-            t.ask_any(OTHER_PORT, (AttributeId::PORT_INFO, number), other)?;
+            // It has a key and a level of its own: where that level drops Gets each one would be a violation there.
+            let there = (AttributeId::PORT_INFO, number);
+            let shown = t
+                .ask_any(OTHER_LEVEL, there, ours)?
+                .map(|answer| answer.attribute::<PortInfo>());
+            if shown.is_some_and(|port| port.protect_bits().0 < 2) {
+                t.ask_any(OTHER_PORT, there, other)?;
+            }
         }
     } else {
         for (attribute, modifier) in &there {
@@ -284,8 +293,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
             silent(t, f, "attribute 0x0111", "Get", &unknown);
         }
     }
-    if t.has(OTHER_PORT) {
-        t.not_judged(OTHER_PORT);
+    for label in [OTHER_LEVEL, OTHER_PORT].into_iter().filter(|label| t.has(*label)) {
+        t.not_judged(label);
     }
     let about = ("C14-16", "after wrong-key Sets");
     shadow::unchanged(t, f, about, (RIGHT, RIGHT_AFTER), &[])?;
@@ -332,13 +341,16 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
         .filter(|of| level >= 2 || of.request.method() == Method::SET)
         .collect();
     let is_sm_info = |of: &&Exchange| of.request.attribute_id() == AttributeId::SM_INFO;
+    // What no attribute is may be discarded before anything looks at its key.
+    let is_attribute = |of: &&Exchange| of.request.attribute_id() != UNKNOWN;
     if !t.begin.simulated && wrong.iter().any(is_sm_info) {
         // Whoever answers it may not look at the key.
         return Ok(());
     }
     // Whether a busy port looked at the key is open.
     let most = wrong.len();
-    let sent = wrong.iter().filter(|of| !of.is_busy() && !is_refused(of)).count();
+    let looked_at = wrong.iter().copied().filter(is_attribute);
+    let sent = looked_at.filter(|of| !of.is_busy() && !is_refused(of)).count();
     t.require(
         BEFORE,
         "room in M_KeyViolations below 0xFFFF",

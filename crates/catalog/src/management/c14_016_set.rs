@@ -12,20 +12,21 @@ use crate::management::keys::{self, AFTER, BEFORE, FOUND};
 
 const CHANGE: Label<PortInfo> = Label::new("right key, set LocalPhyErrors");
 const CHANGED: Label<PortInfo> = Label::new("right key, after its Set");
-const WRONG: [Label<PortInfo>; 3] = [
+const WRONG: [Label<PortInfo>; 4] = [
     Label::new("wrong key, set LocalPhyErrors"),
     Label::new("wrong key, high half, set LocalPhyErrors"),
     Label::new("wrong key, low half, set LocalPhyErrors"),
+    Label::new("M_Key 0, set LocalPhyErrors"),
 ];
 
 const READING: &str = "The component changed is LocalPhyErrors. Read-back decides whether a Set was obeyed. Violations \
-    are judged as a difference: three wrong-key Sets. Each level is a run of its own.";
+    are judged as a difference: four wrong-key Sets. Each level is a run of its own.";
 
 const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Test {
     Test {
         id,
         aliases: &["C14_016_Set"],
-        revision: 1,
+        revision: 2,
         about,
         reading: READING,
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
@@ -64,7 +65,7 @@ pub(super) static PROTECT_3: Test = test(
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, others) = keys::keys(t);
     let lease = t.longer_than_this_test();
-    let port = keys::lock(t, ours, level, lease, 3)?;
+    let port = keys::lock(t, ours, level, lease, WRONG.len() as u16)?;
     let found = port.found().local_phy_errors();
     let with_key = keys::protected(&port, ours, level, lease);
     let changed = with_key.change(|info| info.with_local_phy_errors(found ^ 1));

@@ -14,7 +14,7 @@ use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, Notice, PortInfo};
 
-use crate::management::keys::{self, BEFORE, NODE};
+use crate::management::keys::{self, BEFORE, NODE, accuracy};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
@@ -23,8 +23,6 @@ const WRONG_REPRESS: Label<Notice> = Label::new("wrong-key TrapRepress, starts t
 const SECOND: Label<NodeInfo> = Label::new("NodeInfo, through the second port");
 /// What the lease tests read at the instant that decides.
 pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
-/// The lease counts whole seconds, and no accuracy is stated: a device may be off by that.
-pub(super) const ACCURACY: Duration = Duration::from_secs(1);
 
 /// How long an answer to a probe usually takes at most; one that takes longer is inconclusive.
 const ANSWER: Duration = Duration::from_millis(200);
@@ -173,7 +171,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
                 } else {
                     Passed::Inconclusive
                 }
-            } else if least >= lease + ACCURACY {
+            } else if least >= lease + accuracy(lease) {
                 Passed::Fail
             } else {
                 Passed::Inconclusive
@@ -197,13 +195,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
 
 /// When to probe before a lease ends: a second before it for certain, whatever the way and the answer take.
 pub(super) fn just_before(t: &Tester<'_>, lease: u16) -> Duration {
-    let margin = ACCURACY + 2 * t.way() + ANSWER;
-    Duration::from_secs(lease.into()).saturating_sub(margin)
+    let lease = Duration::from_secs(lease.into());
+    let margin = accuracy(lease) + 2 * t.way() + ANSWER;
+    lease.saturating_sub(margin)
 }
 
 /// When to probe after it: a second after it for certain.
 pub(super) fn just_after(t: &Tester<'_>, lease: u16) -> Duration {
-    Duration::from_secs(lease.into()) + ACCURACY + 2 * t.way() + ANSWER
+    let lease = Duration::from_secs(lease.into());
+    lease + accuracy(lease) + 2 * t.way() + ANSWER
 }
 
 /// What a probe showed, and when.
@@ -242,7 +242,7 @@ impl Halves {
 pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
     match protected {
         true if most < lease => Passed::Pass,
-        false if most + ACCURACY <= lease => Passed::Fail,
+        false if most + accuracy(lease) <= lease => Passed::Fail,
         _ => Passed::Inconclusive,
     }
 }

@@ -13,8 +13,8 @@ use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, PortInfo};
 
-use super::c14_017_lease::{ACCURACY, elapsed_between, just_after, just_before, not_expired};
-use crate::management::keys::{self, LOCKED};
+use super::c14_017_lease::{elapsed_between, just_after, just_before, not_expired};
+use crate::management::keys::{self, LOCKED, accuracy};
 
 /// The labels of one period.
 struct Period {
@@ -149,7 +149,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 fn expired(seen: &PortInfo, least: Duration, lease: Duration) -> Passed {
     match seen.protect_bits() == ProtectBits(0) {
         true if least > lease => Passed::Pass,
-        false if least >= lease + ACCURACY => Passed::Fail,
+        false if least >= lease + accuracy(lease) => Passed::Fail,
         _ => Passed::Inconclusive,
     }
 }

@@ -28,13 +28,14 @@ const LAST: Label<GuidInfo> = Label::new("get each block after setting one beyon
 const ENTRIES: usize = 8;
 /// Blocks that the largest GUIDCap asks for.
 const BLOCKS: u32 = 32;
-/// Blocks that no table has.
-const NONE: [u32; 2] = [BLOCKS, 0xFFFF];
+/// Blocks that no table has,
+/// of which some are a block's in the lowest bits alone.
+const NONE: [u32; 5] = [BLOCKS, 0xFFFF, 0x100, 0x1_0000, 0x2000_0000];
 
 pub(super) static TEST: Test = Test {
     id: "c14-024-guid-info",
     aliases: &["C14_024_05"],
-    revision: 1,
+    revision: 2,
     about: "GUIDInfo keeps what is set below GUIDCap and reads 0 beyond; entry 0 is read-only; blocks from 32 on are refused with 0x001C.",
     reading: "A block below 32 that GUIDCap does not reach is refused with 0x001C or reads as zeros: both conform. \
         Random GUIDs of local administration are written, not the complement.",

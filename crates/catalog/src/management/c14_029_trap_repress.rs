@@ -1,8 +1,9 @@
 //! `c14-029-trap-repress`: a TrapRepress with another M_Key is a violation at every level, level 0 too.
 //!
 //! A correct port counts it. No public test has this; a TrapRepress is not answered in any case. Reading: the check
-//! comes before the question whether the port sends traps at all. Nothing says that one arrived, so three are sent, of which
-//! a fabric may lose one. False alarm: an SM of somebody else.
+//! comes before the question whether the port sends traps at all. Nothing says that one arrived, so each key is sent three
+//! times, of which a fabric may lose one. A key of 0, and one that differs in a single bit of either half, are other keys too.
+//! False alarm: an SM of somebody else.
 
 use verbatim_record::{Findings, Gap, Label, TRIES, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -15,7 +16,7 @@ const REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 pub(super) static TEST: Test = Test {
     id: "c14-029-trap-repress",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A TrapRepress with another M_Key is counted as a violation, at level 0 too.",
     reading: "Judged at level 0, where a wrong-key Get is none.",
     statements: &["C14-29", "C14-16", "C14-24", "C14-26"],
@@ -26,11 +27,14 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let (ours, [other, ..]) = keys::keys(t);
+    let (ours, others) = keys::keys(t);
     let lease = t.longer_than_this_test();
-    keys::lock(t, ours, 0, lease, 1)?;
-    for _ in 0..TRIES {
-        t.repress(REPRESS, other, &keys::bad_m_key_notice())?;
+    let each = u16::try_from(TRIES).unwrap_or(u16::MAX);
+    keys::lock(t, ours, 0, lease, each * others.len() as u16)?;
+    for other in others {
+        for _ in 0..TRIES {
+            t.repress(REPRESS, other, &keys::bad_m_key_notice())?;
+        }
     }
     t.get(AFTER, ours)?;
     Ok(())

@@ -21,7 +21,7 @@ use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, du
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::{CapabilityMask, NodeType};
 use verbatim_wire::{
-    AnyAttribute, AttributeId, DrSmp, Layout, Lid, MKey, Method, MgmtClass, NodeInfo, Notice, PortInfo, trap,
+    AnyAttribute, AttributeId, DrSmp, Layout, Lid, MKey, Method, MgmtClass, NodeInfo, Notice, PortInfo, PortState, trap,
 };
 
 use crate::management::keys::{self, AFTER, BEFORE};
@@ -178,7 +178,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .filter(|of| of.at.latest >= repeated.sent.earliest)
         .partition(is_second);
     let more: Vec<_> = t.each(MORE).collect();
-    if first.is_empty() && second.is_empty() && !more.is_empty() && !more.iter().any(|of| of.is_busy()) {
+    // A port that is not Active may have no way to its manager.
+    let must_send = before.port_state() == PortState::ACTIVE && !more.is_empty();
+    if first.is_empty() && second.is_empty() && must_send && !more.iter().any(|of| of.is_busy()) {
         t.not_judged(REPRESS);
         f.claim(STATEMENT, "traps of four violations, IsTrapSupported being set")
             .by_all([repeated, repressed])

@@ -1,5 +1,7 @@
 //! What the M_Key tests share: keys, locking a port, and the check that the lock took.
 
+use core::time::Duration;
+
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
 use verbatim_wire::values::{Hex32, LeasePeriod, ProtectBits};
@@ -16,6 +18,11 @@ pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
 
 /// What a lock is made of.
 pub(crate) const LOCKED: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"];
+
+/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
+pub(crate) fn accuracy(lease: Duration) -> Duration {
+    Duration::from_secs(1).max(lease / 5000)
+}
 
 /// Our key, and four that are not: one random, two that differ from ours in a single bit of each half, and 0.
 pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {

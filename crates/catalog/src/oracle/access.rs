@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(too_short, ["remote-access"]);
         // A refusal has a reason: with the right R_Key, right and length there is none.
         let as_it_was = broken("c09-nak-remote-access", |_, _| {});
-        assert!(!as_it_was.contains(&"refusal-reason"), "{as_it_was:?}");
+        assert!(!as_it_was.contains(&"access-reason"), "{as_it_was:?}");
         let opened = broken("c09-nak-remote-access", |command, _| {
             if let Command::RegisterMemory(of) = command {
                 of.access = Some(pb::Access {
@@ -257,7 +257,7 @@ mod tests {
                 });
             }
         });
-        assert!(opened.contains(&"refusal-reason"), "{opened:?}");
+        assert!(opened.contains(&"access-reason"), "{opened:?}");
         // What no queue pair answers is invalid.
         let none = broken("c09-060-read-responder", |command, _| {
             if let Command::ModifyQp(of) = command

@@ -30,7 +30,7 @@ const RESERVED: &str = "reserved";
 /// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
 pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     let is_judged_here = findings.exercises.is_some();
-    let (mut broken, mut asked) = packets(trace, is_judged_here);
+    let (mut broken, mut asked) = packets(trace);
     let ruling = verbs::rule(trace);
     let said = ruling.said.iter();
     broken.extend(
@@ -132,7 +132,7 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
 
 /// What the packets of the device break, whatever is excused left out.
 /// How often each rule of packets was asked, beside them.
-fn packets(trace: &Trace, is_judged_here: bool) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
+fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
     let (mut broken, mut asked) = (Vec::new(), Vec::new());
     for connection in connections(trace) {
         asked.extend(connection.counts().map(|(rule, count)| {
@@ -140,14 +140,14 @@ fn packets(trace: &Trace, is_judged_here: bool) -> (Vec<Said<'_>>, Vec<(&'static
             (rule, u32::try_from(held).unwrap_or(u32::MAX))
         }));
         // Where the peer sends something else with a PSN that it used, and the first may have been lost, the device may by
-        // right know the second alone. A test that does so has a judge who knows.
+        // right know the second alone.
         let altered = connection
             .findings
             .iter()
             .filter(|finding| finding.by == TESTER && finding.rule.name == ALTERED)
             .filter_map(|finding| finding.packets.iter().max().copied())
             .min()
-            .filter(|_| !trace.begin.simulated && !is_judged_here);
+            .filter(|_| !trace.begin.simulated);
         for finding in connection.findings {
             if altered.is_some_and(|altered| finding.packets.iter().any(|packet| *packet >= altered)) {
                 continue;

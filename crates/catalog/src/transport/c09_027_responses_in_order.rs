@@ -2,23 +2,23 @@
 //!
 //! The peer sends two READs of three packets and, at once, a request that could be answered sooner: a CmpSwap, a SEND, a
 //! WRITE; and a FetchAdd before two READs. The PSNs of all responses, as they arrive, never go back.
-//! Reading: by PSN alone, as the public page has it; what the responses carry is judged in `c09-060-*-responder`. An ACK
-//! of a SEND or WRITE cannot speak for a READ before it whose responses have not all come.
+//! Reading: by PSN alone, as the public page has it. An ACK of a SEND or WRITE cannot speak for a READ before it whose responses
+//! have not all come.
 //! On hardware two responses are out of order only where their spans do not overlap: where they do, the tester's adapter may
-//! have swapped them, which is INCONCLUSIVE.
+//! have swapped them.
 //! False alarm: a network that reorders packets between the DUT and the tester. The path is one link.
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn};
 
 use super::c09_060_atomic_responder::has_atomics;
-use crate::transport::rc::answer::{self, Turn};
+use crate::transport::rc;
+use crate::transport::rc::answer::ACKNOWLEDGEMENT;
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self, Dialogue, Seen};
 
 const ORDER: &str = "C9-27";
 
@@ -55,7 +55,7 @@ macro_rules! tests {
                 revision: 1,
                 about: $about,
                 reading: READING,
-                statements: &[ORDER, rc::GENERATION, rc::ICRC],
+                statements: &[ORDER, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
                 needs: &[Need::Packets],
                 parameters: &[],
                 procedure: |t| procedure(t, Kind::$kind),
@@ -163,104 +163,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
         f.not_applicable = Some("the device answers one READ or atomic at a time, as it says".into());
         return Ok(());
     }
-    let tried: Vec<&Dialogue<'_>> = all
-        .iter()
-        .filter(|dialogue| answer::turn(t, dialogue, REQUESTS).is_some())
-        .collect();
-    let complete = if t.begin.simulated { tried.first() } else { tried.last() };
-    let complete = complete.ok_or(Gap::Missing(REQUESTS.name))?;
-    let tried_again = tried.len() >= TRIES as usize && one_is_never_answered(t, &tried);
-    for dialogue in &tried {
-        rc::sound_packets(f, dialogue);
-        in_order(t, f, dialogue, (core::ptr::eq(*dialogue, *complete), tried_again));
-    }
-    Ok(())
-}
-
-/// Whether one and the same response is missing on every connection: else packets of each were lost. A sequence NAK says
-/// that a request was, and after an RNR NAK nothing must be answered.
-fn one_is_never_answered(t: &Trace, tried: &[&Dialogue<'_>]) -> bool {
-    let mut missing: Option<Vec<u32>> = None;
-    for dialogue in tried {
-        let Some(turn) = answer::turn(t, dialogue, REQUESTS) else {
-            return false;
-        };
-        let excused = |seen: &Seen<'_>| ask::is_sequence_nak(&seen.packet) || answer::is_rnr_nak(seen);
-        if turn.answers.iter().any(excused) {
-            return false;
-        }
-        let (expected, (_, offsets)) = (expected(dialogue, &turn), responses(&turn));
-        let here = |offset: &u32| !offsets.contains(offset);
-        missing = Some(match missing {
-            Some(before) => before.into_iter().filter(here).collect(),
-            None => expected.into_iter().filter(here).collect(),
-        });
-    }
-    missing.is_some_and(|missing| !missing.is_empty())
-}
-
-/// The responses as they arrived, and how far their PSNs lie behind the first request.
-fn responses<'t>(turn: &Turn<'t>) -> (Vec<Seen<'t>>, Vec<u32>) {
-    let first = turn.sent[0].psn();
-    let is_response = |seen: &&Seen<'_>| answer::nak_in(seen).is_none();
-    let mut responses: Vec<Seen<'_>> = turn.answers.iter().filter(is_response).copied().collect();
-    responses.sort_by_key(|seen| seen.frame.place);
-    let offsets = responses.iter().map(|seen| seen.psn().since(first)).collect();
-    (responses, offsets)
-}
-
-/// How far the PSNs that must have a response lie behind the first request.
-fn expected(dialogue: &Dialogue<'_>, turn: &Turn<'_>) -> Vec<u32> {
-    let first = turn.sent[0].psn();
-    let mut expected: Vec<u32> = Vec::new();
-    for seen in &turn.sent {
-        let psns = match seen.packet.reth() {
-            Some(reth) if seen.packet.payload().is_empty() => {
-                reth.dma_len().div_ceil(answer::mtu(dialogue)).clamp(1, 16)
-            }
-            _ => 1,
-        };
-        let from = seen.psn().since(first);
-        expected.extend(from..from + psns);
-    }
-    expected
-}
-
-/// Whether a response came in before one of an earlier PSN, and then whether it surely was sent before it.
-fn goes_back(t: &Trace, responses: &[Seen<'_>], offsets: &[u32]) -> Option<bool> {
-    let pairs = (1..responses.len()).flat_map(|later| (0..later).map(move |earlier| (earlier, later)));
-    let back = pairs.filter(|(earlier, later)| offsets[*later] < offsets[*earlier]);
-    back.map(|(earlier, later)| t.begin.simulated || responses[earlier].frame.at.is_before(responses[later].frame.at))
-        .reduce(|one, other| one || other)
-}
-
-/// The PSNs never go back; where it counts, there is a response to each.
-fn in_order(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, (counts, tried_again): (bool, bool)) {
-    let Some(turn) = answer::turn(t, dialogue, REQUESTS) else {
-        return;
-    };
-    let first = turn.sent[0].psn();
-    let (expected, (responses, offsets)) = (expected(dialogue, &turn), responses(&turn));
-    let back = goes_back(t, &responses, &offsets);
-    let is_complete = expected.iter().all(|offset| offsets.contains(offset));
-    let result = match (back, is_complete, counts) {
-        (Some(true), ..) => Passed::Fail,
-        (Some(false), ..) => Passed::Inconclusive,
-        (None, true, _) => Passed::Pass,
-        (None, false, true) => rc::alive(t, turn.places.0, tried_again),
-        // Something was lost, and it was tried again.
-        (None, false, false) => return,
-    };
-    let evidence: Vec<Evidence<'_>> = responses.iter().map(|seen| seen.frame.into()).collect();
-    let list = |of: &[u32]| {
-        of.iter()
-            .map(|offset| first.plus(*offset).to_string())
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    let words = (
-        format!("responses of PSN {}", list(&expected)),
-        format!("PSN {}", list(&offsets)),
-    );
-    f.prove(ORDER, &evidence, "responses as they arrived", words, result);
+    f.exercises(&["request-answered", "never-back"]);
+    rc::answered(t, REQUESTS)
 }

@@ -12,16 +12,14 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Opcode, Psn};
+use verbatim_wire::packet::{AckTimeout, Psn};
 
-use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN, Turn};
+use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::effect::{self, Received};
-use crate::transport::rc::{self, Dialogue};
+use crate::transport::rc::{self};
 
 const COMPLETION: &str = "C9-60";
 const DELIVERY: &str = "9.4.1 SEND and immediate";
@@ -72,7 +70,15 @@ pub(super) static SEND: Test = Test {
     revision: 2,
     about: "The DUT acknowledges SENDs with the right PSN and MSN, and completes a receive for each.",
     reading: READING,
-    statements: &[COMPLETION, ACKNOWLEDGEMENT, MSN, DELIVERY, rc::GENERATION, rc::ICRC],
+    statements: &[
+        COMPLETION,
+        ACKNOWLEDGEMENT,
+        MSN,
+        DELIVERY,
+        "9.5 transaction ordering",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: |t| procedure(t, Kind::Send),
@@ -95,7 +101,13 @@ pub(super) static READ: Test = Test {
     aliases: &[],
     revision: 1,
     about: "The DUT answers RDMA READs with its memory's data, in the right packets.",
-    statements: &[ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
+    statements: &[
+        ACKNOWLEDGEMENT,
+        MSN,
+        "9.5 transaction ordering",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     procedure: |t| procedure(t, Kind::Read),
     judge: |t, f| judge(t, f, Kind::Read),
     ..SEND
@@ -165,139 +177,18 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
-    let all = rc::dialogues(t)?;
-    let dialogue = &all[0];
-    let mut memory = effect::written(t.command(FILL)?).to_vec();
-    rc::sound_packets(f, dialogue);
-    answer::well_directed(t, f, dialogue);
-    let part = answer::turn(t, dialogue, PART);
-    if let Some(part) = &part {
-        incomplete(t, f, dialogue, part)?;
-    }
-    let mut receives: Vec<u64> = t.commands(RECEIVE).filter_map(wr_id).collect();
-    receives.reverse();
-    let (mut expected, mut long) = (Vec::new(), Vec::new());
-    for (n, label) in MESSAGES.into_iter().enumerate() {
-        let Some(turn) = answer::turn(t, dialogue, label) else {
-            return Err(Gap::Missing(label.name));
-        };
-        let msn = n as u32 + 1;
-        let start = place(n as u32) as usize;
-        if kind == Kind::Read {
-            let length = turn.sent[0].packet.reth().map_or(0, |reth| reth.dma_len()) as usize;
-            let data = memory.get(start..start + length).unwrap_or_default();
-            let about = (ACKNOWLEDGEMENT, label.name);
-            answer::read_answered(t, f, about, (dialogue, &turn), (data, msn));
-            continue;
-        }
-        let about = (ACKNOWLEDGEMENT, label.name);
-        answer::acknowledged(t, f, about, (dialogue, &turn), (turn.last_sent(), msn));
-        if turn.sent.iter().any(|seen| seen.psn() != turn.last_sent()) || n == 0 {
-            long.push(turn.clone());
-        }
-        let before = part.iter().filter(|_| n == 0).flat_map(|part| part.sent.iter());
-        let payload = answer::payload_of(before.chain(turn.sent.iter()));
-        effect::put(&mut memory, place(n as u32), &payload);
-        let imm = immediate(kind, n);
-        if (kind == Kind::Send || imm.is_some())
-            && let Some(wr_id) = receives.pop()
-        {
-            expected.push(Received {
-                wr_id,
-                byte_len: payload.len() as u32,
-                imm,
-            });
-        }
-    }
-    let after = t.waited(AFTER)?;
-    if kind != Kind::Read {
-        at_once(t, f, part.as_ref(), &long);
-        let about = (DELIVERY, "receive completions");
-        effect::received(t, f, about, (dialogue, dialogue.places.0, after.place), &expected);
-    }
-    // Of a SEND the place of its data is what is right or wrong, of a WRITE that they are there when it is acknowledged.
-    let statement = if kind == Kind::Send { DELIVERY } else { ACKNOWLEDGEMENT };
-    let words = ("what was sent in its place, the rest unchanged", memory.as_slice());
-    effect::memory_is(f, (statement, "memory of the DUT"), t.command(RESULT)?, words);
-    let _ = t.command(STATE)?;
-    Ok(())
-}
-
-/// Not every message of several packets had to be sent again: losing the ACK of each is no chance, where a duplicate is
-/// acknowledged at once. Of one that got a NAK it is not known whether that was by right.
-fn at_once(t: &Trace, f: &mut Findings<'_>, part: Option<&Turn<'_>>, long: &[Turn<'_>]) {
-    let has_nak = |turn: &Turn<'_>| turn.answers.iter().any(|seen| answer::nak_in(seen).is_some());
-    let acknowledged_at_once = |turn: &Turn<'_>| {
-        let mut answers = turn.answers.iter();
-        turn.tries() == 1 && answers.any(|seen| answer::is_ack(seen) && seen.psn() == turn.last_sent())
-    };
-    let again = long.iter().filter(|turn| turn.tries() > 1).count();
-    let result = if long.iter().any(acknowledged_at_once) {
-        Passed::Pass
-    } else if again < long.len() || part.into_iter().chain(long).any(has_nak) {
-        Passed::Inconclusive
+    f.exercises(&["request-answered", "msn", "memory-content"]);
+    if kind == Kind::Read {
+        f.exercises(&["read-response-opcode", "read-response-length", "read-content"]);
     } else {
-        let last = long.last().map_or(0, |turn| turn.places.0);
-        rc::alive(t, last, long.len() >= TRIES as usize)
-    };
-    let seen = format!("{again} of {} had to be sent again", long.len());
-    let words = ("messages are acknowledged when they come first", seen);
-    let evidence: Vec<Evidence<'_>> = long.iter().flat_map(|turn| turn.evidence(&turn.answers)).collect();
-    f.prove(ACKNOWLEDGEMENT, &evidence, "messages of several packets", words, result);
-}
-
-fn wr_id(command: &verbatim_record::VerbsDone) -> Option<u64> {
-    match &command.command {
-        Command::PostReceive(pb::PostReceive { wr_id, .. }) => Some(*wr_id),
-        _ => None,
+        f.exercises(&["answered-at-once", "acknowledgement-order", "receive-last"]);
+        f.exercises(&["receive-completes", "receive-fields", "receive-order"]);
+        rc::came(t, &[PART])?;
+        t.waited(INCOMPLETE)?;
     }
-}
-
-/// Before its last packet a message is neither acknowledged as a whole nor completed.
-fn incomplete(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, part: &Turn<'_>) -> Result<(), Gap> {
-    let waited = t.waited(INCOMPLETE)?;
-    let last = part.last_sent();
-    // What lies before may be acknowledged once more, to tell of a new receive.
-    let may_be_acknowledged = |psn: Psn| {
-        part.sent
-            .iter()
-            .any(|seen| seen.psn() == psn || seen.psn().minus(1) == psn)
-    };
-    let too_far = part
-        .answers
-        .iter()
-        .find(|seen| answer::is_ack(seen) && !may_be_acknowledged(seen.psn()));
-    // After a gap the DUT waits for another packet than the last; after another NAK for nothing.
-    let gap = part.answers.iter().any(|seen| answer::nak_in(seen).is_some());
-    let result = match too_far {
-        Some(_) => Passed::Fail,
-        None if gap => Passed::Inconclusive,
-        None => Passed::Pass,
-    };
-    let evidence: Vec<Evidence<'_>> = too_far.iter().map(|seen| seen.frame.into()).collect();
-    let seen = too_far.map_or_else(|| "none".into(), |seen| seen.packet.to_string());
-    let words = (format!("no ACK beyond PSN {last}"), seen);
-    f.prove(COMPLETION, &evidence, "before the last packet", words, result);
-    let other = part
-        .answers
-        .iter()
-        .find(|seen| seen.packet.opcode() != Opcode::RC_ACKNOWLEDGE);
-    if let Some(other) = other {
-        let words = ("nothing but ACKs", other.packet.to_string());
-        f.prove(
-            ACKNOWLEDGEMENT,
-            &[other.frame.into()],
-            "before the last packet",
-            words,
-            Passed::Fail,
-        );
+    for label in [FILL, RECEIVE, RESULT, STATE] {
+        t.not_judged(label);
     }
-    rc::no_completion(
-        f,
-        COMPLETION,
-        "before the last packet",
-        dialogue,
-        (part.places.0, waited.place),
-    );
-    Ok(())
+    MESSAGES.into_iter().try_for_each(|label| rc::answered(t, label))?;
+    t.waited(AFTER).map(drop)
 }

@@ -63,7 +63,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["rnr-timer", "request-answered"]);
+    f.exercises(&["rnr-timer", "rnr-nak-owed"]);
     for label in [STATE, DESTROY] {
         t.not_judged(label);
     }

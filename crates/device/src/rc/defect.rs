@@ -210,17 +210,15 @@ defects! {
     }
     "9.7.5.1 acknowledgement" {
         AckOfLastOnly "ack-of-last-only" "AckReq of the First and Middle packets of a message is ignored."
-        RnrNakOnce "rnr-nak-once" "A request gets one RNR NAK, and none when it comes again before a receive is there."
-        RnrNakMissingInRtr "rnr-nak-missing-in-rtr" "In RTR a SEND for which no receive is posted gets no RNR NAK."
         MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
         LastHopDropped "last-hop-dropped" "A packet that has one hop left is dropped."
         SourcePortPinned "source-port-pinned" "A packet from a UDP port below 49152 is dropped."
         ReservedBitsChecked "reserved-bits-checked" "A packet with ones in reserved bits of the BTH is dropped."
         AckMissing "ack-missing" "A request that asks for an ACK gets none."
+        WritePlaceShared "write-place-shared" "A WRITE goes on where the last packet of any queue pair's WRITE ended."
         AckWithWrongPsn "ack-with-wrong-psn" "An ACK carries the PSN behind that of the request."
         AckWithFirstPsn "ack-with-first-psn" "An ACK carries the PSN of the message's first packet."
         AckBeforeExecution "ack-before-execution" "A WRITE is acknowledged before its data are in memory: they get there with the next request."
-        AckWithoutReceive "ack-without-receive" "A SEND for which no receive is posted is acknowledged and lost."
         ResponseToWrongQp "response-to-wrong-qp" "Responses go to the queue pair beside the one that asked."
         ReadResponseShort "read-response-short" "READ responses are half as long as the path MTU."
         ReadResponseWrongData "read-response-wrong-data" "The second response to a READ carries the data of the first."
@@ -330,10 +328,12 @@ defects! {
     }
     "9.5 transaction ordering" {
         DuplicateFirstRestartsWrite "duplicate-first-restarts-write" "A duplicate of the First of the WRITE that is being received makes it go on behind the First."
-        WritePlaceShared "write-place-shared" "A WRITE goes on where the last packet of any queue pair's WRITE ended."
     }
     "9.7.5.2.8 RNR NAK" {
         RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
+        RnrNakOnce "rnr-nak-once" "A request gets one RNR NAK, and none when it comes again before a receive is there."
+        RnrNakMissingInRtr "rnr-nak-missing-in-rtr" "In RTR a SEND for which no receive is posted gets no RNR NAK."
+        AckWithoutReceive "ack-without-receive" "A SEND for which no receive is posted is acknowledged and lost."
         RnrNakWithWrongCode "rnr-nak-with-wrong-code" "An RNR NAK asks for the next shorter interval than min_rnr_timer."
         RnrNakShortCodesAs1 "rnr-nak-short-codes-as-1" "An RNR NAK for a min_rnr_timer below 1 ms asks for 0.01 ms."
         RnrNakWithWrongPsn "rnr-nak-with-wrong-psn" "An RNR NAK carries the PSN behind that of the request."

@@ -199,6 +199,7 @@ impl Facts {
                 match self.vls {
                     Some(vls) if within && vl < vls => plain,
                     // What lies beyond the table may name any VL.
+                    _ if !within && asked != 0 => (Becomes::Anything, Legal::Open),
                     _ if !within => (Becomes::Anything, Legal::Yes),
                     _ => beyond,
                 }
@@ -269,6 +270,8 @@ impl Facts {
             "LinkDownDefaultState" => plain,
             "OperationalVLs" if asked > self.port.vl_cap().0.into() => illegal,
             "OperationalVLs" => plain,
+            // What a port that is not configured shows, it may take back.
+            "NeighborMTU" if asked == 0 && now.may_be(0) => (Becomes::Anything, Legal::Open),
             "NeighborMTU" if !(1..=self.port.mtu_cap().0.into()).contains(&asked) => illegal,
             "NeighborMTU" => plain,
             "InitType" => optional(REINIT),

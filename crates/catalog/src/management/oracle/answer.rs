@@ -151,8 +151,9 @@ impl Port<'_> {
     fn key_shown(&mut self, exchange: &Exchange, asked: &Asked, value: u64, response: &Mad) -> bool {
         let level = response.attribute::<PortInfo>().protect_bits().0;
         if exchange.request.method() == Method::SET {
-            // Its key may be a wrong one by now: then it is hidden at level 1.
-            return value != 0 || level != 1;
+            // Where it Sets another key, its own may be a wrong one by now: then it is hidden at level 1.
+            let keeps = exchange.request.attribute::<PortInfo>().m_key() == exchange.request.m_key();
+            return keeps && asked.opens == Sure::Yes || value != 0 || level != 1;
         }
         match asked.opens {
             Sure::Yes => true,

@@ -38,6 +38,7 @@ const EXTENDED: [&str; 3] = ["LinkSpeedExtActive", "LinkSpeedExtSupported", "Lin
 /// Looks at every answer that shows one of the two.
 pub(super) fn judge<'t>(
     exchanges: impl Iterator<Item = &'t Exchange> + Clone,
+    is_other_port: impl Fn(&Exchange) -> bool,
     broken: &mut Vec<Broken>,
     asked: &mut BTreeMap<&'static str, u64>,
 ) {
@@ -51,6 +52,8 @@ pub(super) fn judge<'t>(
     for (exchange, mad) in shown {
         let wrong = match mad.attribute_id() {
             AttributeId::NODE_INFO => of_node(&mad.attribute()),
+            // It may be of another kind, as Ethernet is.
+            AttributeId::PORT_INFO if is_other_port(exchange) => continue,
             AttributeId::PORT_INFO if !is_switch => of_port(&mad.attribute(), exchange.request.modifier()),
             _ => continue,
         };

@@ -5,9 +5,8 @@ use core::time::Duration;
 use verbatim_record::{Span, Time};
 
 use super::known::Known;
+use crate::management::keys::accuracy;
 
-/// How far a lease of whole seconds, for which no accuracy is stated, may be off.
-const ACCURACY: Duration = Duration::from_secs(1);
 /// The counter stops there.
 const MOST: u32 = 0xFFFF;
 
@@ -86,8 +85,8 @@ impl Lock {
                 (ends(*shortest), ends(*longest), some.len() != all.len())
             }
         };
-        let earliest = now.earliest.after(shortest.saturating_sub(ACCURACY));
-        let latest = now.latest.after(longest + ACCURACY);
+        let earliest = now.earliest.after(shortest.saturating_sub(accuracy(shortest)));
+        let latest = now.latest.after(longest + accuracy(longest));
         self.timer = Some(match self.timer {
             None => Timer {
                 earliest,

@@ -201,7 +201,11 @@ fn replay_at(test: &Test, trace: &Trace, at: u32) -> Judged {
     for broken in broken.iter_mut().filter(|of| of.rule.name == rules::ONCE.name) {
         broken.excusable = again <= EXCUSED_REPEATS;
     }
-    legal::judge(ours(), &mut broken, &mut asked);
+    let is_other_port = |exchange: &Exchange| {
+        let place = facts.map(|facts| facts.place(&exchange.request));
+        !simulated && place.is_none_or(|(_, port)| port != 0)
+    };
+    legal::judge(ours(), is_other_port, &mut broken, &mut asked);
     if at != 0 {
         return Judged { broken, asked };
     }

@@ -239,7 +239,10 @@ impl<'t> Port<'t> {
         }
         if asked.opens == Sure::Yes || asked.opens == Sure::No && tolerated {
             let silent = exchange.is_silent(self.begin) && is_alive_after && !moves_link(&exchange.request);
-            let excusable = !self.is_asked_again(exchange, silent) || !self.is_ours();
+            // Another port of a device has a key of its own, which nobody knows here.
+            let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
+            let may_be_its_own = is_other_port && !self.begin.simulated;
+            let excusable = !self.is_asked_again(exchange, silent) || !self.is_ours() || may_be_its_own;
             self.must(&rules::ANSWERED, !silent, |_| {
                 broken(&rules::ANSWERED, "an answer", "no answer".into(), excusable)
             });

@@ -1,6 +1,7 @@
 //! The MSN: what a responder counts, and what is known of its count.
 
-use verbatim_wire::packet::Psn;
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::{Psn, SyndromeKind};
 
 use super::requester::is_up_to;
 use super::responder::{Answered, Says};
@@ -23,7 +24,11 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
             }
         };
         let least = request.messages - u32::from(before == 1 && request.asks().ends());
-        let most = if request.asks().has_response() || window.owes_from(at) {
+        // A READ may count when it is accepted: what is invalid is not.
+        let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
+        let is_invalid = before == 1 && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
+        let may_count = request.asks().has_response() || window.owes_from(at);
+        let most = if may_count && !(is_invalid && answered.found.is_some_and(|(_, into)| into == 0)) {
             all(request.epoch, request.messages)?
         } else {
             least

@@ -175,7 +175,15 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
             "9.9.3 responder errors",
             "A READ, WRITE or atomic in sequence that memory and queue pair allow is not refused for good."
         ),
-        refusal_reason,
+        |answered| refusal_reason(answered, false),
+    ),
+    (
+        rule!(
+            "access-reason",
+            "9.7.5.2.5 remote access",
+            "A READ, WRITE or atomic that memory and queue pair allow gets no NAK of remote access."
+        ),
+        |answered| refusal_reason(answered, true),
     ),
     (
         rule!(
@@ -356,20 +364,26 @@ fn nak_code(answered: &Answered<'_>) -> Held {
     }
 }
 
-fn refusal_reason(answered: &Answered<'_>) -> Held {
+/// Whether what is refused for good has earned it: that of remote access, or all others.
+fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Held {
     let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
         return Held::NotAsked;
     };
+    let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
+    if is_of_access != (code == Some(SyndromeKind::Nak(NakCode::REMOTE_ACCESS))) {
+        return Held::NotAsked;
+    }
     let request = answered.window.get(at);
     let is_of_memory = request.asks().has_response() || matches!(request.asks(), Asks::Write(_));
-    // Whether a receive is there for immediate data is not known here, nor how many READs and atomics it has room for.
-    let is_without_receive = ![Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
+    // Something may be wrong with the receive of immediate data, and nobody knows for how many READs and atomics there is room.
+    let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
+    let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
     let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
     // What a packet within a message may do its First says.
     let Some(message) = answered
         .window
         .message_until(at)
-        .filter(|_| is_of_memory && is_without_receive && !is_one_more)
+        .filter(|_| is_of_memory && !may_be_of_receive && !is_one_more)
     else {
         return Held::NotAsked;
     };

@@ -13,7 +13,7 @@ use crate::oracle::record::connections;
 use crate::oracle::rule::Finding;
 
 /// Whether it is a packet of the device for which that holds.
-fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> bool {
+pub(super) fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> bool {
     match entry {
         Entry::Frame(frame) if frame.received => {
             Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|packet| is_it(&packet))
@@ -32,7 +32,7 @@ fn unheard(is_it: impl Fn(&Packet<'_>) -> bool) -> impl FnOnce(&mut Vec<Entry>) 
     }
 }
 
-fn is_ack(packet: &Packet<'_>) -> bool {
+pub(super) fn is_ack(packet: &Packet<'_>) -> bool {
     packet.opcode() == Opcode::RC_ACKNOWLEDGE
         && matches!(
             packet.aeth().map(|aeth| aeth.syndrome().kind()),
@@ -40,7 +40,7 @@ fn is_ack(packet: &Packet<'_>) -> bool {
         )
 }
 
-fn is_nak(packet: &Packet<'_>, code: NakCode) -> bool {
+pub(super) fn is_nak(packet: &Packet<'_>, code: NakCode) -> bool {
     packet.aeth().is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(code))
 }
 

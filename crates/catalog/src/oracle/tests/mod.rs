@@ -4,6 +4,7 @@ mod altered;
 mod answers;
 mod golden;
 mod real;
+mod refused;
 mod rules;
 mod states;
 mod talk;
@@ -71,6 +72,7 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
             "remote-access",
             "nak-code",
             "refusal-reason",
+            "access-reason",
             "sequence-nak",
             "sequence-nak-once",
             "after-refusal"

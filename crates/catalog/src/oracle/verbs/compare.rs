@@ -8,7 +8,7 @@ use verbatim_record::{Evidence, FrameSeen, VerbsDone};
 
 use super::replay::{Change, Effect, Reading, Replay, Thing};
 use super::target::has_payload;
-use crate::oracle::heard::{Heard, Part};
+use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::rules::responder::Says;
 
 impl<'t> Replay<'t, '_> {
@@ -83,15 +83,38 @@ impl<'t> Replay<'t, '_> {
         let begin = read.from.map_or(0, |from| from.offset as usize);
         let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)));
         let of = wrong.and_then(|wrong| self.last_there(begin + wrong));
-        let evidence = of.into_iter().map(Evidence::from).chain([done.into()]).collect();
-        self.say(Thing::Memory, evidence, (begin, &found.bytes, wrong));
+        let thing = |of: &Heard<'_>| match Asks::of(of.opcode) {
+            Asks::Send(_) => Thing::Sent,
+            Asks::Atomic => Thing::Swapped,
+            _ => Thing::Written,
+        };
+        let broken = match (of, wrong) {
+            (Some((heard, _)), _) => thing(&heard),
+            (None, Some(wrong)) if self.refused.iter().any(|range| range.contains(&(begin + wrong))) => Thing::Refused,
+            (None, _) => Thing::Memory,
+        };
+        let executed = self.requests.range(..self.executed).map(|(_, request)| &request.heard);
+        let mut asked: Vec<Thing> = executed
+            .filter(|heard| has_payload(heard) || heard.atomic().is_some())
+            .map(thing)
+            .collect();
+        asked.extend([Thing::Memory, broken]);
+        asked.extend((!self.refused.is_empty()).then_some(Thing::Refused));
+        asked.sort_unstable();
+        asked.dedup();
+        for thing in asked {
+            let of = of.filter(|_| thing == broken).map(|(_, frame)| Evidence::from(frame));
+            let evidence = of.into_iter().chain([done.into()]).collect();
+            let wrong = wrong.filter(|_| thing == broken);
+            self.say(thing, evidence, (begin, &found.bytes, wrong));
+        }
     }
 
     /// The request that wrote last where a byte lies.
-    fn last_there(&self, at: usize) -> Option<&'t FrameSeen> {
+    fn last_there(&self, at: usize) -> Option<(Heard<'t>, &'t FrameSeen)> {
         let done = self.requests.range(..self.executed).rev();
         let mut there = done.filter(|(offset, _)| self.target(**offset).is_some_and(|range| range.contains(&at)));
-        there.next().map(|(_, request)| request.frame)
+        there.next().map(|(_, request)| (request.heard, request.frame))
     }
 
     /// The first byte that memory can not have held since a place. With a PSN: requests behind it count, whenever they were
@@ -141,7 +164,7 @@ impl<'t> Replay<'t, '_> {
             let place = begin + wrong;
             let end = (wrong + 8).min(bytes.len());
             let about = match of {
-                Thing::Memory => "memory",
+                Thing::Memory | Thing::Sent | Thing::Written | Thing::Swapped | Thing::Refused => "memory",
                 Thing::Read => "READ response",
                 Thing::Atomic => "original value",
             };

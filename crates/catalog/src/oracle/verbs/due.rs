@@ -3,7 +3,7 @@
 //! What answers a request is said generously, since other rules judge what is there: whatever speaks for it, or refuses it or
 //! something before it. Where packets can be lost a request is owed an answer when it is known to be in sequence and was sent
 //! three times, and the device is heard of later; what is told of once, a gap and a refusal for good, when it is missing on three
-//! connections.
+//! connections; and a request that was sent once, when it is missing on each of three connections or more that were made for it.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
 
@@ -16,6 +16,8 @@ use verbatim_record::{Evidence, FrameSeen, TRIES, Time, Trace, VerbsDone, durati
 use verbatim_wire::packet::Psn;
 
 use super::owed::after;
+use super::ready::takers;
+use super::received::{commands, posted};
 use super::talk::{SOON, Talk, talks};
 use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard, Part};
@@ -33,6 +35,22 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
              of what came behind it, or a NAK."
         ),
         request_answered,
+    ),
+    (
+        rule!(
+            "rnr-nak-owed",
+            "9.7.5.2.8 RNR NAK",
+            "What lacks a receive is told so: by an RNR NAK of it, or of something before it."
+        ),
+        rnr_nak_owed,
+    ),
+    (
+        rule!(
+            "answered-at-once",
+            "9.7.5.1 acknowledgement",
+            "Of a connection's SENDs and WRITEs that ask for an acknowledgement, one at least is answered before it comes again."
+        ),
+        answered_at_once,
     ),
     (
         rule!(
@@ -78,6 +96,8 @@ struct Due<'t> {
     tries: Vec<&'t FrameSeen>,
     /// Whether that is often enough, so that silence is no lost packet.
     is_proof: bool,
+    /// Whether it is the next one if no packet was lost, and was sent once.
+    is_next: bool,
     /// Where it was sent again after so long that what came then is no answer to these.
     until: usize,
 }
@@ -133,6 +153,8 @@ struct Responder<'k, 't> {
     talk: &'k Talk<'t>,
     /// The PSN that it expects; where packets can be lost, one that it has come to for certain.
     expects: u32,
+    /// The same if no packet was lost.
+    next: u32,
     /// The PSN that it has refused for the time being, or of which it has told that it is missing: it says nothing of what lies
     /// behind.
     waits_for: Option<u32>,
@@ -166,6 +188,7 @@ impl<'k, 't> Responder<'k, 't> {
         Self {
             talk,
             expects: 0,
+            next: 0,
             waits_for: None,
             refused: 0,
             is_over: false,
@@ -244,6 +267,7 @@ impl<'k, 't> Responder<'k, 't> {
             Ordering::Less => Why::Again,
             Ordering::Greater => Why::Gap,
         };
+        let is_next = offset == self.next;
         let missing = match is_lossless {
             true => Some(self.expects),
             false => self.missing_before(offset),
@@ -271,12 +295,18 @@ impl<'k, 't> Responder<'k, 't> {
             Why::Gap if is_owed => self.waits_for = missing,
             Why::Asked | Why::Again | Why::Gap => {}
         }
+        if is_next {
+            self.next = end;
+        }
         if is_lossless {
             self.end_waiting(offset, frame);
         }
+        let is_next = is_next && is_alone && frames.len() == 1;
+        let tries = if is_lossless { vec![frame] } else { frames };
         if is_owed {
-            let tries = if is_lossless { vec![frame] } else { frames };
-            self.owe(why, heard, (offset, end - 1), tries);
+            self.owe((why, is_next), heard, (offset, end - 1), tries);
+        } else if is_next && asks_for_it && !is_lossless {
+            self.owe((Why::Asked, is_next), heard, (offset, end - 1), tries);
         }
     }
 
@@ -292,13 +322,14 @@ impl<'k, 't> Responder<'k, 't> {
             .for_each(|due| due.until = frame.place);
     }
 
-    fn owe(&mut self, why: Why, heard: Heard<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
+    fn owe(&mut self, (why, is_next): (Why, bool), heard: Heard<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
         let mut due = Due {
             why,
             heard,
             psns,
             tries,
             is_proof: false,
+            is_next,
             until: usize::MAX,
         };
         // What was answered is asked anew when it comes again.
@@ -315,7 +346,7 @@ impl<'k, 't> Responder<'k, 't> {
     fn sent_before_all(&mut self, heard: Heard<'t>, frame: &'t FrameSeen) {
         let is_asked = heard.bth.ack_request() && !Asks::of(heard.opcode).has_response();
         if self.talk.is_lossless() && is_asked && self.expects > 0 {
-            self.owe(Why::Again, heard, (0, 0), vec![frame]);
+            self.owe((Why::Again, false), heard, (0, 0), vec![frame]);
         }
     }
 
@@ -330,6 +361,7 @@ impl<'k, 't> Responder<'k, 't> {
             Says::Fatal => self.is_over = true,
             Says::Rnr | Says::Sequence => {
                 self.waits_for = Some(offset);
+                self.next = offset;
                 self.expects = if is_lossless { offset } else { self.expects.max(offset) };
             }
             Says::Ack | Says::Atomic | Says::Read(Part::Last | Part::Only) if !is_lossless => {
@@ -390,39 +422,63 @@ fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> b
 /// Whether answers of that kind are missing on three connections, so that it is no lost packet.
 fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
     let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.heard.opcode == like.heard.opcode;
-    let lacks = |talk: &&Talk<'_>| {
-        let Some(first) = talk.first() else {
-            return false;
-        };
-        let responses = responses(talk, first);
-        let dues = dues(talk, &responses);
-        let mut of_kind = dues.iter().filter(is_like).peekable();
-        of_kind.peek().is_some() && of_kind.all(|due| met(due, &responses).is_none())
+    let (without, _) = with_and_without(trace, is_like);
+    without >= TRIES as usize
+}
+
+/// Whether the answer to what was sent once is missing on all connections where the same was sent under that label, three or more:
+/// a test that tries again does so until it has come.
+fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
+    let label = |due: &Due<'_>| due.tries.first().map(|frame| frame.label.clone());
+    let of = label(like);
+    let is_like = |due: &&Due<'_>| {
+        let alike = due.psns == like.psns && due.heard.opcode == like.heard.opcode;
+        due.is_next && alike && label(due) == of
     };
-    talks(trace).iter().filter(lacks).count() >= TRIES as usize
+    let (without, with) = with_and_without(trace, is_like);
+    with == 0 && without >= TRIES as usize
+}
+
+/// On how many connections answers that are owed are all missing, and on how many there are some.
+fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usize, usize) {
+    let mut counts = (0, 0);
+    for talk in talks(trace) {
+        let Some(first) = talk.first() else {
+            continue;
+        };
+        let responses = responses(&talk, first);
+        let dues = dues(&talk, &responses);
+        let of_kind: Vec<&Due<'_>> = dues.iter().filter(&is_like).collect();
+        match of_kind.iter().any(|due| met(due, &responses).is_some()) {
+            true => counts.1 += 1,
+            false if !of_kind.is_empty() => counts.0 += 1,
+            false => {}
+        }
+    }
+    counts
 }
 
 /// What is owed for one reason must come.
-fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
+fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
     // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
     let (Some(first), None) = (talk.first(), talk.failed()) else {
         return;
     };
     let responses = responses(talk, first);
-    for due in dues(talk, &responses).iter().filter(|due| due.why == why) {
+    for due in dues(talk, &responses)
+        .iter()
+        .filter(|due| due.why == why && is_of_rule(due))
+    {
         let Some(last) = due.tries.last() else { continue };
         // A gap is told of once: where that was lost, what comes much later tells of another one.
         let is_of_it =
             |came: &&Response| why != Why::Gap || talk.is_lossless() || came.at.since(last.at.latest) <= SOON;
         let came = met(due, &responses).filter(is_of_it);
-        if came.is_none() && !due.is_proof {
-            continue;
-        }
-        if came.is_none()
-            && !talk.is_lossless()
-            && may_be_told_once(talk, due, &responses)
-            && !is_missing_always(talk.trace, due)
-        {
+        let is_shown = || {
+            let is_heard = || !may_be_told_once(talk, due, &responses) || is_missing_always(talk.trace, due);
+            due.is_proof && (talk.is_lossless() || is_heard()) || due.is_next && is_never_answered(talk.trace, due)
+        };
+        if came.is_none() && !is_shown() {
             continue;
         }
         let (since, came) = (last.at.latest, came.map(|came| came.at));
@@ -443,13 +499,66 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why) {
 }
 
 fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Asked);
+    owes(talk, asking, Why::Asked, |due| !lacks_receive(talk, due));
+}
+
+fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Asked, |due| lacks_receive(talk, due));
+}
+
+/// Whether no receive was posted for the message of a request when it came last.
+fn lacks_receive(talk: &Talk<'_>, due: &Due<'_>) -> bool {
+    let (Some(commands), Some(last)) = (commands(talk), due.tries.last()) else {
+        return false;
+    };
+    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+    let (first, end) = due.psns;
+    let nth = takers.range(..first).count();
+    let takes = matches!(Asks::of(due.heard.opcode), Asks::Send(_)) || takers.contains(&first);
+    let there = posted(talk, &commands);
+    takes && end < until && there.get(nth).is_none_or(|(done, _)| done.place > last.place)
+}
+
+/// A device may be late, and packets may be lost: not all of them, three or more.
+fn answered_at_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(first), None) = (talk.first(), talk.failed()) else {
+        return;
+    };
+    let responses = responses(talk, first);
+    let dues = dues(talk, &responses);
+    let is_first = |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !Asks::of(due.heard.opcode).has_response();
+    let came_again = |due: &Due<'t>| {
+        let first = due.tries.first()?;
+        let mut again = talk
+            .asked()
+            .filter(|(at, ..)| *at == due.psns.0)
+            .map(|(.., frame)| frame);
+        again.find(|frame| frame.place > first.place)
+    };
+    let mut late = Vec::new();
+    for due in dues.iter().filter(is_first) {
+        let again = came_again(due);
+        let until = again.map_or(usize::MAX, |again| again.place);
+        match (met(due, &responses), again) {
+            (Some(came), _) if came.place < until => return asking.must(true, [], Default::default),
+            (Some(_), Some(again)) if again.at.since(due.tries[0].at).0 >= WAITED => late.push(due.tries[0]),
+            _ => {}
+        }
+    }
+    if late.len() >= TRIES as usize {
+        let evidence = late.iter().map(|frame| Evidence::from(*frame));
+        asking.must(false, evidence, || {
+            let expected = "one is acknowledged when it comes first".into();
+            let seen = format!("{} had to be sent again, and none was", late.len());
+            ("SENDs and WRITEs".into(), expected, seen)
+        });
+    }
 }
 
 fn duplicate_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Again);
+    owes(talk, asking, Why::Again, |_| true);
 }
 
 fn gap_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Gap);
+    owes(talk, asking, Why::Gap, |_| true);
 }

@@ -23,9 +23,41 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "memory-content",
             "9.5 transaction ordering",
-            "Memory holds what the SENDs, WRITEs and atomics that were answered made of it, each executed once and in order."
+            "Memory to which no executed request wrote is as it was: each is executed once, in order, and nowhere else."
         ),
         |talk, asking| ask(talk, asking, Thing::Memory),
+    ),
+    (
+        rule!(
+            "send-content",
+            "9.4.1 SEND and immediate",
+            "What a SEND that was acknowledged brought stands in its receive."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Sent),
+    ),
+    (
+        rule!(
+            "write-content",
+            "9.7.5.1 acknowledgement",
+            "What a WRITE that was acknowledged brought stands where it said."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Written),
+    ),
+    (
+        rule!(
+            "atomic-content",
+            "9.4.5 atomics",
+            "What an atomic that was answered made of the 64 bits stands there."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Swapped),
+    ),
+    (
+        rule!(
+            "refused-content",
+            "9.9.3 responder errors",
+            "What was refused for good, and all behind it, has changed nothing."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Refused),
     ),
     (
         rule!(

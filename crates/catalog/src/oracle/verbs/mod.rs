@@ -27,6 +27,7 @@ mod owed;
 mod picture;
 mod ready;
 mod received;
+mod refused;
 mod replay;
 mod request;
 mod retry;
@@ -131,6 +132,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     congestion::RULES,
     received::RULES,
     ready::RULES,
+    refused::RULES,
     wrong_receive::RULES,
     effect::RULES,
     due::RULES,

@@ -1,15 +1,17 @@
-//! Rules of the IP header: what the queue pair's address vector says, every packet carries, requests and responses alike.
+//! Rules of the IP header: what the queue pair's address vector says, every packet carries, requests and responses alike; and of
+//! DestQP, without which a packet is of no connection.
 //!
 //! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: where the fields of the GRH stand); Linux
 //! rxe. The low two bits of the traffic class are ECN's, which congestion control has for itself. A flow label of 0 says
 //! nothing, and IPv4 has none.
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeSet;
 
-use verbatim_record::verbs::Reply;
+use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Passed, Side};
 use verbatim_wire::MacAddress;
-use verbatim_wire::packet::{Opcode, Packet};
+use verbatim_wire::packet::{Medium, Opcode, Packet, Service};
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
@@ -33,6 +35,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
             "Every packet goes from the queue pair's own address to its peer's, in a frame that holds it alone."
         ),
         frame,
+    ),
+    (
+        rule!(
+            "dest-qp",
+            "9.7.5.1 acknowledgement",
+            "A response goes to the queue pair that asked, to no other one and not to the responder's own."
+        ),
+        dest_qp,
     ),
 ];
 
@@ -76,6 +86,43 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let found = words(hops.into(), dscp.into(), flow);
             let ecn = if ecn == CE { ", congestion experienced" } else { "" };
             (seen.packet.to_string(), expected, format!("{found}{ecn}"))
+        });
+    }
+}
+
+fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let dialogue = &talk.dialogue;
+    let commands = talk
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| done.side == Side::Dut);
+    let peers: BTreeSet<u32> = commands
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(modify) => modify.attributes.as_ref()?.dest_qpn,
+            _ => None,
+        })
+        .collect();
+    for frame in talk.trace.timeline.frames_between(dialogue.places) {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok();
+        let is_response =
+            |packet: &Packet<'_>| packet.opcode().is_response() && packet.opcode().service() == Service::Rc;
+        let Some(packet) = packet.filter(|packet| frame.received && is_response(packet)) else {
+            continue;
+        };
+        let to = packet.bth().dest_qp();
+        // On hardware the tester's host may have connections of its own.
+        let is_another_s = peers.contains(&to.0) || !talk.is_lossless() && to != dialogue.dut_qpn;
+        if to != dialogue.own_qpn && is_another_s {
+            continue;
+        }
+        asking.must(to == dialogue.own_qpn, [frame.into()], || {
+            (
+                String::new(),
+                format!("DestQP {}", dialogue.own_qpn),
+                packet.to_string(),
+            )
         });
     }
 }

@@ -1,17 +1,17 @@
 //! Rules of what takes a receive: it is taken when one is there, and an RNR NAK asks for the time that the host has set.
 //!
 //! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). They rest on what had been posted and
-//! sent before, so they hold on every link; but for `rnr-reason`, which is asked where nothing is lost.
+//! sent before, so they hold on every link; but for `rnr-reason`: what is put off on hardware may lack something for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Evidence, duration_words};
-use verbatim_wire::packet::{RnrTimer, SyndromeKind};
+use verbatim_record::{Evidence, FrameSeen, TRIES, duration_words};
+use verbatim_wire::packet::{Opcode, Psn, RnrTimer, SyndromeKind};
 
 use super::owed::after;
 use super::received::{commands, posted};
-use super::talk::{Asked, SOON, Talk};
+use super::talk::{Asked, SOON, Talk, talks};
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
 use crate::oracle::heard::Asks;
@@ -50,7 +50,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
             "rnr-reason",
             "9.7.5.2.8 RNR NAK",
             "An RNR NAK refuses a message that takes a receive, and for which none is there. On hardware another resource may be \
-             lacking for a moment."
+             lacking for a moment, not each time on three connections."
         ),
         rnr_reason,
     ),
@@ -90,7 +90,8 @@ fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let offset = heard.psn.since(first);
         let is_done = match Says::of(&heard) {
             Says::Ack => 0..offset.saturating_add(1),
-            Says::Read(_) | Says::Atomic => 0..offset,
+            // A NAK acknowledges what lies before it.
+            Says::Read(_) | Says::Atomic | Says::Rnr | Says::Sequence | Says::Fatal => 0..offset,
             _ => continue,
         };
         if offset >= until {
@@ -149,9 +150,12 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(commands), Some(first), true) = (commands(talk), talk.first(), talk.is_lossless()) else {
+    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
         return;
     };
+    if !talk.is_lossless() {
+        return always_put_off(talk, first, asking);
+    }
     let posted = posted(talk, &commands);
     let asked: Vec<Asked<'_>> = talk.asked().collect();
     let (takers, until) = takers(talk, &asked);
@@ -179,6 +183,52 @@ fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             };
             let expected = format!("no RNR NAK: {why}");
             (request.opcode.to_string(), expected, heard.packet.to_string())
+        });
+    }
+}
+
+/// What takes no receive, and was put off each time it came, three times and more, on three connections.
+fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
+    let put_off = |talk: &Talk<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {
+        let Some(first) = talk.first() else {
+            return Vec::new();
+        };
+        let is_it = |(of, heard, frame): &Asked<'_>| *of == at && frame.label == label && !takes_receive(heard);
+        let times = talk.asked().filter(is_it).count();
+        let naks: Vec<_> = talk
+            .responses()
+            .filter(|(heard, _)| Says::of(heard) == Says::Rnr && heard.psn.since(first) == at)
+            .map(|(_, frame)| frame)
+            .collect();
+        if times >= TRIES as usize && naks.len() >= times {
+            naks
+        } else {
+            Vec::new()
+        }
+    };
+    let mut asked_here: Vec<(u32, &str, Opcode)> = talk
+        .asked()
+        .filter(|(_, heard, _)| matches!(Asks::of(heard.opcode), Asks::Write(_)) && !takes_receive(heard))
+        .map(|(at, heard, frame)| (at, frame.label.as_str(), heard.opcode))
+        .collect();
+    asked_here.dedup();
+    for (at, label, opcode) in asked_here {
+        let naks = put_off(talk, at, label);
+        if naks.is_empty() {
+            continue;
+        }
+        let on = talks(talk.trace)
+            .iter()
+            .filter(|talk| !put_off(talk, at, label).is_empty())
+            .count();
+        if on < TRIES as usize {
+            continue;
+        }
+        let evidence = naks.iter().map(|frame| Evidence::from(*frame));
+        asking.must(false, evidence, || {
+            let expected = format!("PSN {} is executed: it takes no receive", first.plus(at));
+            let seen = format!("an RNR NAK each time that it came, on {on} connections");
+            (opcode.to_string(), expected, seen)
         });
     }
 }

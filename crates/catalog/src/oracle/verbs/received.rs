@@ -4,6 +4,8 @@
 //! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
 //! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
 
+use std::collections::BTreeSet;
+
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
 use verbatim_wire::verbs::WcOpcode;
@@ -31,6 +33,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
              immediate data."
         ),
         receive_fields,
+    ),
+    (
+        rule!(
+            "receive-last",
+            "C9-60",
+            "A receive completes with success no sooner than the last packet of a message for it was sent."
+        ),
+        receive_last,
     ),
 ];
 
@@ -162,5 +172,28 @@ fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (format!("receive wr_id {}", of.wr_id), expected, seen)
         });
         next = found.map_or(next, |found| found.last + 1);
+    }
+}
+
+fn receive_last<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(talk).is_none() || talk.received.is_empty() {
+        return;
+    }
+    let messages = messages(talk);
+    let successes = talk.received.iter().filter(|done| done.status() == WcStatus::SUCCESS);
+    for (before, done) in successes.enumerate() {
+        let ended: BTreeSet<u32> = messages
+            .iter()
+            .filter(|message| message.place < done.told.place)
+            .map(|message| message.last)
+            .collect();
+        asking.must(ended.len() > before, [Evidence::from(done.told)], || {
+            let expected = format!("the last packets of {} messages before it", before + 1);
+            (
+                format!("receive wr_id {}", done.completion.wr_id),
+                expected,
+                format!("{}", ended.len()),
+            )
+        });
     }
 }

@@ -15,10 +15,18 @@ use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
 
 /// What a rule looks at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Thing {
-    /// Memory that the host read.
+    /// Memory that the host read, where nothing was to change.
     Memory,
+    /// The same where a SEND went.
+    Sent,
+    /// Where a WRITE went.
+    Written,
+    /// Where an atomic went.
+    Swapped,
+    /// Where a request would have gone that was refused for good.
+    Refused,
     /// The data of a READ response.
     Read,
     /// The original value of an atomic.
@@ -99,6 +107,8 @@ pub(super) struct Replay<'t, 'k> {
     pub(super) executed: u32,
     /// A request was refused for good: none behind it is executed.
     pub(super) is_over: bool,
+    /// Where that one, and those behind it, would have written.
+    pub(super) refused: Vec<Range<usize>>,
     pub(super) changes: Vec<Change>,
     /// What the host is about to write.
     pub(super) writes: Vec<&'t pb::WriteMemory>,
@@ -155,6 +165,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             reads: Vec::new(),
             executed: 0,
             is_over: false,
+            refused: Vec::new(),
             changes: Vec::new(),
             writes: Vec::new(),
             received: 0,
@@ -337,6 +348,8 @@ impl<'t, 'k> Replay<'t, 'k> {
                 self.picture.free(range);
             }
         }
+        let behind: Vec<u32> = self.requests.range(offset..).map(|(of, _)| *of).collect();
+        self.refused = behind.iter().filter_map(|of| self.target(*of)).collect();
         self.requests.retain(|of, _| *of < offset);
         self.is_over = true;
     }

@@ -71,25 +71,6 @@ pub(crate) fn is_repeated(trace: &Trace, frame: &FrameSeen) -> bool {
     before.any(|other| acknowledges(other) == Some(this))
 }
 
-/// The turns of messages of one packet that were all sent under one label, one behind the other.
-pub(crate) fn turns<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<Frames>) -> Vec<Turn<'t>> {
-    let Some(all) = turn(trace, dialogue, label) else {
-        return Vec::new();
-    };
-    let tries: Vec<&[Seen<'t>]> = all.sent.chunk_by(|one, next| one.psn() == next.psn()).collect();
-    let begin = |at: usize| tries.get(at).map_or(all.places.1, |sent| sent[0].frame.place);
-    let of = |(at, sent): (usize, &&[Seen<'t>])| {
-        let places = (begin(at), begin(at + 1));
-        let within = |seen: &&Seen<'t>| seen.place > places.0 && seen.place < places.1;
-        Turn {
-            sent: sent.to_vec(),
-            answers: all.answers.iter().filter(within).copied().collect(),
-            places,
-        }
-    };
-    tries.iter().enumerate().map(of).collect()
-}
-
 impl<'t> Turn<'t> {
     /// PSN of the last packet that was sent.
     pub(crate) fn last_sent(&self) -> Psn {
@@ -427,29 +408,6 @@ pub(crate) fn atomic_answered(
         counts(f, about, answer, &[msn]);
     }
     passed
-}
-
-/// No response goes to the responder's own queue pair number instead of the peer's.
-pub(crate) fn well_directed(trace: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
-    for frame in trace.timeline.frames_between(dialogue.places) {
-        if !frame.received || dialogue.dut_qpn == dialogue.own_qpn {
-            continue;
-        }
-        let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
-            continue;
-        };
-        if packet.opcode().is_response() && packet.bth().dest_qp() == dialogue.dut_qpn {
-            let words = (format!("DestQP {}", dialogue.own_qpn), packet.to_string());
-            f.prove(
-                ACKNOWLEDGEMENT,
-                &[frame.into()],
-                "DestQP of a response",
-                words,
-                Passed::Fail,
-            );
-            return;
-        }
-    }
 }
 
 /// The verbs commands of a label within a dialogue.

@@ -59,3 +59,20 @@ pub(crate) fn came_on_each(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Ga
     }
     Ok(())
 }
+
+/// What was sent under that label was answered up to its last packet on one connection at least, by what is no NAK.
+///
+/// # Errors
+/// When it was not.
+pub(crate) fn answered(t: &Trace, label: Label<Frames>) -> Result<(), Gap> {
+    let is_answered = |turn: answer::Turn<'_>| {
+        let mut answers = turn.answers.iter().filter(|seen| answer::nak_in(seen).is_none());
+        answers.any(|seen| seen.psn().since(turn.last_sent()) < ask::HALF)
+    };
+    let all = dialogues(t)?;
+    let mut turns = all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label));
+    match turns.any(is_answered) {
+        true => Ok(()),
+        false => Err(Gap::Unmet(label.name, "that something but NAKs answers it".into())),
+    }
+}

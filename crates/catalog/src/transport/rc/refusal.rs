@@ -7,20 +7,17 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{
-    Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WaitDone, WcStatus,
-};
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions, Memory, asks_for};
 use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::ether::MacAddress;
-use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndrome, SyndromeKind, Transport};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, SyndromeKind, Transport};
 
-use super::answer::{self, ACKNOWLEDGEMENT, Turn};
+use super::answer::{self, Turn};
 use super::ask::{self, Message};
 use super::checks::in_words;
-use super::effect;
-use super::{Dialogue, Done, Seen, offers, reply, sound_packets};
+use super::{Dialogue, Seen, offers};
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
@@ -342,7 +339,10 @@ pub(crate) fn counted<'d, 't>(
     Ok((*dialogue, tried.len()))
 }
 
-/// Judges all cases by this statement.
+/// Each case got a NAK that ends its connection, with one of its codes. The rules say what follows.
+///
+/// # Errors
+/// When one was not tried.
 pub(crate) fn judge(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -350,9 +350,9 @@ pub(crate) fn judge(
     cases: &[Refusal],
     has_atomics: bool,
 ) -> Result<(), Gap> {
-    let all = super::dialogues(t)?;
+    f.exercises(&["refused-silent", "refused-state"]);
     not_judged(t);
-    let waits: Vec<&WaitDone> = t.waits(SILENT).collect();
+    let all = super::dialogues(t)?;
     for case in cases {
         if is_left_out(t, f, case) {
             continue;
@@ -362,201 +362,50 @@ pub(crate) fn judge(
             f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
             continue;
         }
-        let wait = waits.iter().find(|wait| wait.place > dialogue.places.0);
-        let silent = answer::proves_silence(t, wait.ok_or(Gap::Missing(SILENT.name))?);
-        one_case(t, f, (statement, case), dialogue, (tries >= TRIES as usize, silent));
-    }
-    Ok(())
-}
-
-fn one_case(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    (statement, case): (&str, &Refusal),
-    dialogue: &Dialogue<'_>,
-    (tried_again, silent): (bool, bool),
-) {
-    let about = case.label.name;
-    sound_packets(f, dialogue);
-    let (Some(sound), Some(turn)) = (answer::turn(t, dialogue, SOUND), answer::turn(t, dialogue, case.label)) else {
-        return;
-    };
-    let expected = (sound.last_sent(), 1);
-    if !answer::acknowledged(t, f, (ACKNOWLEDGEMENT, SOUND.name), (dialogue, &sound), expected) {
-        return;
-    }
-    let first = turn.sent[0].psn();
-    let taken = |seen: &&Seen<'_>| answer::is_ack(seen) && seen.psn().since(first.plus(case.refused)) >= ask::HALF;
-    // An adapter model never lacks a resource; a device may, and then says nothing of the request.
-    let lacks = |seen: &&Seen<'_>| !t.begin.simulated && answer::is_rnr_nak(seen);
-    let tried_again = tried_again && !turn.answers.iter().any(|seen| lacks(&seen));
-    // Where a packet in front of the refused one was lost, the device asks for that one, and never comes to refuse.
-    let asks_for_lost = |seen: &&Seen<'_>| {
-        let is_in_front = seen.psn().since(first) < case.refused;
-        !t.begin.simulated && is_in_front && answer::nak_in(seen) == Some(Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
-    };
-    let counts = |seen: &&Seen<'_>| !taken(seen) && !lacks(seen) && !asks_for_lost(seen);
-    let answers: Vec<Seen<'_>> = turn.answers.iter().filter(counts).copied().collect();
-    let codes: Vec<Syndrome> = case.codes.iter().map(|code| Syndrome::nak(*code)).collect();
-    let words: Vec<String> = codes.iter().map(ToString::to_string).collect();
-    let words = (words.join(" or "), in_words(&answers));
-    let nak = answers
-        .iter()
-        .find_map(|seen| answer::nak_in(seen).map(|syndrome| (*seen, syndrome)));
-    let result = match (&nak, answers.first()) {
-        (Some((_, syndrome)), _) if codes.contains(syndrome) => Passed::Pass,
-        (Some(_), _) | (_, Some(_)) => Passed::Fail,
-        (None, None) => answer::missing(t, dialogue, &turn, tried_again, |seen| answer::nak_in(seen).is_some()),
-    };
-    f.prove(statement, &turn.evidence(&answers), about, words, result);
-    match nak {
-        Some((nak, _)) => refused(t, f, case, (dialogue, &turn, &nak), silent),
-        None if answers.is_empty() => {
-            f.prove(ERRORS, &turn.evidence(&[]), about, ("a NAK", "none"), result);
+        let turns: Vec<Turn<'_>> = all
+            .iter()
+            .filter_map(|dialogue| answer::turn(t, dialogue, case.label))
+            .collect();
+        let is_refused = |turn: &Turn<'_>| code(f, statement, case, turn).is_some();
+        if turns.iter().map(is_refused).fold(false, |one, other| one | other) {
+            continue;
         }
-        None => {}
-    }
-}
-
-/// What follows from the NAK.
-fn refused(
-    t: &Trace,
-    f: &mut Findings<'_>,
-    case: &Refusal,
-    (dialogue, turn, nak): (&Dialogue<'_>, &Turn<'_>, &Seen<'_>),
-    silent: bool,
-) {
-    let about = case.label.name;
-    let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
-    let (from, to) = (turn.sent[0].psn().plus(case.refused), turn.last_sent());
-    let words = if from == to {
-        format!("PSN {from}")
-    } else {
-        format!("PSN {from} to {to}")
-    };
-    let result = is(nak.psn().since(from) <= to.since(from));
-    let evidence = turn.evidence(&[*nak]);
-    f.prove(
-        ERRORS,
-        &evidence,
-        &format!("{about}: PSN of the NAK"),
-        (words, format!("PSN {}", nak.psn())),
-        result,
-    );
-    answer::counts(f, about, nak, &[1]);
-    // The queue pair stays as it is to the end of the test, so late packets of it may stand in later dialogues.
-    let more: Vec<Evidence<'_>> = t
-        .timeline
-        .frames
-        .iter()
-        .filter(|frame| frame.received && frame.place > nak.frame.place && goes_to(frame, dialogue))
-        .filter(|frame| t.begin.simulated || nak.frame.at.is_before(frame.at))
-        .map(Evidence::from)
-        .collect();
-    let result = match (more.is_empty(), silent) {
-        (false, _) => Passed::Fail,
-        (true, true) => Passed::Pass,
-        (true, false) => Passed::Inconclusive,
-    };
-    let words = ("no packet", if more.is_empty() { "no packet" } else { "more" });
-    f.prove(ERRORS, &more, &format!("{about}: after the NAK"), words, result);
-    if let Some(state) = answer::commands_in(t, dialogue, STATE).last() {
-        let seen = match reply(state) {
-            Some(Reply::Status(status)) => status.state().as_str_name().replace("QP_STATE_", ""),
-            _ => "not told".into(),
+        let Some(turn) = answer::turn(t, dialogue, case.label) else {
+            continue;
         };
-        let result = if seen == "not told" {
-            Passed::Inconclusive
-        } else {
-            is(seen == "ERR")
+        let is_put_off = turn.answers.iter().any(answer::is_rnr_nak) && !t.begin.simulated;
+        let tried_again = tries >= TRIES as usize && !is_put_off;
+        let refused = turn.sent[0].psn().plus(case.refused);
+        let is_taken = |seen: &Seen<'_>| answer::is_ack(seen) && seen.psn().since(refused) < ask::HALF;
+        let result = match turn.answers.iter().any(is_taken) {
+            true => Passed::Fail,
+            false => answer::missing(t, dialogue, &turn, tried_again, |seen| answer::nak_in(seen).is_some()),
         };
-        f.prove(
-            ERRORS,
-            &[(*state).into()],
-            &format!("{about}: state of the queue pair"),
-            ("ERR", seen),
-            result,
-        );
+        let words = ("a NAK", in_words(&turn.answers));
+        f.prove(statement, &turn.evidence(&turn.answers), case.label.name, words, result);
     }
-    receives(t, f, about, (dialogue, nak), silent);
-    if let Some(read) = answer::commands_in(t, dialogue, MEMORY).last() {
-        let sound = answer::turn(t, dialogue, SOUND).map(|sound| sound.payload());
-        // What came before the packet that is refused may have been done.
-        let done = case.refused * answer::mtu(dialogue);
-        unchanged(f, about, read, (&sound.unwrap_or_default(), done));
-    }
+    t.waits(SILENT).next().map(drop).ok_or(Gap::Missing(SILENT.name))
 }
 
-/// After the NAK the receives that are posted end, in order, none of them with success: the queue pair is in the error state.
-fn receives(t: &Trace, f: &mut Findings<'_>, about: &str, (dialogue, nak): (&Dialogue<'_>, &Seen<'_>), silent: bool) {
-    let Some(qp) = answer::commands_in(t, dialogue, STATE)
-        .last()
-        .and_then(|state| match &state.command {
-            Command::QueryQp(of) => Some(of.qp),
-            _ => None,
-        })
-    else {
-        return;
-    };
-    // Late ones stand in later dialogues.
-    let told = t
-        .timeline
-        .told
+/// The code of the NAK that ends the connection, if one came: whether it is one of the case's.
+fn code(f: &mut Findings<'_>, statement: &str, case: &Refusal, turn: &Turn<'_>) -> Option<bool> {
+    // One that asks for a packet which may have been lost says nothing: behind the last none can be missing.
+    let refused = turn.sent[0].psn().plus(case.refused);
+    let is_last = |seen: &Seen<'_>| refused == turn.last_sent() && seen.psn() == refused;
+    let mut naks = turn
+        .answers
         .iter()
-        .filter(|told| told.side == Side::Dut && told.place > dialogue.places.0);
-    let done: Vec<Done<'_>> = told
-        .filter_map(|told| match &told.event {
-            Event::Completion(completion) if completion.qp == qp && completion.wr_id != 1 => {
-                Some(Done { told, completion })
-            }
+        .filter_map(|seen| match answer::nak_in(seen)?.kind() {
+            SyndromeKind::Nak(code) if code != NakCode::PSN_SEQUENCE_ERROR || is_last(seen) => Some((*seen, code)),
             _ => None,
-        })
-        .collect();
-    let in_order = done
-        .iter()
-        .map(|done| done.completion.wr_id)
-        .eq((2..4).take(done.len()));
-    let is_so = in_order && done.iter().all(|done| done.status() != WcStatus::SUCCESS);
-    let result = match (is_so, done.len(), silent) {
-        (false, ..) => Passed::Fail,
-        (true, 2, _) => Passed::Pass,
-        (true, _, true) => Passed::Fail,
-        (true, _, false) => Passed::Inconclusive,
-    };
-    let seen: Vec<String> = done.iter().map(Done::in_words).collect();
-    let seen = if seen.is_empty() {
-        "none".into()
+        });
+    let (nak, code) = naks.next()?;
+    let words: Vec<String> = case.codes.iter().map(|code| format!("NAK {code}")).collect();
+    let words = (words.join(" or "), format!("NAK {code}"));
+    let result = if case.codes.contains(&code) {
+        Passed::Pass
     } else {
-        seen.join(", ")
+        Passed::Fail
     };
-    let evidence: Vec<Evidence<'_>> = [nak.frame.into()]
-        .into_iter()
-        .chain(done.iter().map(|done| done.told.into()))
-        .collect();
-    let words = ("wr_id 2 and then 3 end, neither with success", seen);
-    f.prove(ERRORS, &evidence, &format!("{about}: receives"), words, result);
-}
-
-fn goes_to(frame: &verbatim_record::FrameSeen, dialogue: &Dialogue<'_>) -> bool {
-    let packet = verbatim_wire::packet::Packet::parse(verbatim_wire::packet::Medium::Ethernet, &frame.bytes);
-    packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)
-}
-
-/// Nothing of the memory changed but for what SENDs may fill, and so many bytes from [`TARGET`] on.
-fn unchanged(f: &mut Findings<'_>, about: &str, read: &verbatim_record::VerbsDone, (sound, done): (&[u8], u32)) {
-    let about = format!("{about}: memory");
-    let Some(Reply::Bytes(found)) = reply(read) else {
-        let words = ("unchanged", "the memory could not be read");
-        f.prove(ERRORS, &[read.into()], &about, words, Passed::Inconclusive);
-        return;
-    };
-    let mut expected = vec![0; found.bytes.len()];
-    effect::put(&mut expected, 0, sound);
-    // What a receive holds after an error is nobody's business.
-    let filled = found.bytes.get(RECEIVES as usize..(RECEIVES + ROOM) as usize);
-    effect::put(&mut expected, RECEIVES, filled.unwrap_or_default());
-    let written = found.bytes.get(TARGET as usize..(TARGET + done) as usize);
-    effect::put(&mut expected, TARGET, written.unwrap_or_default());
-    let words = ("unchanged", expected.as_slice());
-    effect::memory_is(f, (ERRORS, &about), read, words);
+    Some(f.prove(statement, &turn.evidence(&[nak]), case.label.name, words, result))
 }

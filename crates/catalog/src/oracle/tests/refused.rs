@@ -1,0 +1,98 @@
+//! Rules of what is refused, and of where responses go, on golden records of which one thing was altered.
+
+use verbatim_record::Entry;
+use verbatim_wire::packet::{Aeth, Bth, Medium, Packet, Qpn, Syndrome, SyndromeKind};
+use verbatim_wire::{Layout, NakCode, edit, mend_icrc};
+
+use super::answers::{is_ack, is_nak, is_of_dut};
+use super::verbs::broken;
+
+/// Alters packets of the device, each with its BTH or its AETH as that says.
+fn alter(
+    entries: &mut [Entry],
+    is_it: impl Fn(&Packet<'_>) -> bool,
+    bth: impl Fn(Bth) -> Bth,
+    aeth: impl Fn(Aeth) -> Aeth,
+) {
+    for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_it)) {
+        let Entry::Frame(frame) = entry else { continue };
+        let mut bytes = frame.bytes.to_vec();
+        let at = Packet::parse(Medium::Ethernet, &bytes).unwrap().offsets().bth;
+        edit::<Bth>(&mut bytes, at, &bth);
+        edit::<Aeth>(&mut bytes, at + Bth::SIZE, &aeth);
+        mend_icrc(Medium::Ethernet, &mut bytes).unwrap();
+        frame.bytes = bytes.into();
+    }
+}
+
+fn as_nak(entries: &mut [Entry], is_it: impl Fn(&Packet<'_>) -> bool, code: NakCode) {
+    alter(
+        entries,
+        is_it,
+        |bth| bth,
+        |aeth| aeth.with_syndrome(Syndrome::nak(code)),
+    );
+}
+
+fn is_rnr_nak(packet: &Packet<'_>) -> bool {
+    let kind = packet.aeth().map(|aeth| aeth.syndrome().kind());
+    matches!(kind, Some(SyndromeKind::RnrNak(_)))
+}
+
+#[test]
+fn what_lacks_a_receive_is_put_off_and_what_has_one_is_executed() {
+    for code in [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS] {
+        let found = broken("c09-rnr-nak", |entries| as_nak(entries, is_rnr_nak, code));
+        assert!(found.contains(&"put-off"), "{found:?}");
+        let found = broken("c09-060-send-responder", |entries| as_nak(entries, is_ack, code));
+        assert!(found.contains(&"send-refused"), "{found:?}");
+        let found = broken("c09-060-write-responder", |entries| as_nak(entries, is_ack, code));
+        assert!(!found.contains(&"send-refused"), "a WRITE is no SEND: {found:?}");
+    }
+    // A resource may be lacking that nobody else knows of.
+    let lacks = |entries: &mut Vec<Entry>| as_nak(entries, is_ack, NakCode::REMOTE_OPERATIONAL);
+    let found = broken("c09-060-send-responder", lacks);
+    assert!(!found.contains(&"send-refused"), "{found:?}");
+}
+
+#[test]
+fn what_lacks_a_receive_is_told_so() {
+    let silent = |entries: &mut Vec<Entry>| {
+        entries.retain(|entry| !is_of_dut(entry, &is_rnr_nak));
+        super::verbs::renumber(entries);
+    };
+    let found = broken("c09-rnr-nak", silent);
+    assert!(
+        found.contains(&"rnr-nak-owed") && !found.contains(&"request-answered"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn after_a_refusal_no_response_comes() {
+    let record = "c09-nak-max-dest-rd-atomic";
+    assert_eq!(broken(record, |_| ()), [""; 0]);
+    let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::INVALID_REQUEST);
+    let twice = |entries: &mut Vec<Entry>| {
+        let at = entries.iter().position(|entry| is_of_dut(entry, &is_refused)).unwrap();
+        entries.insert(at + 1, entries[at].clone());
+        super::verbs::renumber(entries);
+    };
+    assert!(broken(record, twice).contains(&"refused-silent"));
+}
+
+#[test]
+fn a_response_goes_to_who_asked() {
+    let astray = |number: u32| {
+        move |entries: &mut Vec<Entry>| {
+            alter(
+                entries,
+                is_ack,
+                |bth| bth.with_dest_qp(Qpn(bth.dest_qp().0 ^ number)),
+                |aeth| aeth,
+            );
+        }
+    };
+    assert!(broken("c09-060-send-responder", astray(1)).contains(&"dest-qp"));
+    assert!(!broken("c09-060-send-responder", astray(0)).contains(&"dest-qp"));
+}
