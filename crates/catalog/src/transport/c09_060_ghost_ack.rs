@@ -3,17 +3,20 @@
 //! One SEND is acknowledged, a second is outstanding. ACKs with PSNs that were never sent, and with PSNs that were
 //! acknowledged long ago, make the DUT neither complete it nor send it again; nor do RNR NAKs of what was never sent, nor its
 //! own ACK with a wrong ICRC.
-//! Each is sent three times, since one may be lost. Then its own ACK completes it.
+//! Each is sent three times, since one may be lost. Then its own ACK completes it. A READ and an atomic that are done get another
+//! response, with other bytes, which change nothing.
 //! Reading: credits may be taken from such an ACK; that shows nowhere here. False alarm: none known.
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
+use verbatim_wire::mend_icrc;
+use verbatim_wire::packet::{AckTimeout, Medium, Psn, RnrTimer};
 
-use crate::transport::rc::{self, Ask, Requester};
+use crate::transport::rc::{self, Ask, RESULTS, Requester, offers};
 
 const COMPLETION: &str = "C9-60";
 const TIMEOUT: &str = "C9-142";
@@ -26,6 +29,12 @@ const GHOST_NAK: Label<Frames> = Label::new("ghost RNR NAK");
 const AFTER_NAKS: Label<Wait> = Label::new("after the ghost RNR NAKs");
 const SPOILT: Label<Frames> = Label::new("ACK with a wrong ICRC");
 const UNHEARD: Label<Wait> = Label::new("after the ACK with a wrong ICRC");
+const DATA: [Label<Frames>; 2] = [
+    Label::new("response to a READ or atomic"),
+    Label::new("response to a READ or atomic, again"),
+];
+const GHOST_DATA: Label<Frames> = Label::new("ghost response with other bytes");
+const AFTER_DATA: Label<Wait> = Label::new("after the ghost responses");
 const ACK: Label<Frames> = Label::new("ACK of the second request");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK of the second request, again");
 
@@ -33,11 +42,11 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK of the second request, again");
 pub(super) static TEST: Test = Test {
     id: "c09-060-ghost-ack",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "An ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing and makes nothing come again.",
     reading: "PSNs that were never sent, up to half of all ahead, and PSNs that were acknowledged before: neither a \
         completion nor a packet in two seconds.",
-    statements: &[COMPLETION, TIMEOUT, rc::GENERATION, rc::ICRC],
+    statements: &[COMPLETION, TIMEOUT, "9.7.6.1.1 response data", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -71,13 +80,45 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             rc::ask::insist(t, SPOILT, &spoilt)?;
             t.wait_for(UNHEARD, silence)?;
             dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
+            for operation in [Operation::Read, Operation::FetchAdd] {
+                if t.offers(operation) {
+                    ghost_of(t, &mut dut, operation)?;
+                }
+            }
+            dut.read_memory(t)?;
         }
     }
     dut.close(t)
 }
 
+/// A READ or an atomic, and another response to it when it is done.
+fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> Step {
+    let place = if operation == Operation::Read {
+        RESULTS
+    } else {
+        RESULTS + 64
+    };
+    let sent = dut.post(t, Ask::new(operation, 8).at(place))?;
+    let responses = dut.answers(t, &sent);
+    if dut.see_all(t, &sent)? && dut.answer(t, DATA.into(), &responses, 1)? {
+        let mut other = responses[0].clone();
+        let bytes = other.len().saturating_sub(4 + 8)..other.len().saturating_sub(4);
+        other[bytes].iter_mut().for_each(|byte| *byte ^= 0xA5);
+        let _ = mend_icrc(Medium::Ethernet, &mut other);
+        rc::ask::insist(t, GHOST_DATA, &other)?;
+        t.wait_for(AFTER_DATA, t.longest_round_trip())?;
+    }
+    Ok(())
+}
+
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["answered-completes", "completed-by", "left-alone"]);
+    if offers::posts(t, Operation::Read) {
+        f.exercises(&["response-data"]);
+        rc::came(t, &[GHOST_DATA])?;
+    } else {
+        f.goes_without(&["9.7.6.1.1 response data"], "it has no READ");
+    }
     // Where nothing comes again nothing is asked of why.
     f.goes_without.push(TIMEOUT);
     rc::came(t, &[EARLIER, GHOST, GHOST_NAK, SPOILT, ACK])

@@ -1,13 +1,14 @@
 //! `c09-long-messages`: messages of more than 65,535 bytes are as any others, both roles.
 //!
-//! The peer sends a SEND and a WRITE with Immediate of 65,541 bytes; the DUT posts a READ and a SEND of as many. Each completion
-//! says how many there were.
+//! The peer sends a SEND and a WRITE with Immediate of 65,541 bytes; the DUT posts a READ, a WRITE and a SEND of as many. Each
+//! completion says how many there were. The path MTU is 256, where there is one, so that each has more than 256 packets.
 //! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
 
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Mtu;
 
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester, offers};
@@ -18,7 +19,11 @@ const COMPLETION: &str = "C9-60";
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const SENT: Label<Frames> = Label::new("message of the peer");
 const PART: Label<Frames> = Label::new("ACK within a message");
-const ANSWER: [Label<Frames>; 2] = [Label::new("answer to the READ"), Label::new("answer to the SEND")];
+const ANSWER: [Label<Frames>; 3] = [
+    Label::new("answer to the READ"),
+    Label::new("answer to the WRITE"),
+    Label::new("answer to the SEND"),
+];
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 
 /// Bytes of a message: more than 16 bits count, and no multiple of a path MTU.
@@ -32,9 +37,9 @@ const RECEIVED: u32 = 136 * 1024;
 pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
-    reading: "A SEND and a WRITE with Immediate of the peer, a READ and a SEND of the DUT, of 65,541 bytes each.",
+    reading: "A SEND and a WRITE with Immediate of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
     statements: &[IMMEDIATE, COMPLETION, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -45,6 +50,7 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         memory: MEMORY,
+        mtu: Mtu(1),
         ..ChannelOptions::default()
     };
     let mut dut = Requester::open(t, &options)?;
@@ -61,8 +67,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for _ in 0..2 {
         t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
     }
-    for (operation, answer) in [Operation::Read, Operation::Send].into_iter().zip(ANSWER) {
-        if operation == Operation::Read && !t.offers(operation) {
+    let operations = [Operation::Read, Operation::Write, Operation::Send];
+    for (operation, answer) in operations.into_iter().zip(ANSWER) {
+        if !t.offers(operation) {
             continue;
         }
         let place = if operation == Operation::Read { READ } else { 0 };
@@ -83,5 +90,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if offers::posts(t, Operation::Read) {
         rc::came(t, &[ANSWER[0]])?;
     }
-    rc::came(t, &[SENT, ANSWER[1]])
+    if offers::posts(t, Operation::Write) {
+        rc::came(t, &[ANSWER[1]])?;
+    }
+    rc::came(t, &[SENT, ANSWER[2]])
 }

@@ -1,7 +1,8 @@
 //! `c09-rtr`: a queue pair in RTR answers as one in RTS does.
 //!
-//! The DUT's queue pair stays in RTR. A WRITE is acknowledged, a READ answered; a SEND without a receive gets an RNR NAK, and is
-//! delivered when it comes again behind a receive. Then the queue pair goes to RTS, and a WRITE is acknowledged there.
+//! The DUT's queue pair stays in RTR. A WRITE is acknowledged, when it comes again too, a gap behind it is told of, a READ
+//! answered; a SEND without a receive gets an RNR NAK, and is delivered when it comes again behind a receive. A WRITE of two packets
+//! begins. Then the queue pair goes to RTS, where that WRITE ends and another is acknowledged.
 //! Reading: RTR is the state in which a queue pair receives; nothing of the responder waits for RTS.
 //! False alarm: none known.
 
@@ -19,10 +20,14 @@ use crate::transport::rc::{self, offers};
 const RNR: &str = "9.7.5.2.8 RNR NAK";
 
 const WRITE: Label<Frames> = Label::new("WRITE in RTR");
+const DUPLICATE: Label<Frames> = Label::new("WRITE in RTR, again");
+const GAP: Label<Frames> = Label::new("WRITE in RTR behind a gap");
 const READ: Label<Frames> = Label::new("READ in RTR");
 const UNREADY: Label<Frames> = Label::new("SEND in RTR, without a receive");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const READY: Label<Frames> = Label::new("SEND in RTR, again");
+const BEGUN: Label<Frames> = Label::new("WRITE First in RTR");
+const ENDED: Label<Frames> = Label::new("the same WRITE, in RTS");
 const LAST: Label<Frames> = Label::new("WRITE in RTS");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
@@ -30,16 +35,23 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const LATE: Duration = Duration::from_secs(4);
 const LENGTH: u32 = 64;
 /// Where WRITEs go, and the READ begins.
-const PLACES: [u32; 3] = [16 * 1024, 20 * 1024, 24 * 1024];
+const PLACES: [u32; 4] = [16 * 1024, 20 * 1024, 24 * 1024, 32 * 1024];
 
 /// RTR.
 pub(super) static TEST: Test = Test {
     id: "c09-rtr",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "In RTR a queue pair takes requests and answers them, as in RTS.",
-    reading: "In RTR a WRITE is acknowledged, a READ answered, a SEND without a receive gets an RNR NAK, and is delivered with one.",
-    statements: &[RNR, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
+    reading: "In RTR a WRITE is acknowledged, once and again, a gap told of, a READ answered, a SEND without a receive gets an RNR NAK, and is delivered with one.",
+    statements: &[
+        RNR,
+        ACKNOWLEDGEMENT,
+        "9.7.4.1.1 duplicate requests",
+        "9.7.4.1.1 PSN sequence",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -55,6 +67,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let payload = ask::random_bytes(t, "payload", LENGTH);
     let write = Message::write(&channel, channel.own_psn, PLACES[0], &payload);
     ask::ask(t, &channel, WRITE, &write)?;
+    ask::ask(t, &channel, DUPLICATE, &write)?;
+    // So far that nothing else has its PSN.
+    let behind = Message::write(&channel, write.next().plus(1000), PLACES[2], &payload);
+    ask::put(t, &channel, GAP, &behind)?;
+    ask::listen(t, &channel)?;
     let mut next = write.next();
     if t.executes(Operation::Read) {
         let read = Message::read(&channel, next, PLACES[1], 2 * ask::mtu(&channel));
@@ -69,20 +86,29 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::post_receive(t, &channel, RECEIVE, 1, (0, LENGTH))?;
     t.pause(options.min_rnr_timer.duration())?;
     ask::ask(t, &channel, READY, &send)?;
+    let bytes = ask::random_bytes(t, BEGUN.name, ask::mtu(&channel) + LENGTH);
+    let two = Message::write(&channel, send.next(), PLACES[3], &bytes);
+    t.send_frame(BEGUN, &two.frames(&channel)[0])?;
     t.start_sending(&channel, &options)?;
-    ask::ask(
-        t,
-        &channel,
-        LAST,
-        &Message::write(&channel, send.next(), PLACES[2], &payload),
-    )?;
+    ask::ask_from(t, &channel, ENDED, &two, 1)?;
+    let last = Message::write(&channel, two.next(), PLACES[2], &payload);
+    ask::ask(t, &channel, LAST, &last)?;
     ask::query(t, &channel, STATE).map(drop)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["request-answered", "rnr-timer"]);
+    f.exercises(&[
+        "request-answered",
+        "duplicate-answered",
+        "gap-answered",
+        "rnr-nak-owed",
+        "rnr-timer",
+    ]);
     if offers::executes(t, Operation::Read) {
         rc::came(t, &[READ])?;
     }
-    rc::came(t, &[WRITE, UNREADY, READY, LAST])
+    rc::came(t, &[DUPLICATE, GAP, UNREADY, BEGUN])?;
+    [WRITE, READY, ENDED, LAST]
+        .into_iter()
+        .try_for_each(|label| rc::answered(t, label))
 }

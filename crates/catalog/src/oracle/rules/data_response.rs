@@ -94,6 +94,15 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
+        // It may be the tail of one that was not seen, whose responses are on their way still.
+        false
+            if ends_rightly
+                && answered
+                    .found
+                    .is_some_and(|(at, _)| answered.window.before(at).is_none()) =>
+        {
+            held.unless(Excuse::RequestsLost)
+        }
         _ => held,
     };
     // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.

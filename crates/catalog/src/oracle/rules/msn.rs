@@ -79,6 +79,15 @@ fn is_above(earlier: &Offset, later: &Offset) -> bool {
     Psn(later.least).since(Psn(earlier.least)) < Psn::COUNT / 2
 }
 
+/// Whether it may count requests behind the one that it answers.
+fn may_be_ahead(answered: &Answered<'_>) -> bool {
+    match answered.says {
+        Says::Read(_) | Says::Atomic => true,
+        Says::Ack => answered.window.awaits_responses(),
+        _ => false,
+    }
+}
+
 pub(super) fn msn(answered: &Answered<'_>) -> Held {
     let (Some(earlier), Some(later)) = (&answered.responses.offset, offset(answered)) else {
         return Held::NotAsked;
@@ -100,8 +109,9 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
     // Of what a request that breaks rules was when it was sent, its packet says nothing.
     match answered.responses.odd {
         Some((psn, number)) if is_up_to(psn, answered.heard.psn) => held.with(number).unless(Excuse::RequestAltered),
-        // What is answered again is answered with all that was counted since, be it of requests that were not seen.
-        _ if is_above(earlier, &later) && answered.window.is_asked_again() => {
+        // What is answered again is answered with all that was counted since, be it of requests that were not seen; and a READ or
+        // atomic behind it may count when it is accepted.
+        _ if is_above(earlier, &later) && (answered.window.is_asked_again() || may_be_ahead(answered)) => {
             held.with(earlier.number).unless(Excuse::NewestLost)
         }
         _ => held.with(earlier.number),

@@ -101,13 +101,13 @@ fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t Ve
         let Some(local) = local.filter(|_| post.posted.has_response_data()) else {
             continue;
         };
-        let is_done = talk
+        let mut told = talk
             .told_of(at)
-            .any(|told| told.is_success() && told.place() < read.place);
-        let brought = if is_done {
-            brought(talk, post, local.length)
-        } else {
-            vec![None; local.length as usize]
+            .filter(|told| told.is_success() && told.place() < read.place);
+        let brought = match told.next() {
+            // What comes once it is done is no answer to it.
+            Some(done) => brought(talk, post, (local.length, done.place())),
+            None => vec![None; local.length as usize],
         };
         put(&mut image, local.offset, brought);
     }
@@ -138,8 +138,8 @@ fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t Ve
     });
 }
 
-/// What the responses to a READ or atomic carried; where one came twice with other content, either.
-fn brought(talk: &Talk<'_>, post: &Post<'_>, length: u32) -> Image {
+/// What the responses to a READ or atomic carried before it was done; where one came twice with other content, either.
+fn brought(talk: &Talk<'_>, post: &Post<'_>, (length, until): (u32, usize)) -> Image {
     let mut image = vec![None; length as usize];
     let of_it = |answer: &&Answer<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(talk, answer);
     for offset in post.first..post.end {
@@ -147,7 +147,7 @@ fn brought(talk: &Talk<'_>, post: &Post<'_>, length: u32) -> Image {
             .answers
             .iter()
             .filter(of_it)
-            .filter(|answer| answer.offset == Some(offset))
+            .filter(|answer| answer.offset == Some(offset) && answer.place() < until)
             .map(|answer| {
                 match Packet::parse(Medium::Ethernet, &answer.frame.bytes)
                     .ok()
