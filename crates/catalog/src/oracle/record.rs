@@ -161,6 +161,8 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
                 Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
                     trace.begin.simulated && had_arrived(frames.clone(), CROSSING + 2 * quickest(trace))
                 }
+                // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
+                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name),
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
             if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
@@ -183,6 +185,14 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
 
 /// The rule that what comes again is the same.
 const ALTERED: &str = "same-again";
+
+/// Rules of the responder that are excused by requests which nobody saw, and not by what came of them later.
+const OF_RESPONDER: [&str; 4] = [
+    "damaged-request",
+    "responses-in-order",
+    "read-response-opcode",
+    "read-response-length",
+];
 
 /// The rule of RNR intervals.
 const INTERVAL: &str = "rnr-interval";
