@@ -1,14 +1,13 @@
 //! `c09-long-messages`: messages of more than 65,535 bytes are as any others, both roles.
 //!
 //! The peer sends a SEND and a WRITE with Immediate of 65,541 bytes; the DUT posts a READ, a WRITE and a SEND of as many. Each
-//! completion says how many there were. The path MTU is 256, where there is one, so that each has more than 256 packets.
+//! completion says how many there were.
 //! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
 
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::Mtu;
 
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester, offers};
@@ -50,7 +49,6 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         memory: MEMORY,
-        mtu: Mtu(1),
         ..ChannelOptions::default()
     };
     let mut dut = Requester::open(t, &options)?;

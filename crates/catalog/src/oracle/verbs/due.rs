@@ -499,24 +499,44 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
 }
 
 fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Asked, |due| !lacks_receive(talk, due));
+    let receives = Receives::of(talk);
+    owes(talk, asking, Why::Asked, |due| !receives.lack(due));
 }
 
 fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Asked, |due| lacks_receive(talk, due));
+    let receives = Receives::of(talk);
+    owes(talk, asking, Why::Asked, |due| receives.lack(due));
 }
 
-/// Whether no receive was posted for the message of a request when it came last.
-fn lacks_receive(talk: &Talk<'_>, due: &Due<'_>) -> bool {
-    let (Some(commands), Some(last)) = (commands(talk), due.tries.last()) else {
-        return false;
-    };
-    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
-    let (first, end) = due.psns;
-    let nth = takers.range(..first).count();
-    let takes = matches!(Asks::of(due.heard.opcode), Asks::Send(_)) || takers.contains(&first);
-    let there = posted(talk, &commands);
-    takes && end < until && there.get(nth).is_none_or(|(done, _)| done.place > last.place)
+/// The receives of a connection, and what takes them.
+#[derive(Default)]
+struct Receives {
+    takers: BTreeSet<u32>,
+    /// From that PSN on it is not known.
+    until: u32,
+    /// Where each was posted, in order.
+    posted: Vec<usize>,
+}
+
+impl Receives {
+    fn of(talk: &Talk<'_>) -> Self {
+        let Some(commands) = commands(talk) else {
+            return Self::default();
+        };
+        let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+        let posted = posted(talk, &commands).iter().map(|(done, _)| done.place).collect();
+        Self { takers, until, posted }
+    }
+
+    /// Whether none was posted for the message of a request when it came last.
+    fn lack(&self, due: &Due<'_>) -> bool {
+        let ((first, last), Some(sent)) = (due.psns, due.tries.last()) else {
+            return false;
+        };
+        let takes = matches!(Asks::of(due.heard.opcode), Asks::Send(_)) || self.takers.contains(&first);
+        let nth = || self.takers.range(..first).count();
+        takes && last < self.until && self.posted.get(nth()).is_none_or(|posted| *posted > sent.place)
+    }
 }
 
 /// A device may be late, and packets may be lost: not all of a test, three or more.

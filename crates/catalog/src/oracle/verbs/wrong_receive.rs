@@ -174,6 +174,7 @@ fn send_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// rules have it.
 fn refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
     let Some(first) = talk.first() else { return };
+    let mut has_held = false;
     for (heard, frame) in talk.responses() {
         let of = heard.psn.since(first);
         // What a sound device says of it.
@@ -181,10 +182,15 @@ fn refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) 
         if of >= HALF || ![usual, Says::Fatal].contains(&Says::of(&heard)) {
             continue;
         }
+        // One shows that the rule was asked.
+        if has_held && Says::of(&heard) == usual {
+            continue;
+        }
         let asked: Vec<Asked<'t>> = talk.asked().filter(|(.., sent)| sent.place < frame.place).collect();
         let Some(receive) = receive_of(talk, &asked, of, frame.place).filter(|of| of.is_some() == has_receive) else {
             continue;
         };
+        has_held |= Says::of(&heard) == usual;
         let is_wrong = [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS].map(|code| Some(Syndrome::nak(code)));
         let evidence = [Some(Evidence::from(frame)), receive.map(Evidence::from)];
         asking.must(
