@@ -1,5 +1,6 @@
 //! The performance management agent: ClassPortInfo, PortCounters and PortRcvErrorDetails (architecture 16.1.3, 16.1.4).
 
+use verbatim_wire::values::Hex16;
 use verbatim_wire::{
     AttributeId, ClassPortInfo, Layout, Mad, Method, PortCounters, PortRcvErrorDetails, RespTime, Status,
 };
@@ -100,11 +101,15 @@ fn unsupported_attribute(faults: &Faults) -> Status {
 }
 
 /// ClassPortInfo: versions 1, no options, RespTimeValue as PortInfo's default.
+/// ClassPortInfo:CapabilityMask of the performance class: PortXmitWait is there.
+const XMIT_WAIT: u16 = 1 << 12;
+
 fn class_port_info(faults: &Faults) -> [u8; 192] {
     let version = 1 + u8::from(faults.has(Defect::PerformanceClassVersion2));
     let info = ClassPortInfo::default()
         .with_base_version(1)
         .with_class_version(version)
+        .with_capability_mask(Hex16(XMIT_WAIT))
         .with_resp_time_value(RespTime(18));
     let mut data = [0; 192];
     data.copy_from_slice(info.bytes());
