@@ -28,8 +28,7 @@ const LAST: Label<GuidInfo> = Label::new("get each block after setting one beyon
 const ENTRIES: usize = 8;
 /// Blocks that the largest GUIDCap asks for.
 const BLOCKS: u32 = 32;
-/// Blocks that no table has,
-/// of which some are a block's in the lowest bits alone.
+/// Blocks that no table has, some of which are a block's in their lowest bits.
 const NONE: [u32; 5] = [BLOCKS, 0xFFFF, 0x100, 0x1_0000, 0x2000_0000];
 
 pub(super) static TEST: Test = Test {

@@ -202,8 +202,9 @@ fn replay_at(test: &Test, trace: &Trace, at: u32) -> Judged {
         broken.excusable = again <= EXCUSED_REPEATS;
     }
     let is_other_port = |exchange: &Exchange| {
-        let place = facts.map(|facts| facts.place(&exchange.request));
-        !simulated && place.is_none_or(|(_, port)| port != 0)
+        let asked = (exchange.request.attribute_id(), exchange.request.modifier() & 0xFF);
+        let (_, port) = facts.map_or(asked, |facts| facts.place(&exchange.request));
+        !simulated && port != 0
     };
     legal::judge(ours(), is_other_port, &mut broken, &mut asked);
     if at != 0 {

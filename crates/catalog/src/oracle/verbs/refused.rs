@@ -69,11 +69,10 @@ fn refused_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let of_it = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
     // Who takes it elsewhere ends what the NAK has said.
-    let is_moved = |done: &&VerbsDone| {
-        let is_it = matches!(&done.command, Command::ModifyQp(of) if of.qp == talk.dialogue.handle);
-        !(is_it && done.place > nak.place)
-    };
-    let after = of_it.take_while(is_moved).filter(|done| done.place > nak.place);
+    let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == talk.dialogue.handle);
+    let after = of_it
+        .skip_while(|done| done.place < nak.place)
+        .take_while(|done| !is_moved(done));
     let Some((done, state)) = after.filter_map(state).last() else {
         return;
     };
