@@ -1,7 +1,7 @@
 //! Rules of what is refused, and of where responses go, on golden records of which one thing was altered.
 
 use verbatim_record::Entry;
-use verbatim_wire::packet::{Aeth, Bth, Medium, Packet, Qpn, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{Aeth, Bth, Medium, Opcode, Packet, Qpn, Syndrome, SyndromeKind};
 use verbatim_wire::{Layout, NakCode, edit, mend_icrc};
 
 use super::answers::{is_ack, is_nak, is_of_dut};
@@ -39,6 +39,30 @@ fn is_rnr_nak(packet: &Packet<'_>) -> bool {
     matches!(kind, Some(SyndromeKind::RnrNak(_)))
 }
 
+/// The first such packet of the device comes twice.
+fn twice(entries: &mut Vec<Entry>, is_it: impl Fn(&Packet<'_>) -> bool) {
+    let at = entries.iter().position(|entry| is_of_dut(entry, &is_it)).unwrap();
+    entries.insert(at + 1, entries[at].clone());
+    super::verbs::renumber(entries);
+}
+
+#[test]
+fn an_answer_comes_as_often_as_it_was_asked_for() {
+    let opcode = |opcode: Opcode| move |packet: &Packet<'_>| packet.opcode() == opcode;
+    let more = |record: &str, is_it: &dyn Fn(&Packet<'_>) -> bool| broken(record, |entries| twice(entries, is_it));
+    for (record, is_it) in [
+        ("c09-rnr-nak", &is_rnr_nak as &dyn Fn(&Packet<'_>) -> bool),
+        ("c09-060-read-responder", &opcode(Opcode::RC_READ_RESPONSE_LAST)),
+        ("c09-060-fetch-add-responder", &opcode(Opcode::RC_ATOMIC_ACKNOWLEDGE)),
+    ] {
+        let found = more(record, is_it);
+        assert!(found.contains(&"answered-once"), "{record}: {found:?}");
+    }
+    // An ACK tells of credits, too.
+    let found = more("c09-060-send-responder", &is_ack);
+    assert!(!found.contains(&"answered-once"), "{found:?}");
+}
+
 #[test]
 fn what_lacks_a_receive_is_put_off_and_what_has_one_is_executed() {
     for code in [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS] {
@@ -73,12 +97,7 @@ fn after_a_refusal_no_response_comes() {
     let record = "c09-nak-max-dest-rd-atomic";
     assert_eq!(broken(record, |_| ()), [""; 0]);
     let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::INVALID_REQUEST);
-    let twice = |entries: &mut Vec<Entry>| {
-        let at = entries.iter().position(|entry| is_of_dut(entry, &is_refused)).unwrap();
-        entries.insert(at + 1, entries[at].clone());
-        super::verbs::renumber(entries);
-    };
-    assert!(broken(record, twice).contains(&"refused-silent"));
+    assert!(broken(record, |entries| twice(entries, is_refused)).contains(&"refused-silent"));
 }
 
 #[test]

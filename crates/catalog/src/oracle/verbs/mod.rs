@@ -22,6 +22,7 @@ mod local;
 mod memory;
 mod network;
 mod next;
+mod once;
 mod order;
 mod owed;
 mod picture;
@@ -133,6 +134,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     received::RULES,
     ready::RULES,
     refused::RULES,
+    once::RULES,
     wrong_receive::RULES,
     effect::RULES,
     due::RULES,
