@@ -27,7 +27,7 @@ const LEFT_OUT: [&str; 9] = [
 const TRIES: usize = 30;
 
 /// A source file of the device with its sites.
-struct File {
+pub(super) struct File {
     name: String,
     source: String,
     sites: Vec<Site>,
@@ -54,8 +54,8 @@ impl Built {
     }
 }
 
-/// Finds all mutants and builds them.
-pub(super) fn build() -> anyhow::Result<Built> {
+/// All mutants, and the files that they are in; nothing is built.
+pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
     let device = root().join("crates/device/src");
     let mut names = Vec::new();
     sources(&device, &device, &mut names)?;
@@ -94,6 +94,11 @@ pub(super) fn build() -> anyhow::Result<Built> {
             first,
         });
     }
+    Ok((mutants, files))
+}
+
+/// Builds all mutants as one program.
+pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Result<Built> {
     let workspace = target_directory()?.join("mutants/workspace");
     lay_out(&workspace)?;
     // What did not build before need not be tried again.

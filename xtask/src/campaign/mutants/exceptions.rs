@@ -6,6 +6,8 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use verbatim_lab::workspace::root;
 
+use super::rewrite::Mutant;
+
 /// Why some mutants are not held against the catalogue.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,11 +28,23 @@ struct File {
 impl Exception {
     /// Whether it speaks of a mutant.
     pub(super) fn is_for(&self, name: &str) -> bool {
-        self.mutants.iter().any(|of| match of.strip_suffix('*') {
-            Some(function) => name.starts_with(function),
-            None => of == name,
-        })
+        self.mutants.iter().any(|of| speaks_of(of, name))
     }
+}
+
+/// Whether what an exception names is that mutant.
+fn speaks_of(of: &str, name: &str) -> bool {
+    match of.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => of == name,
+    }
+}
+
+/// The names in exceptions that no mutant has: code that moved since its exception was argued.
+pub(super) fn of_no_mutant<'a>(exceptions: &'a [Exception], mutants: &[Mutant]) -> Vec<&'a str> {
+    let names = exceptions.iter().flat_map(|one| &one.mutants).map(String::as_str);
+    let is_nobodys = |of: &&str| !mutants.iter().any(|mutant| speaks_of(of, &mutant.name));
+    names.filter(is_nobodys).collect()
 }
 
 /// All of them.

@@ -57,6 +57,9 @@ pub(super) struct Arguments {
     /// Do not try what is excepted, which takes as long as all survivors together: what is killed of it is not counted then.
     #[arg(long)]
     skip_excepted: bool,
+    /// Only list them, a line each: its name, a tab, why it is excepted.
+    #[arg(long)]
+    list: bool,
     /// The score in percent that is enough.
     #[arg(long, default_value_t = 95.0)]
     least: f64,
@@ -104,7 +107,24 @@ pub(super) enum Fate {
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let arguments = Arguments::try_parse_from(&options.arguments).map_err(|error| anyhow::anyhow!("{error}"))?;
     let exceptions = exceptions::read()?;
-    let built = build::build()?;
+    let found = build::find()?;
+    let stale = exceptions::of_no_mutant(&exceptions, &found.0);
+    if arguments.list {
+        for mutant in &found.0 {
+            let reason = exceptions.iter().find(|one| one.is_for(&mutant.name));
+            println!("{}\t{}", mutant.name, reason.map_or("", |one| &one.reason));
+        }
+    }
+    if !stale.is_empty() {
+        bail!(
+            "tests/mutants/exceptions.toml: no mutant has these names; look at each, the code may have moved:\n  {}",
+            stale.join("\n  ")
+        );
+    }
+    if arguments.list {
+        return Ok(());
+    }
+    let built = build::build(found)?;
     let began = Instant::now();
     let cases = cases(&built, &arguments)?;
     let mut chosen = chosen(&built, &arguments)?;
