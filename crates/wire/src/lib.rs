@@ -39,7 +39,7 @@ pub use packet::{
     AckTimeout, Aeth, AtomicAckEth, AtomicEth, Bth, CreditCode, Delimiter, Deth, Feth, Form, Grh, Headers, Ieth, ImmDt,
     Link, Lnh, Lrh, MadHeaders, Medium, NakCode, Network, NotAPacket, Offsets, Opcode, Packet, Psn, QKey, Qpn, RKey,
     Rdeth, Reth, RnrTimer, Service, Station, Syndrome, SyndromeKind, Transport, Xrceth, edit, mad_packet, mend_icrc,
-    mend_ip_checksum, mend_lengths, mend_vcrc,
+    mend_ip_checksum, mend_lengths, mend_udp_checksum, mend_vcrc,
 };
 pub use value::{Reserved, Value};
 pub use values::{

@@ -5,7 +5,7 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, Service};
+use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Qpn, Service, SyndromeKind};
 
 use super::access::{Regions, Rights};
 use super::connection::{Connection, Loss};
@@ -13,8 +13,8 @@ use super::heard::Event;
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs::{self, Said};
-use crate::transport::rc::ask::is_sequence_nak;
-use crate::transport::rc::{connections_of, is_taken};
+use crate::transport::rc::ask::{HALF, is_sequence_nak};
+use crate::transport::rc::{connections_of, end_of, is_taken};
 
 /// The tester's end of a connection, and the device's.
 const TESTER: usize = 0;
@@ -134,18 +134,19 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
 /// How often each rule of packets was asked, beside them.
 fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
     let (mut broken, mut asked) = (Vec::new(), Vec::new());
-    for connection in connections(trace) {
+    for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
         asked.extend(connection.counts().map(|(rule, count)| {
             let held = count.asked - count.broken - count.excused;
             (rule, u32::try_from(held).unwrap_or(u32::MAX))
         }));
         // Where the peer sends something else with a PSN that it used, and the first may have been lost, the device may by
-        // right know the second alone.
+        // right know the second alone. Where it answered the first before, it knows that.
         let altered = connection
             .findings
             .iter()
             .filter(|finding| finding.by == TESTER && finding.rule.name == ALTERED)
             .filter_map(|finding| finding.packets.iter().max().copied())
+            .filter(|number| !was_answered(trace, pair, *number))
             .min()
             .filter(|_| !trace.begin.simulated);
         for finding in connection.findings {
@@ -223,6 +224,32 @@ fn quickest(trace: &Trace) -> Duration {
     took.min().unwrap_or_default()
 }
 
+/// Whether the device had answered what came with that packet's PSN before, when it was sent.
+fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
+    let frame_of = |number: u64| trace.timeline.frames.get(usize::try_from(number).ok()?.checked_sub(1)?);
+    let Some((sent, packet)) = frame_of(number).and_then(parsed) else {
+        return false;
+    };
+    let psn = packet.bth().psn();
+    let before = trace.timeline.frames_between((pair.places.0, sent.place)).iter();
+    before
+        .filter(|frame| frame.received)
+        .filter_map(parsed)
+        .any(|(_, of_dut)| {
+            let tells = match of_dut.aeth().map(|aeth| aeth.syndrome().kind()) {
+                Some(SyndromeKind::Ack(_)) => true,
+                // A response in the midst of a READ.
+                None => of_dut.opcode() == Opcode::RC_READ_RESPONSE_MIDDLE,
+                Some(_) => false,
+            };
+            tells && of_dut.bth().dest_qp() == pair.own && of_dut.bth().psn().since(psn) < HALF
+        })
+}
+
+fn parsed(frame: &FrameSeen) -> Option<(&FrameSeen, Packet<'_>)> {
+    Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?))
+}
+
 /// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there: they
 /// crossed if there is less than that between them.
 fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, crossing: Duration) -> bool {
@@ -262,7 +289,8 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
     let end = trace.timeline.order.len();
     let mut pairs = Vec::new();
     for (at, (created, service, qp)) in made.iter().enumerate() {
-        let until = made.get(at + 1).map_or(end, |(next, ..)| next.place);
+        let next = made.get(at + 1).map_or(end, |(next, ..)| next.place);
+        let until = end_of(trace, created, next);
         for places in connections_of(trace, created, until) {
             // Later steps may stand behind where another queue pair was made; those of the next connection may not.
             let last = if places.1 == until { end } else { places.1 };

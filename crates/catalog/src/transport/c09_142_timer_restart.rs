@@ -9,7 +9,9 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, WcStatus, duration_words};
+use verbatim_record::{
+    Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, Wait, WcStatus, duration_words,
+};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode};
@@ -22,6 +24,7 @@ const ACK: Label<Frames> = Label::new("ACK, half a timeout after the one before"
 const REST: Label<Frames> = Label::new("ACK of all, at the end");
 const REST_AGAIN: Label<Frames> = Label::new("ACK of all, at the end, again");
 
+const ENDS: Label<Wait> = Label::new("until all retries are over");
 const PART: Label<Frames> = Label::new("response, half a timeout after the one before");
 const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout");
 
@@ -29,6 +32,8 @@ const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout"
 const RESPONSES: u32 = 6;
 /// SENDs, each acknowledged half a timeout after the one before.
 const REQUESTS: u32 = 10;
+/// SENDs, each posted half a timeout after the one before, over more than 4 timeouts.
+const POSTS: u32 = 12;
 /// What an adapter may need from the decision to send to the packet on the wire.
 const WITHIN: Duration = Duration::from_millis(1);
 /// Exchanges by which the path is measured, before and after.
@@ -38,9 +43,10 @@ const ROUND_TRIPS: u32 = 110;
 pub(super) static TEST: Test = Test {
     id: "c09-142-timer-restart",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
-    reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived.",
+    reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived. What is posted \
+        meanwhile restarts nothing.",
     statements: &[TIMEOUT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {
@@ -80,6 +86,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if t.offers(pb::Operation::Read) {
         read(t, &options)?;
     }
+    posted_meanwhile(t, &options)?;
     asked_again(t, &options)
 }
 
@@ -95,6 +102,25 @@ fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         }
         dut.completions(t, 1)?;
     }
+    dut.close(t)
+}
+
+/// A SEND that nobody answers, while others are posted: they are no progress, so that it comes again all the same, and fails.
+fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
+    let options = ChannelOptions {
+        retry_cnt: 1,
+        ..*options
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let half = options.timeout.duration().unwrap_or_default() / 2;
+    for at in 0..POSTS {
+        dut.post(t, Ask::send(64).at(64 * at))?;
+        t.pause(half)?;
+        if dut.come(t)? > 0 {
+            break;
+        }
+    }
+    t.wait_for(ENDS, t.rc_silence(Duration::ZERO, options.timeout, 1))?;
     dut.close(t)
 }
 
@@ -130,6 +156,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let path = rc::path(t);
     offers::was_posted(t, pb::Operation::Read)?;
     t.not_judged(PART);
+    t.not_judged(ENDS);
     t.not_judged(NAK);
     let cases = rc::cases(t)?;
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;

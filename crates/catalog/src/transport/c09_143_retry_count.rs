@@ -12,7 +12,7 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
 use crate::transport::rc::{self, Ask, Requester};
 
@@ -20,6 +20,7 @@ const COUNT: &str = "C9-143";
 
 const ACK: Label<Frames> = Label::new("ACK of the first request");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK of the first request, again");
+const RNR: Label<Frames> = Label::new("RNR NAK after a retry");
 const AFTER: Label<Wait> = Label::new("after the error completion");
 
 /// retry_cnt of each connection, and whether a first request is acknowledged after its retry.
@@ -35,14 +36,17 @@ const CASES: [(u8, bool); 9] = [
     (1, true),
 ];
 
+/// What the RNR NAK asks for: 1.28 ms.
+const TIMER: RnrTimer = RnrTimer(14);
+
 /// Retries, counted.
 pub(super) static TEST: Test = Test {
     id: "c09-143-retry-count",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A request without an answer is retried retry_cnt times, 7 included, for each request anew, and then fails.",
     reading: "Exactly 1 + retry_cnt transmissions, then one IBV_WC_RETRY_EXC_ERR and the queue pair in error; an acknowledged \
-        request loads the counter again.",
+        request loads the counter again, an RNR NAK does not.",
     statements: &[COUNT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {
@@ -65,7 +69,25 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             }
         }
     }
-    Ok(())
+    not_ready(t, AckTimeout(code))
+}
+
+/// An RNR NAK in the midst of the retries: it acknowledges nothing, so those that were spent stay spent.
+fn not_ready(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
+    let options = ChannelOptions {
+        timeout,
+        retry_cnt: 1,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let silence = t.rc_silence(TIMER.duration(), timeout, 2);
+    let sent = dut.post(t, Ask::send(64))?;
+    if dut.see(t, sent.first, silence)? && dut.see(t, sent.first, silence)? {
+        t.send_frame(RNR, &dut.rnr_nak(sent.first, TIMER, 0))?;
+        t.next_completion(Side::Dut, dut.channel.qp, t.now().after(silence))?;
+        t.wait_for(AFTER, silence)?;
+    }
+    dut.close(t)
 }
 
 /// The ACK timeout of a connection: room for a tester that is slow to acknowledge.

@@ -4,22 +4,34 @@
 //! beside one of its own kind and beside one of another. All are delivered, each to its own memory.
 //! Reading: nothing is unclear. False alarm: none known.
 
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::Psn;
+use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
-use crate::transport::rc;
+use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::ACKNOWLEDGEMENT;
 use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, Ask, Requester, offers};
 
 const IMMEDIATE: &str = "9.4.1 SEND and immediate";
+const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
 const ORDER: &str = "9.5 transaction ordering";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const TURNS: Label<Frames> = Label::new("messages of two connections, in turns");
 const AGAIN: Label<Frames> = Label::new("a message, until it is acknowledged");
+const ATOMIC: [Label<Frames>; 2] = [
+    Label::new("FetchAdd on each of two connections"),
+    Label::new("FetchAdd on each of two connections, again"),
+];
+const RNR: Label<Frames> = Label::new("RNR NAK on one connection");
+const ACK: Label<Frames> = Label::new("ACK on another connection");
+const ACK_AGAIN: Label<Frames> = Label::new("ACK on another connection, again");
+const READY: Label<Frames> = Label::new("ACK of what was put off");
+const READY_AGAIN: Label<Frames> = Label::new("ACK of what was put off, again");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
@@ -46,15 +58,30 @@ const PAIRS: [[Kind; 2]; 4] = [
     [Kind::WriteImm, Kind::Write],
 ];
 
+/// Exchanges by which the path is measured, before and after.
+const ROUND_TRIPS: u32 = 110;
+/// What the RNR NAK asks for: 163.84 ms.
+const TIMER: RnrTimer = RnrTimer(28);
+
 /// Connections beside each other.
 pub(super) static TEST: Test = Test {
     id: "c09-connections",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Messages of two connections whose packets come in turns are delivered as if each were alone.",
     reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, one packet of each connection after the other: \
-        both are acknowledged, delivered, and nothing else is touched.",
-    statements: &[ORDER, IMMEDIATE, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
+        both are acknowledged, delivered, and nothing else is touched. Atomics of one PSN on two connections: each comes again with its own \
+        result. While one waits after an RNR NAK another is acknowledged, which does not end the wait.",
+    statements: &[
+        ORDER,
+        IMMEDIATE,
+        ACKNOWLEDGEMENT,
+        DUPLICATES,
+        "C9-130",
+        "C9-60",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -103,10 +130,73 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::read_memory(t, channel, RESULT, channel.memory.length)?;
         ask::query(t, channel, STATE)?;
     }
+    if t.executes(Operation::FetchAdd) {
+        atomics(t)?;
+    }
+    put_off(t)
+}
+
+/// An atomic on each of two connections whose PSNs are the same, and both again.
+fn atomics(t: &mut Tester<'_>) -> Step {
+    let one = t.open_channel(&ChannelOptions::default())?;
+    let options = ChannelOptions {
+        own_psn: Some(one.own_psn),
+        ..ChannelOptions::default()
+    };
+    let other = t.open_channel(&options)?;
+    for (number, channel) in (1u64..).zip([&one, &other]) {
+        ask::fill(t, channel, FILL, 0, (number << 40).to_le_bytes().to_vec())?;
+    }
+    for label in ATOMIC {
+        for channel in [&one, &other] {
+            ask::ask(t, channel, label, &Message::fetch_add(channel, channel.own_psn, 0, 1))?;
+        }
+    }
+    for channel in [&one, &other] {
+        ask::query(t, channel, STATE)?;
+    }
     Ok(())
 }
 
+/// A SEND that waits after an RNR NAK, while another connection goes on.
+fn put_off(t: &mut Tester<'_>) -> Step {
+    let mut waits = Requester::open(t, &ChannelOptions::default())?;
+    t.measure_path(ROUND_TRIPS)?;
+    let mut goes_on = Requester::open(t, &ChannelOptions::default())?;
+    let sent = waits.post(t, Ask::send(64))?;
+    if waits.see_all(t, &sent)? {
+        t.send_frame(RNR, &waits.rnr_nak(sent.first, TIMER, 0))?;
+        // It has arrived by then; the interval lasts.
+        t.pause(TIMER.duration() / 8)?;
+        let other = goes_on.post(t, Ask::send(64))?;
+        if goes_on.see_all(t, &other)? {
+            let acks = goes_on.answers(t, &other);
+            goes_on.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
+        }
+        let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0);
+        if waits.see(t, sent.first, patience)? {
+            let acks = waits.answers(t, &sent);
+            waits.answer(t, (READY, READY_AGAIN), &acks, 1)?;
+        }
+    }
+    t.measure_path(ROUND_TRIPS)?;
+    waits.close(t)?;
+    goes_on.close(t)
+}
+
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["memory-content", "receive-order", "receive-fields"]);
-    rc::came(t, &[TURNS, AGAIN])
+    f.exercises(&[
+        "memory-content",
+        "receive-order",
+        "receive-fields",
+        "rnr-wait",
+        "answered-completes",
+    ]);
+    if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
+        f.exercises(&["atomic-again"]);
+        rc::came(t, &ATOMIC)?;
+    } else {
+        f.goes_without(&[DUPLICATES], "the device has no FetchAdd");
+    }
+    rc::came(t, &[TURNS, AGAIN, RNR])
 }

@@ -11,8 +11,9 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation;
-use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
-use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
+use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn, RKey};
 
@@ -48,6 +49,14 @@ const READ: [Label<Frames>; 4] = [
 const LAST: Label<Frames> = Label::new("WRITE behind all of them");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 
+const OTHER: Label<Verbs> = Label::new("register other memory");
+const GONE: Label<Verbs> = Label::new("deregister it");
+const WRONG: [Label<Frames>; 4] = [
+    Label::new("WRITE to other memory"),
+    Label::new("WRITE to other memory, again, and it is gone"),
+    Label::new("WRITE, again with more data than the path MTU"),
+    Label::new("WRITE behind duplicates that are wrong"),
+];
 const FILL_ATOMIC: Label<Verbs> = Label::new("fill the memory for atomics");
 const ATOMIC: [Label<Frames>; 2] = [Label::new("FetchAdd"), Label::new("FetchAdd, again")];
 const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomics");
@@ -71,7 +80,7 @@ const ADDED: u64 = 0x1111_0000_2222_0001;
 pub(super) static TEST: Test = Test {
     id: "c09-duplicates",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A duplicate is not executed: SEND and WRITE are acknowledged, READ is answered anew, an atomic as before.",
     reading: "The ACK of a duplicate has the PSN of the latest request, and the MSN does not advance. A READ is repeated \
         whole, and from its second packet to its end. The repeated FetchAdd is the latest atomic. An error in a duplicate \
@@ -123,6 +132,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     } else {
         channel
     };
+    wrong(t)?;
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     ask::query(t, &channel, STATE)?;
     Ok(())
@@ -151,6 +161,47 @@ fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
     Ok(read.next())
 }
 
+/// Duplicates of WRITEs that would be refused if they were new.
+fn wrong(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let register = Command::RegisterMemory(pb::RegisterMemory {
+        length: LENGTH,
+        access: Some(ChannelOptions::default().memory_access),
+    });
+    let Reply::Memory(other) = t.verbs_must(OTHER, Side::Dut, register)? else {
+        return Ok(());
+    };
+    let there = Channel {
+        memory: Memory {
+            handle: other.memory,
+            address: other.address,
+            r_key: RKey(other.r_key),
+            length: LENGTH,
+        },
+        ..channel
+    };
+    let payload = ask::random_bytes(t, WRONG[0].name, LENGTH);
+    let write = Message::write(&there, channel.own_psn, 0, &payload);
+    let is_done = ask::ask(t, &channel, WRONG[0], &write)?;
+    let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
+    t.verbs_must(GONE, Side::Dut, deregister)?;
+    // One that is new would be refused.
+    if is_done {
+        ask::ask(t, &channel, WRONG[1], &write)?;
+        let long = ask::random_bytes(t, WRONG[2].name, ask::mtu(&channel) + 4);
+        let overlong = Message::write(&channel, channel.own_psn, WRITES[0], &payload).changed(|packets| {
+            packets[0].payload = long;
+        });
+        // Whether it is acknowledged or dropped is the device's choice.
+        t.skip_packets();
+        t.send_frame(WRONG[2], &overlong.frames(&channel)[0])?;
+        ask::listen(t, &channel)?;
+    }
+    let last = Message::write(&channel, write.next(), WRITES[1], &payload);
+    ask::ask(t, &channel, WRONG[3], &last)?;
+    ask::query(t, &channel, STATE).map(drop)
+}
+
 /// A FetchAdd, twice, on a connection of its own.
 fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
@@ -170,7 +221,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         t.not_judged(label);
     }
     rc::came(t, &[SEND, WRITE].concat())?;
-    rc::came(t, &[LAST])?;
+    rc::came(t, &[LAST, WRONG[3]])?;
+    for label in [OTHER, GONE] {
+        t.not_judged(label);
+    }
     if offers::executes(t, Operation::Read) {
         f.exercises(&["read-content"]);
         rc::came(t, &READ)?;

@@ -1,7 +1,7 @@
 //! `c09-flush`: a queue pair that goes to ERR flushes all that is posted, in its order.
 //!
 //! Three receives are posted, the first packet of a SEND fills the first of them in part; two SENDs of the DUT are out, and
-//! nobody answers. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts.
+//! nobody answers. All have a wr_id of more than 32 bits. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts.
 //! Reading: the receive that a message has begun to fill is the first of those that are left.
 //! False alarm: none known.
 
@@ -20,6 +20,8 @@ const WHOLE: Label<Frames> = Label::new("SEND that takes a receive");
 const HALF: Label<Frames> = Label::new("SEND First");
 const STOP: Label<Verbs> = Label::new("modify to ERR");
 
+/// Numbers of requests begin there: a host gets back all 64 bits of them.
+const WR_IDS: u64 = 0x8000_0001_0000_0000;
 /// Bytes of a receive.
 const SLOT: u32 = 4096;
 
@@ -27,7 +29,7 @@ const SLOT: u32 = 4096;
 pub(super) static TEST: Test = Test {
     id: "c09-flush",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "In ERR all that is posted is flushed, each queue in its order, a receive that is half full first.",
     reading: "IBV_WC_WR_FLUSH_ERR for three receives and two SENDs, in the order in which they were posted.",
     statements: &[IMMEDIATE, rc::NAKS, rc::GENERATION, rc::ICRC],
@@ -38,9 +40,9 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let mut dut = Requester::open(t, &ChannelOptions::default())?.numbered_from(WR_IDS);
     let channel = dut.channel;
-    for (wr_id, at) in (101..).zip(0..4) {
+    for (wr_id, at) in (WR_IDS + 101..).zip(0..4) {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (32 * 1024 + at * SLOT, SLOT))?;
     }
     let bytes = ask::random_bytes(t, "payload", 2 * ask::mtu(&channel));

@@ -1,7 +1,7 @@
 //! `c09-modify-attributes`: what a step in RTS or SQD changes holds for the packets that come then.
 //!
 //! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
-//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
+//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Two get theirs from INIT to INIT, and to RTR. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
 //! another max_rd_atomic and traffic class in SQD: back in RTS they go by these.
 //! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
 //! without SQD or READs goes without these.
@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
-use verbatim_tester::peer::{Channel, ChannelOptions};
+use verbatim_tester::peer::{Channel, ChannelOptions, RightsBy};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, RnrTimer, SyndromeKind};
 
@@ -37,9 +37,9 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
-    reading: "Rights given and taken, and min_rnr_timer changed, in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
+    reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
     statements: &[
         STEPS,
@@ -71,6 +71,8 @@ const TIMEOUT: AckTimeout = AckTimeout(14);
 fn attributes(t: &mut Tester<'_>) -> Step {
     in_rtr_and_rts(t)?;
     rights_taken(t)?;
+    rights_by(t, RightsBy::InitAgain)?;
+    rights_by(t, RightsBy::Rtr)?;
     let drained = Command::ModifyQp(pb::ModifyQp {
         qp: 0,
         state: pb::QpState::Sqd.into(),
@@ -139,6 +141,23 @@ fn rights_taken(t: &mut Tester<'_>) -> Step {
     if step(t, &channel, pb::QpState::Rts, taken)? {
         ask::ask(t, &channel, TAKEN, &write(channel.own_psn.next()))?;
     }
+    dut.close(t)
+}
+
+/// Rights that come with a later step than the first: a WRITE is done.
+fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
+    let options = ChannelOptions {
+        rights_by,
+        ..ChannelOptions::default()
+    };
+    let dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    ask::ask(
+        t,
+        &channel,
+        ASKED,
+        &Message::write(&channel, channel.own_psn, 0, &[0x5A; 8]),
+    )?;
     dut.close(t)
 }
 

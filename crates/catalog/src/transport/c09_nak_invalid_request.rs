@@ -254,6 +254,13 @@ static CASES: &[Refusal] = &[
         packets
     })
     .at_second(),
+    // A length that is a multiple of the path MTU ends with a full packet.
+    Refusal::new("WRITE Last without data where DMALen is reached", CODE, |c, psn| {
+        let mut packets = of_length(write(c, psn, mtu(c) + 64), mtu(c));
+        packets[1].payload.clear();
+        packets
+    })
+    .at_second(),
     Refusal::new("SEND Last without data", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 0)])
     })
@@ -341,7 +348,7 @@ pub(super) static NO_RESOURCES: Test = Test {
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
-    revision: 6,
+    revision: 7,
     about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
         MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \

@@ -1,6 +1,6 @@
 //! `c09-network-headers`: what may differ between sound packets, or change on their way, decides nothing.
 //!
-//! A network marks congestion, counts hops down, gives classes, and spreads flows by their source port; a reserved bit of the BTH is
+//! A network marks congestion, counts hops down, gives classes, and spreads flows by their source port; UDP may have its checksum; a reserved bit of the BTH is
 //! ignored by who does not know its meaning. For each of these the peer sends a WRITE that has it, which the DUT executes, and
 //! answers a SEND of the DUT's by an ACK that has it, which completes the SEND.
 //! Reading: none of these fields is among those that validation looks at; the first reserved bits of the BTH the ICRC does not
@@ -14,7 +14,7 @@ use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Bth, Medium, Network, Opcode, Packet, Psn, Qpn, Syndrome, Transport, packet};
 use verbatim_wire::values::{Hex16, Hex32};
-use verbatim_wire::{Aeth, Reserved};
+use verbatim_wire::{Aeth, Reserved, mend_udp_checksum};
 
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester};
@@ -70,11 +70,14 @@ struct Case {
     answer: Label<Frames>,
     again: Label<Frames>,
     differs: Differs,
+    /// Whether UDP has its checksum.
+    summed: bool,
 }
 
 macro_rules! cases {
-    ($($name:literal $differs:expr;)*) => {
+    ($($name:literal $differs:expr $(, $summed:literal)?;)*) => {
         &[$( Case {
+            summed: false $(|| $summed)?,
             request: Label::new(concat!("WRITE with ", $name)),
             answer: Label::new(concat!("ACK with ", $name)),
             again: Label::new(concat!("ACK with ", $name, ", again")),
@@ -100,6 +103,7 @@ static CASES: &[Case] = cases! {
         (ip.with_flow_label(Hex32(1)), udp));
     "UDP source port 65535" ip!(|ip, udp| (ip, udp.with_src_port(0xFFFF)), (ip, udp.with_src_port(0xFFFF)));
     "UDP source port 4791" ip!(|ip, udp| (ip, udp.with_src_port(4791)), (ip, udp.with_src_port(4791)));
+    "the UDP checksum" |network, bth| (network, bth), true;
     "FECN" |network, bth| (network, bth.with_fecn(true));
     "BECN" |network, bth| (network, bth.with_becn(true));
     "ones in the reserved bits before DestQP" |network, bth| (network, bth.with_reserved_34(Reserved(0x3F)));
@@ -110,8 +114,8 @@ static CASES: &[Case] = cases! {
 pub(super) static TEST: Test = Test {
     id: "c09-network-headers",
     aliases: &[],
-    revision: 1,
-    about: "ECN, DSCP, hops, source port, FECN, BECN and reserved bits of a packet decide nothing, of requests and responses.",
+    revision: 2,
+    about: "ECN, DSCP, hops, source port, UDP checksum, FECN, BECN and reserved bits of a packet decide nothing, of requests and responses.",
     reading: "A WRITE with each is executed and acknowledged, and an ACK with each completes a SEND.",
     statements: &[
         HEADERS,
@@ -128,10 +132,15 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-fn frame(channel: &Channel, differs: Differs, mut transport: Transport) -> Vec<u8> {
-    let (network, bth) = differs(Network::roce_v2(&channel.own, &channel.dut), transport.bth);
+fn frame(channel: &Channel, case: &Case, mut transport: Transport) -> Vec<u8> {
+    let (network, bth) = (case.differs)(Network::roce_v2(&channel.own, &channel.dut), transport.bth);
     transport.bth = bth;
-    packet(&network, &transport)
+    let mut frame = packet(&network, &transport);
+    if case.summed {
+        // A packet of ours is one.
+        let _ = mend_udp_checksum(Medium::Ethernet, &mut frame);
+    }
+    frame
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -153,7 +162,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 /// Sends a request until it is answered, three times at most.
 fn asks(t: &mut Tester<'_>, channel: &Channel, case: &Case, request: Transport) -> Step {
-    let frame = frame(channel, case.differs, request);
+    let frame = frame(channel, case, request);
     for _ in 0..TRIES {
         t.skip_packets();
         t.send_frame(case.request, &frame)?;
@@ -168,7 +177,7 @@ fn asks(t: &mut Tester<'_>, channel: &Channel, case: &Case, request: Transport) 
 fn answers(t: &mut Tester<'_>, dut: &mut Requester, case: &Case) -> Step {
     let sent = dut.post(t, Ask::send(LENGTH))?;
     if dut.see_all(t, &sent)? {
-        let ack = frame(&dut.channel, case.differs, ack(&dut.channel, sent.last, sent.msn));
+        let ack = frame(&dut.channel, case, ack(&dut.channel, sent.last, sent.msn));
         dut.answer(t, (case.answer, case.again), &[ack], 1)?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! On one connection the peer sends messages of no byte, one, one packet and three, with and without immediate data, WRITEs with
 //! Immediate between them and one without, whose receives lie apart from each other in other order than they were posted. Then
-//! SENDs and WRITEs to each place modulo 8, the WRITEs across the end of a page. The
+//! SENDs and WRITEs to each place modulo 8, the WRITEs across the end of a page, and a SEND of no bytes for a receive of none. The
 //! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
 //! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
 
@@ -28,7 +28,7 @@ const PLACES: [u32; 9] = [3, 1, 6, 0, 5, 2, 7, 4, 8];
 /// Where WRITEs go.
 const TARGET: u32 = 40 * 1024;
 /// How many receives complete.
-const RECEIVES: usize = PLACES.len() + PLACES_IN_WORD as usize;
+const RECEIVES: usize = PLACES.len() + PLACES_IN_WORD as usize + 1;
 /// How places may lie, of hosts and devices that move eight bytes at a time.
 const PLACES_IN_WORD: u32 = 8;
 /// Where the receives lie that begin at each of them, within their slots; behind what came before.
@@ -39,7 +39,7 @@ const LENGTH: u32 = 61;
 pub(super) static TEST: Test = Test {
     id: "c09-receives",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Messages fill receives in their order, each receive says what filled it, and nothing else is touched.",
     reading: "Opcode, length and immediate data of each receive; memory that nothing may fill is as the host wrote it, to the end \
         of the region.",
@@ -105,6 +105,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, SENT, &write)?;
         psn = write.next();
     }
+    // A receive of no bytes has room for a message of none.
+    ask::post_receive(t, &channel, RECEIVE, RECEIVES as u64, (0, 0))?;
+    let empty = Message::send(&channel, psn, &[]).with_imm(0x0000_0100);
+    ask::ask(t, &channel, SENT, &empty)?;
     // A host tells of a completion when it has looked, which may be after the acknowledgement.
     for _ in 0..RECEIVES {
         if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?

@@ -38,10 +38,10 @@ const OPERATIONS: [pb::Operation; 5] = [
 pub(super) static TEST: Test = Test {
     id: "c09-requests-in-flight",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "At most max_rd_atomic READs and atomics are in flight, and a fenced request waits for those before it.",
     reading: "With max_rd_atomic 2 no third READ or atomic in two seconds, and it comes when the first is answered; no fenced \
-        SEND in two seconds behind a READ, or an atomic, and it comes when that is answered.",
+        SEND in two seconds behind a READ, or an atomic, one without data neither, and it comes when that is answered.",
     statements: &[rc::GENERATION, COMPLETION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -72,10 +72,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let atomic = [pb::Operation::FetchAdd, pb::Operation::CompareSwap]
         .into_iter()
         .find(|operation| t.offers(*operation));
-    match atomic {
-        Some(atomic) => unanswered(t, &ChannelOptions::default(), &[Ask::new(atomic, 8), fenced]),
-        None => Ok(()),
+    if let Some(atomic) = atomic {
+        unanswered(t, &ChannelOptions::default(), &[Ask::new(atomic, 8), fenced])?;
     }
+    // What has no data waits, too.
+    let empty = Ask { length: 0, ..fenced };
+    unanswered(
+        t,
+        &ChannelOptions::default(),
+        &[Ask::new(pb::Operation::Read, 64), empty],
+    )
 }
 
 /// READs and atomics that the device has: atomics in the place of READs that it has not.

@@ -10,23 +10,28 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer, SyndromeKind};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer, SyndromeKind};
 
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester, offers};
 
 const STATES: &str = "10.3.1 RESET";
+const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
 const COMPLETION: &str = "C9-60";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const RESET: Label<Verbs> = Label::new("modify to RESET");
 const RESET_AGAIN: Label<Verbs> = Label::new("modify to RESET, a second time");
-const HALF: Label<Frames> = Label::new("half a WRITE");
+const HALF: Label<Frames> = Label::new("half a WRITE, or a gap");
+const NAK: Label<Frames> = Label::new("RNR NAK, and a sequence NAK, after RESET");
+const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK, or sequence NAK, after RESET, again");
+const OLD: Label<Frames> = Label::new("atomic of the connection before");
+const GAP: Label<Frames> = Label::new("gap after RESET");
 const THIRD: Label<Frames> = Label::new("request after the second RESET");
 const SETTLE: Label<Wait> = Label::new("what was on its way");
 const STILL: Label<Wait> = Label::new("in RESET");
@@ -40,6 +45,10 @@ const UNREADY: Label<Frames> = Label::new("SEND without a receive");
 const AFTER: Label<Frames> = Label::new("SEND with a receive");
 
 const TIMEOUT: AckTimeout = AckTimeout(14);
+/// What the RNR NAK after RESET asks for: 1.28 ms.
+const TIMER: RnrTimer = RnrTimer(14);
+/// How long an answer may be late.
+const LATE: Duration = Duration::from_secs(4);
 /// Packets of a long message.
 const LONG: u32 = 140;
 
@@ -47,12 +56,22 @@ const LONG: u32 = 140;
 pub(super) static TEST: Test = Test {
     id: "c09-reset-again",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A queue pair that went to RESET is as new: with another peer it has nothing left of the one before.",
     reading: "Requests that nobody answers, one that waits after an RNR NAK, half a SEND of the peer, a gap, receives: after RESET, INIT, RTR \
-        and RTS with another peer requests and responses of every kind are those of a new connection, the MSN counts from \
+        and RTS with another peer retries are there again, an atomic of before is not answered, a gap is told of, requests and responses of every kind are those of a new connection, the MSN counts from \
         0, and no receive of before completes.",
-    statements: &[STATES, COMPLETION, ACKNOWLEDGEMENT, MSN, rc::GENERATION],
+    statements: &[
+        STATES,
+        COMPLETION,
+        ACKNOWLEDGEMENT,
+        MSN,
+        "9.7.4.1.1 PSN sequence",
+        DUPLICATES,
+        "C9-143",
+        "9.7.5.2.8 RNR retry",
+        rc::GENERATION,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: reset,
@@ -62,6 +81,8 @@ pub(super) static TEST: Test = Test {
 fn reset(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMEOUT,
+        retry_cnt: 1,
+        rnr_retry: 1,
         ..ChannelOptions::default()
     };
     let mut dut = Requester::open(t, &options)?;
@@ -93,7 +114,9 @@ fn reset(t: &mut Tester<'_>) -> Step {
         dut.post(t, Ask::new(pb::Operation::Read, 64))?;
     }
     dut.post(t, Ask::send(64))?;
-    if !dut.see_all(t, &send)? {
+    // It comes again, so that its only retry is spent.
+    let patience = t.rc_silence(Duration::ZERO, TIMEOUT, 1);
+    if !dut.see_all(t, &send)? || !dut.see(t, send.first, patience)? {
         return dut.close(t);
     }
     // It waits, when RESET comes: half a second is longer than all that is done until then.
@@ -103,11 +126,26 @@ fn reset(t: &mut Tester<'_>) -> Step {
     t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
     let options = ChannelOptions {
         mtu: Mtu(1),
+        retry_cnt: 1,
+        rnr_retry: 1,
+        // What came before it would be a duplicate.
+        own_psn: Some(psn),
         ..ChannelOptions::default()
     };
+    let before = channel.own_psn;
     let mut dut = dut.again(t, &options)?;
+    spent(t, &mut dut)?;
+    begins(t, &dut.channel, before)?;
     second(t, &mut dut)?;
-    let dut = third(t, dut, &options)?;
+    let mut dut = third(t, dut, &options)?;
+    // Told of once: three times none is no loss.
+    for _ in 0..TRIES {
+        let (next, is_told) = told_before(t, dut, &options)?;
+        dut = next;
+        if is_told {
+            break;
+        }
+    }
     dut.close(t)
 }
 
@@ -118,6 +156,22 @@ fn to_reset(t: &mut Tester<'_>, label: Label<Verbs>, channel: &Channel) -> Step 
         attributes: Some(pb::QpAttributes::default()),
     });
     t.verbs_must(label, Side::Dut, modify).map(drop)
+}
+
+/// A gap, RESET, and a gap on the connection after that. Whether that one was told of.
+fn told_before(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<(Requester, bool)> {
+    let channel = dut.channel;
+    let beyond = |channel: &Channel| Message::write(channel, channel.own_psn.plus(1000), 48 * 1024, &[0x99; 8]);
+    ask::put(t, &channel, HALF, &beyond(&channel))?;
+    t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
+    to_reset(t, RESET_AGAIN, &channel)?;
+    let dut = dut.again(t, options)?;
+    ask::put(t, &dut.channel, GAP, &beyond(&dut.channel))?;
+    let is_told = ask::listen(t, &dut.channel)?;
+    if !is_told {
+        t.pause(LATE)?;
+    }
+    Ok((dut, is_told))
 }
 
 /// Half a WRITE this time, RESET, and a request on the connection after that.
@@ -133,6 +187,37 @@ fn third(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<R
     let write = Message::write(&channel, channel.own_psn, 48 * 1024 + 256, &[0x88; 8]);
     ask::ask(t, &channel, THIRD, &write)?;
     Ok(dut)
+}
+
+/// Retries that were spent before RESET are there again: one after an RNR NAK, one after a sequence NAK.
+fn spent(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
+    let sent = dut.post(t, Ask::send(64))?;
+    let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 1);
+    if !dut.see_all(t, &sent)? {
+        return Ok(());
+    }
+    let naks = [
+        dut.rnr_nak(sent.first, TIMER, 0),
+        dut.nak(sent.first, NakCode::PSN_SEQUENCE_ERROR, 0),
+    ];
+    for nak in &naks {
+        if !dut.provoke(t, (NAK, NAK_AGAIN), nak, (sent.first, patience))? {
+            return Ok(());
+        }
+    }
+    let answers = dut.answers(t, &sent);
+    dut.answer(t, (ANSWER, AGAIN), &answers, 1).map(drop)
+}
+
+/// What the peer begins with: an atomic that was answered on the connection before, which is none of this one.
+fn begins(t: &mut Tester<'_>, channel: &Channel, before: Psn) -> Step {
+    t.skip_packets();
+    if channel.atomics && t.executes(pb::Operation::FetchAdd) {
+        let old = Message::fetch_add(channel, before, 48 * 1024, 1);
+        ask::put(t, channel, OLD, &old)?;
+        ask::listen(t, channel)?;
+    }
+    Ok(())
 }
 
 /// The connection after RESET: a receive of its own, requests of the peer, requests of the device.
@@ -174,7 +259,7 @@ fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
 }
 
 fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for label in [FIRST, RNR, PART, ANSWER, AGAIN] {
+    for label in [FIRST, RNR, PART, ANSWER, AGAIN, NAK, NAK_AGAIN] {
         t.not_judged(label);
     }
     t.not_judged(RECEIVE);
@@ -238,8 +323,14 @@ fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::completions_in_words(&receives),
     );
     f.prove(STATES, &rc::evidence(&receives), "receives after RESET", words, result);
+    if t.frames(OLD).next().is_some() {
+        f.exercises(&["atomic-unknown"]);
+    } else {
+        f.goes_without(&[DUPLICATES], "the device has no FetchAdd");
+    }
     f.exercises(&[
         "silent-state",
+        "gap-answered",
         "posted",
         "in-order",
         "answered-completes",

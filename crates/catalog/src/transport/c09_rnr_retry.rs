@@ -55,10 +55,10 @@ const CASES: &[(u8, &[usize], bool)] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
     reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
-        acknowledged request loads the counter again; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
+        acknowledged request loads the counter again; an RNR NAK acknowledges what lies before it; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
         interval is over.",
     statements: &[
         INTERVAL,
@@ -82,7 +82,25 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         case(t, *rnr_retry, retries, *fails)?;
     }
     posted_meanwhile(t)?;
+    second_of_two(t)?;
     then_silence(t)
+}
+
+/// An RNR NAK of the second request acknowledges the first, so that one succeeds, though the other one fails.
+fn second_of_two(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        rnr_retry: 0,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    dut.post(t, Ask::send(64))?;
+    let second = dut.post(t, Ask::send(64).at(64))?;
+    if dut.see_all(t, &second)? {
+        let nak = dut.rnr_nak(second.first, TIMER, 1);
+        dut.answer(t, (LAST, LAST_AGAIN), &[nak], 2)?;
+        t.wait_for(AFTER, t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0))?;
+    }
+    dut.close(t)
 }
 
 /// Of the connection on which nobody answers any more.

@@ -112,6 +112,11 @@ impl Adapter {
             return;
         };
         let bad_p_key = self.on(handle, |qp, cx| qp.handle(cx, packet, source, own));
+        if core::mem::take(&mut self.told.acknowledged) {
+            for waiting in self.qps.values_mut().filter(|qp| qp.send.rnr_until.is_some()) {
+                waiting.send.rnr_until = Some(self.now);
+            }
+        }
         if bad_p_key == Some(true) {
             self.p_key_violations = self.p_key_violations.saturating_add(1);
         }

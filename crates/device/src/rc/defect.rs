@@ -19,6 +19,7 @@ defects! {
         RnrCodes1To24Ignored "rnr-codes-1-to-24-ignored" "After an RNR NAK with a code from 1 to 24 a request is retried at once."
         RnrCodeLow4Bits "rnr-code-low-4-bits" "Only the low 4 bits of an RNR code are decoded."
         RnrOwnTimerUsed "rnr-own-timer-used" "The interval is that of the queue pair's own min_rnr_timer, not that of the RNR NAK."
+        RnrWaitEndedByOther "rnr-wait-ended-by-other" "An ACK on any queue pair ends the wait after an RNR NAK on all of them."
         RnrIntervalFirstOnly "rnr-interval-first-only" "The interval is kept after the first RNR NAK of a request, not after the following ones."
     }
     "9.7.5.2.8 RNR retry" {
@@ -34,6 +35,7 @@ defects! {
         RnrRetryWrongOpcode "rnr-retry-wrong-opcode" "After an RNR NAK a SEND comes again as an RDMA WRITE."
         RnrRetryWrongPayload "rnr-retry-wrong-payload" "After an RNR NAK the request comes again with the first byte of its payload changed."
         RnrRetryAfterError "rnr-retry-after-error" "The request is sent once more after it completed with an error."
+        RnrNakNotAnAck "rnr-nak-not-an-ack" "An RNR NAK does not acknowledge what lies before it."
         RnrNakCompletes "rnr-nak-completes" "An RNR NAK completes the request with success."
     }
     "9.7.5.2.8 RNR error completion" {
@@ -85,6 +87,7 @@ defects! {
         TimeoutRetryWrongPsn "timeout-retry-wrong-psn" "After a time-out the request comes again with the next PSN."
         TimeoutRetrySkipsOldest "timeout-retry-skips-oldest" "After a time-out the retry begins with the second of the outstanding requests."
         StaleNakObeyed "stale-nak-obeyed" "A sequence NAK of what was acknowledged long ago makes all that is outstanding come again."
+        PostRestartsTimer "post-restarts-timer" "A request that is posted restarts the timer of those before it."
         TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
     }
     "C9-143" {
@@ -93,6 +96,7 @@ defects! {
         RetryOneTooFew "retry-one-too-few" "A request without an answer is retried once less than retry_cnt says."
         RetryForever "retry-forever" "A request without an answer is retried for ever."
         Retry7Endless "retry-7-endless" "retry_cnt 7 retries for ever."
+        RnrNakReloadsRetries "rnr-nak-reloads-retries" "An RNR NAK loads the retry counter of time-outs again."
         RetryCntNotReloaded "retry-cnt-not-reloaded" "Progress does not reload the retry counter."
         RetryErrorAsRnrError "retry-error-as-rnr-error" "When the retries are spent, the request completes with the status of the RNR counter."
         RetryErrorWithoutCompletion "retry-error-without-completion" "When the retries are spent, the request gets no completion."
@@ -133,6 +137,7 @@ defects! {
         WriteVaLow48Bits "write-va-low-48-bits" "RETH:VA of a WRITE has 48 bits of the remote address."
         DmaLenOfPacket "dma-len-of-packet" "RETH:DMALen of a WRITE is the length of its first packet."
         MaxRdAtomicIgnored "max-rd-atomic-ignored" "More READs and atomics are in flight than max_rd_atomic allows."
+        FenceForgetsEmpty "fence-forgets-empty" "A fenced request without data does not wait for READs and atomics before it."
         FenceIgnored "fence-ignored" "A fenced request does not wait for READs and atomics before it."
         PadCountZero "pad-count-zero" "PadCnt is 0 whatever padding there is."
         PadMissing "pad-missing" "A payload is not padded to 4 bytes."
@@ -163,16 +168,21 @@ defects! {
     }
     // Queue pairs and their hosts.
     "10.3.1 ERR" {
+        FlushedWrIdLow32Bits "flushed-wr-id-low-32-bits" "What is flushed is told with the low 32 bits of its wr_id."
         LateReceiveKept "late-receive-kept" "A receive that is posted in the error state is not flushed."
     }
     "10.3.1 RESET" {
         ResetKeepsHalfWrite "reset-keeps-half-write" "A WRITE that was begun before RESET is still being received after it."
+        ResetKeepsNakSent "reset-keeps-nak-sent" "A gap that was told of before RESET keeps one after it from being told of."
+        ResetKeepsRetries "reset-keeps-retries" "Retries that were spent before RESET are missing after it."
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
         ResetKeepsReceives "reset-keeps-receives" "Receives that were posted before RESET are there after it."
     }
     "11.2.5.2 modify queue pair" {
         RefusedStepTaken "refused-step-taken" "A step that is refused for its attributes takes the queue pair to its state all the same."
+        AccessOfInitIgnored "access-of-init-ignored" "Rights that a step from INIT to INIT gives are not given."
+        AccessOfRtrIgnored "access-of-rtr-ignored" "Rights that the step to RTR gives are not given."
         LaterAttributesIgnored "later-attributes-ignored" "Attributes that a step in RTS or SQD changes stay as they were."
     }
     "11.4.1 work requests" {
@@ -211,6 +221,7 @@ defects! {
     "9.7.5.1 acknowledgement" {
         AckOfLastOnly "ack-of-last-only" "AckReq of the First and Middle packets of a message is ignored."
         MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
+        UdpChecksumDropped "udp-checksum-dropped" "A packet whose UDP checksum over IPv4 is not 0 is dropped."
         LastHopDropped "last-hop-dropped" "A packet that has one hop left is dropped."
         SourcePortPinned "source-port-pinned" "A packet from a UDP port below 49152 is dropped."
         ReservedBitsChecked "reserved-bits-checked" "A packet with ones in reserved bits of the BTH is dropped."
@@ -225,12 +236,14 @@ defects! {
         ReadResponsePsnConstant "read-response-psn-constant" "All responses to a READ carry the PSN of the request."
         ReadResponsePsnSkipsAtWrap "read-response-psn-skips-at-wrap" "READ responses behind the wrap of the PSN are one further than they should be."
         ReadResponsePsnLosesBit23 "read-response-psn-loses-bit-23" "READ responses behind the half of all PSNs lose the highest bit of theirs."
+        ReadResponsePsn8Bits "read-response-psn-8-bits" "The PSNs of a READ's responses behind the 256th begin anew."
         ReadResponseMiddleOnly "read-response-middle-only" "The first response to a READ is a Middle."
     }
     "9.7.7.1 MSN" {
         ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
         MsnLow8Bits "msn-low-8-bits" "The MSN that is told has 8 bits."
+        MsnLow16Bits "msn-low-16-bits" "The MSN that is told has 16 bits."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."
         MsnAdvancedByNak "msn-advanced-by-nak" "A NAK, and an RNR NAK, advance the MSN."
@@ -264,6 +277,10 @@ defects! {
         DuplicateNaked "duplicate-naked" "A duplicate gets a sequence NAK."
         DuplicateAckOldPsn "duplicate-ack-old-psn" "A duplicate is acknowledged with its own PSN, though more was received."
         DuplicateAtomicOtherExecuted "duplicate-atomic-other-executed" "An atomic with a PSN that was answered, and other operands, is executed."
+        ResetKeepsAtomics "reset-keeps-atomics" "An atomic that was answered before RESET is answered again after it."
+        DuplicateAtomicOfAnyQp "duplicate-atomic-of-any-qp" "A duplicate of an atomic is answered with the latest result of its PSN on any queue pair."
+        DuplicateErrorNaked "duplicate-error-naked" "A duplicate of a WRITE to memory that was deregistered is refused."
+        DuplicateOverlongNaked "duplicate-overlong-naked" "A duplicate with more data than the path MTU is refused."
         DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }
     "9.7.4.1.1 PSN sequence" {
@@ -293,6 +310,7 @@ defects! {
         OverlongSendWrongNak "overlong-send-wrong-nak" "A SEND longer than the receive gets a remote operational NAK."
         ShortMiddleAccepted "short-middle-accepted" "A First or Middle shorter than the path MTU is taken."
         ShortMiddleWrongNak "short-middle-wrong-nak" "A First or Middle shorter than the path MTU gets a remote operational NAK."
+        EmptyLastTaken "empty-last-taken" "The Last of a WRITE may be empty where DMALen is reached."
         DmaLenIgnored "dma-len-ignored" "A WRITE with less or more data than DMALen says is taken."
         DmaLenWrongNak "dma-len-wrong-nak" "A WRITE with less or more data than DMALen says gets a remote access NAK."
     }
@@ -342,6 +360,7 @@ defects! {
     }
     "9.4.1 SEND and immediate" {
         ReceiveLength16Bits "receive-length-16-bits" "A receive's byte count has 16 bits."
+        EmptyReceiveTooShort "empty-receive-too-short" "A SEND of no bytes does not fit a receive of no bytes."
         HalfReceiveFlushedLast "half-receive-flushed-last" "A receive that a message has begun to fill is flushed behind those that were posted after it."
         SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."
         ReceiveLengthOfLastPacket "receive-length-of-last-packet" "A receive's byte count is that of the last packet."

@@ -5,7 +5,7 @@ use verbatim_wire::{NakCode, Opcode, Psn, Syndrome};
 
 use super::atomic;
 use super::defect::RcDefect;
-use super::memory::Right;
+use super::memory::{Denied, Right};
 use super::qp::{Context, Qp};
 use super::receive_queue::{Kept, KeptRequest, Message};
 use super::request::Request;
@@ -43,6 +43,20 @@ impl Qp {
             || (request.is_write() && cx.has(RcDefect::DuplicateWriteExecuted));
         if again && self.receive.message == Message::None {
             self.execute_again(cx, request);
+            return;
+        }
+        let most = self.pmtu() as usize;
+        if request.payload.len() > most && cx.has(RcDefect::DuplicateOverlongNaked) {
+            self.refuse(cx, request.bth.psn(), NakCode::INVALID_REQUEST);
+            return;
+        }
+        if let Some(reth) = request.packet.reth()
+            && cx.has(RcDefect::DuplicateErrorNaked)
+            && let Err(Denied::Key) = cx
+                .memory
+                .remote(reth.r_key(), reth.va().0, reth.dma_len().into(), Right::Write)
+        {
+            self.refuse(cx, request.bth.psn(), NakCode::REMOTE_ACCESS);
             return;
         }
         if self.receive.rnr_open && cx.has(RcDefect::DuplicateUnansweredAfterRnrNak) {
@@ -134,6 +148,11 @@ impl Qp {
         let again = cx.has(RcDefect::DuplicateAtomicExecuted)
             || cx.has(RcDefect::CompareSwapExecutedAgain) && opcode == Opcode::RC_COMPARE_SWAP;
         let place = cx.memory.remote(r_key, va, 8, Right::Atomic);
+        let of_any = cx.told.originals.iter().rev().find(|(one, _)| *one == psn);
+        let original = match of_any {
+            Some((_, other)) if cx.has(RcDefect::DuplicateAtomicOfAnyQp) => *other,
+            _ => original,
+        };
         let shown = match place {
             Ok(place) if again => atomic::perform(cx, place, opcode, &header),
             Ok(place) if cx.has(RcDefect::DuplicateAtomicShowsMemory) => atomic::load(cx, place),

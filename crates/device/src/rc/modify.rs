@@ -136,6 +136,7 @@ impl Qp {
             if cx.has(RcDefect::ResetFlushes) {
                 self.enter_error(cx);
             }
+            let spent = (self.send.retries, self.send.rnr_retries);
             let before = core::mem::take(&mut self.receive);
             self.reset();
             if cx.has(RcDefect::ResetKeepsReceives) {
@@ -144,14 +145,32 @@ impl Qp {
             if cx.has(RcDefect::ResetKeepsHalfWrite) && matches!(before.message, Message::Write { .. }) {
                 self.receive.message = before.message;
             }
+            if cx.has(RcDefect::ResetKeepsNakSent) {
+                self.receive.nak_sent = before.nak_sent;
+            }
+            if cx.has(RcDefect::ResetKeepsAtomics) {
+                self.receive.kept = before.kept;
+            }
+            if cx.has(RcDefect::ResetKeepsRetries) {
+                (self.send.retries, self.send.rnr_retries) = spent;
+            }
             if cx.has(RcDefect::ResetKeepsMsn) {
                 self.receive.msn = before.msn;
             }
             return Ok(());
         }
+        let access = self.attributes.access;
+        let keeps_access = match (self.state, to) {
+            (QpState::Init, QpState::Init) => cx.has(RcDefect::AccessOfInitIgnored),
+            (QpState::Init, _) => cx.has(RcDefect::AccessOfRtrIgnored),
+            _ => false,
+        };
         let is_later = matches!(self.state, QpState::Rts | QpState::Sqd);
         if !(is_later && cx.has(RcDefect::LaterAttributesIgnored)) {
             self.take_values(cx, named)?;
+        }
+        if keeps_access {
+            self.attributes.access = access;
         }
         if let Some(path) = self.attributes.path.filter(|_| named.address.is_some()) {
             cx.port.resolve(cx.now, &path);

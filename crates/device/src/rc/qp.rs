@@ -49,6 +49,10 @@ pub(crate) struct Told {
     pub(crate) events: VecDeque<AsyncEvent>,
     /// Of a defective adapter: where the next WRITE packet goes, of whatever queue pair.
     pub(crate) next_write: Option<super::memory::Place>,
+    /// Of a defective adapter: the results of atomics of all queue pairs, by their PSNs.
+    pub(crate) originals: Vec<(Psn, u64)>,
+    /// Of a defective adapter: an ACK came, on whatever queue pair.
+    pub(crate) acknowledged: bool,
 }
 
 /// The attributes in force.
@@ -203,6 +207,9 @@ impl Qp {
     pub(crate) fn post_send(&mut self, cx: &mut Context<'_>, request: &SendRequest) -> Result<(), Refusal> {
         self.check_send(cx, request)?;
         self.send.post(*request);
+        if cx.has(RcDefect::PostRestartsTimer) {
+            self.send.timer = None;
+        }
         match self.state {
             QpState::Err => self.flush(cx),
             QpState::Sqe => self.flush_sends(cx),
@@ -324,9 +331,10 @@ impl Qp {
     /// A send request is done: tells it, if it was to be told.
     pub(crate) fn complete(&mut self, cx: &mut Context<'_>, request: &SendRequest, status: WcStatus, byte_len: u32) {
         if request.signaled || status != WcStatus::SUCCESS {
+            let wr_id = told_wr_id(cx, request.wr_id, status);
             cx.told.completions.push_back(Completion {
                 qp: self.handle,
-                wr_id: request.wr_id,
+                wr_id,
                 status,
                 opcode: opcode(request.operation),
                 byte_len,
@@ -338,9 +346,10 @@ impl Qp {
 
     /// A receive request ends without data.
     pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: WcStatus) {
+        let wr_id = told_wr_id(cx, request.wr_id, status);
         cx.told.completions.push_back(Completion {
             qp: self.handle,
-            wr_id: request.wr_id,
+            wr_id,
             status,
             opcode: WcOpcode::RECV,
             byte_len: 0,
@@ -359,5 +368,14 @@ impl Qp {
 
     pub(crate) fn start_sending(&mut self, psn: Psn) {
         self.send.start(psn);
+    }
+}
+
+/// The wr_id that a host is told.
+fn told_wr_id(cx: &Context<'_>, wr_id: u64, status: WcStatus) -> u64 {
+    if status == WcStatus::WR_FLUSH_ERR && cx.has(RcDefect::FlushedWrIdLow32Bits) {
+        wr_id & 0xFFFF_FFFF
+    } else {
+        wr_id
     }
 }

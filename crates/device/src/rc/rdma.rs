@@ -230,6 +230,9 @@ impl Qp {
         self.take_resource(cx)?;
         let original = super::atomic::perform(cx, place, request.opcode, &atomic);
         let psn = request.bth.psn();
+        if cx.has(RcDefect::DuplicateAtomicOfAnyQp) {
+            cx.told.originals.push((psn, original));
+        }
         self.keep(
             cx,
             Kept {

@@ -207,7 +207,10 @@ impl Qp {
         let fits = match (carries, request.begins()) {
             (false, _) => length == 0 || request.opcode.name().is_none(),
             (true, true) => length <= pmtu,
-            (true, false) => (1..=pmtu).contains(&length),
+            (true, false) => {
+                let least = usize::from(!(request.is_write() && cx.has(RcDefect::EmptyLastTaken)));
+                (least..=pmtu).contains(&length)
+            }
         };
         if fits { Ok(()) } else { Err(INVALID) }
     }
@@ -230,6 +233,11 @@ impl Qp {
         };
         let mut payload = request.payload;
         let room = (receive.local.length - at.min(receive.local.length)) as usize;
+        if room == 0 && cx.has(RcDefect::EmptyReceiveTooShort) {
+            self.take_receive();
+            self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
+            return Err(INVALID);
+        }
         if payload.len() > room {
             let is_within_word = payload.len() <= room.next_multiple_of(4);
             if cx.has(RcDefect::OverlongSendTruncated) || is_within_word && cx.has(RcDefect::OverlongSendWithinWord) {

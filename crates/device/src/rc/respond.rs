@@ -39,7 +39,13 @@ impl Qp {
     }
 
     fn aeth(&self, cx: &Context<'_>, syndrome: Syndrome) -> Aeth {
-        let shown = if cx.has(RcDefect::MsnLow8Bits) { 0xFF } else { u32::MAX };
+        let shown = if cx.has(RcDefect::MsnLow8Bits) {
+            0xFF
+        } else if cx.has(RcDefect::MsnLow16Bits) {
+            0xFFFF
+        } else {
+            u32::MAX
+        };
         Aeth::default()
             .with_syndrome(syndrome)
             .with_msn(self.receive.msn & shown)
@@ -187,6 +193,8 @@ impl Qp {
             #[allow(clippy::cast_possible_truncation)] // fewer responses than PSNs
             let offset = if cx.has(RcDefect::ReadResponsePsnConstant) {
                 0
+            } else if cx.has(RcDefect::ReadResponsePsn8Bits) {
+                at as u32 & 0xFF
             } else if cx.has(RcDefect::ReadResponsePsnSkipsAtWrap) && psn.plus(at as u32) < psn {
                 at as u32 + 1
             } else {

@@ -78,10 +78,13 @@ impl Qp {
 
     fn handle_ack(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
         match syndrome.kind() {
-            SyndromeKind::Ack(_) => self.acknowledged(cx, psn.next()),
+            SyndromeKind::Ack(_) => {
+                cx.told.acknowledged = cx.has(RcDefect::RnrWaitEndedByOther);
+                self.acknowledged(cx, psn.next());
+            }
             SyndromeKind::RnrNak(_) if cx.has(RcDefect::RnrNakCompletes) => self.acknowledged(cx, psn.next()),
             SyndromeKind::RnrNak(timer) => {
-                if self.reaches(cx, psn) {
+                if cx.has(RcDefect::RnrNakNotAnAck) || self.reaches(cx, psn) {
                     self.on_rnr_nak(cx, timer);
                 }
             }

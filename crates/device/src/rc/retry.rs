@@ -144,6 +144,9 @@ impl Qp {
         } else if !self.spend_rnr_retry(cx) {
             return;
         }
+        if cx.has(RcDefect::RnrNakReloadsRetries) {
+            self.send.retries = 0;
+        }
         self.go_back(cx, Retry::Rnr);
         self.send.timer = None;
         self.send.rnr_until = Some(cx.now + self.rnr_interval(cx, timer));

@@ -160,6 +160,7 @@ impl Qp {
         let mut earlier = self.send.queue.iter().take(index);
         let is_behind_read = earlier.any(|wqe| wqe.request.operation == Operation::Read);
         let passes = cx.has(RcDefect::FenceIgnored) || !is_behind_read && cx.has(RcDefect::FencePassesAtomics);
+        let passes = passes || request.local.length == 0 && cx.has(RcDefect::FenceForgetsEmpty);
         if request.fence && pending > 0 && !passes {
             return true;
         }

@@ -35,9 +35,11 @@ fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
         Network::RoceV2Ipv6 { ip, udp, .. } => (ip.ecn(), ip.hop_limit(), udp.src_port()),
         _ => return false,
     };
+    let is_summed = matches!(packet.network(), Network::RoceV2Ipv4 { udp, .. } if udp.checksum().0 != 0);
     let bth = packet.bth();
     let reserved = (bth.reserved_34().0, bth.reserved_65().0);
     ecn == 3 && cx.has(RcDefect::MarkedDropped)
+        || is_summed && cx.has(RcDefect::UdpChecksumDropped)
         || hops == 1 && cx.has(RcDefect::LastHopDropped)
         || port < 49152 && cx.has(RcDefect::SourcePortPinned)
         || reserved != (0, 0) && cx.has(RcDefect::ReservedBitsChecked)

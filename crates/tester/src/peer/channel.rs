@@ -23,6 +23,8 @@ pub mod labels {
     pub const MEMORY: Label<Verbs> = Label::new("register memory");
     /// Creates the queue pair.
     pub const CREATE: Label<Verbs> = Label::new("create the queue pair");
+    /// INIT to INIT.
+    pub const INIT_AGAIN: Label<Verbs> = Label::new("modify from INIT to INIT");
     /// RESET to INIT.
     pub const INIT: Label<Verbs> = Label::new("modify to INIT");
     /// INIT to RTR.
@@ -40,6 +42,18 @@ const ALL: pb::Access = pb::Access {
     remote_read: true,
     remote_atomic: true,
 };
+
+/// The step that gives the other side its rights on a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RightsBy {
+    /// RESET to INIT.
+    #[default]
+    Init,
+    /// INIT to INIT, behind one that gives none.
+    InitAgain,
+    /// INIT to RTR.
+    Rtr,
+}
 
 /// What a connection is to be like, as the DUT's queue pair is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +74,8 @@ pub struct ChannelOptions {
     pub min_rnr_timer: RnrTimer,
     /// What we may do on the DUT's queue pair.
     pub qp_access: pb::Access,
+    /// The step that says so.
+    pub rights_by: RightsBy,
     /// What may be done with the DUT's memory.
     pub memory_access: pb::Access,
     /// Bytes of the DUT's memory.
@@ -104,6 +120,7 @@ impl Default for ChannelOptions {
             max_dest_rd_atomic: 4,
             min_rnr_timer: RnrTimer(12),
             qp_access: ALL,
+            rights_by: RightsBy::Init,
             memory_access: ALL,
             memory: Self::MEMORY,
             psn: None,
@@ -446,10 +463,19 @@ impl Tester<'_> {
         let init = pb::QpAttributes {
             pkey_index: Some(0),
             port: Some(port),
+            access: Some(if options.rights_by == RightsBy::Init {
+                options.qp_access
+            } else {
+                pb::Access::default()
+            }),
+            ..pb::QpAttributes::default()
+        };
+        let rights = pb::QpAttributes {
             access: Some(options.qp_access),
             ..pb::QpAttributes::default()
         };
         let rtr = pb::QpAttributes {
+            access: rights.access.filter(|_| options.rights_by == RightsBy::Rtr),
             path_mtu: Some(options.mtu.0.into()),
             dest_qpn: Some(other_qpn.0),
             rq_psn: Some(other_psn.0),
@@ -459,6 +485,9 @@ impl Tester<'_> {
             ..pb::QpAttributes::default()
         };
         self.modify(end.side, labels::INIT, end.qp, (pb::QpState::Init, init))?;
+        if options.rights_by == RightsBy::InitAgain {
+            self.modify(end.side, labels::INIT_AGAIN, end.qp, (pb::QpState::Init, rights))?;
+        }
         self.modify(end.side, labels::RTR, end.qp, (pb::QpState::Rtr, rtr))?;
         if options.to_rts {
             self.ready_to_send((end.side, end.qp), options, psn)?;

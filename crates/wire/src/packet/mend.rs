@@ -10,6 +10,7 @@ use super::{Grh, Lrh};
 use crate::crc::{VCRC_LENGTH, icrc_of, vcrc};
 use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::layout::Layout;
+use crate::values::Hex16;
 
 /// Where the parts of a packet stand, in bytes from the first; `None` for what is not there.
 ///
@@ -138,6 +139,22 @@ pub fn mend_ip_checksum(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPack
     if let Some(at) = Route::find(medium, bytes)?.ipv4() {
         edit(bytes, at, Ipv4::with_right_checksum);
     }
+    Ok(())
+}
+
+/// Puts the right checksum into the UDP header, as a sender may (RFC 768; RFC 8200, 8.1); does nothing where there is none.
+///
+/// # Errors
+/// Why it does not parse; the bytes are as they were.
+pub fn mend_udp_checksum(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
+    let Some(at) = Packet::parse(medium, bytes)?.offsets().udp else {
+        return Ok(());
+    };
+    edit::<Udp>(bytes, at, |udp| udp.with_checksum(Hex16(0)));
+    let sum = Packet::parse(medium, bytes)?.udp_checksum().unwrap_or_default();
+    // 0 stands for none; ones say the same.
+    let told = if sum == 0 { u16::MAX } else { sum };
+    edit::<Udp>(bytes, at, |udp| udp.with_checksum(Hex16(told)));
     Ok(())
 }
 

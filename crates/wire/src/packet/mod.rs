@@ -19,7 +19,7 @@ pub use build::{Link, Network, Station, Transport, packet};
 pub use codes::{Lnh, QKey, Qpn};
 pub use extended::{Aeth, AtomicAckEth, AtomicEth, Feth, Ieth, ImmDt, RKey, Rdeth, Reth, Xrceth};
 pub use form::{Delimiter, Form, Medium};
-pub use mend::{Offsets, edit, mend_icrc, mend_ip_checksum, mend_lengths, mend_vcrc};
+pub use mend::{Offsets, edit, mend_icrc, mend_ip_checksum, mend_lengths, mend_udp_checksum, mend_vcrc};
 pub use opcode::{Headers, Opcode, Service};
 pub use parse::Packet;
 pub use psn::Psn;

@@ -338,16 +338,27 @@ impl<'a> Packet<'a> {
     /// Whether the UDP checksum is right; `None` where the sender made none, or where there is no UDP.
     #[must_use]
     pub fn udp_checksum_is_right(&self) -> Option<bool> {
-        let udp = self.udp().filter(|udp| udp.checksum() != Hex16(0))?;
+        self.udp().filter(|udp| udp.checksum() != Hex16(0))?;
+        self.udp_checksum().map(|sum| sum == 0)
+    }
+
+    /// The checksum over UDP's message as it stands, and what stands for the addresses.
+    pub(super) fn udp_checksum(&self) -> Option<u16> {
+        let udp = self.udp()?;
         let message = &self.bytes[self.route.udp()?..self.end];
         if let Some(ip) = self.ipv6() {
-            return Some(pseudo_header_checksum(ip.src(), ip.dst(), IpProtocol::UDP, message) == 0);
+            return Some(pseudo_header_checksum(ip.src(), ip.dst(), IpProtocol::UDP, message));
         }
         let ip = self.ipv4()?;
         let (src, dst) = (ip.src().octets(), ip.dst().octets());
         let protocol = [0, IpProtocol::UDP.0];
-        let sum = internet_checksum(&[&src, &dst, &protocol, &udp.length().to_be_bytes(), message]);
-        Some(sum == 0)
+        Some(internet_checksum(&[
+            &src,
+            &dst,
+            &protocol,
+            &udp.length().to_be_bytes(),
+            message,
+        ]))
     }
 
     /// The BTH, what follows it, and a copy of the payload.

@@ -1,4 +1,5 @@
-//! A rule of answers that nobody asked for: as many of one as there were requests for it, and no more.
+//! Rules of answers that nobody asked for: as many of one as there were requests for it, and no more; none to an atomic that the
+//! connection cannot have done.
 //!
 //! Source: architecture 9.7.5.1 (acknowledgements), 9.7.5.2.8 (RNR NAK). An ACK may come again: it tells of credits. On hardware a
 //! network may bring any frame twice, so that nothing is said there.
@@ -9,20 +10,30 @@ use verbatim_record::{Evidence, FrameSeen};
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::Asks;
+use crate::oracle::heard::{Asks, Heard};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
 use crate::transport::rc::ask::HALF;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "answered-once",
-        "9.7.5.1 acknowledgement",
-        "A response with data, or an RNR NAK, comes as often as it was asked for."
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "answered-once",
+            "9.7.5.1 acknowledgement",
+            "A response with data, or an RNR NAK, comes as often as it was asked for."
+        ),
+        answered_once,
     ),
-    answered_once,
-)];
+    (
+        rule!(
+            "atomic-unknown",
+            "9.7.4.1.1 duplicate requests",
+            "An atomic whose PSN lies before the first one of the connection is not answered: no result can be kept of it."
+        ),
+        atomic_unknown,
+    ),
+];
 
 /// What may come too often.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,6 +94,25 @@ fn answered_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 .first()
                 .map_or(String::new(), |one| format!("frame {} too", one.number));
             (format!("{kind:?}"), "one for each request".into(), seen)
+        });
+    }
+}
+
+fn atomic_unknown<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(first) = talk.first() else { return };
+    for (offset, heard, frame) in talk.asked_anywhere() {
+        if Asks::of(heard.opcode) != Asks::Atomic || offset < HALF {
+            continue;
+        }
+        let is_it = |(of, answer): &(Heard<'_>, &FrameSeen)| {
+            Says::of(of) == Says::Atomic && of.psn.since(first) == offset && answer.place > frame.place
+        };
+        let answer = talk.responses().find(is_it).map(|(_, answer)| answer);
+        let evidence = [Some(frame), answer].into_iter().flatten().map(Evidence::from);
+        asking.must(answer.is_none(), evidence, || {
+            let about = format!("PSN {}, and the first is {first}", heard.psn);
+            let seen = answer.map_or(String::new(), |one| format!("frame {}", one.number));
+            (about, "no ATOMIC ACKNOWLEDGE".into(), seen)
         });
     }
 }

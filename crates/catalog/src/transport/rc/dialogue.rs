@@ -109,12 +109,49 @@ pub(crate) fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
     let last = trace.timeline.order.len();
     let mut all = Vec::new();
     for (at, created) in made.iter().enumerate() {
-        let until = made.get(at + 1).map_or(last, |next| next.place);
-        for places in connections_of(trace, created, until) {
-            all.push(one(trace, created, memories.get(at).copied(), places)?);
+        let next = made.get(at + 1).map_or(last, |next| next.place);
+        let others = others_of(trace, &made, at);
+        for places in connections_of(trace, created, end_of(trace, created, next)) {
+            all.push(one(trace, created, memories.get(at).copied(), (places, &others))?);
         }
     }
     Ok(all)
+}
+
+/// Where it ends that a queue pair is spoken with: where the next one is made, or, where the peer speaks with it after that, where
+/// it is destroyed.
+pub(crate) fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
+    let Some((.., Reply::Qp(qp), _)) = &created.answer else {
+        return next;
+    };
+    let gone = gone(trace, created, qp.qp);
+    let mut later = trace.timeline.frames_between((next, gone)).iter();
+    let is_used = later.any(|frame| {
+        !frame.received && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.bth().dest_qp().0 == qp.qpn)
+    });
+    if is_used { gone } else { next }
+}
+
+/// Where a queue pair is destroyed, or the record ends.
+fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
+    let end = trace.timeline.order.len();
+    let mut later = trace.timeline.commands_between((created.place, end)).iter();
+    let is_it = |done: &&VerbsDone| match &done.command {
+        Command::DestroyQp(destroy) => done.side == Side::Dut && destroy.qp == handle,
+        _ => false,
+    };
+    later.find(is_it).map_or(end, |done| done.place)
+}
+
+/// Queue pairs that are there beside the one at that place, and when: what is sent to them is not meant for this one.
+fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<(Qpn, usize, usize)> {
+    let others = made.iter().enumerate().filter(|(other, _)| *other != at);
+    others
+        .filter_map(|(_, created)| match &created.answer {
+            Some((.., Reply::Qp(qp), _)) => Some((Qpn(qp.qpn), created.place, gone(trace, created, qp.qp))),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The connections of a queue pair, one behind the other: each begins where it was made, or where it was taken to INIT again after
@@ -152,7 +189,7 @@ fn one<'t>(
     trace: &'t Trace,
     created: &'t VerbsDone,
     memory: Option<&'t VerbsDone>,
-    places: (usize, usize),
+    (places, others): ((usize, usize), &[(Qpn, usize, usize)]),
 ) -> Result<Dialogue<'t>, Gap> {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return Err(Gap::Missing(labels::CREATE.name));
@@ -191,8 +228,12 @@ fn one<'t>(
         .filter_map(|frame| {
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
             let to = if frame.received { own_qpn } else { dut_qpn };
-            let other_is_ours = !frame.received && !frame.label.is_empty();
-            (packet.bth().dest_qp() == to || other_is_ours).then_some(Seen {
+            let dest = packet.bth().dest_qp();
+            let is_theirs = |(of, from, until): &(Qpn, usize, usize)| {
+                *of == dest && *of != dut_qpn && *from < frame.place && frame.place < *until
+            };
+            let other_is_ours = !frame.received && !frame.label.is_empty() && !others.iter().any(is_theirs);
+            (dest == to || other_is_ours).then_some(Seen {
                 frame,
                 packet,
                 place: frame.place,

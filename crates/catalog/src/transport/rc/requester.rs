@@ -134,6 +134,8 @@ pub(crate) struct Requester {
     posted: u32,
     /// Posted on connections before.
     before: u32,
+    /// What the numbers of requests are counted from.
+    wr_ids: u64,
 }
 
 impl Requester {
@@ -157,7 +159,13 @@ impl Requester {
             next: channel.dut_psn,
             posted: 0,
             before: 0,
+            wr_ids: 0,
         })
+    }
+
+    /// The same, but the numbers of its requests begin behind this one.
+    pub(crate) fn numbered_from(self, wr_ids: u64) -> Self {
+        Self { wr_ids, ..self }
     }
 
     /// Makes another connection of the same queue pair, which is in RESET. Its requests are numbered on, so that a completion
@@ -181,7 +189,7 @@ impl Requester {
         })
     }
 
-    /// Has the DUT post a request, as wr_id 1, 2, ... in order; none when its host refused an operation that a device may
+    /// Has the DUT post a request, as wr_id 1, 2, ... in order, or from [`numbered_from`](Self::numbered_from) on; none when its host refused an operation that a device may
     /// lack: all but SEND, RDMA WRITE and RDMA READ.
     ///
     /// # Errors
@@ -194,7 +202,7 @@ impl Requester {
         let is_atomic = is_swap || ask.operation == pb::Operation::FetchAdd;
         let post = Command::PostSend(pb::PostSend {
             qp: self.channel.qp,
-            wr_id: number,
+            wr_id: self.wr_ids + number,
             operation: ask.operation.into(),
             local: Some(self.channel.memory.slice(ask.offset, ask.length)),
             signaled: !ask.silent,

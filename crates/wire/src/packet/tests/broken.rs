@@ -6,7 +6,7 @@ use super::random::{network, packets, stations, transport};
 use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::packet::{
     Bth, Form, Grh, Lrh, Medium, Network, NotAPacket, Offsets, Opcode, Packet, Psn, Transport, edit, mend_icrc,
-    mend_ip_checksum, mend_lengths, mend_vcrc, packet,
+    mend_ip_checksum, mend_lengths, mend_udp_checksum, mend_vcrc, packet,
 };
 use crate::values::Hex16;
 
@@ -242,7 +242,7 @@ proptest! {
                     }
                     Err(error) => prop_assert!(error.to_string().starts_with("expected ")),
                 }
-                for mend in [mend_icrc, mend_vcrc, mend_ip_checksum, mend_lengths] {
+                for mend in [mend_icrc, mend_vcrc, mend_ip_checksum, mend_udp_checksum, mend_lengths] {
                     let _ = mend(medium, &mut bytes.clone());
                 }
             }
