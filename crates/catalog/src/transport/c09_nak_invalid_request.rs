@@ -265,6 +265,14 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 0)])
     })
     .at_second(),
+    // What has no data.
+    Refusal::new("READ request with data", CODE, |c, psn| {
+        with_data(Message::read(c, psn, TARGET, 64).packets)
+    }),
+    Refusal::new("FetchAdd with data", CODE, |c, psn| {
+        with_data(Message::fetch_add(c, psn, TARGET, 1).packets)
+    })
+    .atomic(),
     // RETH:DMALen.
     Refusal::new("WRITE Only with less data than DMALen", CODE, |c, psn| {
         of_length(write(c, psn, 64), 68)
@@ -384,6 +392,12 @@ fn behind(mut packets: Vec<Transport>, others: Vec<Transport>) -> Vec<Transport>
 
 fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {
     Message::write(channel, psn, TARGET, &pattern(length)).packets
+}
+
+/// The same with four bytes behind its headers.
+fn with_data(mut packets: Vec<Transport>) -> Vec<Transport> {
+    packets[0].payload = pattern(4);
+    packets
 }
 
 /// The same with another RETH:DMALen.

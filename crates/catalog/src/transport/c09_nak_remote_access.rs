@@ -19,7 +19,7 @@ use verbatim_wire::values::Hex64;
 
 use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
-use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::ask::{self, Message, mtu};
 use crate::transport::rc::refusal::{self, ERRORS, Refusal, TARGET};
 use crate::transport::rc::{self, offers};
 
@@ -50,6 +50,12 @@ fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
         packet.reth = packet.reth.map(|reth| reth.with_r_key(wrong(reth.r_key())));
         packet.atomic = packet.atomic.map(|atomic| atomic.with_r_key(wrong(atomic.r_key())));
     }
+    packets
+}
+
+/// The same with the longest DMALen that conforms.
+fn longest(mut packets: Vec<Transport>) -> Vec<Transport> {
+    packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(1 << 31));
     packets
 }
 
@@ -84,6 +90,15 @@ static CASES: &[Refusal] = &[
         Message::fetch_add(c, psn, MEMORY, ADDED).packets
     })
     .atomic(),
+    // The longest message that there may be is no invalid request.
+    Refusal::new("WRITE First of 2^31 bytes, beyond the region", CODE, |c, psn| {
+        let mut packets = Message::write(c, psn, BEYOND, &vec![0x5A; 2 * mtu(c) as usize]).packets;
+        packets.truncate(1);
+        longest(packets)
+    }),
+    Refusal::new("READ of 2^31 bytes, beyond the region", CODE, |c, psn| {
+        longest(Message::read(c, psn, BEYOND, LENGTH).packets)
+    }),
     Refusal::new("WRITE that begins before the region", CODE, |c, psn| {
         before(c, Message::write(c, psn, TARGET, &payload()).packets, 8)
     }),
@@ -122,7 +137,7 @@ static CASES: &[Refusal] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-nak-remote-access",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "What a memory region does not allow gets one NAK 0x62, is not done, and puts the queue pair into error.",
     reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and MSN 1; \
         then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not looked at. Tried three \

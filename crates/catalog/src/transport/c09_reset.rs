@@ -3,23 +3,28 @@
 //! A SEND of the DUT is outstanding, with a local ACK timeout, when its queue pair goes to RESET. What was on its way then may
 //! still come; after a round trip it is quiet: the SEND is not sent again, though its timeout passes, a WRITE to the queue pair is
 //! not answered, and neither the SEND nor the receive that was posted completes. Reading: work that RESET takes away is not told
-//! of, while an error would flush it. False alarm: none known.
+//! of, while an error would flush it. `c09-destroyed`: the same of a queue pair that was destroyed. False alarm: none known.
 
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
+use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, Medium, Packet};
 
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester};
 
 const STATES: &str = "10.3.1 RESET";
+const VALIDATION: &str = "9.6.1 header validation";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const RESET: Label<Verbs> = Label::new("modify to RESET");
+const BEFORE: Label<Frames> = Label::new("WRITE to a queue pair that is there");
+const GONE: Label<Verbs> = Label::new("destroy the queue pair while it has work");
+const LATER: Label<Frames> = Label::new("WRITE to a queue pair that is no more");
+const ALIVE: Label<Verbs> = Label::new("is the host still there");
 const SETTLE: Label<Wait> = Label::new("what was on its way");
 const WRITE: Label<Frames> = Label::new("WRITE in RESET");
 const STILL: Label<Wait> = Label::new("in RESET");
@@ -68,6 +73,89 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
     }
     dut.close(t)
+}
+
+/// A queue pair that is no more.
+pub(super) static DESTROYED: Test = Test {
+    id: "c09-destroyed",
+    aliases: &[],
+    revision: 1,
+    about: "A queue pair that was destroyed sends nothing again, answers nothing, and completes nothing of what it had to do.",
+    reading: "Nobody has its number then, so that a WRITE to it is dropped in silence. What comes within a round trip was on its way.",
+    statements: &[VALIDATION, rc::GENERATION, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure: destroyed,
+    judge: judge_destroyed,
+};
+
+/// Work of both kinds, and then none of its queue pair.
+fn destroyed(t: &mut Tester<'_>) -> Step {
+    // Another one, by which the host shows itself alive.
+    let beside = t.open_channel(&ChannelOptions::default())?;
+    let options = ChannelOptions {
+        timeout: TIMEOUT,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    ask::post_receive(t, &channel, RECEIVE, 100, (0, 64))?;
+    let asked = Message::write(&channel, channel.own_psn, 16 * 1024, &[0x5A; 8]);
+    ask::ask(t, &channel, BEFORE, &asked)?;
+    let send = dut.post(t, Ask::send(64))?;
+    dut.see_all(t, &send)?;
+    t.verbs_must(GONE, Side::Dut, Command::DestroyQp(pb::DestroyQp { qp: channel.qp }))?;
+    t.wait_for(SETTLE, t.longest_round_trip())?;
+    let write = Message::write(&channel, channel.own_psn.next(), 16 * 1024, &[0xA5; 8]);
+    ask::ask(t, &channel, LATER, &write)?;
+    t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
+    ask::query(t, &beside, ALIVE).map(drop)
+}
+
+fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    f.exercises(&["request-answered"]);
+    for label in [RECEIVE, ALIVE] {
+        t.not_judged(label);
+    }
+    t.not_judged(LATER);
+    rc::came(t, &[BEFORE])?;
+    let gone = t.command(GONE)?;
+    let (settled, still) = (t.waited(SETTLE)?, t.waited(STILL)?);
+    let all = rc::dialogues(t)?;
+    let dialogue = all.get(1).ok_or(Gap::Missing(GONE.name))?;
+    let to_it = |frame: &&FrameSeen| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
+        frame.received && packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)
+    };
+    let late: Vec<&FrameSeen> = t
+        .timeline
+        .frames_between((settled.place, still.place))
+        .iter()
+        .filter(to_it)
+        .collect();
+    let result = |is_none| if is_none { Passed::Pass } else { Passed::Fail };
+    let shown: Vec<Evidence<'_>> = late.iter().map(|frame| (*frame).into()).collect();
+    let words = ("no packet", format!("{} packets", late.len()));
+    f.prove(
+        VALIDATION,
+        &shown,
+        "a queue pair that was destroyed",
+        words,
+        result(late.is_empty()),
+    );
+    let mut done = rc::completions_of(t, Side::Dut, (gone.place, still.place));
+    done.retain(|done| done.completion.qp == dialogue.handle);
+    let words = ("no completion", rc::completions_in_words(&done));
+    // What was on its way may still be told.
+    done.retain(|done| done.told.place > settled.place);
+    f.prove(
+        VALIDATION,
+        &rc::evidence(&done),
+        "work of a queue pair that was destroyed",
+        words,
+        result(done.is_empty()),
+    );
+    Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

@@ -9,6 +9,9 @@
 //! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
 //! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
 
+use core::time::Duration;
+
+use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -83,7 +86,32 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     posted_meanwhile(t)?;
     second_of_two(t)?;
+    done_meanwhile(t)?;
     then_silence(t)
+}
+
+/// A message is acknowledged within the interval that an RNR NAK of its second copy asks for: what follows begins with its beginning.
+fn done_meanwhile(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMED,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let patience = t.rc_silence(Duration::ZERO, TIMED, 1);
+    let write = dut.post(t, Ask::new(pb::Operation::WriteImm, 4 * dut.mtu))?;
+    let send = dut.post(t, Ask::send(2 * dut.mtu + 8).at(8))?;
+    if dut.see(t, write.first, patience)? && dut.see(t, write.first, patience)? {
+        t.send_frame(NAK, &dut.rnr_nak(write.last, LONGER, 0))?;
+        // It has arrived by then; the interval lasts.
+        t.pause(LONGER.duration() / 8)?;
+        let acks = dut.answers(t, &write);
+        dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
+        if dut.see(t, send.last, patience)? {
+            let acks = dut.answers(t, &send);
+            dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
+        }
+    }
+    dut.close(t)
 }
 
 /// An RNR NAK of the second request acknowledges the first, so that one succeeds, though the other one fails.

@@ -50,6 +50,7 @@ mod c09_q_key;
 
 // Datagrams
 mod c09_credits;
+mod c09_datagram_limits;
 mod c09_datagrams;
 mod c09_datagrams_dropped;
 mod datagrams;
@@ -120,6 +121,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_143_retry_count::TEST,
     &c09_address_vector::TEST,
     &c09_credits::TEST,
+    &c09_datagram_limits::TEST,
     &c09_datagrams::TEST,
     &c09_datagrams_dropped::TEST,
     &c09_connections::TEST,
@@ -157,6 +159,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_rnr_retry::TEST,
     &c09_send_invalidate::TEST,
     &c09_reset::TEST,
+    &c09_reset::DESTROYED,
     &c09_response_validation::TEST,
     &c09_reset_again::TEST,
     &c09_send_queue_drain::TEST,

@@ -15,9 +15,8 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, TRIES, Time, Trace, VerbsDone, duration_words};
 use verbatim_wire::packet::Psn;
 
+use super::credits::Receives;
 use super::owed::after;
-use super::ready::takers;
-use super::received::{commands, posted};
 use super::talk::{SOON, Talk, talks};
 use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard, Part};
@@ -500,43 +499,19 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
 
 fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let receives = Receives::of(talk);
-    owes(talk, asking, Why::Asked, |due| !receives.lack(due));
+    owes(talk, asking, Why::Asked, |due| !lacks(&receives, due));
+}
+
+/// Whether none was posted for the message of a request when it came last.
+fn lacks(receives: &Receives, due: &Due<'_>) -> bool {
+    let is_send = matches!(Asks::of(due.heard.opcode), Asks::Send(_));
+    let sent = due.tries.last();
+    sent.is_some_and(|sent| receives.lack(due.psns, is_send, sent.place))
 }
 
 fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let receives = Receives::of(talk);
-    owes(talk, asking, Why::Asked, |due| receives.lack(due));
-}
-
-/// The receives of a connection, and what takes them.
-#[derive(Default)]
-struct Receives {
-    takers: BTreeSet<u32>,
-    /// From that PSN on it is not known.
-    until: u32,
-    /// Where each was posted, in order.
-    posted: Vec<usize>,
-}
-
-impl Receives {
-    fn of(talk: &Talk<'_>) -> Self {
-        let Some(commands) = commands(talk) else {
-            return Self::default();
-        };
-        let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
-        let posted = posted(talk, &commands).iter().map(|(done, _)| done.place).collect();
-        Self { takers, until, posted }
-    }
-
-    /// Whether none was posted for the message of a request when it came last.
-    fn lack(&self, due: &Due<'_>) -> bool {
-        let ((first, last), Some(sent)) = (due.psns, due.tries.last()) else {
-            return false;
-        };
-        let takes = matches!(Asks::of(due.heard.opcode), Asks::Send(_)) || self.takers.contains(&first);
-        let nth = || self.takers.range(..first).count();
-        takes && last < self.until && self.posted.get(nth()).is_none_or(|posted| *posted > sent.place)
-    }
+    owes(talk, asking, Why::Asked, |due| lacks(&receives, due));
 }
 
 /// A device may be late, and packets may be lost: not all of a test, three or more.

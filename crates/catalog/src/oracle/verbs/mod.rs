@@ -13,6 +13,7 @@ mod again;
 mod compare;
 mod completion;
 mod congestion;
+mod credits;
 mod due;
 mod effect;
 mod errors;
@@ -137,6 +138,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     once::RULES,
     wrong_receive::RULES,
     effect::RULES,
+    credits::RULES,
     due::RULES,
     wait::RULES,
     events::RULES,

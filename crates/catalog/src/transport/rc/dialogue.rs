@@ -125,6 +125,9 @@ pub(crate) fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
         return next;
     };
     let gone = gone(trace, created, qp.qp);
+    if gone <= next {
+        return next;
+    }
     let mut later = trace.timeline.frames_between((next, gone)).iter();
     let is_used = later.any(|frame| {
         !frame.received && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.bth().dest_qp().0 == qp.qpn)

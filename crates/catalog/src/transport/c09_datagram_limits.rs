@@ -1,0 +1,198 @@
+//! `c09-datagram-limits`: what a datagram queue pair cannot send is not sent, and each receive of it ends once.
+//!
+//! The DUT posts a datagram of a byte more than the MTU, and an RDMA WRITE, on a datagram queue pair: its host refuses them, or no
+//! packet comes. Then three receives are posted: one that is too short for the datagram that comes, one where the device may not
+//! write, one that nothing comes for. The queue pair goes to ERR: each of the three has completed once then, none with success.
+//! Reading: whether a datagram that is too long is refused, fails, or is told as if it had been sent, is left open; that it is not sent is
+//! not. Whether a receive that could not be filled fails at once, or stays and is flushed, is left open.
+//! False alarm: none known.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{
+    Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus,
+};
+use verbatim_tester::peer::ChannelOptions;
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{AckTimeout, Medium, Packet, Psn, QKey};
+
+use super::datagrams::labels::{CREATE, MODIFY, OPEN};
+use super::datagrams::{self, HEADER, datagram};
+use crate::transport::rc;
+use crate::transport::rc::ask;
+
+const DATAGRAMS: &str = "9.8.3 datagrams";
+
+const LONG: Label<Verbs> = Label::new("post a datagram longer than the MTU");
+const WRITE: Label<Verbs> = Label::new("post a WRITE on a datagram queue pair");
+const LAST: Label<Verbs> = Label::new("post a datagram behind them");
+const CLOSED: Label<Verbs> = Label::new("register memory that the device may not write");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const SENT: Label<Frames> = Label::new("datagram that does not fit its receive");
+const STOP: Label<Wait> = Label::new("in ERR");
+const AFTER: Label<Wait> = Label::new("after what cannot be sent");
+const STATE: Label<Verbs> = Label::new("is the host still there");
+
+const Q_KEY: QKey = QKey(0x2468_ACE0);
+const FIRST: Psn = Psn(0x12_3456);
+/// Bytes of the DUT's memory: more than any MTU.
+const MEMORY: u32 = 64 * 1024;
+/// Bytes of a datagram.
+const LENGTH: u32 = 64;
+/// Numbers of the receives: too short, where the device may not write, and one for which nothing comes.
+const SHORT: u64 = 100;
+const NOWHERE: u64 = 101;
+const UNUSED: u64 = 102;
+
+/// Limits of datagrams.
+pub(super) static TEST: Test = Test {
+    id: "c09-datagram-limits",
+    aliases: &[],
+    revision: 1,
+    about: "A datagram queue pair sends nothing longer than the MTU and no WRITE, and each of its receives ends once.",
+    reading: "No packet of either, whether the host refuses it or not; a datagram behind them goes out. A receive that is too short, one in memory that \
+        may not be written and one that is left over have each completed once when the queue pair is in ERR, without success.",
+    statements: &[DATAGRAMS, rc::ICRC],
+    needs: &[Need::Packets],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        memory: MEMORY,
+        ..ChannelOptions::default()
+    };
+    let channel = t.open_channel(&options)?;
+    let of_dut = datagrams::open(t, &channel, Q_KEY, FIRST)?;
+    let (ud, qpn) = (of_dut.channel, of_dut.qpn);
+    let Reply::Opened(facts) = &of_dut.opened else {
+        return Ok(());
+    };
+    let mtu = u8::try_from(facts.active_mtu)
+        .ok()
+        .and_then(|code| verbatim_wire::Mtu(code).bytes());
+    let post = |wr_id: u64, operation: pb::Operation, length: u32| {
+        Command::PostSend(pb::PostSend {
+            qp: ud.qp,
+            wr_id,
+            operation: operation.into(),
+            local: Some(channel.memory.slice(0, length)),
+            signaled: true,
+            remote_address: channel.memory.address,
+            r_key: channel.memory.r_key.0,
+            address: Some(of_dut.peer.clone()),
+            remote_qpn: channel.own_qpn.0,
+            remote_qkey: Q_KEY.0,
+            ..pb::PostSend::default()
+        })
+    };
+    t.skip_packets();
+    // One that is lost would look like one that is not sent.
+    for _ in 0..TRIES {
+        if let Some(mtu) = mtu {
+            t.verbs(LONG, Side::Dut, post(1, pb::Operation::Send, mtu + 1))?;
+        }
+        t.verbs(WRITE, Side::Dut, post(2, pb::Operation::Write, LENGTH))?;
+    }
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    // The queue pair may be in error after what it took.
+    t.verbs(LAST, Side::Dut, post(3, pb::Operation::Send, LENGTH))?;
+    t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+    ask::post_receive(t, &ud, RECEIVE, SHORT, (1024, HEADER + LENGTH - 1))?;
+    let closed = Command::RegisterMemory(pb::RegisterMemory {
+        length: MEMORY,
+        access: Some(pb::Access::default()),
+    });
+    if let Reply::Memory(closed) = t.verbs(CLOSED, Side::Dut, closed)? {
+        let receive = Command::PostReceive(pb::PostReceive {
+            qp: ud.qp,
+            wr_id: NOWHERE,
+            local: Some(pb::Slice {
+                memory: closed.memory,
+                offset: 0,
+                length: HEADER + LENGTH,
+            }),
+        });
+        t.verbs(RECEIVE, Side::Dut, receive)?;
+    }
+    ask::post_receive(t, &ud, RECEIVE, UNUSED, (2048, HEADER))?;
+    for at in 0..2 {
+        let payload = ask::random_bytes(t, &format!("{} {at}", SENT.name), LENGTH);
+        t.send_frame(SENT, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload)))?;
+        t.pause(ask::SOON)?;
+    }
+    datagrams::step(t, &of_dut, pb::QpState::Err, pb::QpAttributes::default())?;
+    t.wait_for(STOP, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &ud, STATE)?;
+    Ok(())
+}
+
+fn is(holds: bool) -> Passed {
+    if holds { Passed::Pass } else { Passed::Fail }
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let _ = (t.command(OPEN)?, t.commands(MODIFY).count(), t.command(STATE)?);
+    let _ = (t.commands(CLOSED).count(), t.frames(SENT).count(), t.waited(AFTER)?);
+    let (created, stop) = (t.command(CREATE)?, t.waited(STOP)?);
+    let Some(Reply::Qp(qp)) = rc::reply(created) else {
+        return Err(Gap::Missing(CREATE.name));
+    };
+    not_sent(t, f, qp.qpn)?;
+    let mut done = rc::completions_of(t, Side::Dut, (created.place, stop.place));
+    done.retain(|done| done.completion.qp == qp.qp);
+    for command in t.commands(RECEIVE) {
+        let Command::PostReceive(post) = &command.command else {
+            continue;
+        };
+        if !matches!(rc::reply(command), Some(Reply::Done(_))) {
+            continue;
+        }
+        let of_it: Vec<rc::Done<'_>> = done
+            .iter()
+            .filter(|done| done.completion.wr_id == post.wr_id)
+            .cloned()
+            .collect();
+        let result = match of_it.as_slice() {
+            [] => rc::alive(t, stop.place, true),
+            [only] => is(only.status() != WcStatus::SUCCESS),
+            _ => Passed::Fail,
+        };
+        let evidence: Vec<Evidence<'_>> = rc::evidence(&of_it).into_iter().chain([command.into()]).collect();
+        let words = ("one completion without success", rc::completions_in_words(&of_it));
+        f.prove(DATAGRAMS, &evidence, &format!("receive {}", post.wr_id), words, result);
+    }
+    Ok(())
+}
+
+/// What cannot be sent has no packet.
+fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
+    let last = t.command(LAST)?;
+    let of_qp = |frame: &&FrameSeen| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
+        let is_its = packet.is_ok_and(|packet| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn));
+        frame.received && is_its
+    };
+    let early: Vec<&FrameSeen> = t
+        .timeline
+        .frames
+        .iter()
+        .filter(of_qp)
+        .filter(|frame| frame.place < last.place)
+        .collect();
+    let posted: Vec<_> = t.commands(LONG).chain(t.commands(WRITE)).collect();
+    let evidence = posted.into_iter().map(Evidence::from);
+    let shown: Vec<Evidence<'_>> = evidence.chain(early.iter().map(|frame| (*frame).into())).collect();
+    let words = ("no packet", format!("{} packets", early.len()));
+    f.prove(
+        DATAGRAMS,
+        &shown,
+        "what a datagram queue pair cannot send",
+        words,
+        is(early.is_empty()),
+    );
+    Ok(())
+}
