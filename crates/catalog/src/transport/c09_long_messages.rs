@@ -1,14 +1,16 @@
 //! `c09-long-messages`: messages of more than 65,535 bytes are as any others, both roles.
 //!
-//! The peer sends a SEND and a WRITE with Immediate of 65,541 bytes; the DUT posts a READ, a WRITE and a SEND of as many. Each
-//! completion says how many there were.
+//! The peer sends a SEND, a WRITE with Immediate and a READ of 65,541 bytes; the DUT posts a READ, a WRITE and a SEND of as many.
+//! The path MTU is 256 bytes, so that each takes more than 256 packets. Each completion says how many there were.
 //! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
 
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Mtu;
 
+use crate::transport::rc::answer::ACKNOWLEDGEMENT;
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester, offers};
 
@@ -36,10 +38,10 @@ const RECEIVED: u32 = 136 * 1024;
 pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
-    reading: "A SEND and a WRITE with Immediate of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
-    statements: &[IMMEDIATE, COMPLETION, rc::GENERATION, rc::ICRC],
+    reading: "A SEND, a WRITE with Immediate and a READ of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
+    statements: &[IMMEDIATE, COMPLETION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -49,6 +51,7 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         memory: MEMORY,
+        mtu: Mtu(1),
         ..ChannelOptions::default()
     };
     let mut dut = Requester::open(t, &options)?;
@@ -61,6 +64,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, SENT, &send)?;
     let write = Message::write(&channel, send.next(), RECEIVED + 1, &payload).with_imm(0x0001_0005);
     ask::ask(t, &channel, SENT, &write)?;
+    if t.executes(Operation::Read) {
+        let read = Message::read(&channel, write.next(), 0, LENGTH);
+        ask::ask(t, &channel, SENT, &read)?;
+    }
     // Those of the receives, so that what comes next is of what is posted.
     for _ in 0..2 {
         t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;

@@ -55,9 +55,10 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if talk.timeout().is_some_and(|once| lasted >= once) {
             continue;
         }
-        let found = causes(talk, post, place);
         // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
-        let is_each_used = times > 1 && found.all() as usize == times - 1 && naks().count() == times - 1;
+        let is_each_used = times > 1
+            && naks().count() == times - 1
+            && causes(talk, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
