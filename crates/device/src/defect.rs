@@ -39,6 +39,7 @@ defects! {
         IllegalFieldWithoutStatus "illegal-field-without-status" "An illegal PortInfo field is left unchanged, but the Set is answered with success."
         IllegalLinkSpeedAccepted "illegal-link-speed-accepted" "A LinkSpeedEnabled that is not supported is stored and answered with success."
         IllegalSmLidAccepted "illegal-sm-lid-accepted" "A MasterSMLID that is not a unicast one is stored and answered with success."
+        ExtSpeedsUnsupportedKept "ext-speeds-unsupported-kept" "A LinkSpeedExtEnabled that is not supported is stored and answered with success."
         IllegalLinkDownDefaultAccepted "illegal-link-down-default-accepted" "A LinkDownDefaultState that is none is stored and answered with success."
         NeighborMtu0Accepted "neighbor-mtu-0-accepted" "NeighborMTU 0 is stored and answered with success."
         PermissiveLidAccepted "permissive-lid-accepted" "The permissive LID is stored as the port's own and answered with success."
@@ -153,6 +154,7 @@ defects! {
         ZeroLeaseExpiresAfter65536Seconds "zero-lease-expires-after-65536-seconds" "With lease period 0 the lease expires after 65536 s."
     }
     "C14-24" {
+        ExtSpeedsOffRefused "ext-speeds-off-refused" "LinkSpeedExtEnabled 30, no extended speed, is left as it was."
         MKeyNotKept "m-key-not-kept" "PortInfo:M_Key stays what it was when it is set."
         ProtectBitsNotKept "protect-bits-not-kept" "PortInfo:M_KeyProtectBits stay what they were when they are set."
         LeasePeriodNotKept "lease-period-not-kept" "PortInfo:M_KeyLeasePeriod stays what it was when it is set."
@@ -289,6 +291,9 @@ defects! {
     }
     "16.1.3 PortCounters" {
         CounterSelectIgnored "counter-select-ignored" "A Set of PortCounters writes all counters, whatever CounterSelect names."
+        PortCountersRefusedWritten "port-counters-refused-written" "A Set of counters of a port that is not there is refused, and writes those of the first port."
+        RcvErrorDetailsClearErrors "rcv-error-details-clear-errors" "A Set of PortRcvErrorDetails makes PortRcvErrors 0."
+        AllPortSelectClaimed "all-port-select-claimed" "ClassPortInfo says that PortSelect 255 stands for all ports, and it is refused."
         PortCountersNotWritten "port-counters-not-written" "A Set of PortCounters is answered with success, but nothing is written."
         PortSelectBeyondAccepted "port-select-beyond-accepted" "PortCounters of a port that does not exist are answered as those of port 1."
         CounterSelectLow8Bits "counter-select-low-8-bits" "Of CounterSelect only the low 8 bits are decoded."

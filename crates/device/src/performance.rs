@@ -66,7 +66,7 @@ pub(crate) fn serve(
         (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info(faults))),
         (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, faults, request),
         (Method::GET | Method::SET, AttributeId::PORT_RCV_ERROR_DETAILS) if profile.rcv_error_details => {
-            error_details(ports, request)
+            error_details(ports, faults, request)
         }
         (Method::GET | Method::SET, _) => (unsupported_attribute(faults), None),
         _ => (Status::METHOD_UNSUPPORTED, None),
@@ -103,13 +103,20 @@ fn unsupported_attribute(faults: &Faults) -> Status {
 /// ClassPortInfo: versions 1, no options, RespTimeValue as PortInfo's default.
 /// ClassPortInfo:CapabilityMask of the performance class: PortXmitWait is there.
 const XMIT_WAIT: u16 = 1 << 12;
+/// The same: PortSelect 0xFF stands for all ports.
+const ALL_PORT_SELECT: u16 = 1 << 8;
 
 fn class_port_info(faults: &Faults) -> [u8; 192] {
     let version = 1 + u8::from(faults.has(Defect::PerformanceClassVersion2));
+    let all_ports = if faults.has(Defect::AllPortSelectClaimed) {
+        ALL_PORT_SELECT
+    } else {
+        0
+    };
     let info = ClassPortInfo::default()
         .with_base_version(1)
         .with_class_version(version)
-        .with_capability_mask(Hex16(XMIT_WAIT))
+        .with_capability_mask(Hex16(XMIT_WAIT | all_ports))
         .with_resp_time_value(RespTime(18));
     let mut data = [0; 192];
     data.copy_from_slice(info.bytes());
@@ -125,6 +132,15 @@ fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status,
         beyond if beyond > ports.len() && faults.has(Defect::PortSelectBeyondAccepted) => 1,
         _ => wanted.port_select(),
     };
+    if !ports.iter().any(|port| port.number == select)
+        && request.method() == Method::SET
+        && faults.has(Defect::PortCountersRefusedWritten)
+        && let Some(first) = ports.first_mut()
+    {
+        first.counters = first
+            .counters
+            .with_fields_of(&wanted, &selected(&SELECTED, wanted.counter_select().0));
+    }
     let Some(port) = ports.iter_mut().find(|port| port.number == select) else {
         return (Status::INVALID_FIELD, None);
     };
@@ -158,7 +174,7 @@ fn narrowed(counters: PortCounters, faults: &Faults) -> PortCounters {
 }
 
 /// The same with PortRcvErrorDetails.
-fn error_details(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]>) {
+fn error_details(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortRcvErrorDetails = request.attribute();
     let Some(port) = ports.iter_mut().find(|port| port.number == wanted.port_select()) else {
         return (Status::INVALID_FIELD, None);
@@ -166,6 +182,9 @@ fn error_details(ports: &mut [Port], request: &Mad) -> (Status, Option<[u8; 192]
     if request.method() == Method::SET {
         let names = selected(&SELECTED_DETAILS, wanted.counter_select().0);
         port.details = port.details.with_fields_of(&wanted, &names);
+        if faults.has(Defect::RcvErrorDetailsClearErrors) {
+            port.counters = port.counters.with_port_rcv_errors(0);
+        }
     }
     (Status::OK, Some(shown(&port.details, &wanted)))
 }

@@ -250,8 +250,15 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
             LinkSpeedExt(EXT_ALL) => supported,
             some => some,
         };
-        let legal = speeds.0 == EXT_DISABLED || speeds.0 & !supported.0 == 0;
-        change.take(legal, |info| info.with_link_speed_ext_enabled(speeds));
+        let is_off = speeds.0 == EXT_DISABLED;
+        let speeds = match change.faults.has(Defect::ExtSpeedsOffRefused) && is_off {
+            true => change.info.link_speed_ext_enabled(),
+            false => speeds,
+        };
+        let legal = is_off || speeds.0 & !supported.0 == 0;
+        change.take_or(legal, Defect::ExtSpeedsUnsupportedKept, |info| {
+            info.with_link_speed_ext_enabled(speeds)
+        });
     }
 
     let down = match wanted.link_down_default_state() {

@@ -2,13 +2,13 @@
 //!
 //! A port that says that it has extended speeds is asked with the bit of the AttributeModifier that tells it that the asker
 //! knows them. A Set carries another set of those supported, the active one among them; a Get shows it; a second Set carries
-//! what was found. Reading: without another set, or with extended speeds switched off, nothing is tried. False alarm: an SM of
+//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal. Reading: without another set, or with extended speeds switched off, nothing is tried. False alarm: an SM of
 //! somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::PortInfo;
 use verbatim_wire::values::LinkSpeedExt;
+use verbatim_wire::{PortInfo, Status};
 
 use crate::management::keys;
 
@@ -19,6 +19,14 @@ const AFTER: Label<PortInfo> = Label::new("after setting other extended speeds")
 const BACK: Label<PortInfo> = Label::new("set the extended speeds found");
 const LAST: Label<PortInfo> = Label::new("after setting the extended speeds found");
 
+const NONE: Label<PortInfo> = Label::new("switch extended speeds off");
+const AFTER_NONE: Label<PortInfo> = Label::new("after switching extended speeds off");
+const ON: Label<PortInfo> = Label::new("switch extended speeds on again");
+const WRONG: Label<PortInfo> = Label::new("set extended speeds that are not supported");
+const AFTER_WRONG: Label<PortInfo> = Label::new("after setting extended speeds that are not supported");
+
+/// LinkSpeedExtEnabled: none at all.
+const DISABLED: LinkSpeedExt = LinkSpeedExt(30);
 /// CapabilityMask: extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 14;
 /// AttributeModifier: the asker knows extended speeds.
@@ -27,10 +35,10 @@ const KNOWS: u32 = 1 << 31;
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-ext-speeds",
     aliases: &[],
-    revision: 1,
-    about: "PortInfo keeps another legal LinkSpeedExtEnabled.",
-    reading: "The active speed stays enabled. The AttributeModifier says that the asker knows extended speeds.",
-    statements: &["C14-24", "C14-26"],
+    revision: 2,
+    about: "PortInfo keeps another legal LinkSpeedExtEnabled, and none that is not supported.",
+    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
+    statements: &["C14-24", "C14-26", "C13-24"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],
     procedure,
@@ -43,6 +51,16 @@ fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
     let active = info.link_speed_ext_active().0;
     let sets = (1..=supported).filter(|set| set & !supported == 0 && set & active == active && *set != enabled);
     sets.filter(|_| (1..30).contains(&enabled)).max().map(LinkSpeedExt)
+}
+
+/// Sets of speeds that have one which is not supported: each alone beside those that are, and all that are no other code.
+fn unsupported(info: &PortInfo) -> Vec<LinkSpeedExt> {
+    let supported = info.link_speed_ext_supported().0;
+    let with_one = (0..5).map(|bit| supported | 1 << bit);
+    let mut sets: Vec<u8> = with_one.chain([29]).collect();
+    sets.retain(|set| set & !supported != 0 && (1..DISABLED.0).contains(set));
+    sets.dedup();
+    sets.into_iter().map(LinkSpeedExt).collect()
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -65,6 +83,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     t.get_at(AFTER, key, KNOWS)?;
     t.set_at(BACK, &port, KNOWS, back)?;
     t.get_at(LAST, key, KNOWS)?;
+    for speeds in unsupported(&found) {
+        t.set_at(WRONG, &port, KNOWS, with(speeds))?;
+        t.get_at(AFTER_WRONG, key, KNOWS)?;
+    }
+    let (none, on) = (with(DISABLED), with(found.link_speed_ext_enabled()));
+    t.set_at(NONE, &port, KNOWS, none)?;
+    t.get_at(AFTER_NONE, key, KNOWS)?;
+    t.set_at(ON, &port, KNOWS, on)?;
     Ok(())
 }
 
@@ -83,7 +109,16 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         ));
         return Ok(());
     }
-    for (set, get) in [(SET, AFTER), (BACK, LAST)] {
+    t.not_judged(ON);
+    let done = |label| t.each(label).filter(|of| !of.is_busy() && of.answer().is_some());
+    for (set, after) in done(WRONG).zip(done(AFTER_WRONG)) {
+        f.status("C13-24", set, &[Status::INVALID_FIELD]);
+        f.same_fields("C13-24", after, &["LinkSpeedExtEnabled"], &found)?;
+    }
+    if unsupported(&found).is_empty() {
+        f.goes_without(&["C13-24"], "the port supports all extended speeds");
+    }
+    for (set, get) in [(SET, AFTER), (BACK, LAST), (NONE, AFTER_NONE)] {
         let (_, wanted) = t.asked(set)?;
         keys::obeyed(t, f, "C14-26", (&found, set), (get, &["LinkSpeedExtEnabled"]))?;
         f.same_fields("C14-24", t.exchange(get)?, &["LinkSpeedExtEnabled"], &wanted)?;

@@ -51,16 +51,20 @@ const UNKNOWN: (Label<AnyAttribute>, AttributeId) = (
 const COUNTERS: Labels<PortCounters> = Labels {
     get: Label::new("the counters"),
     set: Label::new("set counters"),
+    refused: Label::new("set counters of a port that is not there"),
 };
 const DETAILS: Labels<PortRcvErrorDetails> = Labels {
     get: Label::new("the counters in detail"),
     set: Label::new("set counters in detail"),
+    refused: Label::new("set counters in detail of a port that is not there"),
 };
+const AFTER_DETAILS: Label<PortCounters> = Label::new("the counters, after those in detail");
 
-/// What is read and Set.
+/// What is read and Set, and Set where there is no such port.
 struct Labels<A> {
     get: Label<A>,
     set: Label<A>,
+    refused: Label<A>,
 }
 
 /// The counters by the bits of CounterSelect, the lowest first; PortXmitWait has bit 0 of CounterSelect2.
@@ -118,9 +122,9 @@ const DWORDS: u64 = 72;
 pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
-    revision: 6,
+    revision: 7,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
-    reading: "Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
+    reading: "A Set for a port that is not there, and Sets of counters in detail, leave the counters. Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
     statements: &[STATEMENT],
     needs: &[Need::Mad, Need::OwnSubnet, Need::Counters],
@@ -170,7 +174,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let node = t.get(NODE, t.rig_key())?;
     t.ask_with(CLASS, &ClassPortInfo::default())?;
     let of = |port| PortCounters::default().with_port_select(port);
-    if let Some(beyond) = node.num_ports().checked_add(1).filter(|port| *port != 0xFF) {
+    let beyond = node.num_ports().checked_add(1).filter(|port| *port != 0xFF);
+    if let Some(beyond) = beyond {
         t.ask_with(BEYOND, &of(beyond))?;
     }
     let other = Some(node.local_port_num() % node.num_ports().max(1) + 1).filter(|_| node.num_ports() > 1);
@@ -207,12 +212,22 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         set(t, others(PortCounters::default(), &NAMES, bit), 1 << bit)?;
     }
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
+    if let Some(beyond) = beyond {
+        // Lower than what is there, which no counter becomes by itself.
+        let image = others(PortCounters::default(), &NAMES, NAMES.len() + 1)
+            .with_port_select(beyond)
+            .with_counter_select(Hex16(0xFFFF))
+            .with_counter_select_2(Hex8(1));
+        t.set_counters(COUNTERS.refused, &image)?;
+        t.ask_with(COUNTERS.get, &asked)?;
+    }
     set(t, full(PortCounters::default(), &NAMES), 0x1_FFFF)?;
     set(t, found.value, 0x1_FFFF)?;
     if let Some(other) = other {
         t.ask_with(OTHER, &of(other))?;
     }
 
+    let counters = asked;
     let asked = PortRcvErrorDetails::default().with_port_select(node.local_port_num());
     let found = t.ask_with(DETAILS.get, &asked)?;
     let Some(found) = found.filter(|answer| answer.status == Status::OK) else {
@@ -229,8 +244,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, bit), 1 << bit)?;
     }
     set(t, others(PortRcvErrorDetails::default(), &IN_DETAIL, 5), 0)?;
+    if let Some(beyond) = beyond {
+        let image = full(PortRcvErrorDetails::default(), &IN_DETAIL)
+            .with_port_select(beyond)
+            .with_counter_select(Hex16(0x3F));
+        t.set_counters(DETAILS.refused, &image)?;
+        t.ask_with(DETAILS.get, &asked)?;
+    }
     set(t, full(PortRcvErrorDetails::default(), &IN_DETAIL), 0x3F)?;
-    set(t, found.value, 0x3F)
+    set(t, found.value, 0x3F)?;
+    t.ask_with(AFTER_DETAILS, &counters).map(|_| ())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -247,7 +270,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in [OF_0, OF_ALL].into_iter().filter(|label| t.has(*label)) {
         let all = label.name == OF_ALL.name;
         if all && class.capability_mask().0 & ALL_PORT_SELECT != 0 {
-            t.not_judged(label);
+            f.status(STATEMENT, t.exchange(label)?, &[Status::OK]);
         } else {
             f.status(STATEMENT, t.exchange(label)?, &[Status::INVALID_FIELD]);
         }
@@ -286,7 +309,29 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.status(STATEMENT, details, &absent);
         return Ok(());
     }
-    written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())
+    written(t, f, &DETAILS, &IN_DETAIL, |set| set.counter_select().0.into())?;
+    after_details(t, f)
+}
+
+/// What is Set in detail is nothing of the counters that sum it up, nor of others.
+fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let before = t.each(COUNTERS.get).filter(answered).last();
+    let after = t.each(AFTER_DETAILS).find(answered);
+    let (Some(before), Some(after)) = (before, after) else {
+        return Err(Gap::Missing(AFTER_DETAILS.name));
+    };
+    let (was, is): (PortCounters, PortCounters) = (t.answered(before)?, t.answered(after)?);
+    for name in NAMES {
+        let of = |counters: &PortCounters| PortCounters::field(name).bits(counters.bytes(), 0);
+        // What goes on by itself never goes back.
+        let goes_on = MOVING.contains(&name) || !t.begin.simulated && OF_THE_LINK.contains(&name);
+        let holds = of(&is) == of(&was) || goes_on && of(&is) > of(&was);
+        f.claim(STATEMENT, format!("{name} after Sets of counters in detail"))
+            .by_all([before, after])
+            .saw(of(&is))
+            .must(format!("{}, as before", of(&was)), holds);
+    }
+    Ok(())
 }
 
 /// What the port sent and received between the first two reads was counted, once each, unless the counter came to its end. A
@@ -423,9 +468,11 @@ fn written<A: Attribute>(
     names: &[&str],
     select: impl Fn(&A) -> u32,
 ) -> Result<(), Gap> {
-    for set in t
-        .each(labels.set)
-        .filter(|set| set.answer().is_some() && !set.is_busy())
+    let done = t.each(labels.set).map(|set| (set, true));
+    let refused = t.each(labels.refused).map(|set| (set, false));
+    for (set, is_there) in done
+        .chain(refused)
+        .filter(|(set, _)| set.answer().is_some() && !set.is_busy())
     {
         let image: A = set.request.attribute();
         let before = t
@@ -435,13 +482,16 @@ fn written<A: Attribute>(
         let (Some(before), Some(after)) = (before.last(), after) else {
             return Err(Gap::Missing(labels.get.name));
         };
-        f.status(STATEMENT, set, &[Status::OK]);
+        let status = if is_there { Status::OK } else { Status::INVALID_FIELD };
+        f.status(STATEMENT, set, &[status]);
         let (was, is): (A, A) = (t.answered(before)?, t.answered(after)?);
         let port = A::field("PortSelect");
-        f.claim(STATEMENT, "PortSelect")
-            .by(after)
-            .saw(port.words(is.bytes()))
-            .is(port.words(image.bytes()));
+        if is_there {
+            f.claim(STATEMENT, "PortSelect")
+                .by(after)
+                .saw(port.words(is.bytes()))
+                .is(port.words(image.bytes()));
+        }
         let has_wait = t.each(CLASS).any(|exchange| {
             let class = exchange.answer().map(|answer| answer.mad.attribute::<ClassPortInfo>());
             class.is_some_and(|class| class.capability_mask().0 & XMIT_WAIT != 0)
@@ -451,7 +501,7 @@ fn written<A: Attribute>(
                 continue;
             }
             let bits = |of: &A| A::field(name).bits(of.bytes(), 0);
-            let is_written = select(&image) >> bit & 1 == 1;
+            let is_written = is_there && select(&image) >> bit & 1 == 1;
             let (least, from) = if is_written {
                 (bits(&image), set)
             } else {

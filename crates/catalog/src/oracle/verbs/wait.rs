@@ -56,9 +56,8 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
-        let is_each_used = times > 1
-            && naks().count() == times - 1
-            && causes(talk, post, place).all() as usize == times - 1;
+        let is_each_used =
+            times > 1 && naks().count() == times - 1 && causes(talk, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
