@@ -15,7 +15,7 @@ use crate::execute::execute;
 use crate::qualify::{Extent, Rules, sound_models};
 
 /// States of each sound model in which tests are run for it.
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 8;
 
 /// Rules that no test of a sound device can exercise, each with the reason.
 const NOT_IN_A_TEST: &[(&str, &str)] = &[

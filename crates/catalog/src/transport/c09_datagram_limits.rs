@@ -1,6 +1,6 @@
 //! `c09-datagram-limits`: what a datagram queue pair cannot send is not sent, and each receive of it ends once.
 //!
-//! The DUT posts a datagram of a byte more than the MTU, and an RDMA WRITE, on a datagram queue pair: its host refuses them, or no
+//! The DUT posts a datagram as long as the MTU, one of a byte more, and an RDMA WRITE, on a datagram queue pair: the first is taken; of the others its host refuses them, or no
 //! packet comes. Then three receives are posted: one that is too short for the datagram that comes, one where the device may not
 //! write, one that nothing comes for. The queue pair goes to ERR: each of the three has completed once then, none with success.
 //! Reading: whether a datagram that is too long is refused, fails, or is told as if it had been sent, is left open; that it is not sent is
@@ -24,6 +24,7 @@ use crate::transport::rc::ask;
 
 const DATAGRAMS: &str = "9.8.3 datagrams";
 
+const FULL: Label<Verbs> = Label::new("post a datagram as long as the MTU");
 const LONG: Label<Verbs> = Label::new("post a datagram longer than the MTU");
 const WRITE: Label<Verbs> = Label::new("post a WRITE on a datagram queue pair");
 const LAST: Label<Verbs> = Label::new("post a datagram behind them");
@@ -90,6 +91,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         })
     };
     t.skip_packets();
+    if let Some(mtu) = mtu {
+        t.verbs(FULL, Side::Dut, post(4, pb::Operation::Send, mtu))?;
+        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+    }
     // One that is lost would look like one that is not sent.
     for _ in 0..TRIES {
         if let Some(mtu) = mtu {
@@ -171,9 +176,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// What cannot be sent has no packet.
 fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let last = t.command(LAST)?;
+    // One that may be sent came before them.
+    let full = t.commands(FULL).next();
+    let begins = full.map_or(FIRST, |_| FIRST.next());
     let of_qp = |frame: &&FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
-        let is_its = packet.is_ok_and(|packet| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn));
+        let is_its = packet.is_ok_and(|packet| {
+            packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn) && packet.bth().psn().since(begins) < ask::HALF
+        });
         frame.received && is_its
     };
     let early: Vec<&FrameSeen> = t

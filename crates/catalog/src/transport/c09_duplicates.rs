@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions, Memory};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Psn, RKey};
@@ -225,6 +225,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in [OTHER, GONE] {
         t.not_judged(label);
     }
+    not_refused(t, f)?;
     if offers::executes(t, Operation::Read) {
         f.exercises(&["read-content"]);
         rc::came(t, &READ)?;
@@ -243,6 +244,26 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
     }
     t.waited(AFTER).map(drop)
+}
+
+/// A duplicate that would be refused if it were new is acknowledged, or gets no answer.
+fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    let all = rc::dialogues(t)?;
+    for label in [WRONG[1], WRONG[2]] {
+        let Some(turn) = all.iter().find_map(|dialogue| answer::turn(t, dialogue, label)) else {
+            continue;
+        };
+        let naks: Vec<rc::Seen<'_>> = turn
+            .answers
+            .iter()
+            .copied()
+            .filter(|seen| answer::nak_in(seen).is_some())
+            .collect();
+        let result = if naks.is_empty() { Passed::Pass } else { Passed::Fail };
+        let words = ("no NAK", rc::in_words(&naks));
+        f.prove(DUPLICATES, &turn.evidence(&naks), label.name, words, result);
+    }
+    Ok(())
 }
 
 /// The tail of a READ is a READ of its own: it is answered as one, from First to Last. A rule that sees packets alone cannot tell

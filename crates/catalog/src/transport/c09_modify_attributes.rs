@@ -302,6 +302,17 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         );
         f.prove(STEPS, &shown, "min_rnr_timer that was given in RTS", words, result);
     }
+    for (case, by) in all.iter().skip(2).zip(["INIT to INIT", "INIT to RTR"]) {
+        let naks: Vec<rc::Seen<'_>> = case
+            .dialogue
+            .of_dut()
+            .filter(|seen| ask::nak_of(&seen.packet).is_some())
+            .collect();
+        let result = if naks.is_empty() { Passed::Pass } else { Passed::Fail };
+        let shown: Vec<Evidence<'_>> = naks.iter().map(|seen| seen.frame.into()).collect();
+        let about = format!("a WRITE after all rights were given from {by}");
+        f.prove(STEPS, &shown, &about, ("no refusal", rc::in_words(&naks)), result);
+    }
     let mut rules = vec!["step-taken", "address-vector"];
     t.not_judged(ENDS);
     if t.timeline.waits.iter().any(|wait| wait.label == ENDS.name) {

@@ -12,6 +12,7 @@ use verbatim_tester::{Need, Step, Test, Tester};
 
 use crate::transport::rc;
 use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::refusal::ERRORS;
 
 const IMMEDIATE: &str = "9.4.1 SEND and immediate";
 const ORDER: &str = "9.5 transaction ordering";
@@ -43,7 +44,7 @@ pub(super) static TEST: Test = Test {
     about: "Messages fill receives in their order, each receive says what filled it, and nothing else is touched.",
     reading: "Opcode, length and immediate data of each receive; memory that nothing may fill is as the host wrote it, to the end \
         of the region.",
-    statements: &[IMMEDIATE, ORDER, rc::GENERATION, rc::ICRC],
+    statements: &[IMMEDIATE, ORDER, ERRORS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -126,6 +127,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
         "receive-order",
         "receive-fields",
+        "send-refused",
         "memory-content",
         "frame",
         "udp-checksum",

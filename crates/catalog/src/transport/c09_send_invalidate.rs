@@ -9,7 +9,7 @@
 //! False alarm: a key with one bit flipped may be that of another region of the same protection domain.
 
 use verbatim_record::verbs::{Reply, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Trace, Verbs, WcStatus};
+use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Verbs, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Step, Test, Tester};
 use verbatim_wire::packet::{Ieth, NakCode, Opcode, Psn, RKey, SyndromeKind, Transport};
@@ -26,8 +26,8 @@ const RECEIVE: Label<Verbs> = Label::new("post a receive for it");
 const AGAIN: Label<Frames> = Label::new("SEND with Invalidate, again");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// The case that names the R_Key of the region.
-const OWN: usize = 0;
+/// The cases that name the R_Key of the region, in a SEND of one packet and in one of two.
+const OWN: [usize; 2] = [0, 3];
 /// Of a device that has the operation, and of one that has not.
 const CODES: &[NakCode] = &[NakCode::REMOTE_ACCESS, NakCode::INVALID_REQUEST];
 
@@ -51,13 +51,23 @@ static CASES: &[Refusal] = &[
         },
     )
     .at_second(),
+    Refusal::new(
+        "SEND of two packets with Invalidate, and a WRITE with that R_Key",
+        CODES,
+        |c, psn| {
+            let parts = [(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST_INVALIDATE, 64)];
+            let write = Message::write(c, psn.plus(2), TARGET, &[0x5A; 64]).packets;
+            invalidates(c, psn, &parts, 0).into_iter().chain(write).collect()
+        },
+    )
+    .at_second(),
 ];
 
 /// SEND with Invalidate.
 pub(super) static TEST: Test = Test {
     id: "c09-send-invalidate",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
     reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done; a SEND with another \
         R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open. What an RNR NAK put \
@@ -131,6 +141,7 @@ fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     let mut is_taken = false;
+    let mut ways = Vec::new();
     refusal::not_judged(t);
     let _ = t
         .waits(refusal::SILENT)
@@ -145,12 +156,22 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let turn = answer::turn(t, dialogue, case.label).ok_or(Gap::Missing(about))?;
         rc::sound_packets(f, dialogue);
         let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
-        if at == OWN {
+        if OWN.contains(&at) {
             // An ACK of the SEND, or a NAK of the WRITE behind it, which speaks for the SEND, too.
-            is_taken = turn.answers.iter().any(|seen| {
-                let is_ack = answer::is_ack(seen) && Some(seen.psn()) == turn.sent.first().map(Seen::psn);
+            let send = turn.last_sent().minus(1);
+            let took = turn.answers.iter().any(|seen| {
+                let is_ack = answer::is_ack(seen) && seen.psn() == send;
                 is_ack || answer::nak_in(seen).is_some() && seen.psn() == turn.last_sent()
             });
+            is_taken |= took;
+            let refused = |seen: &&rc::Seen<'_>| answer::nak_in(seen).is_some() && seen.psn() == send;
+            let naks: Vec<Evidence<'_>> = turn
+                .answers
+                .iter()
+                .filter(refused)
+                .map(|seen| seen.frame.into())
+                .collect();
+            ways.push((took, naks));
             let is_done = |seen: &&rc::Seen<'_>| answer::is_ack(seen) && seen.psn() == turn.last_sent();
             let done: Vec<rc::Seen<'_>> = turn.answers.iter().filter(is_done).copied().collect();
             let words = ("no ACK of the WRITE", rc::in_words(&done));
@@ -184,6 +205,22 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             ERRORS,
             &turn.evidence(&turn.answers),
             &format!("{about}: state of the queue pair"),
+            words,
+            result,
+        );
+    }
+    if let [(one, of_one), (two, of_two)] = ways.as_slice() {
+        let differs = *one && !of_two.is_empty() || *two && !of_one.is_empty();
+        let shown = [of_one.as_slice(), of_two.as_slice()].concat();
+        let words = (
+            "both executed, or both refused",
+            if differs { "one of them refused" } else { "so" },
+        );
+        let result = if differs { Passed::Fail } else { Passed::Pass };
+        f.prove(
+            ACCESS,
+            &shown,
+            "SEND with Invalidate of one packet, and of two",
             words,
             result,
         );

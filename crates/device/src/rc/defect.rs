@@ -115,6 +115,7 @@ defects! {
         FatalNakKeepsQpUp "fatal-nak-keeps-qp-up" "After a request was refused the queue pair stays ready to send."
         FlushMissing "flush-missing" "Requests behind a failed one get no completion."
         FlushWrongStatus "flush-wrong-status" "Requests behind a failed one complete with a general error instead of being flushed."
+        FlushedWrIdLow32Bits "flushed-wr-id-low-32-bits" "What is flushed is told with the low 32 bits of its wr_id."
         FlushInReverse "flush-in-reverse" "Requests behind a failed one are flushed in reverse order."
     }
     // The requester and what it sends.
@@ -168,12 +169,10 @@ defects! {
     }
     // Queue pairs and their hosts.
     "10.3.1 ERR" {
-        FlushedWrIdLow32Bits "flushed-wr-id-low-32-bits" "What is flushed is told with the low 32 bits of its wr_id."
         LateReceiveKept "late-receive-kept" "A receive that is posted in the error state is not flushed."
     }
     "10.3.1 RESET" {
         ResetKeepsHalfWrite "reset-keeps-half-write" "A WRITE that was begun before RESET is still being received after it."
-        ResetKeepsNakSent "reset-keeps-nak-sent" "A gap that was told of before RESET keeps one after it from being told of."
         ResetKeepsRetries "reset-keeps-retries" "Retries that were spent before RESET are missing after it."
         ResetNotDone "reset-not-done" "A step to RESET is answered, and the queue pair goes on as it was."
         ResetFlushes "reset-flushes" "A step to RESET flushes what waits, as an error would, instead of forgetting it."
@@ -243,7 +242,6 @@ defects! {
         ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
         MsnLow8Bits "msn-low-8-bits" "The MSN that is told has 8 bits."
-        MsnLow16Bits "msn-low-16-bits" "The MSN that is told has 16 bits."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."
         MsnAdvancedByNak "msn-advanced-by-nak" "A NAK, and an RNR NAK, advance the MSN."
@@ -286,6 +284,7 @@ defects! {
     "9.7.4.1.1 PSN sequence" {
         SecondGapOfMessageIgnored "second-gap-of-message-ignored" "A second gap within a message gets no NAK."
         OutOfSequenceExecuted "out-of-sequence-executed" "A request behind a gap is executed."
+        ResetKeepsNakSent "reset-keeps-nak-sent" "A gap that was told of before RESET keeps one after it from being told of."
         GapNotNaked "gap-not-naked" "A gap gets no NAK."
         GapNakedTwice "gap-naked-twice" "Every request behind a gap gets a NAK."
         GapNakWithWrongPsn "gap-nak-with-wrong-psn" "The NAK of a gap carries the PSN that arrived instead of the one that is missing."
@@ -333,6 +332,7 @@ defects! {
         FatalNakMissing "fatal-nak-missing" "A request that is refused gets no NAK."
         ReceiveFaultAsInvalidRequest "receive-fault-as-invalid-request" "A receive where the device may not write makes the SEND an invalid request."
         FatalNakWithWrongPsn "fatal-nak-with-wrong-psn" "The NAK of a refused request carries the PSN before it."
+        EmptyReceiveTooShort "empty-receive-too-short" "A SEND of no bytes does not fit a receive of no bytes."
         ResponderStaysUp "responder-stays-up" "After a request was refused the queue pair takes more."
         RefusedWriteExecuted "refused-write-executed" "A WRITE that is refused for its length is executed all the same."
     }
@@ -360,7 +360,6 @@ defects! {
     }
     "9.4.1 SEND and immediate" {
         ReceiveLength16Bits "receive-length-16-bits" "A receive's byte count has 16 bits."
-        EmptyReceiveTooShort "empty-receive-too-short" "A SEND of no bytes does not fit a receive of no bytes."
         HalfReceiveFlushedLast "half-receive-flushed-last" "A receive that a message has begun to fill is flushed behind those that were posted after it."
         SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."
         ReceiveLengthOfLastPacket "receive-length-of-last-packet" "A receive's byte count is that of the last packet."

@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "simulated", value_parser = ["simulated", "hardware"])]
     rules: String,
     /// States of each sound model.
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = 8)]
     states: u64,
     /// Cases of each test, spread over models and states, that a mutant is tried in before all others; 0: none.
     #[arg(long, default_value_t = 3)]

@@ -488,11 +488,7 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
             _ => false,
         };
         let is_usual = match &done.command {
-            Command::PostSend(post) if life.service == pb::Service::Rc => matches!(
-                post.operation(),
-                pb::Operation::Send | pb::Operation::Write | pb::Operation::Read
-            ),
-            Command::PostSend(_) => false,
+            Command::PostSend(post) => life.facts.takes(life.service, post),
             _ => true,
         };
         if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {

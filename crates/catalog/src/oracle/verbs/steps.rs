@@ -7,6 +7,7 @@
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Trace};
+use verbatim_wire::Mtu;
 
 /// What the host said of its device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,9 +17,28 @@ pub(super) struct Facts {
     max_dest_rd_atomic: Option<u32>,
     active_mtu: Option<u32>,
     ethernet: bool,
+    atomics: bool,
 }
 
 impl Facts {
+    /// Whether a device that says so takes that request on a queue pair of that service, be there memory and room.
+    pub(super) fn takes(&self, service: pb::Service, post: &pb::PostSend) -> bool {
+        use pb::Operation::{CompareSwap, FetchAdd, Read, Send, Write};
+        let length = post.local.map_or(0, |local| local.length);
+        let operation = post.operation();
+        if service == pb::Service::Rc {
+            return match operation {
+                Send | Write | Read => true,
+                CompareSwap | FetchAdd => self.atomics && length == 8,
+                _ => false,
+            };
+        }
+        let mtu = self.active_mtu.and_then(|code| u8::try_from(code).ok()).map(Mtu);
+        let fits = mtu.and_then(Mtu::bytes).is_some_and(|most| length <= most);
+        let has_way = post.address.as_ref().is_some_and(|address| !address.dgid.is_empty());
+        service == pb::Service::Ud && operation == Send && fits && has_way
+    }
+
     pub(super) fn of(trace: &Trace) -> Self {
         let mut opened = trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
         let facts = opened.find_map(|done| match (&done.command, &done.answer) {
@@ -32,6 +52,7 @@ impl Facts {
             max_dest_rd_atomic: known(facts.max_qp_rd_atom),
             active_mtu: known(facts.active_mtu),
             ethernet: facts.ethernet,
+            atomics: facts.atomics,
         })
     }
 }
