@@ -32,7 +32,9 @@ impl Qp {
         #[allow(clippy::cast_possible_truncation)] // a packet is shorter than 2^16 bytes
         let length = packet.payload().len() as u32 + NETWORK_HEADER;
         if length > receive.local.length {
-            self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
+            if !cx.has(RcDefect::DatagramReceiveVanishes) {
+                self.complete_receive(cx, &receive, WcStatus::LOC_LEN_ERR);
+            }
             return;
         }
         if !cx.memory.is_writable(receive.local) && !cx.has(RcDefect::DatagramStoredAnyway) {

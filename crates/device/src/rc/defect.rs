@@ -165,6 +165,8 @@ defects! {
         DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
         DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
+        DatagramBeyondMtu "datagram-beyond-mtu" "A datagram of more than the MTU is sent as one packet."
+        DatagramReceiveVanishes "datagram-receive-vanishes" "A receive that is too short for a datagram never completes."
         DatagramStoredAnyway "datagram-stored-anyway" "A datagram is stored where the device may not write."
     }
     // Queue pairs and their hosts.
@@ -201,6 +203,7 @@ defects! {
     "9.6.1 header validation" {
         TVerIgnored "tver-ignored" "A packet with another TVer is taken."
         PKeyIgnored "p-key-ignored" "A packet with another P_Key is taken."
+        DestroyedQpAnswers "destroyed-qp-answers" "A queue pair that was destroyed goes on answering."
         UnknownQpAnswered "unknown-qp-answered" "A packet to a queue pair that does not exist gets a NAK."
         OpcodeClassIgnored "opcode-class-ignored" "An opcode of the unreliable connection is taken as that of the reliable one."
         ResponsePKeyIgnored "response-p-key-ignored" "A response with a P_Key of another partition is taken."

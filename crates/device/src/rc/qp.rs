@@ -259,7 +259,7 @@ impl Qp {
         if self.service == Service::Ud {
             self.path(&request.address, cx.profile)?;
             let most = cx.profile.mtu.bytes().unwrap_or(256);
-            if request.local.length > most {
+            if request.local.length > most && !cx.has(RcDefect::DatagramBeyondMtu) {
                 return Err(Refusal::invalid(format!(
                     "expected a datagram of at most {most} bytes, the MTU, not {}",
                     request.local.length
