@@ -13,6 +13,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Medium, Packet};
 
+use crate::transport::rc::answer::ACKNOWLEDGEMENT;
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester};
 
@@ -82,7 +83,7 @@ pub(super) static DESTROYED: Test = Test {
     revision: 1,
     about: "A queue pair that was destroyed sends nothing again, answers nothing, and completes nothing of what it had to do.",
     reading: "Nobody has its number then, so that a WRITE to it is dropped in silence. What comes within a round trip was on its way.",
-    statements: &[VALIDATION, rc::GENERATION, rc::ICRC],
+    statements: &[VALIDATION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure: destroyed,
