@@ -261,6 +261,17 @@ impl Connection {
         self.flows[of].window.covers(psn)
     }
 
+    /// Whether a request of that end with this PSN waits for its answer, as far as was seen.
+    pub(super) fn awaits(&self, of: usize, psn: Psn) -> bool {
+        self.covers(of, psn) && !self.flows[of].responses.has_acknowledged(psn)
+    }
+
+    /// Whether the requests of that end are no further from a PSN than that, either way.
+    pub(super) fn is_near(&self, of: usize, psn: Psn, most: u32) -> bool {
+        let next = self.flows[of].window.next;
+        next.is_some_and(|next| next.since(psn) <= most || psn.since(next) <= most)
+    }
+
     /// The other half of this connection, which was taken for one of its own: what its end 0 sent, end 1 has.
     pub(super) fn join(&mut self, other: Self) {
         let [flow, _] = other.flows;
@@ -457,6 +468,7 @@ impl Connection {
             syndrome: heard.syndrome().unwrap_or_default(),
             number: heard.number,
             at: heard.at,
+            ends: None,
             is_asked_again: false,
             was_newest: next == Some(heard.psn.next()),
         };
@@ -492,7 +504,7 @@ impl Connection {
             }
             Says::Rnr => {
                 responses.acknowledge(heard.psn.minus(1), heard.number);
-                responses.rnr = Some(refusal());
+                responses.put_off(refusal());
                 responses.dropped_behind = Some((heard.psn, heard.number));
             }
             Says::Sequence => {

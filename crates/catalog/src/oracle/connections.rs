@@ -7,7 +7,7 @@ use core::fmt;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_wire::packet::{Packet, Psn, Qpn, Service};
+use verbatim_wire::packet::{Opcode, Packet, Psn, Qpn, Service};
 
 use super::connection::{Connection, Doubt, Loss};
 use super::heard::Event;
@@ -18,8 +18,12 @@ use crate::freedom::holds;
 const CANDIDATES: usize = 64;
 /// Connections that are kept at once: when there are more, the oldest is taken to be over.
 const MOST: usize = 1 << 16;
-/// Responses with PSNs of their own that must fit before two directions are surely one connection.
+/// Responses with PSNs of their own that must fit, and fit no other connection, before two directions are surely one connection.
 const FITTING: u32 = 2;
+/// The same where it may have been another one: more than those that one packet which is missing lets fit by chance.
+const FITTING_OF_SEVERAL: u32 = 4;
+/// Connections whose PSNs are no further apart than that may be taken for each other, where one packet was lost.
+const NEAR: u32 = 1 << 16;
 
 /// The address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -74,6 +78,8 @@ struct Known {
     connection: Connection,
     /// Responses that have fitted since the halves were paired, and the PSN of the last one.
     fitting: (u32, Option<Psn>),
+    /// Other connections, and which of their ends asks, that its responses may have been of when the halves were paired.
+    rivals: Vec<(u64, usize)>,
     /// That another connection may have begun.
     another: Option<Box<Another>>,
 }
@@ -100,6 +106,8 @@ pub struct Connections {
     halves: BTreeMap<Half, (u64, usize)>,
     /// Connections of which only one half is known, by the addresses of that half.
     alone: BTreeMap<(Address, Address), BTreeSet<u64>>,
+    /// All connections, by the addresses of each half that is known.
+    between: BTreeMap<(Address, Address), BTreeSet<u64>>,
     /// Responses whose connection is not known.
     pub strays: u64,
 }
@@ -134,6 +142,8 @@ impl Connections {
             let is_over = is_response
                 && known.halves[1 - by].is_some()
                 && !known.connection.covers(1 - by, psn)
+                // Near what was sent the request may have been lost.
+                && !known.connection.is_near(1 - by, psn, NEAR)
                 && !known.another.as_deref().is_some_and(is_of_another)
                 && self.other_half(half, psn).is_some();
             if is_over {
@@ -144,11 +154,11 @@ impl Connections {
         let (number, by) = match place {
             Some((number, by)) if !is_response || self.known[&number].halves[1 - by].is_some() => (number, by),
             Some((number, by)) => match self.other_half(half, psn) {
-                Some(other) if other != number => self.join(number, by, other),
+                Some(other) if other != number => self.join((number, by), other, (half, psn)),
                 _ => (number, by),
             },
             None => match self.other_half(half, psn).filter(|_| is_response) {
-                Some(other) => self.pair(half, other),
+                Some(other) => self.pair(half, other, Some(psn)),
                 None => {
                     if self.known.len() >= MOST
                         && let Some(oldest) = self.known.keys().next().copied()
@@ -163,7 +173,24 @@ impl Connections {
             return;
         };
         self.strays += u64::from(is_response && known.halves[1 - by].is_none());
-        if known.take(by, event, is_response) {
+        let rivals = match is_response && known.connection.is_provisional() {
+            true => known.rivals.clone(),
+            false => Vec::new(),
+        };
+        let is_of_rival = rivals.iter().any(|(rival, end)| {
+            let rival = self.known.get(rival);
+            rival.is_some_and(|rival| rival.connection.awaits(*end, psn))
+        });
+        // The parts of one response say no more than its first.
+        let is_part = matches!(
+            event.packet.opcode(),
+            Opcode::RC_READ_RESPONSE_MIDDLE | Opcode::RC_READ_RESPONSE_LAST
+        );
+        let speaks = rivals.is_empty() || !is_of_rival && !is_part;
+        let Some(known) = self.known.get_mut(&number) else {
+            return;
+        };
+        if known.take(by, event, (is_response, speaks)) {
             let last = self.another(number);
             ended(last);
         }
@@ -188,7 +215,7 @@ impl Connections {
                 known.connection = begun;
             }
             if let Some(second) = second {
-                self.pair(second, number);
+                self.pair(second, number, None);
             }
         }
         last
@@ -207,6 +234,7 @@ impl Connections {
         let (first, second) = (known.halves[0], known.halves[1].take());
         if let (Some(first), Some(second)) = (first, second) {
             self.halves.remove(&second);
+            self.forget_between(number, second);
             self.alone.entry((first.from, first.to)).or_default().insert(number);
         }
     }
@@ -229,10 +257,12 @@ impl Connections {
             halves: [Some(half), None],
             connection: Connection::new(self.loss),
             fitting: (0, None),
+            rivals: Vec::new(),
             another: None,
         };
         self.known.insert(self.seen, known);
         self.halves.insert(half, (self.seen, 0));
+        self.between.entry((half.from, half.to)).or_default().insert(self.seen);
         self.alone.entry((half.from, half.to)).or_default().insert(self.seen);
         (self.seen, 0)
     }
@@ -249,34 +279,62 @@ impl Connections {
         fitting.next().is_none().then_some(first)
     }
 
-    /// A half that is new answers that connection's requests.
-    fn pair(&mut self, half: Half, other: u64) -> (u64, usize) {
+    /// Which other connections, and which of their ends, a response of that half with this PSN may have answered, if a packet were
+    /// missing.
+    fn rivals(&self, half: Half, psn: Psn, but: [u64; 2]) -> Vec<(u64, usize)> {
+        let all = self.between.get(&(half.to, half.from)).into_iter().flatten();
+        let others = all.rev().filter(|number| !but.contains(number)).take(CANDIDATES);
+        let asks = |(number, known): (u64, &Known)| {
+            let is_near = |end: &usize| {
+                let of = known.halves[*end];
+                let is_its = of.is_some_and(|of| (of.from, of.to) == (half.to, half.from));
+                is_its && known.connection.is_near(*end, psn, NEAR)
+            };
+            [0, 1].into_iter().find(is_near).map(|end| (number, end))
+        };
+        others
+            .filter_map(|number| asks((*number, self.known.get(number)?)))
+            .collect()
+    }
+
+    /// A half that is new answers that connection's requests, by that PSN as far as it had to be looked for.
+    fn pair(&mut self, half: Half, other: u64, psn: Option<Psn>) -> (u64, usize) {
+        let rivals = psn.map_or_else(Vec::new, |psn| self.rivals(half, psn, [other; 2]));
         if let Some(known) = self.known.get_mut(&other) {
             known.halves[1] = Some(half);
             known.fitting = (0, None);
+            known.rivals = rivals;
             known.connection.set_provisional(true);
         }
         self.halves.insert(half, (other, 1));
+        self.between.entry((half.from, half.to)).or_default().insert(other);
         self.forget_alone(other, (half.to, half.from));
         (other, 1)
     }
 
     /// A connection of which one half was known is the other half of another one; the one that was first seen stays.
-    fn join(&mut self, number: u64, by: usize, other: u64) -> (u64, usize) {
+    fn join(&mut self, (number, by): (u64, usize), other: u64, (of, psn): (Half, Psn)) -> (u64, usize) {
+        let rivals = self.rivals(of, psn, [number, other]);
         let (kept, gone) = (number.min(other), number.max(other));
         let (Some(half), Some(gone_half)) = (self.known[&kept].halves[0], self.known[&gone].halves[0]) else {
             return (number, by);
         };
         self.forget_alone(kept, (half.from, half.to));
         self.forget_alone(gone, (gone_half.from, gone_half.to));
+        self.forget_between(gone, gone_half);
         let Some(gone) = self.known.remove(&gone) else {
             return (number, by);
         };
+        self.between
+            .entry((gone_half.from, gone_half.to))
+            .or_default()
+            .insert(kept);
         if let Some(known) = self.known.get_mut(&kept) {
             known.halves[1] = Some(gone_half);
             known.connection.join(gone.connection);
             known.another = None;
             known.fitting = (0, None);
+            known.rivals = rivals;
             known.connection.set_provisional(true);
         }
         self.halves.insert(gone_half, (kept, 1));
@@ -289,16 +347,24 @@ impl Connections {
         }
     }
 
+    fn forget_between(&mut self, number: u64, half: Half) {
+        if let Some(between) = self.between.get_mut(&(half.from, half.to)) {
+            between.remove(&number);
+        }
+    }
+
     fn end(&mut self, number: u64) -> Ended {
         // Numbers come from the map's own keys.
         let known = self.known.remove(&number).unwrap_or_else(|| Known {
             halves: [None; 2],
             connection: Connection::new(self.loss),
             fitting: (0, None),
+            rivals: Vec::new(),
             another: None,
         });
         for half in known.halves.into_iter().flatten() {
             self.halves.remove(&half);
+            self.forget_between(number, half);
             self.forget_alone(number, (half.from, half.to));
         }
         let [first, second] = known.halves;
@@ -324,7 +390,7 @@ impl Another {
 
 impl Known {
     /// Takes a packet. Whether it shows that another connection has begun.
-    fn take(&mut self, by: usize, event: &Event<'_>, is_response: bool) -> bool {
+    fn take(&mut self, by: usize, event: &Event<'_>, (is_response, speaks): (bool, bool)) -> bool {
         let psn = event.packet.bth().psn();
         let doubt = self.connection.doubts(by, event).filter(|_| !is_response);
         let over = doubt.filter(|_| self.another.is_none()).map(|doubt| {
@@ -338,9 +404,13 @@ impl Known {
         let wrong_msns = self.another.as_ref().map_or(0, |_| self.connection.wrong_msns());
         self.connection.take(by, event);
         let is_broken = self.connection.totals().0 > before;
-        if is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn) {
+        if speaks && is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn) {
             self.fitting = (self.fitting.0 + 1, Some(psn));
-            if self.fitting.0 >= FITTING && !self.connection.is_contradicted() {
+            let enough = match self.rivals.is_empty() {
+                true => FITTING,
+                false => FITTING_OF_SEVERAL,
+            };
+            if self.fitting.0 >= enough && !self.connection.is_contradicted() {
                 self.connection.set_provisional(false);
             }
         }

@@ -1,7 +1,7 @@
 //! What a responder has said so far.
 
 use verbatim_record::Time;
-use verbatim_wire::packet::{Psn, Syndrome};
+use verbatim_wire::packet::{Psn, RnrTimer, Syndrome, SyndromeKind};
 
 use super::rules::requester::is_up_to;
 
@@ -12,6 +12,9 @@ pub(super) struct Refusal {
     pub(super) syndrome: Syndrome,
     pub(super) number: u64,
     pub(super) at: Option<Time>,
+    /// When the interval of an RNR NAK is over: that of the first, when another one came while it lasted, which a requester need not
+    /// obey.
+    pub(super) ends: Option<Time>,
     /// Whether the request has come since.
     pub(super) is_asked_again: bool,
     /// Nothing had been sent behind the request by then.
@@ -59,6 +62,21 @@ impl Responses {
     /// The packet that acknowledged the newest one; 0 when none did.
     pub(super) fn acknowledged_by(&self) -> u64 {
         self.acknowledged.map_or(0, |(_, number)| number)
+    }
+
+    /// A request is put off.
+    pub(super) fn put_off(&mut self, mut rnr: Refusal) {
+        let timer = match rnr.syndrome.kind() {
+            SyndromeKind::RnrNak(timer) => timer,
+            _ => RnrTimer::SHORTEST,
+        };
+        let ends = rnr.at.map(|at| at.after(timer.duration()));
+        let lasts = self
+            .rnr
+            .as_ref()
+            .filter(|before| before.psn == rnr.psn && !before.is_asked_again);
+        rnr.ends = lasts.and_then(|before| before.ends).into_iter().chain(ends).min();
+        self.rnr = Some(rnr);
     }
 
     /// A request has come that a port takes.

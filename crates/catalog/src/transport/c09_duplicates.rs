@@ -127,12 +127,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, LAST, &last)?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
 
+    wrong(t)?;
     let channel = if t.executes(Operation::FetchAdd) {
         atomics(t)?
     } else {
         channel
     };
-    wrong(t)?;
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     ask::query(t, &channel, STATE)?;
     Ok(())

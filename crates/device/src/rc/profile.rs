@@ -101,6 +101,8 @@ pub struct AdapterChoices {
     pub receive_delay: Duration,
     /// A host is told of an asynchronous event so long after it happened.
     pub event_delay: Duration,
+    /// A NAK within a READ of which responses are missing makes the READ come again; else it is the NAK of the READ.
+    pub retries_read_below_nak: bool,
     /// Notices of congestion have a DSCP of their own, 48; else that of the queue pair.
     pub notices_apart: bool,
 }
@@ -136,6 +138,7 @@ impl Default for AdapterChoices {
             receive_delay: Duration::ZERO,
             event_delay: Duration::ZERO,
             notices_apart: false,
+            retries_read_below_nak: false,
         }
     }
 }
@@ -173,6 +176,7 @@ impl AdapterChoices {
             receive_delay: Duration::ZERO,
             event_delay: Duration::ZERO,
             notices_apart: false,
+            retries_read_below_nak: false,
         }
     }
 }
@@ -222,6 +226,7 @@ impl AdapterProfile {
         self.choices.receive_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
         self.choices.event_delay = [Duration::ZERO, Duration::from_millis(1)][usize::from(below(rng, 4) == 0)];
         self.choices.notices_apart = below(rng, 4) == 0;
+        self.choices.retries_read_below_nak = below(rng, 2) == 1;
         self
     }
 

@@ -123,6 +123,12 @@ impl Qp {
             // INVALID_RD_REQUEST has no meaning on a connection, nor have the others.
             _ => return self.handle_reserved(cx, psn),
         };
+        let settled = self.settle(cx, psn);
+        let skips = settled == Settled::Blocked && psn != self.send.oldest();
+        if skips && self.front_has(psn) && cx.profile.choices.retries_read_below_nak {
+            self.on_sequence_error(cx, psn, true);
+            return;
+        }
         if !self.reaches(cx, psn) {
             return;
         }

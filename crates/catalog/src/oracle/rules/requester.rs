@@ -354,7 +354,9 @@ fn rnr_interval(asked: &Asked<'_>) -> Held {
         return Held::NotAsked;
     }
     let waited = at.since(since);
-    Held::must(waited >= timer.duration(), || {
+    // A second one, while the interval of the first lasts, may be obeyed or not.
+    let is_over = rnr.ends.is_some_and(|ends| at >= ends);
+    Held::must(waited >= timer.duration() || is_over, || {
         let words = verbatim_record::duration_words;
         (format!("at least {}", words(timer.duration())), words(waited))
     })

@@ -191,7 +191,7 @@ fn a_send_does_not_fit_that_is_a_byte_longer_than_its_receive() {
             if let Entry::VerbsAsked(asked) = entry
                 && let Command::PostReceive(post) = &mut asked.command
                 && let Some(local) = &mut post.local
-                && local.length < 4096
+                && (1..4096).contains(&local.length)
             {
                 local.length -= 1;
             }

@@ -6,6 +6,7 @@ mod golden;
 mod real;
 mod refused;
 mod rules;
+mod several;
 mod states;
 mod talk;
 pub(super) mod verbs;

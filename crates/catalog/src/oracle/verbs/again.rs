@@ -368,10 +368,11 @@ fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         .requests
         .iter()
         .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
-    let others = later
-        .clone()
-        .filter(|sent| !talk.transmissions(sent.offset.unwrap_or(0), sent.seen.place).is_empty());
-    let others: Vec<_> = others.collect();
+    // One retry has them all: what was lost of it shows nothing.
+    let rounds = later
+        .map(|sent| talk.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
+        .max()
+        .unwrap_or(0);
     let told: Vec<&Told<'t>> = talk.told_of(at).collect();
     let within = patience(talk, Duration::ZERO);
     let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
@@ -381,7 +382,7 @@ fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let owed = talk.owed(
         posted,
         within,
-        again.or(error.filter(|_| others.len() < 2 && !talk.is_lossless())),
+        again.or(error.filter(|_| rounds < 2 && !talk.is_lossless())),
     );
     asking.owes(owed, true, shown(&sent), || {
         let expected = format!("a retry, or an error, within {} of its post", duration_words(within));

@@ -12,7 +12,7 @@ use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
-use super::talk::{Answer, Owed, Post, SOON, Talk, Told, shown};
+use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -204,6 +204,16 @@ fn refusal_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         .iter()
         .any(|answer| answer.is_odd() && answer.place() < nak.place());
     if is_odd || talk.posts[..at].iter().any(with_data) {
+        return;
+    }
+    // It skips responses of the READ that it is within, so that the READ may come again instead.
+    let post = &talk.posts[at];
+    let skips = nak
+        .offset
+        .is_some_and(|offset| with_data(post) && offset > post.first && !talk.has_had(post, offset, nak));
+    let comes_again =
+        |sent: &Request<'_>| sent.seen.place > nak.place() && sent.offset.is_some_and(|offset| post.has(offset));
+    if skips && talk.requests.iter().any(comes_again) {
         return;
     }
     let arrived = talk.has_arrived(nak);

@@ -14,7 +14,7 @@ use super::received::{commands, posted};
 use super::talk::{Asked, SOON, Talk, talks};
 use super::target::takes_receive;
 use super::{Asking, VerbsRule};
-use crate::oracle::heard::Asks;
+use crate::oracle::heard::{Asks, Heard};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -169,6 +169,11 @@ fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let is_taker = of_it
             .iter()
             .any(|(_, heard, _)| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_)));
+        // What answers READs and atomics may be busy with those before it.
+        let has_response = |heard: &Heard<'_>| Asks::of(heard.opcode).has_response();
+        if has_response(request) && is_answering(talk, &asked, (offset, frame.place)) {
+            continue;
+        }
         // Those that were there when it was sent first are there still.
         let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
         let there = posted
@@ -185,6 +190,20 @@ fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (request.opcode.to_string(), expected, heard.packet.to_string())
         });
     }
+}
+
+/// Whether a READ or atomic before that PSN had been asked for, and its last response had not come, by that place.
+fn is_answering(talk: &Talk<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
+    let Some(first) = talk.first() else { return false };
+    let answered: BTreeSet<u32> = talk
+        .responses()
+        .filter(|(heard, frame)| frame.place < place && matches!(Says::of(heard), Says::Read(_) | Says::Atomic))
+        .map(|(heard, _)| heard.psn.since(first))
+        .collect();
+    let mut before = asked
+        .iter()
+        .filter(|(at, heard, frame)| *at < offset && frame.place < place && Asks::of(heard.opcode).has_response());
+    before.any(|(at, heard, _)| !answered.contains(&(at + talk.psns(heard) - 1)))
 }
 
 /// What takes no receive, and was put off each time it came, three times and more, on three connections.

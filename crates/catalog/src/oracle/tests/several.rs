@@ -1,0 +1,112 @@
+//! Several connections between the same two ports whose PSNs begin alike, as those of libraries do that always begin with 0.
+
+use verbatim_wire::packet::{edit, mend_icrc};
+use verbatim_wire::{Bth, Medium, Opcode, Packet, Qpn, Transport};
+
+use super::talk::{PMTU, Talk, asking, bytes, reth};
+use super::{Loss, judged};
+
+/// SENDs, several of which one ACK acknowledges.
+fn sends(burst: u32, count: u32) -> Talk {
+    let mut talk = Talk::default();
+    for n in 0..count {
+        talk.send(n);
+        if n % burst == burst - 1 {
+            talk.ack(n, n + 1);
+        }
+    }
+    talk
+}
+
+/// READs of a few responses, `ahead` of them outstanding at a time.
+fn reads(ahead: u32, count: u32) -> Talk {
+    let mut talk = Talk::default();
+    let ask = |talk: &mut Talk, n: u32| {
+        let read = Transport {
+            reth: reth(0, 2 * PMTU + 10),
+            ..Transport::default()
+        };
+        talk.asks(Opcode::RC_READ_REQUEST, 3 * n, asking(read));
+    };
+    (0..ahead).for_each(|n| ask(&mut talk, n));
+    for n in 0..count {
+        let parts = [
+            (Opcode::RC_READ_RESPONSE_FIRST, PMTU),
+            (Opcode::RC_READ_RESPONSE_MIDDLE, PMTU),
+            (Opcode::RC_READ_RESPONSE_LAST, 10),
+        ];
+        for (part, (opcode, length)) in (0..).zip(parts) {
+            let syndrome = verbatim_wire::Syndrome::ACK;
+            talk.answers(opcode, 3 * n + part, syndrome, n + 1, bytes(length, n));
+        }
+        if n + ahead < count {
+            ask(&mut talk, n + ahead);
+        }
+    }
+    talk
+}
+
+/// The same conversation of other queue pairs.
+fn of_pair(talk: &Talk, pair: u32) -> Vec<(u64, Vec<u8>)> {
+    let mut frames = talk.frames.clone();
+    for (_, frame) in &mut frames {
+        let at = Packet::parse(Medium::Ethernet, frame).unwrap().offsets().bth;
+        edit::<Bth>(frame, at, |bth| bth.with_dest_qp(Qpn(bth.dest_qp().0 + 0x100 * pair)));
+        mend_icrc(Medium::Ethernet, frame).unwrap();
+    }
+    frames
+}
+
+/// What is found that no loss excuses, without the frame at that place.
+fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
+    let kept = frames.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+    let all = judged(Loss::Possible, kept.map(|(_, frame)| frame));
+    let findings = all.iter().flat_map(|ended| &ended.connection.findings);
+    findings
+        .filter(|finding| finding.unless.is_none())
+        .map(|finding| {
+            format!(
+                "{} {:?}: {} / {}",
+                finding.rule.name, finding.packets, finding.expected, finding.seen
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn connections_that_begin_with_one_psn_are_told_apart_or_nothing_is_said() {
+    let kinds = [
+        Talk::of_everything(),
+        sends(1, 24),
+        sends(4, 24),
+        sends(8, 24),
+        reads(1, 8),
+        reads(3, 8),
+    ];
+    let (mut wrong, mut case) = (Vec::new(), 0);
+    for (one, first) in kinds.iter().enumerate() {
+        for (other, second) in kinds.iter().enumerate() {
+            for (third, shift) in [(0, 300), (1, 300), (2, 1_700), (3, 5_100), (4, 14_300), (1, 40_000)] {
+                let mut frames = Vec::new();
+                for (pair, talk) in (0..).zip([first, second, &kinds[third]]) {
+                    let of_it = of_pair(talk, pair);
+                    frames.extend(
+                        of_it
+                            .into_iter()
+                            .map(|(at, frame)| (at + u64::from(pair) * shift, frame)),
+                    );
+                }
+                frames.sort_by_key(|(at, _)| *at);
+                let lost = (0..frames.len()).skip(case % 9).step_by(9).map(Some);
+                case += 1;
+                for without in [None].into_iter().chain(lost) {
+                    for finding in found(&frames, without) {
+                        wrong.push(format!("{one} {other} {third} {shift}, without {without:?}: {finding}"));
+                    }
+                }
+            }
+        }
+    }
+    let some: Vec<_> = wrong.iter().take(12).collect();
+    assert!(wrong.is_empty(), "{} findings: {some:#?}", wrong.len());
+}
