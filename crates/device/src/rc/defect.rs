@@ -79,6 +79,7 @@ defects! {
         CnpStopsTimer "cnp-stops-timer" "A CNP that comes in stops the ACK timer."
         GhostRnrNakObeyed "ghost-rnr-nak-obeyed" "An RNR NAK of a PSN that was never sent makes what is outstanding come again."
         NoTimeoutAfterRnrRetry "no-timeout-after-rnr-retry" "What came again after an RNR NAK and is not answered stays for ever."
+        TimeoutCodesBeginAt12 "timeout-codes-begin-at-12" "Codes of the ACK timeout below 12 are taken as 12."
         TimeoutCodesEndAt19 "timeout-codes-end-at-19" "Codes of the ACK timeout above 19 are taken as 19."
         TimeoutEarly "timeout-early" "A request is retried after half the local ACK timeout."
         TimeoutLate "timeout-late" "A request is retried after more than 4 times the local ACK timeout."

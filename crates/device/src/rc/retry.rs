@@ -49,6 +49,9 @@ impl Qp {
         if code.0 > 19 && cx.has(RcDefect::TimeoutCodesEndAt19) {
             code.0 = 19;
         }
+        if (1..12).contains(&code.0) && cx.has(RcDefect::TimeoutCodesBeginAt12) {
+            code.0 = 12;
+        }
         let Some(timeout) = code.duration() else {
             return cx.has(RcDefect::Timeout0Fires).then(|| Duration::from_millis(67));
         };
