@@ -146,8 +146,11 @@ fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
     later.find(is_it).map_or(end, |done| done.place)
 }
 
+/// Another queue pair, and the places from and until which it is there.
+type Other = (Qpn, usize, usize);
+
 /// Queue pairs that are there beside the one at that place, and when: what is sent to them is not meant for this one.
-fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<(Qpn, usize, usize)> {
+fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<Other> {
     let others = made.iter().enumerate().filter(|(other, _)| *other != at);
     others
         .filter_map(|(_, created)| match &created.answer {
@@ -192,7 +195,7 @@ fn one<'t>(
     trace: &'t Trace,
     created: &'t VerbsDone,
     memory: Option<&'t VerbsDone>,
-    (places, others): ((usize, usize), &[(Qpn, usize, usize)]),
+    (places, others): ((usize, usize), &[Other]),
 ) -> Result<Dialogue<'t>, Gap> {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return Err(Gap::Missing(labels::CREATE.name));
@@ -232,7 +235,7 @@ fn one<'t>(
             let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
             let to = if frame.received { own_qpn } else { dut_qpn };
             let dest = packet.bth().dest_qp();
-            let is_theirs = |(of, from, until): &(Qpn, usize, usize)| {
+            let is_theirs = |(of, from, until): &Other| {
                 *of == dest && *of != dut_qpn && *from < frame.place && frame.place < *until
             };
             let other_is_ours = !frame.received && !frame.label.is_empty() && !others.iter().any(is_theirs);
