@@ -279,6 +279,12 @@ fn every_defect_shows_where_it_says_so() {
         // No Get there has such a number.
         AttributeIdLow8Bits,
         LeaseNotStoppedByTrapRepress,
+        // Nothing there Sets extended speeds, or counters of a port that is not there.
+        ExtSpeedsUnsupportedKept,
+        ExtSpeedsOffRefused,
+        PortCountersRefusedWritten,
+        RcvErrorDetailsClearErrors,
+        AllPortSelectClaimed,
         InitTypeNotKept,
         TrapSuppressionNotKept,
         AllWidthsKeptAsCode,

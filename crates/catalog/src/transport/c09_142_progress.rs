@@ -13,7 +13,7 @@ use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::packet::{AckTimeout, NakCode};
 
 use crate::transport::rc::{self, Ask, Requester, Sent, ask, offers, read_response, response_data};
 
@@ -27,6 +27,8 @@ const RESPONSE: Label<Frames> = Label::new("responses to a part of the READ");
 const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 const STALE: Label<Frames> = Label::new("ACK of an earlier request, and a CNP");
+const NAK: Label<Frames> = Label::new("sequence NAK of the first of three");
+const NAK_AGAIN: Label<Frames> = Label::new("sequence NAK of the first of three, again");
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 
 const T: AckTimeout = AckTimeout(14);
@@ -73,7 +75,29 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         dut.close(t)?;
     }
     unanswered(t)?;
-    never_whole(t)
+    never_whole(t)?;
+    late(t)
+}
+
+/// A sequence NAK, and then the ACK of all that had been sent before it: what came again need not be waited for.
+fn late(t: &mut Tester<'_>) -> Step {
+    let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    let sent = [
+        dut.post(t, Ask::send(64))?,
+        dut.post(t, Ask::send(64).at(64))?,
+        dut.post(t, Ask::send(8))?,
+    ];
+    let mut all_seen = true;
+    for sent in &sent {
+        all_seen = all_seen && dut.see_all(t, sent)?;
+    }
+    if all_seen {
+        let nak = dut.nak(sent[0].first, NakCode::PSN_SEQUENCE_ERROR, 0);
+        dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent[0].first, RETRIED))?;
+        let ack = dut.answers(t, &sent[2]);
+        dut.answer(t, (ACK, ACK_AGAIN), &ack, 3)?;
+    }
+    dut.close(t)
 }
 
 /// A message of which the first packet alone is acknowledged, each time that any of it comes: that is progress once.
@@ -165,6 +189,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["timeout-retried", "retry-count", "retry-fails", "answered-completes"]);
     offers::was_posted(t, Operation::Read)?;
     t.not_judged(RESPONSE);
+    t.not_judged(NAK);
+    t.not_judged(NAK_AGAIN);
     t.waits(ENDS).next().ok_or(Gap::Missing(ENDS.name))?;
     rc::came(t, &[PART, ACK, STALE])
 }
