@@ -82,15 +82,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 /// A sequence NAK, and then the ACK of all that had been sent before it: what came again need not be waited for.
 fn late(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
-    let sent = [
-        dut.post(t, Ask::send(64))?,
-        dut.post(t, Ask::send(64).at(64))?,
-        dut.post(t, Ask::send(8))?,
-    ];
-    let mut all_seen = true;
-    for sent in &sent {
-        all_seen = all_seen && dut.see_all(t, sent)?;
-    }
+    let asks = [Ask::send(64), Ask::send(64).at(64), Ask::send(8)];
+    let (sent, all_seen) = dut.post_and_see(t, asks)?;
     if all_seen {
         let nak = dut.nak(sent[0].first, NakCode::PSN_SEQUENCE_ERROR, 0);
         dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent[0].first, RETRIED))?;

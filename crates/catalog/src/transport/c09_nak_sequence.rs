@@ -62,15 +62,8 @@ fn patience(t: &Tester<'_>) -> Duration {
 /// A NAK between requests.
 fn several(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
-    let sent = [
-        dut.post(t, Ask::send(64))?,
-        dut.post(t, Ask::send(64).at(64))?,
-        dut.post(t, Ask::send(8))?,
-    ];
-    let mut all_seen = true;
-    for sent in &sent {
-        all_seen = all_seen && dut.see_all(t, sent)?;
-    }
+    let asks = [Ask::send(64), Ask::send(64).at(64), Ask::send(8)];
+    let (sent, all_seen) = dut.post_and_see(t, asks)?;
     if all_seen {
         let nak = dut.nak(sent[1].first, NakCode::PSN_SEQUENCE_ERROR, 1);
         let wait = patience(t);

@@ -276,6 +276,26 @@ impl Requester {
         self.see(t, if is_read { sent.first } else { sent.last }, SOON)
     }
 
+    /// Has the DUT post requests that every device has, and waits for the last packet of each. Whether all came in time.
+    ///
+    /// # Errors
+    /// When its host refuses one, and when the run must stop.
+    pub(crate) fn post_and_see<const N: usize>(
+        &mut self,
+        t: &mut Tester<'_>,
+        asks: [Ask; N],
+    ) -> Step<(Vec<Sent>, bool)> {
+        let sent = asks
+            .into_iter()
+            .map(|ask| self.post(t, ask))
+            .collect::<Step<Vec<_>>>()?;
+        let mut all_seen = true;
+        for sent in &sent {
+            all_seen = all_seen && self.see_all(t, sent)?;
+        }
+        Ok((sent, all_seen))
+    }
+
     /// Waits for the packets of a request, and acknowledges those within it that ask for it. Whether the last one came.
     pub(crate) fn serve(&self, t: &mut Tester<'_>, label: Label<Frames>, sent: &Sent) -> Step<bool> {
         let last = if sent.ask.operation == pb::Operation::Read {
