@@ -8,7 +8,7 @@ use crate::ether::EtherType;
 use crate::layout::Layout;
 use crate::packet::{
     Aeth, Bth, Deth, Form, Grh, Lrh, Medium, Network, Opcode, Packet, Psn, QKey, Qpn, RKey, Reth, RnrTimer, Syndrome,
-    Transport, packet,
+    Transport, mend_udp_checksum, packet,
 };
 use crate::values::{Hex16, Hex64, Lid, PKey};
 
@@ -84,6 +84,26 @@ fn packets_read_as_people_say_them() {
         "LID 5 (0x0005) > LID 6 (0x0006) RC RDMA WRITE Only DestQP 0x000011 PSN 0x000007 A \
          VA 0x0000000000001000 R_Key 0x00000009 DMALen 2, 2 bytes"
     );
+}
+
+#[test]
+fn a_udp_checksum_that_was_mended_is_right_and_the_icrc_is_as_it_was() {
+    for (one, other) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        let (from, to) = stations(one, other);
+        let made = packet(&Network::roce_v2(&from, &to), &send_only(&[1, 2, 3, 4, 5]));
+        let mut mended = made.clone();
+        mend_udp_checksum(Medium::Ethernet, &mut mended).unwrap();
+        let seen = Packet::parse(Medium::Ethernet, &mended).unwrap();
+        assert_eq!(seen.udp_checksum_is_right(), Some(true), "{one}");
+        assert!(seen.icrc_is_right(), "{one}");
+        let at = seen.offsets().udp.unwrap() + 6;
+        // Nothing else has changed; and what changed later is seen.
+        assert_eq!((&mended[..at], &mended[at + 2..]), (&made[..at], &made[at + 2..]));
+        let last = mended.len() - 5;
+        mended[last] ^= 1;
+        let seen = Packet::parse(Medium::Ethernet, &mended).unwrap();
+        assert_eq!(seen.udp_checksum_is_right(), Some(false), "{one}");
+    }
 }
 
 #[test]
