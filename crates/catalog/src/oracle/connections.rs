@@ -169,32 +169,31 @@ impl Connections {
                 }
             },
         };
+        let speaks = is_response && self.speaks(number, &event.packet);
         let Some(known) = self.known.get_mut(&number) else {
             return;
         };
         self.strays += u64::from(is_response && known.halves[1 - by].is_none());
-        let rivals = match is_response && known.connection.is_provisional() {
-            true => known.rivals.clone(),
-            false => Vec::new(),
-        };
-        let is_of_rival = rivals.iter().any(|(rival, end)| {
-            let rival = self.known.get(rival);
-            rival.is_some_and(|rival| rival.connection.awaits(*end, psn))
-        });
-        // The parts of one response say no more than its first.
-        let is_part = matches!(
-            event.packet.opcode(),
-            Opcode::RC_READ_RESPONSE_MIDDLE | Opcode::RC_READ_RESPONSE_LAST
-        );
-        let speaks = rivals.is_empty() || !is_of_rival && !is_part;
-        let Some(known) = self.known.get_mut(&number) else {
-            return;
-        };
         if known.take(by, event, (is_response, speaks)) {
             let last = self.another(number);
             ended(last);
         }
         self.unpair_if_contradicted(number);
+    }
+
+    /// Whether a response that fits a connection says that its halves belong together: it is of no rival's. The parts of one response
+    /// say no more than its first.
+    fn speaks(&self, number: u64, packet: &Packet<'_>) -> bool {
+        let rivals = self.known.get(&number).map_or(&[][..], |known| &known.rivals);
+        let is_part = matches!(
+            packet.opcode(),
+            Opcode::RC_READ_RESPONSE_MIDDLE | Opcode::RC_READ_RESPONSE_LAST
+        );
+        let awaits = |(rival, end): &(u64, usize)| {
+            let rival = self.known.get(rival);
+            rival.is_some_and(|rival| rival.connection.awaits(*end, packet.bth().psn()))
+        };
+        rivals.is_empty() || !is_part && !rivals.iter().any(awaits)
     }
 
     /// Another connection has come in the place of that one, of the same halves as far as they took part.
@@ -412,6 +411,7 @@ impl Known {
             };
             if self.fitting.0 >= enough && !self.connection.is_contradicted() {
                 self.connection.set_provisional(false);
+                self.rivals.clear();
             }
         }
         if let Some((doubt, over)) = over {
