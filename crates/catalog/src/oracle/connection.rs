@@ -134,6 +134,11 @@ impl Connection {
         }
     }
 
+    /// So many READs and atomics of that end its peer answers at a time.
+    pub(super) fn know_answers(&mut self, end: usize, answers: u32) {
+        self.flows[end].window.answers = answers;
+    }
+
     /// What the memory and the queue pair of the other end allow of the request that the last packet, sent by that end, was.
     pub(super) fn allow(&mut self, by: usize, psn: Psn, number: u64, allows: Allows) {
         self.flows[by].window.allow(psn, number, allows);
@@ -360,9 +365,14 @@ impl Connection {
                 };
                 let held = asks(&asked);
                 let is_broken = self.note(PACKET.len() + at, rule, by, heard.number, || held);
-                is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
+                let ends = invalid.is_none() && requester::leaves_nothing(heard);
+                is_odd |= is_broken && !ends && OF_MESSAGES.contains(&rule.name);
                 if is_broken && requester::OF_VALID_REQUESTS.contains(&rule.name) {
-                    invalid = Some(Invalid::Breaks(rule.name));
+                    invalid = Some(if ends {
+                        Invalid::Ends
+                    } else {
+                        Invalid::Breaks(rule.name)
+                    });
                 }
             }
         }
@@ -490,6 +500,8 @@ impl Connection {
                 }
                 if matches!(part, Part::First | Part::Middle) {
                     learn(window, other, (heard, true), |size| heard.length == size);
+                } else if found.is_some() {
+                    learn(window, other, (heard, false), |size| heard.length <= size);
                 }
                 responses.acknowledge(heard.psn, heard.number);
             }

@@ -267,6 +267,8 @@ struct Pair {
     expects: Option<Psn>,
     /// Bytes of its path MTU.
     path_mtu: Option<u32>,
+    /// READs and atomics that it answers at a time.
+    answers: Option<u32>,
     /// What the peer may do on it.
     rights: Rights,
     places: (usize, usize),
@@ -307,15 +309,16 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
             let own = all.iter().find_map(|given| given.dest_qpn);
             if let (Some(own), pb::Service::Rc) = (own, service) {
                 let path_mtu = all.iter().find_map(|given| given.path_mtu);
-                let mut kept = all.iter().filter_map(|given| given.max_dest_rd_atomic).peekable();
+                let kept = || all.iter().filter_map(|given| given.max_dest_rd_atomic);
                 pairs.push(Pair {
                     dut: Qpn(qp.qpn),
                     own: Qpn(own),
                     expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
                     path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
+                    answers: kept().min(),
                     rights: Rights {
                         given: rights.collect(),
-                        answers_none: kept.peek().is_some() && kept.all(|kept| kept == 0),
+                        answers_none: kept().max() == Some(0),
                     },
                     places,
                 });
@@ -328,6 +331,7 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
 fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
     let mut connection = Connection::new(Loss::Possible);
     connection.know(TESTER, pair.expects, pair.path_mtu);
+    connection.know_answers(TESTER, pair.answers.unwrap_or_default());
     let frames = trace.timeline.frames_between(pair.places).iter();
     let packets: Vec<(&FrameSeen, Packet<'_>)> = frames
         .filter_map(|frame| {

@@ -42,9 +42,13 @@ pub(super) struct Request {
     pub(super) is_given_up: bool,
     /// That the request came again, and not all of that was answered.
     pub(super) again: Option<Repeated>,
+    /// How many PSNs it takes was told by what came next alone: fewer, if that was lost and something behind it came.
+    pub(super) is_inferred: bool,
+    /// READs and atomics before it that were owed responses when it came.
+    pub(super) behind: u32,
     /// What an atomic was answered with, and where.
     pub(super) original: Option<(u64, u64)>,
-    /// Why no responder may take it.
+    /// Why a responder may refuse it, or must.
     pub(super) invalid: Option<Invalid>,
     /// Why the responder's memory does not allow it, where that is known.
     pub(super) denied: Option<&'static str>,
@@ -54,13 +58,15 @@ pub(super) struct Request {
     pub(super) is_odd: bool,
 }
 
-/// Why a request can only be refused as invalid.
+/// Why a request is refused as invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Invalid {
     /// It breaks that rule of the requester.
     Breaks(&'static str),
     /// An atomic whose address is no multiple of 8. A host may ask for it: the requester breaks nothing.
     Unaligned,
+    /// There is nothing left of its message for what follows it: it may be taken, and what follows refused.
+    Ends,
     /// The responder's queue pair does not take it, and why.
     NotAllowed(&'static str),
 }

@@ -74,6 +74,8 @@ pub(super) struct Window {
     owed: u32,
     /// READs and atomics that came again and were not answered since.
     asked_again: u32,
+    /// READs and atomics that the responder answers at a time; 0: unknown, one at least.
+    pub(super) answers: u32,
 }
 
 impl Window {
@@ -157,6 +159,23 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
+    /// The READ at that index takes so many PSNs, if what told that it takes more was what came next: something between them was
+    /// lost, so that nobody knows how many messages lie there.
+    fn shrink(&mut self, at: usize, psns: u32) {
+        let read = &self.requests[at];
+        if !read.is_inferred || psns >= read.psns {
+            return;
+        }
+        let counted = read.epoch;
+        self.resize(at, psns);
+        self.requests[at].is_inferred = false;
+        self.epochs += 1;
+        let behind = self.requests.range_mut(at + 1..);
+        for request in behind.take_while(|request| request.epoch == counted) {
+            request.epoch = self.epochs;
+        }
+    }
+
     /// The path MTU is one of these, which may tell how many PSNs READs take.
     pub(super) fn set_pmtu(&mut self, pmtu: Pmtu) {
         if self.pmtu == pmtu {
@@ -165,8 +184,10 @@ impl Window {
         self.pmtu = pmtu;
         for at in 0..self.requests.len() {
             let read = &self.requests[at];
-            if let (0, Some(psns)) = (read.psns, pmtu.psns(read.bytes)) {
-                self.resize(at, psns);
+            match (read.psns, pmtu.psns(read.bytes)) {
+                (0, Some(psns)) => self.resize(at, psns),
+                (_, Some(psns)) => self.shrink(at, psns),
+                (_, None) => {}
             }
         }
         let newest = self.newest().filter(|newest| newest.psns > 0);
@@ -276,7 +297,9 @@ impl Window {
     pub(super) fn push(&mut self, heard: &Heard<'_>, gap: bool, acknowledged: Option<Psn>) {
         let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
         if let Some(psns) = open_read.map(|read| heard.psn.since(read.psn)) {
-            self.resize(self.requests.len() - 1, psns);
+            let at = self.requests.len() - 1;
+            self.resize(at, psns);
+            self.requests[at].is_inferred = true;
         }
         let before = self.newest().filter(|newest| !gap && newest.is_taken);
         let request = self.counted(self.request(heard, before), before.map(|before| before.epoch));
@@ -347,6 +370,8 @@ impl Window {
             epoch: 0,
             is_taken: heard.is_taken,
             next_response: 0,
+            is_inferred: false,
+            behind: self.owed + self.asked_again,
             response_cursor: 0,
             is_given_up: false,
             again: None,
@@ -371,7 +396,9 @@ impl Window {
         }
         // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
+        let behind = self.owed + self.asked_again;
         let request = &mut self.requests[at];
+        request.behind = request.behind.max(behind);
         request.at = heard.at;
         request.last = heard.number;
         if request.asks().has_response() {
@@ -456,9 +483,18 @@ impl Window {
         (0..at).find(|&at| self.requests[at].is_owed())
     }
 
+    /// Whether a READ or atomic is one more than the responder may be able to answer at a time.
+    pub(super) fn may_be_one_more(&self, at: usize) -> bool {
+        let request = &self.requests[at];
+        request.asks().has_response() && request.behind >= self.answers.max(1)
+    }
+
     /// A response to the request at that index has come, so many PSNs into it.
     pub(super) fn answered(&mut self, at: usize, into: u32, (begins, is_last): (bool, bool)) {
         let is_newest = at + 1 == self.requests.len();
+        if is_last {
+            self.shrink(at, into + 1);
+        }
         let request = &mut self.requests[at];
         self.owed -= u32::from(request.is_owed());
         if is_last && request.psns == 0 {

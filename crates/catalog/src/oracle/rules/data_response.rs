@@ -107,7 +107,9 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     };
     // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
-    let held = if is_cut {
+    // What came next may have been more than that: something between them was lost.
+    let is_shorter = request.is_inferred && ends;
+    let held = if is_cut || is_shorter {
         held.unless(Excuse::RequestsLost)
     } else {
         held

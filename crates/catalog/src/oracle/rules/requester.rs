@@ -343,6 +343,13 @@ fn dma_length(asked: &Asked<'_>) -> Held {
     .with(began)
 }
 
+/// Whether it is the First of a WRITE whose DMALen is as many bytes as it carries: a Last of no bytes may not follow, but by itself
+/// a responder may take it.
+pub(in crate::oracle) fn leaves_nothing(heard: &Heard<'_>) -> bool {
+    Asks::of(heard.opcode) == Asks::Write(Part::First)
+        && heard.reth().is_some_and(|reth| reth.dma_len() == heard.length)
+}
+
 fn rnr_interval(asked: &Asked<'_>) -> Held {
     let (Some(rnr), Some(at)) = (&asked.responses.rnr, asked.heard.at) else {
         return Held::NotAsked;

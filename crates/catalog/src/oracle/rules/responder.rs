@@ -289,7 +289,8 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
     if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
         return request.invalid.map_or(Held::NotAsked, |_| Held::Holds);
     }
-    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(|request| request.invalid.is_some()));
+    let must_be_refused = |request: &&Request| !matches!(request.invalid, None | Some(Invalid::Ends));
+    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(must_be_refused));
     let Some((request, invalid)) = taken.and_then(|request| Some((request, request.invalid?))) else {
         return Held::NotAsked;
     };
@@ -298,6 +299,7 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
             Invalid::Breaks(rule) => format!("which breaks {rule}"),
             Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
             Invalid::NotAllowed(why) => why.to_string(),
+            Invalid::Ends => String::new(),
         };
         (
             format!(
@@ -312,7 +314,7 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
     .with(request.number);
     match invalid {
         Invalid::Breaks(_) => held.unless(Excuse::RequestAltered),
-        Invalid::Unaligned | Invalid::NotAllowed(_) => held,
+        Invalid::Unaligned | Invalid::NotAllowed(_) | Invalid::Ends => held,
     }
 }
 
@@ -346,7 +348,7 @@ fn nak_code(answered: &Answered<'_>) -> Held {
     let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
     let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
     // One READ or atomic more than it answers at a time is an invalid request, too.
-    let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
+    let is_one_more = answered.window.may_be_one_more(at);
     let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
     let allowed: Vec<NakCode> = match (of_message, of_memory) {
         (None, None) => return Held::NotAsked,
@@ -359,7 +361,7 @@ fn nak_code(answered: &Answered<'_>) -> Held {
     })
     .with(request.number);
     match request.invalid {
-        Some(Invalid::Breaks(_)) => held.unless(Excuse::RequestAltered),
+        Some(Invalid::Breaks(_) | Invalid::Ends) => held.unless(Excuse::RequestAltered),
         _ => held,
     }
 }
@@ -378,7 +380,7 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Held {
     // Something may be wrong with the receive of immediate data, and nobody knows for how many READs and atomics there is room.
     let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
     let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
-    let is_one_more = request.asks().has_response() && answered.window.owed_before(at).is_some();
+    let is_one_more = answered.window.may_be_one_more(at);
     // What a packet within a message may do its First says.
     let Some(message) = answered
         .window

@@ -508,6 +508,67 @@ fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
     assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?"]);
 }
 
+#[test]
+fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
+    // 300 bytes are one response, or two of 256; the request behind it is lost, so that it looks like two.
+    let talk = |bytes_at_once: &[(Opcode, usize)], total: usize, next: u32, msn: u32| {
+        let mut talk = Talk::default();
+        let read = Transport {
+            reth: reth(0, total),
+            ..Transport::default()
+        };
+        talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+        talk.send(next);
+        for (n, (opcode, size)) in bytes_at_once.iter().enumerate() {
+            let n = u32::try_from(n).unwrap();
+            talk.answers(*opcode, n, Syndrome::ACK, 1, bytes(*size, n));
+        }
+        talk.ack(next, msn);
+        talk
+    };
+    let only = [(Opcode::RC_READ_RESPONSE_ONLY, 300)];
+    let one = broken(Loss::Possible, &talk(&only, 300, 2, 3));
+    assert_eq!(one, ["#3 read-response-opcode?"]);
+    let two = [
+        (Opcode::RC_READ_RESPONSE_FIRST, 1024),
+        (Opcode::RC_READ_RESPONSE_LAST, 1024),
+    ];
+    let shorter = broken(Loss::Possible, &talk(&two, 2048, 4, 4));
+    assert_eq!(shorter, [""; 0]);
+    // Where nothing was lost, it tells.
+    let cut_short = broken(Loss::Possible, &talk(&only[..1], 3000, 6, 2));
+    assert!(
+        cut_short.contains(&"#3 read-response-length?".to_owned()),
+        "{cut_short:?}"
+    );
+}
+
+#[test]
+fn a_first_that_leaves_nothing_may_be_taken_and_what_follows_may_not() {
+    let talk = |last: usize, code: Option<Syndrome>| {
+        let mut talk = Talk::default();
+        let first = Transport {
+            reth: reth(0, PMTU),
+            ..bytes(PMTU, 1)
+        };
+        talk.asks(Opcode::RC_WRITE_FIRST, 0, asking(first));
+        match code {
+            Some(code) => talk.nak(0, code, 0),
+            None => talk.ack(0, 0),
+        }
+        talk.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(last, 2)));
+        if code.is_none() {
+            talk.ack(1, 1);
+        }
+        broken(Loss::Excluded, &talk)
+    };
+    let taken = ["#1 dma-length", "#3 payload-length", "#4 invalid-request"];
+    assert_eq!(talk(0, None), taken);
+    assert_eq!(talk(4, None), ["#1 dma-length", "#3 dma-length", "#4 invalid-request"]);
+    let refused = talk(4, Some(Syndrome::nak(NakCode::INVALID_REQUEST)));
+    assert_eq!(refused, ["#1 dma-length", "#3 dma-length"]);
+}
+
 proptest::proptest! {
     #[test]
     fn any_packets_in_any_order_are_judged_without_a_panic(

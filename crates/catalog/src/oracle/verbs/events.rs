@@ -61,7 +61,8 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for told in drained {
         // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
         let Some(stay) = stays.next() else { return };
-        if is_disturbed(talk, told.place) {
+        // What fails is flushed with all behind it, and nothing is left to drain.
+        if is_disturbed(talk, told.place) || talk.failed().is_some() || is_ended(talk, (stay.place, told.place)) {
             continue;
         }
         let sent = |post: &Post<'_>| {
@@ -84,6 +85,18 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             )
         });
     }
+}
+
+/// Whether the queue pair was asked to go to a state in which nothing is outstanding, between two places.
+fn is_ended(talk: &Talk<'_>, places: (usize, usize)) -> bool {
+    let mut within = talk.trace.timeline.commands_between(places).iter();
+    within.any(|done| match &done.command {
+        Command::ModifyQp(modify) => {
+            let is_its = done.side == Side::Dut && modify.qp == talk.dialogue.handle;
+            is_its && matches!(modify.state(), pb::QpState::Err | pb::QpState::Reset)
+        }
+        _ => false,
+    })
 }
 
 /// Whether a request may be done with an answer, be it the last of several.

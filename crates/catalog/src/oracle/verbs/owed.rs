@@ -158,6 +158,10 @@ fn goes_on<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let post = &talk.posts[at];
+        // A READ is one packet, whatever PSNs it takes.
+        if post.posted.has_response_data() && next != post.first {
+            continue;
+        }
         let sent = talk.requests.iter().find(|sent| sent.offset == Some(next));
         let told = (0..at).map(|at| {
             talk.told_of(at)
