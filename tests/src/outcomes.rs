@@ -54,18 +54,23 @@ pub fn table(text: &str) -> BTreeMap<String, Expected> {
     table
 }
 
-/// The checks that may fail in any test of a table beside what is expected of it, as [`in_words`] has them: its `[[sometimes]]`,
-/// each with a reason.
+/// The checks that may fail in a test of a table beside what is expected of it, as [`in_words`] has them: those of its
+/// `[[sometimes]]` that name the test, be it as `c09-*`, each with a reason.
 ///
 /// # Panics
 /// When the table is not so.
 #[must_use]
-pub fn sometimes(text: &str) -> BTreeSet<String> {
+pub fn sometimes(text: &str, test: &str) -> BTreeSet<String> {
     let file: toml::Table = text.parse().unwrap();
+    let names = |pattern: &toml::Value| match pattern.as_str().unwrap().strip_suffix('*') {
+        Some(beginning) => test.starts_with(beginning),
+        None => pattern.as_str() == Some(test),
+    };
     let groups = file["sometimes"].as_array().unwrap().iter();
     let findings = groups.flat_map(|group| {
         assert!(group["reason"].as_str().unwrap().ends_with('.'), "{group}");
-        group["findings"].as_array().unwrap()
+        let is_named = group["tests"].as_array().unwrap().iter().any(names);
+        group["findings"].as_array().unwrap().iter().filter(move |_| is_named)
     });
     findings.map(|finding| finding.as_str().unwrap().to_owned()).collect()
 }
