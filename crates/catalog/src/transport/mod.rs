@@ -165,6 +165,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_send_queue_drain::TEST,
     &walk::ATOMIC_REPLAY,
     &walk::LOSS_POSITIONS,
+    &walk::STALE_RESPONSES,
     &walk::PSN_WRAP,
     &walk::REGION_EDGES,
     &walk::TEST,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
-use verbatim_wire::{Attribute, Lid, Medium, PKey, PKeyTable, PortInfo, RespTime, Status};
+use verbatim_wire::{Attribute, Lid, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
 
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
 use super::wire::{asks, mad_in};
@@ -37,11 +37,19 @@ pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &s
 }
 
 /// That the procedure did not end between two packets, at a question that was not answered: no rule of a packet is about
-/// that, and a link that loses three MADs in a row looks the same.
+/// that, and a link that loses three MADs in a row looks the same. Nor at one that was refused, though it only asks what there is.
 fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
     let Some(stopped) = &t.stopped else { return Ok(()) };
-    match t.last_of_procedure() {
-        Some(last) if !t.alive_after(last.number) => Err(Gap::NoAnswer(last.number)),
+    let last = t.last_of_procedure();
+    let refused = |exchange: &Exchange| {
+        let status = exchange.answer()?.mad.status();
+        (exchange.request.method() == Method::GET && status != Status::OK).then_some(status)
+    };
+    match last.map(|last| (last, refused(last))) {
+        Some((last, Some(status))) => Err(Gap::Refused(last.number, status)),
+        Some((last, None)) if last.answer().is_none() && !t.alive_after(last.number) => {
+            Err(Gap::NoAnswer(last.number))
+        }
         _ => Err(Gap::Ended(format!(
             "the procedure ended early, at \"{}\", which was asked again and not answered with success: what lost packets do \
              looks the same; run again",

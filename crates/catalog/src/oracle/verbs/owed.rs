@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use verbatim_record::{Evidence, Passed, TRIES, Time, duration_words};
 use verbatim_wire::packet::AckTimeout;
+use verbatim_wire::verbs::WcStatus;
 
 use super::completion::may_acknowledge;
 use super::local::has_reason;
@@ -194,7 +195,7 @@ fn goes_on<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The answer after which a request must complete, by what the peer has sent: the one that was missing last.
-fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
+pub(super) fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a Answer<'t>> {
     let post = &talk.posts[at];
     let failed = talk.failed().map_or(usize::MAX, Told::place);
     let usable = || {
@@ -278,11 +279,18 @@ fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answ
         let told: Vec<&Told<'t>> = talk.told_of(at).collect();
         // A time-out may have ended it before an answer that came late; an error without any reason ends nothing.
         let error = told.first().filter(|told| !told.is_success());
-        let without_reason = error.filter(|told| has_reason(talk, told, post) == Some(false));
+        let arrived = talk.has_arrived(answer);
+        // What was answered is retried no more, so that no time-out ends it any more.
+        let came_in_vain = |told: &Told<'_>| {
+            let within = talk.timeout().unwrap_or(SOON);
+            let is_late = |arrived: Time| told.done.told.at.earliest > arrived.after(talk.trace.begin.at_most(within));
+            told.done.status() == WcStatus::RETRY_EXC_ERR && arrived.is_some_and(is_late)
+        };
+        let without_reason =
+            error.filter(|told| has_reason(talk, told, post) == Some(false) || came_in_vain(told));
         if error.is_some() && without_reason.is_none() || !post.posted.post.signaled {
             continue;
         }
-        let arrived = talk.has_arrived(answer);
         let in_front = (0..at).filter(|at| talk.posts[*at].posted.has_response_data());
         let is_clear = talk.is_lossless()
             || !post.posted.has_response_data() && in_front.into_iter().all(|at| talk.told_of(at).next().is_some());

@@ -8,6 +8,7 @@ use core::time::Duration;
 use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::next::fits;
+use super::owed::answered_by;
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
@@ -174,12 +175,16 @@ fn times(of: &[&Request<'_>]) -> u32 {
 }
 
 fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (_, post, sent) in repeats(talk) {
+    for (of, post, sent) in repeats(talk) {
         let last = sent[sent.len() - 1];
         let found = causes(talk, post, last.seen.place);
         let Causes { rnr, errors, .. } = found;
         let begun = oldest_open(talk, post).posted.command.asked;
-        let lasted = talk.trace.begin.at_most(last.seen.frame.at.since(begun).1);
+        let until = last.seen.frame.at.since(begun).1;
+        // What was answered has no time-out any more.
+        let answered = talk.post_of(of).and_then(|at| answered_by(talk, at)).filter(|_| talk.is_lossless());
+        let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
+        let lasted = talk.trace.begin.at_most(until.min(answered));
         let time_outs = talk.timeout().map_or(0, |once| {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });

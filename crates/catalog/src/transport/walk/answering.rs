@@ -5,7 +5,7 @@ use verbatim_tester::Tester;
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
-use super::peer::{Peer, labels};
+use super::peer::{MOMENT, Peer, labels};
 use super::step::Fault;
 use super::stray;
 use crate::transport::rc::ask::HALF;
@@ -137,6 +137,17 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             stray::send(t, peer, of)?;
             respond(t, peer, at, packet, false)
         }
+        Fault::Behind(of) => {
+            state.posted[at].fault = Fault::None;
+            stray::send(t, peer, of)?;
+            t.pause(MOMENT)?;
+            respond(t, peer, at, packet, false)
+        }
+        Fault::Unready(timer) => {
+            state.posted[at].fault = Fault::None;
+            state.told = Some(psn);
+            acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
+        }
         Fault::AnswerLost if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
             state.posted[at].fault = Fault::None;
             executed(peer, at, packet);
@@ -238,7 +249,18 @@ fn respond(
             t.send_frame(labels::STRAY, &frame)?;
         }
     }
-    for frame in &frames {
+    let stray = match posted.fault {
+        Fault::Within(stray) if !is_duplicate && frames.len() > 1 => {
+            peer.answering.posted[at].fault = Fault::None;
+            Some(stray)
+        }
+        _ => None,
+    };
+    for (place, frame) in frames.iter().enumerate() {
+        if let (1, Some(stray)) = (place, stray) {
+            stray::send(t, peer, stray)?;
+            t.pause(MOMENT)?;
+        }
         t.send_frame(labels::ANSWER, frame)?;
     }
     Ok(())

@@ -7,6 +7,8 @@
 //! - `c09-loss-positions`: each packet of messages of four is lost, refused or damaged once, both roles, behind and before others;
 //!   atomics of the DUT of which the request or the answer is; long messages of which each packet is acknowledged; READs and
 //!   atomics refused once each, more of them than `retry_cnt`.
+//! - `c09-stale-responses`: answers to what is done come while something waits, and amid the responses to a READ; RNR NAKs of what
+//!   takes no receive.
 //!
 //! Reading: the DUT keeps the results of as many atomics as `max_dest_rd_atomic` says; of what is older nothing is claimed.
 //! False alarm: as in `c09-walk`.
@@ -16,10 +18,10 @@ use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step as Done, Test, Tester};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::peer::{TARGET, labels};
-use super::step::{Fault, Illegal, Leg, Step, Want, Way};
+use super::step::{Fault, Illegal, Leg, Step, Stray, Want, Way};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, NAKS, RESPONSE_DATA, judge_shown, take};
 use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
@@ -65,6 +67,11 @@ directed!(LOSS_POSITIONS 2 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
+directed!(STALE_RESPONSES 1 "c09-stale-responses"
+    "What is said of a request that is done says nothing of the one that waits; a fence holds until the last response to a READ; what gets an RNR NAK comes again, be it a READ."
+    "Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
+    nothing fails, what is fenced has not left. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
+    stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
 
 /// A request of so many bytes.
 fn want(operation: O, length: u32) -> Want {
@@ -203,6 +210,43 @@ fn psn_wrap() -> Vec<Leg> {
     });
     let many = (0..MESSAGES / TOGETHER).map(|_| Step::Ask(vec![want(O::Write, 8); TOGETHER as usize], Way::Sound));
     legs(connections.chain([(None, many.collect())]))
+}
+
+fn stale_responses() -> Vec<Leg> {
+    // PSNs before the next request: that of a SEND, those of the responses to a READ, that of a SEND.
+    let done = Step::Post(
+        vec![want(O::Send, 8), want(O::Read, FOUR), want(O::Send, 8)],
+        0,
+        Fault::None,
+    );
+    let fatal = [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS, NakCode::REMOTE_OPERATIONAL];
+    let strays = [1, 3].into_iter().flat_map(|by| {
+        let others = [Stray::StaleAck(by), Stray::StaleNak(by), Stray::StaleRnr(by)];
+        others.into_iter().chain(fatal.map(|code| Stray::StaleFatal(code, by)))
+    });
+    let strays = strays.chain([2, 5].map(Stray::StaleRead));
+    let fenced = Want {
+        fence: true,
+        ..want(O::Send, 8)
+    };
+    let each = strays.map(|stray| {
+        let waits = Step::Post(vec![want(O::Send, 8), want(O::Write, 8)], 0, Fault::Behind(stray));
+        let amid = Step::Post(vec![want(O::Read, FOUR), fenced], 0, Fault::Within(stray));
+        (None, vec![done.clone(), waits, done.clone(), amid])
+    });
+    let mut legs = legs(each);
+    let unready = [O::Send, O::Write, O::Read, O::FetchAdd, O::CompareSwap].map(|operation| {
+        let behind = vec![want(operation, 8), want(O::Send, 8)];
+        Step::Post(behind, 0, Fault::Unready(RnrTimer(8)))
+    });
+    let mut last = Leg {
+        number: legs.len() as u64 + 1,
+        steps: (0..).zip(unready).collect(),
+        ..legs[0].clone()
+    };
+    last.options.timeout = AckTimeout(0);
+    legs.push(last);
+    legs
 }
 
 fn loss_positions() -> Vec<Leg> {

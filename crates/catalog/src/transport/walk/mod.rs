@@ -23,7 +23,7 @@ use verbatim_record::{Findings, Gap, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 
 use super::rc::{self, steps};
-pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES};
+pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use peer::Peer;
 use step::{Extent, Leg, ON_ONE};
 

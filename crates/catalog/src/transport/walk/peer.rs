@@ -47,7 +47,7 @@ pub(super) const SLOT: u32 = 4096;
 /// How long a completion may take, with all that the DUT may send again before it.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a packet may take to the DUT.
-const MOMENT: Duration = Duration::from_millis(20);
+pub(super) const MOMENT: Duration = Duration::from_millis(20);
 /// Signs of the DUT on one step, at most: one that goes on for ever ends the connection.
 const SIGNS: u32 = 400;
 

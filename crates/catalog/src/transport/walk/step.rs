@@ -64,6 +64,12 @@ pub(super) enum Fault {
     SequenceNak(u32),
     /// A packet without effect comes before the answer.
     Stray(Stray),
+    /// A packet without effect comes, and the answer when its effect would have shown.
+    Behind(Stray),
+    /// The same behind the first response to a READ: the others wait.
+    Within(Stray),
+    /// An RNR NAK, be it of something that takes no receive: it may lack another resource.
+    Unready(RnrTimer),
     /// The answer comes twice.
     AnswerTwice,
     /// An answer with a wrong ICRC comes before the sound one.
@@ -103,6 +109,10 @@ pub(super) enum Stray {
     StaleNak(u32),
     /// An RNR NAK of a PSN so far before the oldest request.
     StaleRnr(u32),
+    /// A NAK of that code, of a PSN so far before the oldest request.
+    StaleFatal(NakCode, u32),
+    /// The last response to a READ, of a PSN so far before the oldest request.
+    StaleRead(u32),
     /// An RNR NAK of a PSN so far behind the newest request.
     GhostRnr(u32),
     /// A READ response with a PSN so far behind the newest request.
@@ -447,6 +457,9 @@ impl fmt::Display for Fault {
             Self::Rnr(timer, times) => write!(f, "gets {times} RNR NAKs with code {}", timer.0),
             Self::SequenceNak(at) => write!(f, "gets a sequence NAK for its packet {at}"),
             Self::Stray(stray) => write!(f, "is answered behind {stray}"),
+            Self::Behind(stray) => write!(f, "is answered a moment behind {stray}"),
+            Self::Within(stray) => write!(f, "is answered but for its first response a moment behind {stray}"),
+            Self::Unready(timer) => write!(f, "gets an RNR NAK with code {}, whatever it is", timer.0),
             Self::AnswerTwice => f.write_str("is answered twice"),
             Self::AnswerDamaged => f.write_str("is answered behind an answer with a wrong ICRC"),
             Self::Coalesced => f.write_str("is the first of those that one ACK speaks for"),
@@ -471,6 +484,8 @@ impl fmt::Display for Stray {
             Self::GhostNak(by) => write!(f, "a sequence NAK {by} PSNs ahead"),
             Self::StaleNak(by) => write!(f, "a sequence NAK {by} PSNs back"),
             Self::StaleRnr(by) => write!(f, "an RNR NAK {by} PSNs back"),
+            Self::StaleFatal(code, by) => write!(f, "a NAK {by} PSNs back: {code}"),
+            Self::StaleRead(by) => write!(f, "a READ response {by} PSNs back"),
             Self::GhostRnr(by) => write!(f, "an RNR NAK {by} PSNs ahead"),
             Self::GhostRead(by) => write!(f, "a READ response {by} PSNs ahead"),
             Self::Cnp => f.write_str("a CNP"),

@@ -56,6 +56,14 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
         Stray::GhostNak(by) => return ack(end.plus(by), sequence),
         Stray::StaleNak(by) => return ack(settled.minus(by), sequence),
         Stray::StaleRnr(by) => return ack(settled.minus(by), Syndrome::rnr_nak(RnrTimer(1))),
+        Stray::StaleFatal(code, by) => return ack(settled.minus(by), Syndrome::nak(code)),
+        Stray::StaleRead(by) => {
+            return channel.frame(&Transport {
+                aeth: Some(Aeth::default().with_syndrome(Syndrome::ACK)),
+                payload: payload[..8].to_vec(),
+                ..channel.transport(Opcode::RC_READ_RESPONSE_LAST, settled.minus(by))
+            });
+        }
         Stray::GhostRnr(by) => return ack(end.plus(by), Syndrome::rnr_nak(RnrTimer(1))),
         Stray::GhostRead(by) => {
             return channel.frame(&Transport {
