@@ -47,9 +47,7 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
     };
     match last.map(|last| (last, refused(last))) {
         Some((last, Some(status))) => Err(Gap::Refused(last.number, status)),
-        Some((last, None)) if last.answer().is_none() && !t.alive_after(last.number) => {
-            Err(Gap::NoAnswer(last.number))
-        }
+        Some((last, None)) if last.answer().is_none() && !t.alive_after(last.number) => Err(Gap::NoAnswer(last.number)),
         _ => Err(Gap::Ended(format!(
             "the procedure ended early, at \"{}\", which was asked again and not answered with success: what lost packets do \
              looks the same; run again",

@@ -90,7 +90,7 @@ fn refusal_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             .answers
             .iter()
             .filter(|answer| answer.place() < told.place() && answer.offset.is_some_and(|offset| post.has(offset)))
-            .filter(|answer| refuses(answer).is_some())
+            .filter(|answer| refuses(answer).is_some() && !talk.is_stale(answer))
             .collect();
         let is_so = naks.iter().any(|answer| refuses(answer) == Some(status));
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
@@ -213,7 +213,7 @@ fn flush_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let by_tester = is_going || talk.to_error.is_some_and(|done| done.place < told.place());
             // Whatever the request that was refused came to, the queue pair is in error then.
             let mut answers = talk.answers.iter().filter(|answer| answer.place() < told.place());
-            let by_nak = answers.any(|answer| refuses(answer).is_some());
+            let by_nak = answers.any(|answer| refuses(answer).is_some() && !talk.is_stale(answer));
             let result = match has_refused(talk) {
                 _ if failed || by_tester || by_nak => Passed::Pass,
                 Some(true) => Passed::Pass,

@@ -191,7 +191,10 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn refusal_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let naks = talk.answers.iter().filter(|answer| answer.is_of_seen);
+    let naks = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.is_of_seen && !talk.is_stale(answer));
     let Some((nak, status)) = naks.filter_map(|nak| Some((nak, refuses(nak)?))).next() else {
         return;
     };

@@ -21,6 +21,11 @@ impl Talk<'_> {
             .unwrap_or(0)
     }
 
+    /// Whether an answer is of a request that its host was told done before: it says nothing any more.
+    pub(super) fn is_stale(&self, answer: &Answer<'_>) -> bool {
+        answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
+    }
+
     /// Whether a READ or atomic had each of its responses before a PSN, once and in order, when an answer was sent, so that the
     /// answer skips none. Where they may have been lost only what was told tells.
     pub(super) fn has_had(&self, post: &Post<'_>, until: u32, answer: &Answer<'_>) -> bool {

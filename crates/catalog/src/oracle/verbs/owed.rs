@@ -253,9 +253,9 @@ pub(super) fn answered_by<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<&'a A
 
 /// Whether an answer could have ended a request in another way, or delays it: nothing is owed then.
 pub(super) fn is_disturbed(talk: &Talk<'_>, until: usize) -> bool {
-    talk.answers
-        .iter()
-        .any(|answer| answer.place() < until && (answer.is_odd() || answer.says == Says::Fatal))
+    talk.answers.iter().any(|answer| {
+        answer.place() < until && (answer.is_odd() || answer.says == Says::Fatal && !talk.is_stale(answer))
+    })
 }
 
 fn answered_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
@@ -286,8 +286,7 @@ fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answ
             let is_late = |arrived: Time| told.done.told.at.earliest > arrived.after(talk.trace.begin.at_most(within));
             told.done.status() == WcStatus::RETRY_EXC_ERR && arrived.is_some_and(is_late)
         };
-        let without_reason =
-            error.filter(|told| has_reason(talk, told, post) == Some(false) || came_in_vain(told));
+        let without_reason = error.filter(|told| has_reason(talk, told, post) == Some(false) || came_in_vain(told));
         if error.is_some() && without_reason.is_none() || !post.posted.post.signaled {
             continue;
         }

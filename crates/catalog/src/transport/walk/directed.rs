@@ -219,7 +219,11 @@ fn stale_responses() -> Vec<Leg> {
         0,
         Fault::None,
     );
-    let fatal = [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS, NakCode::REMOTE_OPERATIONAL];
+    let fatal = [
+        NakCode::INVALID_REQUEST,
+        NakCode::REMOTE_ACCESS,
+        NakCode::REMOTE_OPERATIONAL,
+    ];
     let strays = [1, 3].into_iter().flat_map(|by| {
         let others = [Stray::StaleAck(by), Stray::StaleNak(by), Stray::StaleRnr(by)];
         others.into_iter().chain(fatal.map(|code| Stray::StaleFatal(code, by)))
