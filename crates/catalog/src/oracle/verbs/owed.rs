@@ -14,7 +14,7 @@ use verbatim_wire::verbs::WcStatus;
 use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
-use super::talk::{Answer, Owed, Request, SOON, Talk, Told};
+use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -270,6 +270,16 @@ fn is_nak(answer: &Answer<'_>) -> bool {
     matches!(answer.says, Says::Rnr | Says::Sequence | Says::Fatal)
 }
 
+/// When an acknowledgement of a request must have arrived, be it not the first one.
+fn another_arrived(talk: &Talk<'_>, post: &Post<'_>) -> Option<Time> {
+    let all = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.is_of_seen && answer.says == Says::Ack);
+    let of_it = all.filter(|answer| !post.posted.has_response_data() && may_acknowledge(answer, post.end));
+    of_it.filter_map(|answer| talk.has_arrived(answer)).min()
+}
+
 /// What answers of one kind complete.
 fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answer<'_>) -> bool) {
     for (at, post) in talk.posts.iter().enumerate() {
@@ -279,7 +289,9 @@ fn completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Answ
         let told: Vec<&Told<'t>> = talk.told_of(at).collect();
         // A time-out may have ended it before an answer that came late; an error without any reason ends nothing.
         let error = told.first().filter(|told| !told.is_success());
-        let arrived = talk.has_arrived(answer);
+        let arrived = talk
+            .has_arrived(answer)
+            .or_else(|| error.and_then(|_| another_arrived(talk, post)));
         // What was answered is retried no more, so that no time-out ends it any more.
         let came_in_vain = |told: &Told<'_>| {
             let within = talk.timeout().unwrap_or(SOON);

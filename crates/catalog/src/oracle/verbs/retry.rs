@@ -102,10 +102,12 @@ pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
     let (mut acknowledged, mut responses) = (0, Vec::new());
     // On a link that delays them, answers to what came before may load the counters late.
     let since = if talk.is_lossless() { post.place() } else { 0 };
+    // What was done before it was posted makes nothing come again any more.
+    let done = talk.done_before(post.place());
     for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };
         // Told to go back, a requester may go back further than it was told; what is old says nothing.
-        let is_old = of < talk.done_before(answer.place());
+        let is_old = of < done.max(talk.done_before(answer.place()));
         match answer.says {
             Says::Rnr if !is_old => causes.rnr += 1,
             Says::Sequence if !is_old => causes.errors += 1,
@@ -118,7 +120,8 @@ pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
                 Says::Ack if post.has(of) => of + 1,
                 _ => of,
             };
-            post.posted.has_response_data() && post.first < until && !talk.has_had(post, until, answer)
+            let is_read = post.end > done && post.posted.has_response_data();
+            is_read && post.first < until && !talk.has_had(post, until, answer)
         };
         if !answer.is_odd() && talk.posts.iter().any(skips) {
             causes.errors += 1;
