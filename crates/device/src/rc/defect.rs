@@ -36,6 +36,7 @@ defects! {
         RnrRetryWrongPayload "rnr-retry-wrong-payload" "After an RNR NAK the request comes again with the first byte of its payload changed."
         RnrRetryAfterError "rnr-retry-after-error" "The request is sent once more after it completed with an error."
         RnrNakNotAnAck "rnr-nak-not-an-ack" "An RNR NAK does not acknowledge what lies before it."
+        RnrNakOfReadIgnored "rnr-nak-of-read-ignored" "An RNR NAK of a READ is ignored."
         RnrNakCompletes "rnr-nak-completes" "An RNR NAK completes the request with success."
     }
     "9.7.5.2.8 RNR error completion" {
@@ -59,6 +60,7 @@ defects! {
         GhostAckCompletes "ghost-ack-completes" "An ACK with a PSN that was never sent completes what is outstanding."
         CoalescedAckCompletesOne "coalesced-ack-completes-one" "An ACK completes one request only, though it speaks for several."
         AckCompletesLate "ack-completes-late" "An ACK stops the retries of a SEND, but completes it only together with the next one."
+        AckOverWrapIgnored "ack-over-wrap-ignored" "An ACK whose PSN is a smaller number than that of the oldest request is taken as old."
         CompletesTwice "completes-twice" "A request completes twice."
         CompletesInReverse "completes-in-reverse" "Requests that one ACK completes complete in reverse order."
         ReservedSyndromeCompletes "reserved-syndrome-completes" "A reserved AETH syndrome is taken as an ACK."
@@ -72,6 +74,7 @@ defects! {
         ReadDataMisplaced "read-data-misplaced" "The data of READ responses behind the first are stored 4 bytes before their place."
         ReadDataNotWritten "read-data-not-written" "The data of the last READ response are not stored."
         ReadGapIgnored "read-gap-ignored" "A READ response that was lost is not missed."
+        StaleReadResponseStored "stale-read-response-stored" "A response to a READ that is done is stored where the READ that waits has its data."
         ReadLengthIgnored "read-length-ignored" "A READ response of wrong length is taken as it is."
     }
     // The requester and retries.
@@ -88,6 +91,7 @@ defects! {
         TimeoutRetryWrongPsn "timeout-retry-wrong-psn" "After a time-out the request comes again with the next PSN."
         TimeoutRetrySkipsOldest "timeout-retry-skips-oldest" "After a time-out the retry begins with the second of the outstanding requests."
         StaleNakObeyed "stale-nak-obeyed" "A sequence NAK of what was acknowledged long ago makes all that is outstanding come again."
+        StaleRnrNakObeyed "stale-rnr-nak-obeyed" "An RNR NAK of what was acknowledged makes all that is outstanding come again."
         PostRestartsTimer "post-restarts-timer" "A request that is posted restarts the timer of those before it."
         TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
     }
@@ -114,6 +118,7 @@ defects! {
         FatalNakRetried "fatal-nak-retried" "A request that was refused is retried."
         FatalNakWrongStatus "fatal-nak-wrong-status" "An invalid request completes as a remote access error, and the other way round."
         FatalNakKeepsQpUp "fatal-nak-keeps-qp-up" "After a request was refused the queue pair stays ready to send."
+        StaleFatalNakObeyed "stale-fatal-nak-obeyed" "A NAK of what was acknowledged ends the oldest request that waits."
         FlushMissing "flush-missing" "Requests behind a failed one get no completion."
         FlushWrongStatus "flush-wrong-status" "Requests behind a failed one complete with a general error instead of being flushed."
         FlushedWrIdLow32Bits "flushed-wr-id-low-32-bits" "What is flushed is told with the low 32 bits of its wr_id."
@@ -140,6 +145,7 @@ defects! {
         DmaLenOfPacket "dma-len-of-packet" "RETH:DMALen of a WRITE is the length of its first packet."
         MaxRdAtomicIgnored "max-rd-atomic-ignored" "More READs and atomics are in flight than max_rd_atomic allows."
         FenceForgetsEmpty "fence-forgets-empty" "A fenced request without data does not wait for READs and atomics before it."
+        FenceEndsAtFirstResponse "fence-ends-at-first-response" "A fence is over with the first response to a READ."
         FenceIgnored "fence-ignored" "A fenced request does not wait for READs and atomics before it."
         PadCountZero "pad-count-zero" "PadCnt is 0 whatever padding there is."
         PadMissing "pad-missing" "A payload is not padded to 4 bytes."

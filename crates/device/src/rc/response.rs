@@ -26,6 +26,10 @@ impl Qp {
         }
         let psn = packet.bth().psn();
         let outstanding = self.send.outstanding();
+        let is_smaller = opcode == Opcode::RC_ACKNOWLEDGE && psn.0 < self.send.oldest().0;
+        if is_smaller && cx.has(RcDefect::AckOverWrapIgnored) {
+            return;
+        }
         if psn.since(self.send.oldest()) >= outstanding {
             self.handle_ghost(cx, packet, opcode);
             return;
@@ -74,6 +78,29 @@ impl Qp {
         if is_nak && is_old && cx.has(RcDefect::StaleNakObeyed) && self.send.outstanding() > 0 {
             self.on_sequence_error(cx, self.send.oldest(), false);
         }
+        if is_old && self.send.outstanding() > 0 {
+            self.handle_stale(cx, packet);
+        }
+    }
+
+    /// What only a defective adapter makes of a response to what is done.
+    fn handle_stale(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
+        let is_read_response =
+            (Opcode::RC_READ_RESPONSE_FIRST..=Opcode::RC_READ_RESPONSE_ONLY).contains(&packet.opcode());
+        let front = self.send.queue.front().map(|front| front.request);
+        let reads = front.filter(|request| request.operation == Operation::Read && is_read_response);
+        if let (Some(read), true) = (reads, cx.has(RcDefect::StaleReadResponseStored)) {
+            cx.memory.write(read.local, 0, packet.payload());
+        }
+        match packet.aeth().map(|aeth| aeth.syndrome().kind()) {
+            Some(SyndromeKind::RnrNak(timer)) if cx.has(RcDefect::StaleRnrNakObeyed) => self.on_rnr_nak(cx, timer),
+            Some(SyndromeKind::Nak(code))
+                if code != NakCode::PSN_SEQUENCE_ERROR && cx.has(RcDefect::StaleFatalNakObeyed) =>
+            {
+                self.fail_by_nak(cx, WcStatus::REM_INV_REQ_ERR);
+            }
+            _ => {}
+        }
     }
 
     fn handle_ack(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
@@ -83,6 +110,7 @@ impl Qp {
                 self.acknowledged(cx, psn.next());
             }
             SyndromeKind::RnrNak(_) if cx.has(RcDefect::RnrNakCompletes) => self.acknowledged(cx, psn.next()),
+            SyndromeKind::RnrNak(_) if cx.has(RcDefect::RnrNakOfReadIgnored) && self.is_of_read(psn) => {}
             SyndromeKind::RnrNak(timer) => {
                 if cx.has(RcDefect::RnrNakNotAnAck) || self.reaches(cx, psn) {
                     self.on_rnr_nak(cx, timer);
@@ -156,6 +184,13 @@ impl Qp {
                 false
             }
         }
+    }
+
+    fn is_of_read(&self, psn: Psn) -> bool {
+        self.send.queue.iter().any(|wqe| {
+            let is_within = wqe.first.is_some_and(|first| psn.since(first) < wqe.psns);
+            is_within && wqe.request.operation == Operation::Read
+        })
     }
 
     fn front_has(&self, psn: Psn) -> bool {

@@ -161,6 +161,9 @@ impl Qp {
         let is_behind_read = earlier.any(|wqe| wqe.request.operation == Operation::Read);
         let passes = cx.has(RcDefect::FenceIgnored) || !is_behind_read && cx.has(RcDefect::FencePassesAtomics);
         let passes = passes || request.local.length == 0 && cx.has(RcDefect::FenceForgetsEmpty);
+        let mut earlier = self.send.queue.iter().take(index);
+        let are_begun = earlier.all(|wqe| !wqe.request.operation.is_read_or_atomic() || wqe.acked > 0);
+        let passes = passes || are_begun && cx.has(RcDefect::FenceEndsAtFirstResponse);
         if request.fence && pending > 0 && !passes {
             return true;
         }

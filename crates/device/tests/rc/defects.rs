@@ -413,6 +413,12 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     FlushWrongStatus,
     DeregisteredOpen,
     LateReceiveKept,
+    RnrNakOfReadIgnored,
+    AckOverWrapIgnored,
+    StaleReadResponseStored,
+    StaleRnrNakObeyed,
+    StaleFatalNakObeyed,
+    FenceEndsAtFirstResponse,
 ];
 
 /// What an adapter with these defects shows in a scenario.

@@ -27,6 +27,10 @@ use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{GENERATION, came, offers};
 
+/// Nothing comes again before its time-out.
+const TIMEOUT: &str = "C9-142";
+/// What gets an RNR NAK comes again.
+const RNR: &str = "9.7.5.2.8 RNR retry";
 /// Bytes of the path MTU.
 const MTU: u32 = 256;
 /// Bytes of a message of four packets.
@@ -70,8 +74,8 @@ directed!(LOSS_POSITIONS 2 "c09-loss-positions"
 directed!(STALE_RESPONSES 1 "c09-stale-responses"
     "What is said of a request that is done says nothing of the one that waits; a fence holds until the last response to a READ; what gets an RNR NAK comes again, be it a READ."
     "Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
-    nothing fails, what is fenced has not left. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
-    stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
+    nothing fails, what is fenced has not left; a NAK of what waits ends it. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
+    stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 
 /// A request of so many bytes.
 fn want(operation: O, length: u32) -> Want {
@@ -236,7 +240,9 @@ fn stale_responses() -> Vec<Leg> {
     let each = strays.map(|stray| {
         let waits = Step::Post(vec![want(O::Send, 8), want(O::Write, 8)], 0, Fault::Behind(stray));
         let amid = Step::Post(vec![want(O::Read, FOUR), fenced], 0, Fault::Within(stray));
-        (None, vec![done.clone(), waits, done.clone(), amid])
+        // One that is meant is heeded.
+        let meant = Step::Refuse(vec![want(O::Send, 8)], 0, NakCode::REMOTE_OPERATIONAL);
+        (None, vec![done.clone(), waits, done.clone(), amid, meant])
     });
     let mut legs = legs(each);
     let unready = [O::Send, O::Write, O::Read, O::FetchAdd, O::CompareSwap].map(|operation| {
