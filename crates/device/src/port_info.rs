@@ -1,5 +1,6 @@
 //! PortInfo (architecture 14.2.5.6): what is shown, what a Set changes, which values it refuses.
 
+use verbatim_wire::SubnetTimeout;
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{
     Layout, Lid, LinkDownDefault, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mad, PhysState, PortInfo, PortState,
@@ -277,6 +278,7 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     };
     let vls = match VlCap(wanted.operational_vls().0 & looked_at) {
         VlCap(0) => change.info.operational_vls(),
+        VlCap(3) if change.faults.has(Defect::OperationalVls3StoredAs2) => VlCap(2),
         some => some,
     };
     let legal = vls.0 <= change.info.vl_cap().0;
@@ -287,6 +289,7 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     let mtu = wanted.neighbor_mtu();
     let legal =
         (1..=change.info.mtu_cap().0).contains(&mtu.0) || mtu.0 == 0 && change.faults.has(Defect::NeighborMtu0Accepted);
+    let legal = legal && !(mtu.0 == 1 && change.faults.has(Defect::NeighborMtu256Refused));
     change.take_or(legal, Defect::IllegalNeighborMtuAccepted, |info| {
         info.with_neighbor_mtu(mtu)
     });
@@ -407,6 +410,10 @@ fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
 
 /// Fields of which a defective device keeps a part.
 fn fields_cut(change: &mut Change<'_>) {
+    if change.faults.has(Defect::SubnetTimeoutAbove20Cut) {
+        let cut = change.info.subnet_timeout().0.min(20);
+        change.info = change.info.with_subnet_timeout(SubnetTimeout(cut));
+    }
     if change.faults.has(Defect::LmcLow2Bits) {
         change.info = change.info.with_lmc(change.info.lmc() & 3);
     }

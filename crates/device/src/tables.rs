@@ -107,9 +107,13 @@ impl Agent<'_> {
         }
         let wanted = SlToVlMappingTable::from_bytes(data);
         let swapped = usize::from(self.faults.has(Defect::SlToVlEntriesSwapped));
+        let zeroes = self.faults.has(Defect::SlToVl15StoredAs0);
         if !self.faults.has(Defect::SlToVlNotStored) {
             for (sl, vl) in self.port().sl_to_vl.iter_mut().enumerate() {
                 *vl = wanted.vl(sl ^ swapped);
+                if *vl == 15 && zeroes {
+                    *vl = 0;
+                }
             }
         }
         self.get_sl_to_vl()

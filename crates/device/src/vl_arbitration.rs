@@ -150,6 +150,9 @@ impl Agent<'_> {
         } else {
             room
         };
+        if place.first == 0 && self.faults.has(Defect::VlArbitrationLowerClearsUpper) {
+            table.entries[PART..].fill((0, 0));
+        }
         // A part that lies beyond the capacity altogether holds nothing.
         if room > 0 {
             table.store(place.first, kept, &wanted, self.faults);

@@ -1,8 +1,8 @@
 //! `c14-024-sl-to-vl` (C14_024_08_01, _02): the SLtoVLMappingTable of a channel adapter or router.
 //!
 //! A port whose CapabilityMask says IsSLMappingSupported keeps what is set: two Sets map every SL to another VL than
-//! its neighbour's and than before, each followed by a Get. Reading: the VLs are those that are operational; with one
-//! of them, VL 0 and VL 15, which drops. A port without the capability and with one data VL refuses the attribute with
+//! its neighbour's and than before, one of them to VL 15, which drops, each followed by a Get. Reading: the VLs are those that are
+//! operational, and VL 15; with one of them, VL 0 and VL 15. A port without the capability and with one data VL refuses the attribute with
 //! 0x000C, or with 0x0008, as an attribute that is absent as a whole may be. A port without the capability but with
 //! more data VLs is not judged: the page does not say what that is. A Set of an absent table is not tried: what cannot
 //! be read cannot be given back. False alarm: an SM of somebody else that writes the table meanwhile.
@@ -33,9 +33,9 @@ const DROP: u8 = 15;
 pub(super) static TEST: Test = Test {
     id: "c14-024-sl-to-vl",
     aliases: &["C14_024_08_01", "C14_024_08_02"],
-    revision: 1,
+    revision: 2,
     about: "The SLtoVLMappingTable keeps what is set; a port with one data VL and no SL mapping refuses it.",
-    reading: "Operational VLs are mapped; with one of them, VL 0 and VL 15. An absent table is refused with 0x000C or \
+    reading: "Operational VLs are mapped, and VL 15; with one of them, VL 0 and VL 15. An absent table is refused with 0x000C or \
         0x0008. More than one data VL without IsSLMappingSupported is not judged.",
     statements: &["C14-24", "C13-24"],
     needs: &[Need::Mad],
@@ -62,6 +62,14 @@ fn mappings(random: &mut Stream, vls: &[u8]) -> [SlToVlMappingTable; 2] {
             *table = table.with_vl(sl, vls[(place + more) % count]);
         }
         place += 1 + usize::from(random.byte()) % (count - 1);
+    }
+    // What is dropped is kept as what is not.
+    let dropped = usize::from(random.byte()) % SLS;
+    for (more, table) in tables.iter_mut().enumerate() {
+        if vls.contains(&DROP) {
+            break;
+        }
+        *table = table.with_vl((dropped + more) % SLS, DROP);
     }
     tables
 }

@@ -53,6 +53,7 @@ mod c14_024_port_info_link;
 mod c14_024_port_info_modifier;
 mod c14_024_port_info_ro;
 mod c14_024_port_info_rw;
+mod c14_024_port_info_values;
 mod c14_024_sl_to_vl;
 mod c14_024_violation_counters;
 mod c14_024_vl_arbitration_ca;
@@ -119,6 +120,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c14_024_port_info_ro::TEST,
     &c14_024_port_info_link::TEST,
     &c14_024_port_info_rw::TEST,
+    &c14_024_port_info_values::TEST,
     &c14_024_sl_to_vl::TEST,
     &c14_024_side_effects::TEST,
     &c14_024_violation_counters::TEST,

@@ -51,6 +51,9 @@ const POSTS: [(u32, bool, bool, QKey); 5] = [
     (256, true, true, QKey(0x8000_0001)),
     (64, false, false, OTHER),
 ];
+/// The traffic class of each; ECN's two bits are congestion control's.
+const CLASSES: [u32; 5] = [0, 0x54, 0xA8, 0, 0x54];
+
 /// Bytes and immediate data of what the peer sends.
 const SENDS: [(u32, bool); 4] = [(0, false), (5, true), (256, false), (64, true)];
 /// Bytes of a receive, and between two.
@@ -69,7 +72,7 @@ const LOOKED_AT: u32 = 8192;
 pub(super) static TEST: Test = Test {
     id: "c09-datagrams",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A datagram queue pair sends what was posted, one packet each, and takes what fits its receives.",
     reading: "Each datagram of the DUT has the next PSN, the Q_Key of its request, or the queue pair's own where that has its \
         highest bit set, and completes once. A receive holds the addresses in its first 40 bytes, then the payload; one \
@@ -102,7 +105,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             signaled: true,
             solicited,
             imm: IMMEDIATE,
-            address: Some(of_dut.peer.clone()),
+            address: Some(pb::AddressVector {
+                traffic_class: CLASSES[at as usize - 1],
+                ..of_dut.peer.clone()
+            }),
             remote_qpn: channel.own_qpn.0,
             remote_qkey: q_key.0,
             ..pb::PostSend::default()
@@ -196,13 +202,18 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
         let from = post.local.map_or(0, |local| local.offset) as usize;
         let data = filled.get(from..from + length as usize).unwrap_or_default();
         let expected = words(kind, FIRST.plus(at), solicited, q_key, post.remote_qpn, imm, data);
+        // A switch may rewrite it.
+        let expected = match t.begin.simulated {
+            true => format!("{expected}, traffic class {:#04x}", CLASSES[at as usize]),
+            false => expected,
+        };
         let about = format!("datagram {} of the DUT", at + 1);
         let frame = frames.iter().find(|(_, packet)| packet.bth().psn() == FIRST.plus(at));
         let seen = frame.map(|(_, packet)| {
             let (bth, q_key) = (packet.bth(), packet.deth().map(|deth| deth.q_key()).unwrap_or_default());
             let imm = packet.imm().map(|imm| imm.data().0);
             let to = bth.dest_qp().0;
-            words(
+            let sent = words(
                 packet.opcode(),
                 bth.psn(),
                 bth.solicited_event(),
@@ -210,7 +221,12 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
                 to,
                 imm,
                 packet.payload(),
-            )
+            );
+            if t.begin.simulated {
+                with_class(sent, packet)
+            } else {
+                sent
+            }
         });
         let result = match &seen {
             Some(seen) if *seen == expected => Passed::Pass,
@@ -259,6 +275,16 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
     let seen = if more { "other" } else { "that" };
     let words = ("a PSN of its own and one completion each", seen);
     f.prove(DATAGRAMS, &[], "datagrams of the DUT", words, is(!more));
+}
+
+/// With the traffic class of a packet, but for ECN.
+fn with_class(words: String, packet: &Packet<'_>) -> String {
+    let class = match (packet.ipv4(), packet.ipv6()) {
+        (Some(ip), _) => Some(ip.dscp() << 2),
+        (_, Some(ip)) => Some(ip.dscp() << 2),
+        (None, None) => None,
+    };
+    class.map_or(words.clone(), |class| format!("{words}, traffic class {class:#04x}"))
 }
 
 /// Each datagram that fits is in its receive, and the rest of the memory as it was.
