@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Passed, Side};
 use verbatim_wire::MacAddress;
-use verbatim_wire::packet::{Medium, Opcode, Packet, Service};
+use verbatim_wire::packet::{Medium, Packet, Service};
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
@@ -56,7 +56,8 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     // A notification of congestion may have a class of its own, so that it comes through where all else waits.
-    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode() != Opcode::CNP;
+    // Datagrams have the address vectors of their requests.
+    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
         let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
             (Some(ip), _) => (ip.ttl(), ip.dscp(), ip.ecn(), None),

@@ -1,8 +1,9 @@
 //! The peer as responder: what the DUT asks for is answered, but for what the walk has go wrong.
 
+use verbatim_record::TRIES;
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_tester::Tester;
-use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, Syndrome, Transport};
+use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::peer::{MOMENT, Peer, labels};
@@ -33,6 +34,8 @@ pub(super) struct Answering {
     msn: u32,
     /// The PSN that is missing, when that was said.
     told: Option<Psn>,
+    /// What was put off and has not come again, and how often that is said still: the RNR NAK may have been lost.
+    put_off: Option<(Psn, RnrTimer, u32)>,
 }
 
 impl Answering {
@@ -43,6 +46,7 @@ impl Answering {
             settled: first,
             msn: 0,
             told: None,
+            put_off: None,
         }
     }
 
@@ -146,6 +150,7 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
         Fault::Unready(timer) => {
             state.posted[at].fault = Fault::None;
             state.told = Some(psn);
+            state.put_off = Some((psn, timer, TRIES - 1));
             acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
         }
         Fault::AnswerLost if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
@@ -160,6 +165,16 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
         }
         _ => respond(t, peer, at, packet, false),
     }
+}
+
+/// Says once more that something was put off that has not come again; whether there is such a thing.
+pub(super) fn put_off_again(t: &mut Tester<'_>, peer: &mut Peer) -> verbatim_tester::Step<bool> {
+    let Some((psn, timer, times @ 1..)) = peer.answering.put_off else {
+        return Ok(false);
+    };
+    peer.answering.put_off = Some((psn, timer, times - 1));
+    acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))?;
+    Ok(true)
 }
 
 /// Whether a packet is the one that takes the receive of its message.
@@ -184,6 +199,7 @@ fn executed(peer: &mut Peer, at: usize, packet: &Packet<'_>) {
     let state = &mut peer.answering;
     let sent = state.posted[at].sent;
     state.told = None;
+    state.put_off = None;
     state.expected = match sent.ask.operation {
         O::Read => sent.last.next(),
         _ => packet.bth().psn().next(),

@@ -255,6 +255,7 @@ fn stale_responses() -> Vec<Leg> {
         ..legs[0].clone()
     };
     last.options.timeout = AckTimeout(0);
+    last.options.rnr_retry = 3;
     legs.push(last);
     legs
 }

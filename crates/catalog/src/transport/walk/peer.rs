@@ -423,6 +423,7 @@ impl Peer {
                     tries += 1;
                     self.send_again(t, self.oldest())?;
                 }
+                None if super::answering::put_off_again(t, self)? => {}
                 None => self.is_over = true,
             }
         }
