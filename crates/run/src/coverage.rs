@@ -92,6 +92,7 @@ pub fn coverage() -> Result<Coverage, RunError> {
         tests: TESTS.to_vec(),
         models: sound_models().into_iter().filter(|model| !model.is_drawn()).collect(),
         defects: Vec::new(),
+        every: false,
     };
     let mut checks: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut times: BTreeMap<&'static str, u64> = BTreeMap::new();

@@ -65,6 +65,8 @@ pub struct Extent {
     pub models: Vec<Model>,
     /// These defects, those of them that one of the tests is there for.
     pub defects: Vec<AnyDefect>,
+    /// Every test that is there for a defect is tried with it, to tell all that catch it; else they are tried until one does.
+    pub every: bool,
 }
 
 /// States of a model in which a defect is looked for.
@@ -81,6 +83,9 @@ pub struct Qualification {
     pub rules: Rules,
     /// Version of the catalogue.
     pub catalogue: String,
+    /// Whether every test that is there for a defect was tried with it; else `catches` and `killed_by` name the first that caught
+    /// it.
+    pub every: bool,
     /// Every test, with the defects that it catches.
     pub tests: Vec<QualifiedTest>,
     /// Every defect, with the tests of its statement that catch it.
@@ -345,7 +350,13 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
         repeat: String::new(),
     };
     let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
-    let tests: Vec<_> = concerned.collect();
+    let mut tests: Vec<_> = concerned.collect();
+    // First those that are there for little else.
+    let is_for = |test: &&'static Test| {
+        let place = test.statements.iter().position(|of| *of == statement);
+        (place, test.statements.len())
+    };
+    tests.sort_by_key(is_for);
     let shows = |model: &&Model| {
         !model.is_drawn() && tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config)
     };
@@ -369,9 +380,16 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
                 };
                 extent.request_with(tests, device, *seed, &[exception.set])
             };
-            cases += tests.len();
-            let kills = |test: &&&'static Test| verdict(&request(&[**test])).fails(statement);
-            let killers: Vec<_> = tests.iter().filter(kills).copied().collect();
+            let mut killers: Vec<&'static Test> = Vec::new();
+            for test in &tests {
+                cases += 1;
+                if verdict(&request(&[*test])).fails(statement) {
+                    killers.push(test);
+                    if !extent.every {
+                        break;
+                    }
+                }
+            }
             came.model = model.name.into();
             came.set = exception.map(Exception::set);
             came.repeat = command(&request(if killers.is_empty() { &tests } else { &killers }));
@@ -389,6 +407,7 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
     let mut qualification = Qualification {
         rules: extent.rules,
         catalogue: VERSION.into(),
+        every: extent.every,
         tests: extent
             .tests
             .iter()

@@ -59,6 +59,7 @@ fn cases(rules: Rules, seeds: u64) -> Vec<Request> {
         tests: TESTS.to_vec(),
         models: sound_models().into_iter().filter(|model| !model.is_drawn()).collect(),
         defects: Vec::new(),
+        every: false,
     };
     let mut cases = Vec::new();
     for seed in 1..=seeds {

@@ -23,6 +23,7 @@ fn extent(tests: &[&'static Test], models: Vec<Model>, defects: Vec<AnyDefect>) 
         tests: tests.to_vec(),
         models,
         defects,
+        every: true,
     }
 }
 

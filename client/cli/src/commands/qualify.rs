@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
     /// Illegal values that a sweep tries, telling ones first
     #[arg(long, default_value_t = 512)]
     sweep: u64,
+    /// Try every test of a defect's statement, to tell all that catch it, not only until one does; always with chosen tests
+    #[arg(long)]
+    every: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -77,6 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             tests: tests.clone(),
             models: sound_models(),
             defects: AnyDefect::all().collect(),
+            every: arguments.every || !arguments.patterns.is_empty(),
         };
         bar.set_message(rules.name());
         qualify(&extent, &|done, all| {
@@ -110,13 +114,18 @@ fn words(all: &[Qualification], chosen: bool) -> String {
                 Rules::Simulated => String::new(),
                 Rules::Hardware => format!(", {:>3} inconclusive", test.inconclusive),
             };
+            let catches = match of.every {
+                true => format!(
+                    ", catches {:<11}",
+                    print::counted(test.catches.len() as u64, "defect", "defects")
+                ),
+                false => String::new(),
+            };
             out.push_str(&format!(
-                "  {}: passed {:>4}{other}, {:>3} not applicable, catches {:>3} {:<7}",
+                "  {}: passed {:>4}{other}, {:>3} not applicable{catches}",
                 of.rules.name(),
                 test.passed,
                 test.not_applicable,
-                test.catches.len(),
-                print::plural(test.catches.len() as u64, "defect", "defects")
             ));
         }
         out.truncate(out.trim_end().len());

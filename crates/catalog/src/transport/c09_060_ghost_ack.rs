@@ -98,7 +98,10 @@ fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> St
     } else {
         RESULTS + 64
     };
-    let sent = dut.post(t, Ask::new(operation, 8).at(place))?;
+    // Some that say they have it refuse to post it.
+    let Some(sent) = dut.try_post(t, Ask::new(operation, 8).at(place))? else {
+        return Ok(());
+    };
     let responses = dut.answers(t, &sent);
     if dut.see_all(t, &sent)? && dut.answer(t, DATA.into(), &responses, 1)? {
         let mut other = responses[0].clone();
