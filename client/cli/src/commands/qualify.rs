@@ -114,11 +114,9 @@ fn words(all: &[Qualification], chosen: bool) -> String {
                 Rules::Simulated => String::new(),
                 Rules::Hardware => format!(", {:>3} inconclusive", test.inconclusive),
             };
+            let count = test.catches.len() as u64;
             let catches = match of.every {
-                true => format!(
-                    ", catches {:<11}",
-                    print::counted(test.catches.len() as u64, "defect", "defects")
-                ),
+                true => format!(", catches {count:>3} {:<7}", print::plural(count, "defect", "defects")),
                 false => String::new(),
             };
             out.push_str(&format!(
@@ -217,6 +215,7 @@ mod tests {
         let of = |rules| Qualification {
             rules,
             catalogue: String::new(),
+            every: true,
             tests: vec![test(&["a"]), test(&["a", "b"])],
             defects: Vec::new(),
             survived: Vec::new(),
@@ -226,6 +225,11 @@ mod tests {
             cases: 1,
             largest_state_set: 1,
         };
+        let first_alone = Qualification {
+            every: false,
+            ..of(Rules::Simulated)
+        };
+        assert!(!words(&[first_alone], false).contains("catches"));
         let text = words(&[of(Rules::Simulated), of(Rules::Hardware)], false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("catches   1 defect   hardware: "), "{text}");
