@@ -230,7 +230,9 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
         words,
         result,
     );
-    not_refused(f, &turn(OTHER)?, OTHER.name);
+    // That of what was furthest ahead may come late.
+    let late = (!t.begin.simulated && furthest.answers.is_empty()).then(|| psn.next());
+    not_refused(f, &turn(OTHER)?, OTHER.name, late);
     answer::acknowledged(t, f, (SEQUENCE, LAST.name), (dialogue, &last), (last.last_sent(), 2));
     let mut memory = effect::written(t.command(FILL)?).to_vec();
     effect::put(&mut memory, PLACES[0], &first.payload());
@@ -251,7 +253,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     rc::sound_packets(f, dialogue);
     let names = (SEQUENCE, DUPLICATES, ATOMIC.name);
     answer::atomic_answered(t, f, names, &first, (NUMBER, 1));
-    not_refused(f, &others, OTHER_ATOMIC.name);
+    not_refused(f, &others, OTHER_ATOMIC.name, None);
     let value = |seen: &rc::Seen<'_>| seen.packet.atomic_ack().map(|ack| ack.original().0);
     let other = others
         .answers
@@ -282,10 +284,18 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     Ok(())
 }
 
-/// Nothing of what came again is refused.
-fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str) {
-    let nak = turn.answers.iter().any(|seen| nak_in(seen).is_some());
-    let result = if nak { Passed::Fail } else { Passed::Pass };
-    let words = ("no NAK", rc::in_words(&turn.answers));
-    f.prove(DUPLICATES, &turn.evidence(&turn.answers), about, words, result);
+/// Nothing of what came again is refused. The sequence NAK of a PSN that may come late is none of it.
+fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str, late: Option<Psn>) {
+    let is_late = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && Some(seen.psn()) == late;
+    let all = turn
+        .answers
+        .iter()
+        .filter(|seen| nak_in(seen).is_some() && !is_late(seen));
+    let naks: Vec<rc::Seen<'_>> = all.copied().collect();
+    let result = if naks.is_empty() { Passed::Pass } else { Passed::Fail };
+    let words = match naks.as_slice() {
+        [] => "none".into(),
+        naks => rc::in_words(naks),
+    };
+    f.prove(DUPLICATES, &turn.evidence(&naks), about, ("no NAK", words), result);
 }
