@@ -39,7 +39,12 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 const CROSSING: Duration = Duration::from_micros(100);
 
 fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for request in &talk.requests {
+    let sent: Vec<_> = talk
+        .requests
+        .iter()
+        .map(|sent| (sent.offset, sent.seen.place))
+        .collect();
+    for (at, request) in talk.requests.iter().enumerate() {
         let Some((offset, post)) = request.offset.and_then(|of| Some((of, &talk.posts[talk.post_of(of)?]))) else {
             continue;
         };
@@ -61,8 +66,29 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
+        // What was being sent when the NAK came goes on, as long as a host takes to look at the NAK.
+        if !talk.is_lossless() && is_begun_before(&sent[..=at], last.place()) {
+            continue;
+        }
         must_wait(talk, asking, (last, request.seen.frame), post.in_words());
     }
+}
+
+/// Whether the last of these packets, each with its PSN and its place, follows without a gap on one that came before a place.
+fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
+    for pair in sent.windows(2).rev() {
+        let [(before, came), (next, _)] = pair else {
+            return false;
+        };
+        match (before, next) {
+            (Some(before), Some(next)) if before + 1 == *next => {}
+            _ => return false,
+        }
+        if *came < place {
+            return true;
+        }
+    }
+    false
 }
 
 /// The time between the RNR NAK, when it left here, and what comes again, when it came in here, is the interval or more.
@@ -126,5 +152,20 @@ fn waits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usiz
                 (post.in_words(), "no packet in SQD".into(), seen)
             },
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_begun_before;
+
+    #[test]
+    fn what_was_being_sent_when_the_nak_left_goes_on_and_what_begins_anew_does_not() {
+        let sent = |all: &[(u32, usize)]| all.iter().map(|(of, place)| (Some(*of), *place)).collect::<Vec<_>>();
+        // The NAK is at 5: a round that began before it, the same packet alone, a round that began behind it.
+        assert!(is_begun_before(&sent(&[(0, 1), (1, 2), (0, 4), (1, 6), (2, 7)]), 5));
+        assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (1, 6)]), 5));
+        assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (0, 6), (1, 7)]), 5));
+        assert!(!is_begun_before(&sent(&[(1, 6)]), 5));
     }
 }
