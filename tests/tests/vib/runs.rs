@@ -11,7 +11,7 @@ fn a_sound_device_passes_through_the_kernel_and_a_defect_at_the_far_end_is_found
             lab,
             "verbatim run --rig vib 'c14-024-port-info-*' c14-016-get-protect-1",
         );
-        assert!(said.contains("8 passed") && !said.contains(" failed"), "{said}");
+        assert!(said.contains("9 passed") && !said.contains(" failed"), "{said}");
         let [a, b, c, d] = SOUND;
         let broken = [a, b, c, d, "--defect", "guid-0-not-port-guid"];
         lab.exchange_model(1, &broken.map(Into::into)).unwrap();

@@ -81,8 +81,10 @@ pub struct Connection {
     loss: Loss,
     /// By who asks.
     flows: [Flow; 2],
-    /// The P_Key of each end's last packet, and that.
+    /// The P_Key of each end's packets, and the last one that had it.
     p_keys: [Option<(PKey, u64)>; 2],
+    /// Another P_Key, which each end's last packet had.
+    other_p_keys: [Option<PKey>; 2],
     /// Packets, by who sent them.
     pub packets: [u64; 2],
     /// Findings: the first [`KEPT`], violations before what is excused.
@@ -107,6 +109,7 @@ impl Connection {
             loss,
             flows: Default::default(),
             p_keys: Default::default(),
+            other_p_keys: Default::default(),
             packets: [0; 2],
             findings: Vec::new(),
             counts: [Count::default(); COUNT + 1],
@@ -123,7 +126,10 @@ impl Connection {
         if let Some(first) = first {
             let flow = &mut self.flows[end];
             flow.window.begin(first);
-            flow.responses.offset = Some(Offset::default());
+            flow.responses.offset = Some(Offset {
+                is_sure: true,
+                ..Offset::default()
+            });
         }
         let [flow, other] = &mut self.flows;
         if let Some(pmtu) = path_mtu.and_then(Pmtu::only) {
@@ -183,7 +189,7 @@ impl Connection {
             _ => return None,
         };
         let heard = Heard::of(event);
-        if !heard.is_taken {
+        if !heard.is_taken || self.is_stranger(by, &heard) {
             return None;
         }
         let Some((at, into)) = again else {
@@ -303,7 +309,7 @@ impl Connection {
 
     /// A packet of this connection passes, sent by that end.
     pub fn take(&mut self, by: usize, event: &Event<'_>) {
-        let heard = Heard::of(event);
+        let mut heard = Heard::of(event);
         self.packets[by] += 1;
         let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
         let mut is_odd = false;
@@ -315,7 +321,10 @@ impl Connection {
             is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
         }
         if heard.is_taken {
+            let is_stranger = self.is_stranger(by, &heard);
             self.p_key(by, &heard);
+            // Of what no partition takes nothing is known but its PSN.
+            heard.is_taken = !is_stranger;
         }
         if heard.opcode.is_response() {
             if heard.is_taken {
@@ -326,12 +335,21 @@ impl Connection {
         }
     }
 
+    /// Whether a packet has a P_Key that its end's packets before did not have. What two in a row have is believed.
+    fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
+        let seen = heard.bth.p_key();
+        let is_another = self.p_keys[by].is_some_and(|(own, _)| own != seen);
+        is_another && self.other_p_keys[by] != Some(seen) && self.loss == Loss::Possible
+    }
+
     /// Packets that one end has sent have the same P_Key, and the other's is of the same partition. When it changes, as it may
     /// with the path, what follows is measured by the new one.
     fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
         let seen = heard.bth.p_key();
         let of_partition = |key: PKey| key.0 & 0x7FFF;
+        let is_stranger = self.is_stranger(by, heard);
         let held = match (self.p_keys[by], self.p_keys[1 - by]) {
+            (Some(_), _) if self.other_p_keys[by] == Some(seen) => Held::Holds,
             (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
                 .with(number)
                 .unless(Excuse::PartitionChanged),
@@ -346,7 +364,10 @@ impl Connection {
             held if is_first && self.is_provisional => held.unless(Excuse::OtherPair),
             held => held,
         };
-        self.p_keys[by] = Some((seen, heard.number));
+        self.other_p_keys[by] = is_stranger.then_some(seen);
+        if !is_stranger {
+            self.p_keys[by] = Some((seen, heard.number));
+        }
         self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);
     }
 
@@ -414,6 +435,10 @@ impl Connection {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
+        // It was answered before it was seen, so that it comes again, and what was counted for it is not known.
+        if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_ahead(heard.psn) {
+            window.count_anew();
+        }
         let asks = Asks::of(heard.opcode);
         flow.responses.asked(heard.psn);
         if matches!(asks, Asks::Send(_) | Asks::Write(_)) {
@@ -469,6 +494,7 @@ impl Connection {
         let (flow, other) = both_of(&mut self.flows, 1 - by);
         let (window, responses) = (&mut flow.window, &mut flow.responses);
         if found.is_none() && window.is_beyond(heard.psn) && says != Says::Sequence {
+            responses.ahead = Some(heard.psn);
             return;
         }
         let next = window.next;
@@ -595,7 +621,7 @@ impl Flow {
             .filter(|earlier| earlier.epoch == later.epoch);
         let together = earlier.map(|earlier| msn::both(earlier, &later));
         let contradicts = matches!(together, Some(None));
-        if !contradicts || self.doubts_offset {
+        if !contradicts || self.doubts_offset || earlier.is_some_and(|earlier| !earlier.is_sure) {
             self.responses.offset = Some(together.flatten().unwrap_or(later));
         }
         self.doubts_offset = contradicts && !self.doubts_offset;

@@ -33,6 +33,10 @@ pub(super) struct Offset {
     pub(super) room: u32,
     /// The packet that was last used to know it.
     pub(super) number: u64,
+    /// The messages in our count, of the response that was last used.
+    pub(super) of: u32,
+    /// Whether responses to two requests agree on it, so that they were new; else they may have come before all that was seen.
+    pub(super) is_sure: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,6 +52,8 @@ pub(super) struct Responses {
     /// The NAK that ended the connection.
     pub(super) fatal: Option<Refusal>,
     pub(super) offset: Option<Offset>,
+    /// A PSN that was answered, of a request that was not seen.
+    pub(super) ahead: Option<Psn>,
     /// A request that is no part of a message as it should be, and its packet: what the responder made of it, its count
     /// will show.
     pub(super) odd: Option<(Psn, u64)>,
@@ -57,6 +63,11 @@ impl Responses {
     /// Whether a PSN was acknowledged.
     pub(super) fn has_acknowledged(&self, psn: Psn) -> bool {
         self.acknowledged.is_some_and(|(newest, _)| is_up_to(psn, newest))
+    }
+
+    /// Whether a PSN was answered before a request with it was seen.
+    pub(super) fn was_ahead(&self, psn: Psn) -> bool {
+        self.ahead.is_some_and(|ahead| is_up_to(psn, ahead))
     }
 
     /// The packet that acknowledged the newest one; 0 when none did.

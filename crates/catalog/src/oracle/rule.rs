@@ -36,6 +36,8 @@ pub enum Excuse {
     MemoryChanged,
     /// The subnet manager changed the partition, or the path.
     PartitionChanged,
+    /// The request had come before, and been counted, when nobody saw it.
+    CameBefore,
     /// A request before it, which breaks rules itself, was another one when the responder counted it.
     RequestAltered,
 }
@@ -47,9 +49,12 @@ impl Excuse {
     /// a stray packet of the peer's, far from what is due, looks like one of a row of requests that were lost.
     pub(super) fn is_excluded_in_record(self, simulated: bool) -> bool {
         match self {
-            Self::Damaged | Self::NewestLost | Self::MemoryChanged | Self::PartitionChanged | Self::RequestAltered => {
-                true
-            }
+            Self::CameBefore
+            | Self::Damaged
+            | Self::NewestLost
+            | Self::MemoryChanged
+            | Self::PartitionChanged
+            | Self::RequestAltered => true,
             Self::ResponsesLost | Self::Reordered => simulated,
             Self::RequestsLost | Self::OtherPair | Self::AnotherConnection | Self::NotArrived => false,
         }
@@ -69,6 +74,7 @@ impl fmt::Display for Excuse {
             Self::AnotherConnection => "another connection begins here",
             Self::MemoryChanged => "the host changed the memory of the request",
             Self::PartitionChanged => "the partition was changed, or the path",
+            Self::CameBefore => "the request had come before, which was not captured",
             Self::RequestAltered => "a request that breaks a rule was altered before it was captured",
         })
     }

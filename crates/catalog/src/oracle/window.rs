@@ -327,6 +327,15 @@ impl Window {
         self.forget(acknowledged);
     }
 
+    /// Nobody knows how many messages lie before the newest request.
+    pub(super) fn count_anew(&mut self) {
+        self.epochs += 1;
+        let epoch = self.epochs;
+        if let Some(newest) = self.requests.back_mut() {
+            newest.epoch = epoch;
+        }
+    }
+
     /// A request that is counted on from the one before it, or begins a count; that of the first one is 0.
     fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
         let epoch = epoch.or_else(|| (self.begun == Some(request.psn)).then_some(0));

@@ -6,7 +6,7 @@ use crate::oracle::heard::{Asks, Part};
 use crate::oracle::rule::{Excuse, Held};
 
 pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
-    let Some((request, _)) = answered.request().filter(|(request, _)| request.is_taken) else {
+    let Some((request, into)) = answered.request().filter(|(request, _)| request.is_taken) else {
         return Held::NotAsked;
     };
     // FLUSH and ATOMIC WRITE are answered as a READ of no bytes would be.
@@ -17,10 +17,16 @@ pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
         Says::Atomic => request.asks() == Asks::Atomic,
         _ => return Held::NotAsked,
     };
-    Held::must(is_so, || {
+    let held = Held::must(is_so, || {
         (format!("a response to {}", request.opcode), answered.heard.opcode)
     })
-    .with(request.number)
+    .with(request.number);
+    // Nobody knows that a READ takes so many PSNs.
+    if into > 0 && (request.psns == 0 || request.is_inferred) {
+        held.unless(Excuse::RequestsLost)
+    } else {
+        held
+    }
 }
 
 pub(super) fn responses_in_order(answered: &Answered<'_>) -> Held {

@@ -57,6 +57,8 @@ pub(in crate::oracle) fn offset(answered: &Answered<'_>) -> Option<Offset> {
         least: Psn::new(msn).minus(most).0,
         room: most - least,
         number: answered.heard.number,
+        of: most,
+        is_sure: false,
     })
 }
 
@@ -71,7 +73,13 @@ pub(in crate::oracle) fn both(earlier: &Offset, later: &Offset) -> Option<Offset
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    Some(Offset { least, room, ..*later })
+    let is_sure = earlier.is_sure || earlier.of != later.of && room == 0;
+    Some(Offset {
+        least,
+        room,
+        is_sure,
+        ..*later
+    })
 }
 
 /// Whether the later one has counted more.
@@ -114,6 +122,8 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
         _ if is_above(earlier, &later) && (answered.window.is_asked_again() || may_be_ahead(answered)) => {
             held.with(earlier.number).unless(Excuse::NewestLost)
         }
+        // What came again was counted before all that was seen.
+        _ if !earlier.is_sure && !is_above(earlier, &later) => held.with(earlier.number).unless(Excuse::CameBefore),
         _ => held.with(earlier.number),
     }
 }

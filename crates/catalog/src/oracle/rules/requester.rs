@@ -233,7 +233,12 @@ fn same_again(asked: &Asked<'_>) -> Held {
             held
         }
     };
-    held.with(request.number)
+    let held = held.with(request.number);
+    if into > 0 && request.is_inferred && heard.opcode != request.opcode {
+        held.unless(Excuse::RequestsLost)
+    } else {
+        held
+    }
 }
 
 /// A READ may come again from a response on: address and length are then further by as much.
@@ -276,10 +281,15 @@ fn opcode_order(asked: &Asked<'_>) -> Held {
     } else {
         "its Middle or Last"
     };
-    Held::must(is_so, || {
+    let held = Held::must(is_so, || {
         (format!("after {} {what}", before.opcode), asked.heard.opcode)
     })
-    .with(before.number)
+    .with(before.number);
+    // Of a READ whose size in PSNs this packet would tell, something between them may be missing.
+    match before.psns {
+        0 => held.unless(Excuse::RequestsLost),
+        _ => held,
+    }
 }
 
 fn payload_length(asked: &Asked<'_>) -> Held {

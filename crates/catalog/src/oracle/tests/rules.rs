@@ -444,7 +444,10 @@ fn a_partition_that_changes_under_a_connection_is_no_violation_of_a_capture() {
     talk.ack(1, 2);
     talk.send(2);
     talk.ack(2, 3);
-    assert_eq!(broken(Loss::Possible, &talk), ["#3 p-key?", "#4 p-key?"]);
+    assert_eq!(
+        broken(Loss::Possible, &talk),
+        ["#3 p-key?", "#4 p-key?", "#6 damaged-request?"]
+    );
     assert_eq!(broken(Loss::Excluded, &talk), ["#3 p-key", "#4 p-key"]);
 }
 
@@ -541,6 +544,75 @@ fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
         cut_short.contains(&"#3 read-response-length?".to_owned()),
         "{cut_short:?}"
     );
+}
+
+fn read_of(bytes: usize) -> Transport {
+    asking(Transport {
+        reth: reth(0, bytes),
+        ..Transport::default()
+    })
+}
+
+#[test]
+fn a_request_of_no_partition_of_the_connection_takes_no_psn() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.p_key = PKey(0xFFBF);
+    talk.send(1);
+    talk.p_key = PKey(0xFFFF);
+    talk.asks(Opcode::RC_READ_REQUEST, 1, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 p-key?"]);
+}
+
+#[test]
+fn what_was_answered_before_it_was_seen_counts_no_more() {
+    let mut talk = Talk::default();
+    (0..3).for_each(|n| talk.send(n));
+    talk.ack(2, 3);
+    talk.asks(Opcode::RC_READ_REQUEST, 3, read_of(8));
+    // The READ behind it is not in the capture; both are answered, and come again.
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 3, Syndrome::ACK, 4, bytes(8, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 4, Syndrome::ACK, 5, bytes(8, 0));
+    talk.asks(Opcode::RC_READ_REQUEST, 4, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 4, Syndrome::ACK, 5, bytes(8, 0));
+    talk.send(5);
+    talk.ack(5, 6);
+    let found = broken(Loss::Possible, &talk);
+    assert_eq!(found, ["#7 answers-a-request?"]);
+}
+
+#[test]
+fn a_capture_may_begin_among_requests_that_come_again() {
+    let begun = |last: u32| {
+        let mut talk = Talk::default();
+        talk.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
+        talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 2, Syndrome::ACK, 7, bytes(8, 0));
+        talk.send(3);
+        talk.ack(3, 7);
+        talk.send(4);
+        talk.ack(4, 8);
+        talk.send(5);
+        talk.ack(5, last);
+        broken(Loss::Possible, &talk)
+    };
+    assert_eq!(begun(9), ["#4 msn?"]);
+    // Once two of them agree that they are new nothing of the kind excuses anything.
+    assert_eq!(begun(8), ["#4 msn?", "#8 msn"]);
+}
+
+#[test]
+fn a_read_of_unknown_size_excuses_what_may_stand_behind_it() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU));
+    talk.asks(Opcode::RC_SEND_LAST, 2, asking(bytes(8, 1)));
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 opcode-order?"]);
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(3 * PMTU));
+    talk.send(3);
+    talk.asks(Opcode::RC_COMPARE_SWAP, 2, asking(atomic()));
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 same-again?"]);
 }
 
 #[test]
