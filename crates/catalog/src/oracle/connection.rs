@@ -335,10 +335,11 @@ impl Connection {
         }
     }
 
-    /// Whether a packet has a P_Key that its end's packets before did not have. What two in a row have is believed.
+    /// Whether a packet is of a partition that its end's packets before were not of. What two in a row are of is believed.
     fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
         let seen = heard.bth.p_key();
-        let is_another = self.p_keys[by].is_some_and(|(own, _)| own != seen);
+        let of_partition = |key: PKey| key.0 & 0x7FFF;
+        let is_another = self.p_keys[by].is_some_and(|(own, _)| of_partition(own) != of_partition(seen));
         is_another && self.other_p_keys[by] != Some(seen) && self.loss == Loss::Possible
     }
 
