@@ -108,7 +108,7 @@ macro_rules! named {
 
             /// The name, if the code has one.
             #[must_use]
-            pub fn name(self) -> Option<&'static str> {
+            pub const fn name(self) -> Option<&'static str> {
                 match self.0 { $( $code => Some($words), )* _ => None }
             }
         }

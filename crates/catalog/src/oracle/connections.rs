@@ -177,8 +177,9 @@ impl Connections {
         if known.take(by, event, (is_response, speaks)) {
             let last = self.another(number);
             ended(last);
+        } else if known.connection.is_contradicted() {
+            self.unpair(number);
         }
-        self.unpair_if_contradicted(number);
     }
 
     /// Whether a response that fits a connection says that its halves belong together: it is of no rival's. The parts of one response
@@ -221,12 +222,8 @@ impl Connections {
     }
 
     /// When a response that was taken for this connection's cannot be, the directions are none of each other's.
-    fn unpair_if_contradicted(&mut self, number: u64) {
-        let Some(known) = self
-            .known
-            .get_mut(&number)
-            .filter(|known| known.connection.is_contradicted())
-        else {
+    fn unpair(&mut self, number: u64) {
+        let Some(known) = self.known.get_mut(&number) else {
             return;
         };
         known.connection.unpair();

@@ -26,6 +26,8 @@ pub(super) struct Heard<'a> {
     pub(super) bth: Bth,
     pub(super) opcode: Opcode,
     pub(super) psn: Psn,
+    aeth: Option<Aeth>,
+    reth: Option<Reth>,
     /// Bytes of the payload without padding.
     pub(super) length: u32,
     /// Its payload is not known, nor are its checksums.
@@ -44,6 +46,8 @@ impl<'a> Heard<'a> {
             bth,
             opcode: bth.opcode(),
             psn: bth.psn(),
+            aeth: packet.aeth(),
+            reth: packet.reth(),
             is_cut: event.is_cut,
             length: u32::try_from(packet.payload().len()).unwrap_or(u32::MAX),
             is_taken: bth.tver() == 0 && packet.icrc_is_right() && packet.missing_header().is_none(),
@@ -53,7 +57,7 @@ impl<'a> Heard<'a> {
 
     /// What the header of an RDMA request says.
     pub(super) fn reth(&self) -> Option<Reth> {
-        self.packet.reth()
+        self.reth
     }
 
     /// What the header of an atomic says.
@@ -63,7 +67,7 @@ impl<'a> Heard<'a> {
 
     /// The AETH, of a response.
     pub(super) fn aeth(&self) -> Option<Aeth> {
-        self.packet.aeth()
+        self.aeth
     }
 
     /// The AETH's syndrome.

@@ -129,9 +129,12 @@ impl Window {
     pub(super) fn find(&self, psn: Psn) -> Option<(usize, u32)> {
         let base = self.requests.front()?.psn;
         let offset = psn.since(base);
-        let behind = self
-            .requests
-            .partition_point(|request| request.psn.since(base) <= offset);
+        // Most often the newest is meant.
+        let is_behind = |request: &Request| request.psn.since(base) <= offset;
+        let behind = match self.newest() {
+            Some(newest) if is_behind(newest) => self.requests.len(),
+            _ => self.requests.partition_point(is_behind),
+        };
         let request = self.requests.get(behind.checked_sub(1)?)?;
         let into = psn.since(request.psn);
         let takes = if request.psns == 0 {
@@ -489,7 +492,13 @@ impl Window {
         if self.owed == 0 {
             return None;
         }
-        (0..at).find(|&at| self.requests[at].is_owed())
+        // From the newest on, of which few are without an answer: the last that is counted is the oldest.
+        let later = self.requests.range(at..).filter(|request| request.is_owed()).count();
+        let mut left = (self.owed as usize).checked_sub(later).filter(|left| *left > 0)?;
+        (0..at).rev().find(|&at| {
+            left -= usize::from(self.requests[at].is_owed());
+            left == 0
+        })
     }
 
     /// Whether a READ or atomic is one more than the responder may be able to answer at a time.

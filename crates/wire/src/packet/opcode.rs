@@ -133,10 +133,31 @@ impl Headers {
         Self(self.0 | other.0)
     }
 
+    /// Bytes of those before that one, and its own; `None` where it is not there.
+    pub(crate) fn bytes_before(self, wanted: Self) -> Option<(usize, usize)> {
+        let is_there = self.0 & wanted.0 != 0;
+        let mut before = 0;
+        for (header, size, _) in self.each().filter(|_| is_there) {
+            if header == wanted {
+                return Some((before, size));
+            }
+            before += size;
+        }
+        None
+    }
+
     /// Bytes of all of them, without the payload.
     #[must_use]
-    pub fn length(self) -> usize {
-        self.each().map(|(_, size, _)| size).sum()
+    pub const fn length(self) -> usize {
+        let (mut at, mut bytes) = (0, 0);
+        while at < Self::EACH.len() {
+            let (header, size, _) = Self::EACH[at];
+            if self.0 & header.0 != 0 {
+                bytes += size;
+            }
+            at += 1;
+        }
+        bytes
     }
 
     /// Those that there are, with bytes and names, in wire order.
@@ -157,6 +178,18 @@ impl fmt::Debug for Headers {
 /// The operation: the low 5 bits. They mean the same in every service that has them.
 const OPERATION: u8 = 0x1F;
 
+/// The headers of each opcode, and their bytes: every packet is asked for them more than once.
+static OF_EACH: [(Headers, usize); 256] = {
+    let mut of_each = [(Headers(0), 0); 256];
+    let mut code = 0;
+    while code < 256 {
+        let headers = Opcode(code as u8).its_headers();
+        of_each[code] = (headers, headers.length());
+        code += 1;
+    }
+    of_each
+};
+
 impl Opcode {
     /// The transport service.
     #[must_use]
@@ -176,6 +209,15 @@ impl Opcode {
     /// The headers behind the BTH. A code without a name has none, and a payload.
     #[must_use]
     pub fn headers(self) -> Headers {
+        OF_EACH[usize::from(self.0)].0
+    }
+
+    /// Bytes of the headers behind the BTH.
+    pub(crate) fn header_bytes(self) -> usize {
+        OF_EACH[usize::from(self.0)].1
+    }
+
+    const fn its_headers(self) -> Headers {
         if self.name().is_none() {
             return Headers::PAYLOAD;
         }
@@ -185,7 +227,7 @@ impl Opcode {
             Service::Ud => Headers::DETH,
             Service::Xrc if !self.is_response() => Headers::XRCETH,
             Service::Cnp => return Headers::PAYLOAD,
-            _ => Headers::default(),
+            _ => Headers(0),
         };
         let of_operation = match self.0 & OPERATION {
             0x03 | 0x05 | 0x09 => Headers::IMM.and(Headers::PAYLOAD),
@@ -196,7 +238,7 @@ impl Opcode {
             0x11 => Headers::AETH,
             0x12 => Headers::AETH.and(Headers::ATOMIC_ACK),
             0x13 | 0x14 => Headers::ATOMIC,
-            0x15 => Headers::default(),
+            0x15 => Headers(0),
             0x16 | 0x17 => Headers::IETH.and(Headers::PAYLOAD),
             0x1C => Headers::FETH.and(Headers::RETH),
             _ => Headers::PAYLOAD,
@@ -206,8 +248,8 @@ impl Opcode {
 
     /// Whether it answers: a READ response, an acknowledgement, an atomic acknowledgement.
     #[must_use]
-    pub fn is_response(self) -> bool {
-        self.name().is_some() && matches!(self.0 & OPERATION, 0x0D..=0x12) && self != Self::CNP
+    pub const fn is_response(self) -> bool {
+        self.name().is_some() && matches!(self.0 & OPERATION, 0x0D..=0x12) && self.0 != Self::CNP.0
     }
 
     /// Whether it asks for something. Codes without a name do not, nor does a CNP.

@@ -182,18 +182,9 @@ impl<'a> Packet<'a> {
 
     /// Where an extended header begins: if the opcode has it and if all of it is there.
     pub(super) fn extended(&self, wanted: Headers) -> Option<usize> {
-        let end = self.covered_end();
-        let mut at = self.route.bth() + Bth::SIZE;
-        for (header, size, _) in self.opcode().headers().each() {
-            if at + size > end {
-                return None;
-            }
-            if header == wanted {
-                return Some(at);
-            }
-            at += size;
-        }
-        None
+        let (before, size) = self.opcode().headers().bytes_before(wanted)?;
+        let at = self.route.bth() + Bth::SIZE + before;
+        (at + size <= self.covered_end()).then_some(at)
     }
 
     /// The extended header that the opcode has and the packet is too short for, and so all behind it.
@@ -201,6 +192,9 @@ impl<'a> Packet<'a> {
     pub fn missing_header(&self) -> Option<&'static str> {
         let end = self.covered_end();
         let mut at = self.route.bth() + Bth::SIZE;
+        if at + self.opcode().header_bytes() <= end {
+            return None;
+        }
         for (_, size, name) in self.opcode().headers().each() {
             at += size;
             if at > end {
@@ -213,6 +207,10 @@ impl<'a> Packet<'a> {
     fn payload_at(&self) -> usize {
         let end = self.covered_end();
         let mut at = self.route.bth() + Bth::SIZE;
+        let all = at + self.opcode().header_bytes();
+        if all <= end {
+            return all;
+        }
         for (_, size, _) in self.opcode().headers().each() {
             if at + size > end {
                 break;
