@@ -201,12 +201,13 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
         let imm = has_imm.then_some(IMMEDIATE);
         let from = post.local.map_or(0, |local| local.offset) as usize;
         let data = filled.get(from..from + length as usize).unwrap_or_default();
-        let expected = words(kind, FIRST.plus(at), solicited, q_key, post.remote_qpn, imm, data);
         // A switch may rewrite it.
-        let expected = match t.begin.simulated {
-            true => format!("{expected}, traffic class {:#04x}", CLASSES[at as usize]),
-            false => expected,
+        let with_class = |words: String, class: u32| match t.begin.simulated {
+            true => format!("{words}, traffic class {class:#04x}"),
+            false => words,
         };
+        let expected = words(kind, FIRST.plus(at), solicited, q_key, post.remote_qpn, imm, data);
+        let expected = with_class(expected, CLASSES[at as usize]);
         let about = format!("datagram {} of the DUT", at + 1);
         let frame = frames.iter().find(|(_, packet)| packet.bth().psn() == FIRST.plus(at));
         let seen = frame.map(|(_, packet)| {
@@ -222,11 +223,8 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
                 imm,
                 packet.payload(),
             );
-            if t.begin.simulated {
-                with_class(sent, packet)
-            } else {
-                sent
-            }
+            let dscp = packet.ipv4().map(|ip| ip.dscp()).or(packet.ipv6().map(|ip| ip.dscp()));
+            with_class(sent, u32::from(dscp.unwrap_or_default()) << 2)
         });
         let result = match &seen {
             Some(seen) if *seen == expected => Passed::Pass,
@@ -275,16 +273,6 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
     let seen = if more { "other" } else { "that" };
     let words = ("a PSN of its own and one completion each", seen);
     f.prove(DATAGRAMS, &[], "datagrams of the DUT", words, is(!more));
-}
-
-/// With the traffic class of a packet, but for ECN.
-fn with_class(words: String, packet: &Packet<'_>) -> String {
-    let class = match (packet.ipv4(), packet.ipv6()) {
-        (Some(ip), _) => Some(ip.dscp() << 2),
-        (_, Some(ip)) => Some(ip.dscp() << 2),
-        (None, None) => None,
-    };
-    class.map_or(words.clone(), |class| format!("{words}, traffic class {class:#04x}"))
 }
 
 /// Each datagram that fits is in its receive, and the rest of the memory as it was.

@@ -64,9 +64,6 @@ impl Qp {
         if is_ack && is_old && cx.has(RcDefect::StaleAckReloadsRetries) {
             self.send.retries = 0;
         }
-        let is_nak = packet
-            .aeth()
-            .is_some_and(|aeth| aeth.syndrome() == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR));
         if let Some(aeth) = packet.aeth()
             && let SyndromeKind::RnrNak(timer) = aeth.syndrome().kind()
             && !is_old
@@ -74,9 +71,6 @@ impl Qp {
             && cx.has(RcDefect::GhostRnrNakObeyed)
         {
             self.on_rnr_nak(cx, timer);
-        }
-        if is_nak && is_old && cx.has(RcDefect::StaleNakObeyed) && self.send.outstanding() > 0 {
-            self.on_sequence_error(cx, self.send.oldest(), false);
         }
         if is_old && self.send.outstanding() > 0 {
             self.handle_stale(cx, packet);
@@ -94,6 +88,9 @@ impl Qp {
         }
         match packet.aeth().map(|aeth| aeth.syndrome().kind()) {
             Some(SyndromeKind::RnrNak(timer)) if cx.has(RcDefect::StaleRnrNakObeyed) => self.on_rnr_nak(cx, timer),
+            Some(SyndromeKind::Nak(NakCode::PSN_SEQUENCE_ERROR)) if cx.has(RcDefect::StaleNakObeyed) => {
+                self.on_sequence_error(cx, self.send.oldest(), false);
+            }
             Some(SyndromeKind::Nak(code))
                 if code != NakCode::PSN_SEQUENCE_ERROR && cx.has(RcDefect::StaleFatalNakObeyed) =>
             {
