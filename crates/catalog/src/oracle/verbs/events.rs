@@ -13,7 +13,7 @@ use verbatim_wire::verbs::EventKind;
 use super::owed::is_disturbed;
 use super::states::{Life, is_done};
 use super::steps::state_in_words;
-use super::talk::{Answer, Post, Talk};
+use super::talk::{Answer, Post, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -61,8 +61,10 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for told in drained {
         // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
         let Some(stay) = stays.next() else { return };
-        // What fails is flushed with all behind it, and nothing is left to drain.
-        if is_disturbed(talk, told.place) || talk.failed().is_some() || is_ended(talk, (stay.place, told.place)) {
+        // What fails is flushed with all behind it, and nothing is left to drain; a host may tell of it later.
+        let has_failed = |failed: &Told<'_>| !talk.is_lossless() || failed.done.told.at.earliest <= told.at.latest;
+        let is_over = talk.failed().is_some_and(has_failed) || is_ended(talk, (stay.place, told.place));
+        if is_over || is_disturbed(talk, told.place) {
             continue;
         }
         let sent = |post: &Post<'_>| {

@@ -185,10 +185,8 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let begun = oldest_open(talk, post).posted.command.asked;
         let until = last.seen.frame.at.since(begun).1;
         // What was answered has no time-out any more.
-        let answered = talk
-            .post_of(of)
-            .and_then(|at| answered_by(talk, at))
-            .filter(|_| talk.is_lossless());
+        let at = talk.post_of(of).filter(|_| talk.is_lossless());
+        let answered = at.and_then(|at| answered_by(talk, at));
         let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
         let lasted = talk.trace.begin.at_most(until.min(answered));
         let time_outs = talk.timeout().map_or(0, |once| {
