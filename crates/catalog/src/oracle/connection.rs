@@ -1,10 +1,10 @@
 //! One connection: what both ends have sent so far, as far as the rules need it.
 
-use verbatim_wire::PKey;
 use verbatim_wire::packet::Psn;
 
 use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
+use super::partition::{self, Partition};
 use super::pmtu::Pmtu;
 use super::request::Invalid;
 use super::responses::{Offset, Refusal, Responses};
@@ -12,7 +12,7 @@ use super::rule::{Broken, Excuse, Finding, Held, Rule};
 use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
-use super::rules::{COUNT, msn, rule};
+use super::rules::{COUNT, msn};
 use super::window::{Place, Source, Window};
 
 /// Findings of a connection that are kept whole; all are counted.
@@ -29,12 +29,6 @@ const OF_MESSAGES: [&str; 8] = [
     "payload-length",
     "dma-length",
 ];
-
-static P_KEY_RULE: Rule = rule!(
-    "p-key",
-    "9.6.1 header validation",
-    "All packets of a connection have the P_Key of its partition."
-);
 
 /// Whether packets can be lost, come twice or out of order between a device and the place where they were seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,10 +75,7 @@ pub struct Connection {
     loss: Loss,
     /// By who asks.
     flows: [Flow; 2],
-    /// The P_Key of each end's packets, and the last one that had it.
-    p_keys: [Option<(PKey, u64)>; 2],
-    /// Another P_Key, which each end's last packet had.
-    other_p_keys: [Option<PKey>; 2],
+    partition: Partition,
     /// Packets, by who sent them.
     pub packets: [u64; 2],
     /// Findings: the first [`KEPT`], violations before what is excused.
@@ -108,8 +99,7 @@ impl Connection {
         Self {
             loss,
             flows: Default::default(),
-            p_keys: Default::default(),
-            other_p_keys: Default::default(),
+            partition: Partition::default(),
             packets: [0; 2],
             findings: Vec::new(),
             counts: [Count::default(); COUNT + 1],
@@ -152,7 +142,7 @@ impl Connection {
 
     /// The rules, each with how often it was asked and broken.
     pub fn counts(&self) -> impl Iterator<Item = (&'static Rule, Count)> + '_ {
-        super::rules::all().chain([&P_KEY_RULE]).zip(self.counts)
+        super::rules::all().chain([&partition::RULE]).zip(self.counts)
     }
 
     /// Violations, and what would be one had no packet been lost.
@@ -263,7 +253,7 @@ impl Connection {
         self.flows[0].responses = Responses::default();
         self.flows[1] = Flow::default();
         self.flows[0].window.pmtu = self.pmtu_before;
-        self.p_keys[1] = None;
+        self.partition.unpair();
         self.set_provisional(false);
     }
 
@@ -292,7 +282,7 @@ impl Connection {
         for flow in &mut self.flows {
             flow.window.set_pmtu(of_both);
         }
-        self.p_keys[1] = other.p_keys[0];
+        self.partition.join(&other.partition);
         self.packets[1] += other.packets[0];
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
             count.asked += other.asked;
@@ -322,7 +312,7 @@ impl Connection {
         }
         if heard.is_taken {
             let is_stranger = self.is_stranger(by, &heard);
-            self.p_key(by, &heard);
+            self.p_key(by, &heard, is_stranger);
             // Of what no partition takes nothing is known but its PSN.
             heard.is_taken = !is_stranger;
         }
@@ -335,41 +325,18 @@ impl Connection {
         }
     }
 
-    /// Whether a packet is of a partition that its end's packets before were not of. What two in a row are of is believed.
+    /// Whether nobody takes a packet for its P_Key. Where nothing is lost nothing is taken back either, and each is what it says.
     fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
-        let seen = heard.bth.p_key();
-        let of_partition = |key: PKey| key.0 & 0x7FFF;
-        let is_another = self.p_keys[by].is_some_and(|(own, _)| of_partition(own) != of_partition(seen));
-        is_another && self.other_p_keys[by] != Some(seen) && self.loss == Loss::Possible
+        self.loss == Loss::Possible && self.partition.is_stranger(by, heard)
     }
 
-    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition. When it changes, as it may
-    /// with the path, what follows is measured by the new one.
-    fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
-        let seen = heard.bth.p_key();
-        let of_partition = |key: PKey| key.0 & 0x7FFF;
-        let is_stranger = self.is_stranger(by, heard);
-        let held = match (self.p_keys[by], self.p_keys[1 - by]) {
-            (Some(_), _) if self.other_p_keys[by] == Some(seen) => Held::Holds,
-            (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
-                .with(number)
-                .unless(Excuse::PartitionChanged),
-            (None, Some((other, number))) => Held::must(of_partition(other) == of_partition(seen), || {
-                (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
-            })
-            .with(number),
-            (None, None) => Held::NotAsked,
-        };
-        let is_first = self.p_keys[by].is_none();
-        let held = match held {
-            held if is_first && self.is_provisional => held.unless(Excuse::OtherPair),
+    fn p_key(&mut self, by: usize, heard: &Heard<'_>, is_stranger: bool) {
+        let held = match self.partition.held(by, heard) {
+            held if self.partition.is_first(by) && self.is_provisional => held.unless(Excuse::OtherPair),
             held => held,
         };
-        self.other_p_keys[by] = is_stranger.then_some(seen);
-        if !is_stranger {
-            self.p_keys[by] = Some((seen, heard.number));
-        }
-        self.note(COUNT, &P_KEY_RULE, by, heard.number, || held);
+        self.partition.take(by, heard, is_stranger);
+        self.note(COUNT, &partition::RULE, by, heard.number, || held);
     }
 
     fn request(&mut self, by: usize, heard: &Heard<'_>, mut is_odd: bool) {
@@ -437,7 +404,7 @@ impl Connection {
             _ => window.next,
         };
         // It was answered before it was seen, so that it comes again, and what was counted for it is not known.
-        if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_ahead(heard.psn) {
+        if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(heard.psn) {
             window.count_anew();
         }
         let asks = Asks::of(heard.opcode);
@@ -495,7 +462,7 @@ impl Connection {
         let (flow, other) = both_of(&mut self.flows, 1 - by);
         let (window, responses) = (&mut flow.window, &mut flow.responses);
         if found.is_none() && window.is_beyond(heard.psn) && says != Says::Sequence {
-            responses.ahead = Some(heard.psn);
+            responses.answered_unseen = Some(heard.psn);
             return;
         }
         let next = window.next;

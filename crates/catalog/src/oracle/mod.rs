@@ -19,6 +19,7 @@ mod asked;
 mod connection;
 mod connections;
 mod heard;
+mod partition;
 mod pmtu;
 mod record;
 mod request;

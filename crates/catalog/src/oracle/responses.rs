@@ -52,8 +52,8 @@ pub(super) struct Responses {
     /// The NAK that ended the connection.
     pub(super) fatal: Option<Refusal>,
     pub(super) offset: Option<Offset>,
-    /// A PSN that was answered, of a request that was not seen.
-    pub(super) ahead: Option<Psn>,
+    /// The newest PSN that was answered when no request with it had been seen, until one behind it is.
+    pub(super) answered_unseen: Option<Psn>,
     /// A request that is no part of a message as it should be, and its packet: what the responder made of it, its count
     /// will show.
     pub(super) odd: Option<(Psn, u64)>,
@@ -65,9 +65,10 @@ impl Responses {
         self.acknowledged.is_some_and(|(newest, _)| is_up_to(psn, newest))
     }
 
-    /// Whether a PSN was answered before a request with it was seen.
-    pub(super) fn was_ahead(&self, psn: Psn) -> bool {
-        self.ahead.is_some_and(|ahead| is_up_to(psn, ahead))
+    /// Whether a new request's PSN was answered before the request was seen. What lies behind all that was is new for certain.
+    pub(super) fn was_answered_unseen(&mut self, psn: Psn) -> bool {
+        self.answered_unseen.take_if(|answered| !is_up_to(psn, *answered));
+        self.answered_unseen.is_some()
     }
 
     /// The packet that acknowledged the newest one; 0 when none did.

@@ -9,6 +9,7 @@ mod rules;
 mod several;
 mod states;
 mod talk;
+mod unseen;
 pub(super) mod verbs;
 
 use super::{Connections, Ended, Event, Loss};

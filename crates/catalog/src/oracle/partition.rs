@@ -1,0 +1,83 @@
+//! The partition of a connection, as its packets tell it.
+//!
+//! Source: architecture 9.6.1 (P_Key of packets), 10.9.1.2 (partitions and membership).
+
+use verbatim_wire::PKey;
+
+use super::heard::Heard;
+use super::rule::{Excuse, Held, Rule};
+use super::rules::rule;
+
+pub(super) static RULE: Rule = rule!(
+    "p-key",
+    "9.6.1 header validation",
+    "All packets of a connection have the P_Key of its partition."
+);
+
+/// The P_Keys that one end has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// That of its packets, and the last one that had it.
+    own: Option<(PKey, u64)>,
+    /// One of another partition, which its last packet had.
+    stranger: Option<PKey>,
+}
+
+/// The P_Keys of both ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Partition([Sent; 2]);
+
+fn number_of(key: PKey) -> u16 {
+    key.0 & 0x7FFF
+}
+
+impl Partition {
+    /// Whether a packet is of a partition that its end's packets before were not of, so that nobody takes it. What two in a row are
+    /// of is believed: the partition was changed.
+    pub(super) fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
+        let (seen, sent) = (heard.bth.p_key(), self.0[by]);
+        let is_another = sent.own.is_some_and(|(own, _)| number_of(own) != number_of(seen));
+        is_another && sent.stranger != Some(seen)
+    }
+
+    /// Whether nothing was seen of an end.
+    pub(super) fn is_first(&self, by: usize) -> bool {
+        self.0[by].own.is_none()
+    }
+
+    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition.
+    pub(super) fn held(&self, by: usize, heard: &Heard<'_>) -> Held {
+        let (seen, sent) = (heard.bth.p_key(), self.0[by]);
+        match (sent.own, self.0[1 - by].own) {
+            // It was said of the one before.
+            (Some(_), _) if sent.stranger == Some(seen) => Held::Holds,
+            (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
+                .with(number)
+                .unless(Excuse::PartitionChanged),
+            (None, Some((other, number))) => Held::must(number_of(other) == number_of(seen), || {
+                (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
+            })
+            .with(number),
+            (None, None) => Held::NotAsked,
+        }
+    }
+
+    /// That end has sent this; `is_stranger`: what follows is not measured by it yet.
+    pub(super) fn take(&mut self, by: usize, heard: &Heard<'_>, is_stranger: bool) {
+        let (seen, sent) = (heard.bth.p_key(), &mut self.0[by]);
+        sent.stranger = is_stranger.then_some(seen);
+        if !is_stranger {
+            sent.own = Some((seen, heard.number));
+        }
+    }
+
+    /// What end 1 sent was another's.
+    pub(super) fn unpair(&mut self) {
+        self.0[1] = Sent::default();
+    }
+
+    /// What the other's end 0 sent, end 1 has.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.0[1] = other.0[0];
+    }
+}

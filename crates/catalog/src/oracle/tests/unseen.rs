@@ -1,0 +1,140 @@
+//! What a capture does not show: the size of a READ, what came before it began, whose packets are no connection's. None of it makes a
+//! violation.
+
+use verbatim_wire::packet::Syndrome;
+use verbatim_wire::{Opcode, PKey, Psn, Transport};
+
+use super::super::Loss;
+use super::super::responses::Responses;
+use super::broken;
+use super::talk::{PMTU, Talk, asking, atomic, bytes, reth};
+
+#[test]
+fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
+    let mut talk = Talk::default();
+    let read = Transport {
+        reth: reth(0, 32 * PMTU),
+        ..Transport::default()
+    };
+    talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+    talk.send(9);
+    talk.send(10);
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?"]);
+}
+
+#[test]
+fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
+    // 300 bytes are one response, or two of 256; the request behind it is lost, so that it looks like two.
+    let talk = |bytes_at_once: &[(Opcode, usize)], total: usize, next: u32, msn: u32| {
+        let mut talk = Talk::default();
+        let read = Transport {
+            reth: reth(0, total),
+            ..Transport::default()
+        };
+        talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+        talk.send(next);
+        for (n, (opcode, size)) in bytes_at_once.iter().enumerate() {
+            let n = u32::try_from(n).unwrap();
+            talk.answers(*opcode, n, Syndrome::ACK, 1, bytes(*size, n));
+        }
+        talk.ack(next, msn);
+        talk
+    };
+    let only = [(Opcode::RC_READ_RESPONSE_ONLY, 300)];
+    let one = broken(Loss::Possible, &talk(&only, 300, 2, 3));
+    assert_eq!(one, ["#3 read-response-opcode?"]);
+    let two = [
+        (Opcode::RC_READ_RESPONSE_FIRST, 1024),
+        (Opcode::RC_READ_RESPONSE_LAST, 1024),
+    ];
+    let shorter = broken(Loss::Possible, &talk(&two, 2048, 4, 4));
+    assert_eq!(shorter, [""; 0]);
+    // Where nothing was lost, it tells.
+    let cut_short = broken(Loss::Possible, &talk(&only[..1], 3000, 6, 2));
+    assert!(
+        cut_short.contains(&"#3 read-response-length?".to_owned()),
+        "{cut_short:?}"
+    );
+}
+
+fn read_of(bytes: usize) -> Transport {
+    asking(Transport {
+        reth: reth(0, bytes),
+        ..Transport::default()
+    })
+}
+
+#[test]
+fn a_request_of_no_partition_of_the_connection_takes_no_psn() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.p_key = PKey(0xFFBF);
+    talk.send(1);
+    talk.p_key = PKey(0xFFFF);
+    talk.asks(Opcode::RC_READ_REQUEST, 1, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 p-key?"]);
+}
+
+#[test]
+fn what_was_answered_before_it_was_seen_counts_no_more() {
+    let mut talk = Talk::default();
+    (0..3).for_each(|n| talk.send(n));
+    talk.ack(2, 3);
+    talk.asks(Opcode::RC_READ_REQUEST, 3, read_of(8));
+    // The READ behind it is not in the capture; both are answered, and come again.
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 3, Syndrome::ACK, 4, bytes(8, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 4, Syndrome::ACK, 5, bytes(8, 0));
+    talk.asks(Opcode::RC_READ_REQUEST, 4, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 4, Syndrome::ACK, 5, bytes(8, 0));
+    talk.send(5);
+    talk.ack(5, 6);
+    let found = broken(Loss::Possible, &talk);
+    assert_eq!(found, ["#7 answers-a-request?"]);
+}
+
+#[test]
+fn a_capture_may_begin_among_requests_that_come_again() {
+    let begun = |last: u32| {
+        let mut talk = Talk::default();
+        talk.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
+        talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 2, Syndrome::ACK, 7, bytes(8, 0));
+        talk.send(3);
+        talk.ack(3, 7);
+        talk.send(4);
+        talk.ack(4, 8);
+        talk.send(5);
+        talk.ack(5, last);
+        broken(Loss::Possible, &talk)
+    };
+    assert_eq!(begun(9), ["#4 msn?"]);
+    // Once two of them agree that they are new nothing of the kind excuses anything.
+    assert_eq!(begun(8), ["#4 msn?", "#8 msn"]);
+}
+
+#[test]
+fn a_read_of_unknown_size_excuses_what_may_stand_behind_it() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU));
+    talk.asks(Opcode::RC_SEND_LAST, 2, asking(bytes(8, 1)));
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 opcode-order?"]);
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(3 * PMTU));
+    talk.send(3);
+    talk.asks(Opcode::RC_COMPARE_SWAP, 2, asking(atomic()));
+    assert_eq!(broken(Loss::Possible, &talk), ["#3 same-again?"]);
+}
+
+#[test]
+fn what_lies_behind_all_that_was_answered_unseen_is_new_for_ever() {
+    let answered = Psn(0xFF_FFFE);
+    let mut responses = Responses {
+        answered_unseen: Some(answered),
+        ..Responses::default()
+    };
+    assert!(responses.was_answered_unseen(answered.minus(1)) && responses.was_answered_unseen(answered));
+    assert!(!responses.was_answered_unseen(answered.next()));
+    // Half of all PSNs later it would look like one before it.
+    assert!(!responses.was_answered_unseen(answered.plus(Psn::COUNT / 2 + 1)));
+}
