@@ -209,7 +209,8 @@ mod tests {
             fn take(&mut self, n: u8) -> bool {
                 if self.faults.has(Defect::Deaf) { return self.odd(n + 9); }
                 if n < LIMIT && !self.faults.has(Defect::Late) { self.count(n); }
-                match n { 1 => self.a(), 2 if self.cx.has(Defect::Two) => self.b(), _ => matches!(n, 5 | 6) }
+                let most = match self.faults.has(Defect::Long) { true => n + 7, false => n };
+                match most { 1 => self.a(), 2 if self.cx.has(Defect::Two) => self.b(), _ => matches!(n, 5 | 6) }
             }
         }";
 
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn what_only_a_defect_does_is_left_out() {
         for change in changes() {
-            let of_defect = ["n + 9", "Deaf", "self.b()", "arm 2"];
+            let of_defect = ["n + 9", "n + 7", "Deaf", "self.b()", "arm 2"];
             assert!(!of_defect.iter().any(|part| change.contains(part)), "{change}");
         }
     }

@@ -490,9 +490,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         {
             return;
         }
+        let of_defect = self.is_defect(&expr.expr);
         for arm in &expr.arms {
             let guard = arm.guard.as_ref().map(|(_, guard)| &**guard);
-            if guard.is_some_and(|guard| self.is_defect(guard)) {
+            if of_defect && is_true(&arm.pat) || guard.is_some_and(|guard| self.is_defect(guard)) {
                 continue;
             }
             if has_rest && !catches_all(arm) && !guard.is_some_and(has_let) {
@@ -561,6 +562,12 @@ fn is_assignment(expr: &syn::Expr) -> bool {
         Op::AddAssign(_) | Op::SubAssign(_) | Op::MulAssign(_) | Op::DivAssign(_) | Op::RemAssign(_)
             | Op::BitAndAssign(_) | Op::BitOrAssign(_) | Op::BitXorAssign(_) | Op::ShlAssign(_) | Op::ShrAssign(_)
     ))
+}
+
+/// Whether a pattern is `true`.
+fn is_true(pattern: &syn::Pat) -> bool {
+    let syn::Pat::Lit(only) = pattern else { return false };
+    matches!(&only.lit, syn::Lit::Bool(value) if value.value)
 }
 
 fn has_let(expr: &syn::Expr) -> bool {
