@@ -12,7 +12,12 @@ use verbatim_lab::workspace::{cargo, root, run, say_if_a_build_waits, shown, tar
 /// The profile of who writes a test.
 const PROFILE: &str = "dev-fast";
 /// Values that keep a record small, for the tests that have such parameters.
-const SMALL: [(&str, u64); 3] = [("illegal_parts", 8), ("violations", 3), ("steps", 16)];
+const SMALL: [(&str, u64); 4] = [
+    ("illegal_parts", 8),
+    ("violations", 3),
+    ("steps", 16),
+    ("messages", 300),
+];
 
 /// What to record.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ mod c09_address_vector;
 mod c09_connections;
 mod c09_duplicates;
 mod c09_long_messages;
+mod c09_many_messages;
 mod c09_psn_regions;
 mod c09_psn_sequence;
 mod c09_read_response;
@@ -169,6 +170,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::PSN_WRAP,
     &walk::REGION_EDGES,
     &walk::TEST,
+    &c09_many_messages::TEST,
     // The last of its chapter: a host may not survive it.
     &c09_nak_reserved_opcode::TEST,
 ];

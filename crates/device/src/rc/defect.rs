@@ -252,6 +252,7 @@ defects! {
         ResetKeepsMsn "reset-keeps-msn" "After RESET the MSN goes on from where it was."
         MsnNotAdvanced "msn-not-advanced" "The MSN stays 0."
         MsnLow8Bits "msn-low-8-bits" "The MSN that is told has 8 bits."
+        MsnLow16Bits "msn-low-16-bits" "The MSN that is told has 16 bits."
         MsnByTwo "msn-by-two" "The MSN advances by two with each message."
         MsnCountsPackets "msn-counts-packets" "The MSN counts packets instead of messages."
         MsnAdvancedByNak "msn-advanced-by-nak" "A NAK, and an RNR NAK, advance the MSN."

@@ -39,7 +39,13 @@ impl Qp {
     }
 
     fn aeth(&self, cx: &Context<'_>, syndrome: Syndrome) -> Aeth {
-        let shown = if cx.has(RcDefect::MsnLow8Bits) { 0xFF } else { u32::MAX };
+        let shown = if cx.has(RcDefect::MsnLow8Bits) {
+            0xFF
+        } else if cx.has(RcDefect::MsnLow16Bits) {
+            0xFFFF
+        } else {
+            u32::MAX
+        };
         Aeth::default()
             .with_syndrome(syndrome)
             .with_msn(self.receive.msn & shown)

@@ -387,6 +387,7 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     ResponseSourceIgnored,
     SwapOf0Lost,
     MsnLow8Bits,
+    MsnLow16Bits,
     OverlongSendWithinWord,
     TimeoutRetryWithoutCompare,
     RefusedStepTaken,

@@ -60,16 +60,16 @@ pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
     let mut names = Vec::new();
     sources(&device, &device, &mut names)?;
     let mut parsed = Vec::new();
-    let mut constants = BTreeSet::new();
+    let mut known = sites::Known::default();
     for name in names {
         let path = device.join(&name);
         let source = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let file = syn::parse_file(&source).with_context(|| format!("parsing {}", path.display()))?;
-        constants.extend(sites::constants(&file));
+        known.learn(&source, &file);
         parsed.push((name, source, file));
     }
     let found = parsed.into_iter().map(|(name, source, file)| {
-        let found = sites::find(&source, &file, &constants);
+        let found = sites::find(&source, &file, &known);
         (name, source, found)
     });
     let found: Vec<_> = found.collect();

@@ -209,14 +209,24 @@ mod tests {
             fn take(&mut self, n: u8) -> bool {
                 if self.faults.has(Defect::Deaf) { return self.odd(n + 9); }
                 if n < LIMIT && !self.faults.has(Defect::Late) { self.count(n); }
+                let odd = n + 11;
+                let even = odd + 1;
+                if even > 3 && self.faults.has(Defect::Odd) || self.is_slow() && n == 19 { self.late(); }
                 let most = match self.faults.has(Defect::Long) { true => n + 7, false => n };
+                let holds = match n { 1 => self.faults.has(Defect::Held), _ => false };
+                if holds && n > 23 { self.held(); }
                 match most { 1 => self.a(), 2 if self.cx.has(Defect::Two) => self.b(), _ => matches!(n, 5 | 6) }
+            }
+            fn is_slow(&self) -> bool {
+                self.faults.has(Defect::Slow) && self.late > 17
             }
         }";
 
     fn found() -> (Vec<Site>, Vec<Mutant>) {
         let file = syn::parse_file(SOURCE).unwrap();
-        let found = sites::find(SOURCE, &file, &sites::constants(&file));
+        let mut known = sites::Known::default();
+        known.learn(SOURCE, &file);
+        let found = sites::find(SOURCE, &file, &known);
         let sites = ordered(found.sites);
         let mutants = mutants("qp.rs", SOURCE, &sites);
         (sites, mutants)
@@ -246,7 +256,9 @@ mod tests {
     #[test]
     fn what_only_a_defect_does_is_left_out() {
         for change in changes() {
-            let of_defect = ["n + 9", "n + 7", "Deaf", "self.b()", "arm 2"];
+            let of_defect = [
+                "n + 9", "n + 7", "n + 11", "odd + 1", "even", "17", "19", "23", "Deaf", "self.b()", "arm 2",
+            ];
             assert!(!of_defect.iter().any(|part| change.contains(part)), "{change}");
         }
     }

@@ -35,7 +35,7 @@ pub(super) enum Form {
 }
 
 /// The integer constants of some source files, by name.
-pub(super) fn constants(file: &syn::File) -> BTreeSet<String> {
+fn constants(file: &syn::File) -> BTreeSet<String> {
     struct Constants(BTreeSet<String>);
     impl<'ast> Visit<'ast> for Constants {
         fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
@@ -60,16 +60,48 @@ pub(super) struct Found {
     pub(super) names: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// What is known of all files together.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The integer constants, by name.
+    constants: BTreeSet<String>,
+    /// The functions that say whether a defect is there, and something else holds with it.
+    of_defects: BTreeSet<String>,
+}
+
+impl Known {
+    /// Takes in a file.
+    pub(super) fn learn(&mut self, source: &str, file: &syn::File) {
+        self.constants.extend(constants(file));
+        let nothing = Self::default();
+        let mut asking = Asking {
+            finder: Finder::new(source, &nothing),
+            found: BTreeSet::new(),
+        };
+        asking.visit_file(file);
+        self.of_defects.extend(asking.found);
+    }
+}
+
+/// Looks for functions that are nothing but a question for a defect.
+struct Asking<'s> {
+    finder: Finder<'s>,
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Asking<'_> {
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if let [syn::Stmt::Expr(only, None)] = &item.block.stmts[..]
+            && self.finder.is_defect(only)
+        {
+            self.found.insert(item.sig.ident.to_string());
+        }
+    }
+}
+
 /// Looks for sites in a file.
-pub(super) fn find(source: &str, file: &syn::File, constants: &BTreeSet<String>) -> Found {
-    let mut finder = Finder {
-        source,
-        constants,
-        found: Found::default(),
-        of: Vec::new(),
-        flags: Vec::new(),
-        in_trait: false,
-    };
+pub(super) fn find(source: &str, file: &syn::File, known: &Known) -> Found {
+    let mut finder = Finder::new(source, known);
     finder.visit_file(file);
     finder.found
 }
@@ -109,14 +141,30 @@ pub(super) fn last(function: &str) -> &str {
 
 struct Finder<'s> {
     source: &'s str,
-    constants: &'s BTreeSet<String>,
+    known: &'s Known,
     found: Found,
     /// The type and the function that are open.
     of: Vec<String>,
     /// Variables that say whether a defect is there.
     flags: Vec<String>,
+    /// Variables that are asked for by defects alone.
+    unasked: BTreeSet<String>,
     /// What is open implements a trait: who calls it is not seen.
     in_trait: bool,
+}
+
+impl<'s> Finder<'s> {
+    fn new(source: &'s str, known: &'s Known) -> Self {
+        Self {
+            source,
+            known,
+            found: Found::default(),
+            of: Vec::new(),
+            flags: Vec::new(),
+            unasked: BTreeSet::new(),
+            in_trait: false,
+        }
+    }
 }
 
 impl Finder<'_> {
@@ -150,6 +198,7 @@ impl Finder<'_> {
                 let receiver = self.text(&call.receiver);
                 receiver.ends_with("faults") || receiver.ends_with("cx") || self.text(&call.args).contains("Defect::")
             }
+            syn::Expr::MethodCall(call) => self.known.of_defects.contains(&call.method.to_string()),
             syn::Expr::Path(path) => path
                 .path
                 .get_ident()
@@ -166,7 +215,7 @@ impl Finder<'_> {
             },
             syn::Expr::Match(of) => of.arms.iter().all(|arm| {
                 let guarded = arm.guard.as_ref().is_some_and(|(_, guard)| self.is_defect(guard));
-                guarded || self.is_defect(&arm.body)
+                guarded || self.text(&arm.body) == "false" || self.is_defect(&arm.body)
             }),
             _ => false,
         }
@@ -177,6 +226,11 @@ impl Finder<'_> {
         match expr {
             syn::Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) => self.is_defect(&not.expr),
             syn::Expr::Paren(inner) => self.is_no_defect(&inner.expr),
+            syn::Expr::Binary(binary) => match binary.op {
+                syn::BinOp::And(_) => self.is_no_defect(&binary.left) && self.is_no_defect(&binary.right),
+                syn::BinOp::Or(_) => self.is_no_defect(&binary.left) || self.is_no_defect(&binary.right),
+                _ => false,
+            },
             _ => false,
         }
     }
@@ -294,7 +348,8 @@ impl Finder<'_> {
         block: &syn::Block,
     ) {
         let says = |word: &str| attributes.iter().any(|attribute| self.text(attribute).contains(word));
-        if says("cfg(test)") || says("a defective") {
+        let is_of_defect = self.known.of_defects.contains(&signature.ident.to_string());
+        if says("cfg(test)") || says("a defective") || is_of_defect {
             return;
         }
         if signature.constness.is_some() {
@@ -316,9 +371,29 @@ impl Finder<'_> {
         if !values.is_empty() && !block.stmts.is_empty() {
             self.add(signature, inside..inside, Form::Body(values));
         }
-        let outer = std::mem::take(&mut self.flags);
-        self.visit_block(block);
-        self.flags = outer;
+        let outer = (std::mem::take(&mut self.flags), std::mem::take(&mut self.unasked));
+        // What only a defect asks for may be all that asks for another one.
+        loop {
+            let (sites, names) = (
+                self.found.sites.len(),
+                self.found.names.get(&self.of.join("::")).cloned(),
+            );
+            self.flags.clear();
+            self.visit_block(block);
+            let named = self.found.names.get(&self.of.join("::"));
+            let mut variables = Variables::default();
+            variables.visit_block(block);
+            let is_unasked = |name: &String| named.is_none_or(|named| !named.contains(name));
+            let unasked = variables.0.into_iter().filter(is_unasked).collect();
+            // It grows, since what is left out asks for nothing.
+            if self.unasked.is_superset(&unasked) {
+                break;
+            }
+            self.unasked = unasked;
+            self.found.sites.truncate(sites);
+            self.found.names.insert(self.of.join("::"), names.unwrap_or_default());
+        }
+        (self.flags, self.unasked) = outer;
         self.of.pop();
     }
 }
@@ -414,6 +489,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                     && self.is_defect(&init.expr)
                 {
                     self.flags.push(name.ident.to_string());
+                    return;
+                }
+                let bound = bound(&local.pat);
+                if !bound.is_empty() && bound.is_subset(&self.unasked) {
                     return;
                 }
             }
@@ -522,7 +601,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr(&mut self, expr: &'ast syn::Expr) {
         use syn::Expr;
         match expr {
-            _ if self.is_defect(expr) => return,
+            _ if self.is_defect(expr) || self.is_no_defect(expr) => return,
             Expr::Binary(binary) => self.binary(binary),
             Expr::Unary(unary) if !self.is_no_defect(expr) => {
                 if matches!(unary.op, syn::UnOp::Not(_) | syn::UnOp::Neg(_)) {
@@ -534,7 +613,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             Expr::Macro(of) if of.mac.path.is_ident("matches") => self.matches(of),
             Expr::Path(path) => {
                 if let Some(name) = path.path.get_ident().map(ToString::to_string)
-                    && self.constants.contains(&name)
+                    && self.known.constants.contains(&name)
                 {
                     self.instead(expr, vec![format!("({name} + 1)"), format!("({name} - 1)")]);
                 }
@@ -546,6 +625,32 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 }
 
 /// All names in some code.
+/// The variables that `let` makes.
+#[derive(Default)]
+struct Variables(BTreeSet<String>);
+
+impl<'ast> Visit<'ast> for Variables {
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        self.0.extend(bound(&local.pat));
+        if let Some(init) = &local.init {
+            self.visit_local_init(init);
+        }
+    }
+}
+
+/// The names that a pattern makes.
+fn bound(pattern: &syn::Pat) -> BTreeSet<String> {
+    struct Bound(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Bound {
+        fn visit_pat_ident(&mut self, name: &'ast syn::PatIdent) {
+            self.0.insert(name.ident.to_string());
+        }
+    }
+    let mut found = Bound(BTreeSet::new());
+    found.visit_pat(pattern);
+    found.0
+}
+
 fn identifiers(tokens: proc_macro2::TokenStream) -> Vec<String> {
     let of = |tree| match tree {
         proc_macro2::TokenTree::Ident(name) => vec![name.to_string()],

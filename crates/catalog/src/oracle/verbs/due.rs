@@ -539,12 +539,13 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
     let responses = responses(talk, first);
     let dues = dues(talk, &responses);
     let is_first = |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !Asks::of(due.heard.opcode).has_response();
+    let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
+    for (at, _, frame) in talk.asked() {
+        came.entry(at).or_default().push(frame);
+    }
     let came_again = |due: &Due<'t>| {
         let first = due.tries.first()?;
-        let mut again = talk
-            .asked()
-            .filter(|(at, ..)| *at == due.psns.0)
-            .map(|(.., frame)| frame);
+        let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
     let (mut at_once, mut late) = (0, Vec::new());

@@ -32,12 +32,17 @@ fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(first) = talk.first() else {
         return;
     };
-    let mut sent: Vec<Sent> = Vec::new();
+    let (mut sent, mut end): (Vec<Sent>, u32) = (Vec::new(), 0);
     for (offset, heard, _) in talk.asked() {
         let psns = offset..offset.saturating_add(talk.psns(&heard));
-        match sent.iter_mut().find(|sent| sent.psns.contains(&offset)) {
+        // Most lie behind all others.
+        let before = if offset < end { &mut sent[..] } else { &mut [] };
+        match before.iter_mut().find(|sent| sent.psns.contains(&offset)) {
             Some(sent) => sent.times += 1,
-            None => sent.push(Sent { psns, times: 1 }),
+            None => {
+                end = end.max(psns.end);
+                sent.push(Sent { psns, times: 1 });
+            }
         }
     }
     // What was answered furthest, and by what.

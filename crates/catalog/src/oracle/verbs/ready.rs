@@ -225,8 +225,11 @@ fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) 
             Vec::new()
         }
     };
+    let naks = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr);
+    let put_off_here: BTreeSet<u32> = naks.map(|(heard, _)| heard.psn.since(first)).collect();
     let mut asked_here: Vec<(u32, &str, Opcode)> = talk
         .asked()
+        .filter(|(at, ..)| put_off_here.contains(at))
         .filter(|(_, heard, _)| matches!(Asks::of(heard.opcode), Asks::Write(_)) && !takes_receive(heard))
         .map(|(at, heard, frame)| (at, frame.label.as_str(), heard.opcode))
         .collect();

@@ -4,6 +4,8 @@
 //! Source: architecture 9.7.5.2.4 (invalid request), 9.7.5.2.6 (remote operational error), 9.7.5.2.8 (RNR NAK), 9.9.3. They rest on
 //! what had been posted and sent before, so they hold on every link.
 
+use std::collections::BTreeSet;
+
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Evidence, VerbsDone};
 use verbatim_wire::packet::{NakCode, Opcode, Syndrome};
@@ -81,6 +83,16 @@ fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(W
         last.opcode, last.psn, slice.length
     );
     Some((wrong, words))
+}
+
+fn is_send(heard: &Heard<'_>) -> bool {
+    matches!(Asks::of(heard.opcode), Asks::Send(_))
+}
+
+/// PSNs, counted from the first that the device expects, with which a part of a SEND came.
+fn sends(talk: &Talk<'_>) -> BTreeSet<u32> {
+    let sends = talk.asked().filter(|(at, heard, _)| *at < HALF && is_send(heard));
+    sends.map(|(at, ..)| at).collect()
 }
 
 /// The packet with that PSN, if nothing else was sent with it.
@@ -174,12 +186,12 @@ fn send_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// rules have it.
 fn refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
     let Some(first) = talk.first() else { return };
-    let mut has_held = false;
+    let (mut has_held, sends) = (false, sends(talk));
     for (heard, frame) in talk.responses() {
         let of = heard.psn.since(first);
         // What a sound device says of it.
         let usual = if has_receive { Says::Ack } else { Says::Rnr };
-        if of >= HALF || ![usual, Says::Fatal].contains(&Says::of(&heard)) {
+        if !sends.contains(&of) || ![usual, Says::Fatal].contains(&Says::of(&heard)) {
             continue;
         }
         // One shows that the rule was asked.
@@ -219,10 +231,10 @@ fn receive_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// What is said of such SENDs is that code, and they are never acknowledged.
 fn is_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
     let Some(first) = talk.first() else { return };
-    let is_send = |heard: &Heard<'_>| matches!(Asks::of(heard.opcode), Asks::Send(_));
+    let sends = sends(talk);
     for (heard, frame) in talk.responses() {
         let of = heard.psn.since(first);
-        if !matches!(Says::of(&heard), Says::Fatal | Says::Ack) || of >= HALF {
+        if !matches!(Says::of(&heard), Says::Fatal | Says::Ack) || !sends.contains(&of) {
             continue;
         }
         let before: Vec<Asked<'_>> = talk.asked().filter(|(.., sent)| sent.place < frame.place).collect();

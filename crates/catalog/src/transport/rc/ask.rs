@@ -109,6 +109,17 @@ impl Message {
         }
     }
 
+    /// Messages of one packet each, one behind the other; the last one asks for an acknowledgement of all.
+    pub(crate) fn several(messages: impl Iterator<Item = Self>) -> Self {
+        let mut packets: Vec<_> = messages.flat_map(|message| message.packets).collect();
+        let end = packets.len() - 1;
+        for packet in &mut packets[..end] {
+            packet.bth = packet.bth.with_ack_request(false);
+        }
+        let psns = packets.len() as u32;
+        Self { packets, psns }
+    }
+
     fn with_data(channel: &Channel, psn: Psn, payload: &[u8], [first, middle, last, only]: [Opcode; 4]) -> Self {
         let parts: Vec<&[u8]> = if payload.is_empty() {
             vec![&[]]
