@@ -52,7 +52,7 @@ const DEPTH: u32 = 16;
 pub(super) static TEST: Test = Test {
     id: "c09-modify-steps",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A queue pair takes the steps that there are, with the attributes that they need, and refuses all others.",
     reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
         refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE. Then the step itself, with what it may \
@@ -396,7 +396,9 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
+    // What is posted to one queue is no reason to flush the other.
     tried.send(t, 4)?;
+    t.pause(LATER)?;
     tried.receive(t, 4)?;
     t.pause(LATER)?;
     let path = [(Init, &given.init), (Rtr, &given.rtr), (Rts, &given.rts)];
