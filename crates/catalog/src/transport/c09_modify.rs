@@ -494,6 +494,8 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
             length: 8,
         };
         tried.send_to(t, wr_id, given, gone)?;
+        // What waits behind it is flushed.
+        tried.send_to(t, wr_id + 50, given, tried.channel.memory.slice(0, 8))?;
     }
     let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
     t.verbs(GONE, Side::Dut, gone)?;
