@@ -10,8 +10,8 @@ use verbatim_wire::NakCode;
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::verbs::EventKind;
 
+use super::life::{Life, is_done};
 use super::owed::is_disturbed;
-use super::states::{Life, is_done};
 use super::steps::state_in_words;
 use super::talk::{Answer, Post, Talk, Told};
 use super::{Asking, VerbsRule};

@@ -19,6 +19,7 @@ mod effect;
 mod errors;
 mod events;
 mod fails;
+mod life;
 mod local;
 mod memory;
 mod network;
@@ -154,7 +155,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
 /// Asks all rules of all connections with the packet peer, and of all queue pairs.
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
-    for life in &states::lives(trace) {
+    for life in &life::lives(trace) {
         for (rule, asks) in states::RULES {
             asks(
                 life,
