@@ -56,6 +56,10 @@ defects! {
         TrapAnswered "trap-answered" "A Trap that is sent to an adapter is answered."
         ClassVersionIgnored "class-version-ignored" "A class version that does not exist is answered with success."
     }
+    "C14-9" {
+        DirectedInTransitAnswered "directed-in-transit-answered" "An SMP on a directed route is answered wherever its HopPointer stands."
+        DirectedLidPartAnswered "directed-lid-part-answered" "An SMP on a directed route with a part by LID behind it is answered."
+    }
     "13.4.2 MAD header" {
         ResponseClassVersion2 "response-class-version-2" "Responses have class version 2."
         ResponseReservedSet "response-reserved-set" "A reserved byte of the MAD header is not 0 in responses."

@@ -88,7 +88,7 @@ impl Device {
             return;
         }
         let answer = match mad.class() {
-            MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => smi::receive(&mad, port)
+            MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED => smi::receive(&mad, port, &self.faults)
                 .and_then(|mad| self.serve(now, index, &mad, slid))
                 .map(|answer| smi::spoiled(&smi::send_back(&answer), &self.faults)),
             MgmtClass::PERF => performance::serve(&mut self.ports, index, (&self.profile, &self.faults), &mad),

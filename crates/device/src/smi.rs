@@ -12,7 +12,7 @@ use crate::defect::{Defect, Faults};
 const MAX_HOPS: u8 = 63;
 
 /// The SMP as the agent gets it; `None` when an adapter discards it.
-pub(crate) fn receive(mad: &Mad, port: u8) -> Option<Mad> {
+pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     if !mad.is_directed() {
         return Some(*mad);
     }
@@ -20,11 +20,12 @@ pub(crate) fn receive(mad: &Mad, port: u8) -> Option<Mad> {
     let at_the_end = smp.hop_pointer() == smp.hop_count();
     let on_the_way_back = smp.direction();
     // Nothing on this adapter asks, and an adapter does not forward.
-    if on_the_way_back || !at_the_end || smp.hop_count() > MAX_HOPS {
+    let is_passing = !at_the_end && !faults.has(Defect::DirectedInTransitAnswered);
+    if on_the_way_back || is_passing || smp.hop_count() > MAX_HOPS || smp.hop_pointer() > MAX_HOPS {
         return None;
     }
     // A LID-routed part that follows would have to be forwarded.
-    if smp.dr_dlid() != Lid::PERMISSIVE {
+    if smp.dr_dlid() != Lid::PERMISSIVE && !faults.has(Defect::DirectedLidPartAnswered) {
         return None;
     }
     if smp.hop_count() == 0 {

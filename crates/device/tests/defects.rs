@@ -261,6 +261,8 @@ fn every_defect_shows_where_it_says_so() {
         NeighborMtu256Refused,
         OperationalVls3StoredAs2,
         SlToVl15StoredAs0,
+        DirectedInTransitAnswered,
+        DirectedLidPartAnswered,
         VlArbitrationLowerClearsUpper,
         CounterSelectIgnored,
         PortCountersNotWritten,

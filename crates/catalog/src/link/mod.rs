@@ -14,6 +14,9 @@ mod c07_link_length;
 mod c07_link_version;
 mod c07_link_vl;
 
+// Where directed routes end
+mod c14_009_directed_routes;
+
 // Which of two faults counts
 mod c07_link_precedence;
 
@@ -37,4 +40,5 @@ pub(crate) const TESTS: &[&Test] = &[
     &c07_link_states::TEST,
     &c07_link_version::TEST,
     &c07_link_vl::TEST,
+    &c14_009_directed_routes::TEST,
 ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
-use verbatim_wire::{Attribute, Lid, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
+use verbatim_wire::{Attribute, Lid, Mad, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
 
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
 use super::wire::{asks, mad_in};
@@ -54,6 +54,34 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
             stopped.text
         ))),
     }
+}
+
+/// Marks what a test on the link asks beside its packets as looked at, and demands that it came to its end.
+pub(crate) fn came_to(t: &Trace) -> Result<(), Gap> {
+    t.exchange(NODE)?;
+    t.not_judged(DETAILS);
+    t.not_judged(COUNTERS);
+    t.not_judged(P_KEYS);
+    t.not_judged(SILENCE);
+    came_to_its_end(t)
+}
+
+/// The answer to a request that left in a packet.
+pub(crate) fn answer_to<'t>(t: &'t Trace, frame: &FrameSeen, request: &Mad) -> Option<&'t FrameSeen> {
+    let mut came = t.timeline.frames.iter().skip(frame.number as usize);
+    came.find(|other| other.received && is_answer(request, &other.bytes))
+}
+
+/// The wait behind a packet, if it was as long as silence must be.
+pub(crate) fn wait_behind<'t>(t: &'t Trace, frame: &FrameSeen) -> Option<&'t WaitDone> {
+    let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
+    wait.filter(|wait| is_waited_out(t, frame, wait))
+}
+
+/// Whether the port answered something that was sent behind a packet.
+pub(crate) fn is_alive_behind(t: &Trace, frame: &FrameSeen) -> bool {
+    let mut later = t.exchanges.iter();
+    later.any(|later| later.sent.earliest > frame.at.latest && is_success(later))
 }
 
 /// Judges that nothing came in but answers: no port sends on what ends there.
@@ -152,7 +180,7 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
 }
 
 /// The last answer under a label before a frame left.
-fn last<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen) -> Result<A, Gap> {
+pub(crate) fn last<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen) -> Result<A, Gap> {
     let is_before = |exchange: &&Exchange| exchange.sent.latest <= frame.at.earliest && is_success(exchange);
     let found = t.each(label).filter(is_before).last();
     t.answered(found.ok_or(Gap::Missing(label.name))?)
@@ -206,15 +234,14 @@ impl Probe<'_> {
     fn answered(&self, t: &Trace, f: &mut Findings<'_>) {
         let frame = self.frame;
         let Some(request) = mad_in(&frame.bytes) else { return };
-        let mut came = t.timeline.frames.iter().skip(frame.number as usize);
-        let answer = came.find(|other| other.received && is_answer(&request, &other.bytes));
+        let answer = answer_to(t, frame, &request);
         let seen = if answer.is_some() { "an answer" } else { "no answer" };
         if !self.judgement.may_accept() {
-            let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
+            let wait = wait_behind(t, frame);
             let result = match (answer, wait) {
                 (Some(_), _) => Passed::Fail,
-                (None, Some(wait)) if is_waited_out(t, frame, wait) => Passed::Pass,
-                (None, _) => Passed::Inconclusive,
+                (None, Some(_)) => Passed::Pass,
+                (None, None) => Passed::Inconclusive,
             };
             f.claim(self.statement, format!("a packet that is discarded ({})", self.why))
                 .by(frame)
@@ -223,14 +250,10 @@ impl Probe<'_> {
                 .saw(seen)
                 .comes_to("no answer", result);
         } else if self.judgement.action == Action::Accept && asks(&frame.bytes) {
-            let is_alive = t
-                .exchanges
-                .iter()
-                .any(|later| later.sent.earliest > frame.at.latest && is_success(later));
             let result = match answer {
                 Some(_) => Passed::Pass,
                 // On a native link of the tester's own nothing is lost.
-                None if is_alive => Passed::Fail,
+                None if is_alive_behind(t, frame) => Passed::Fail,
                 None => Passed::Inconclusive,
             };
             f.claim(self.statement, "a sound packet")

@@ -6,8 +6,8 @@ mod judge;
 mod wire;
 
 pub(crate) use counted::differences;
-pub(crate) use judge::{NOTHING_SENT, judge, strays, took};
-pub(crate) use wire::{MULTICAST, Wire};
+pub(crate) use judge::{NOTHING_SENT, answer_to, came_to, is_alive_behind, judge, last, strays, took, wait_behind};
+pub(crate) use wire::{MULTICAST, Wire, mad_in};
 
 use verbatim_record::{Frames, Label, Wait};
 use verbatim_tester::peer::Native;
@@ -16,8 +16,6 @@ use verbatim_wire::{
     Attribute, AttributeId, Lid, Mad, Method, NodeInfo, PKey, PKeyTable, PortCounters, PortInfo, PortRcvErrorDetails,
     PortState, Status,
 };
-
-use wire::mad_in;
 
 /// The port, before and after each packet.
 pub(crate) const PORT: Label<PortInfo> = Label::new("the port");

@@ -1,0 +1,134 @@
+//! `c14-009-directed-routes`: an SMP on a directed route is answered where its route ends, and nowhere else.
+//!
+//! Gets of NodeInfo come in on the link as a neighbour passes them on, with the permissive LID: routes that end here, of 0 to 63
+//! hops, are answered, and the answers turn round. One whose HopPointer says that the end is further on or was never begun, one of
+//! more than 63 hops, one that has a part by LID behind it and one on its way back are not for a channel adapter.
+//! Reading: HopPointer one more than HopCount is what the port's own interface makes of it, and is left open. False alarm: none known.
+
+use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace};
+use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad, Method};
+
+use crate::link::native::{self, Link, Rule, Wire, mad_in};
+
+const DIRECTED: Rule = Rule::new("C14-9");
+const SENT: Label<Frames> = DIRECTED.label;
+
+/// HopCount, HopPointer, DrDLID and D of what is sent.
+const ROUTES: [(u8, u8, Lid, bool); 18] = [
+    (0, 0, Lid::PERMISSIVE, false),
+    (1, 1, Lid::PERMISSIVE, false),
+    (1, 0, Lid::PERMISSIVE, false),
+    (1, 3, Lid::PERMISSIVE, false),
+    (0, 2, Lid::PERMISSIVE, false),
+    (3, 1, Lid::PERMISSIVE, false),
+    (3, 2, Lid::PERMISSIVE, false),
+    (3, 3, Lid::PERMISSIVE, false),
+    (63, 63, Lid::PERMISSIVE, false),
+    (63, 62, Lid::PERMISSIVE, false),
+    (64, 64, Lid::PERMISSIVE, false),
+    (255, 255, Lid::PERMISSIVE, false),
+    (1, 1, Lid(5), false),
+    (0, 0, Lid(5), false),
+    (2, 2, Lid(0), false),
+    (3, 2, Lid::PERMISSIVE, true),
+    (3, 3, Lid::PERMISSIVE, true),
+    (1, 1, Lid::PERMISSIVE, false),
+];
+
+/// Directed routes.
+pub(super) static TEST: Test = Test {
+    id: "c14-009-directed-routes",
+    aliases: &[],
+    revision: 1,
+    about: "An SMP on a directed route is answered where its route ends, and nowhere else.",
+    reading: "Answered: HopPointer = HopCount, 63 at most, no part by LID behind it. HopPointer = HopCount + 1 is left open.",
+    statements: &["C14-9"],
+    needs: &[Need::Link, Need::Mad],
+    parameters: &[],
+    procedure,
+    judge,
+};
+
+fn procedure(t: &mut Tester<'_>) -> Step {
+    let mut link = Link::open(t)?;
+    for (hop_count, hop_pointer, dr_dlid, direction) in ROUTES {
+        let mad = link.get_node();
+        let mut smp = DrSmp::from_bytes(
+            Mad::directed(Method::GET, AttributeId::NODE_INFO, 0, &[])
+                .with_m_key(mad.m_key())
+                .with_transaction_id(mad.transaction_id())
+                .bytes(),
+        )
+        .with_hop_count(hop_count)
+        .with_hop_pointer(hop_pointer)
+        .with_dr_dlid(dr_dlid)
+        .with_direction(direction);
+        for hop in 1..=usize::from(hop_count.min(63)) {
+            smp = smp.with_initial_path(hop, 1);
+        }
+        let Ok(mad) = Mad::try_from(smp.bytes()) else { continue };
+        let wire = Wire::smp(Lid::PERMISSIVE, &mad).lrh(|lrh| lrh.with_slid(Lid::PERMISSIVE));
+        link.probe(&DIRECTED, &wire.mended())?;
+    }
+    Ok(())
+}
+
+fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
+    native::came_to(t)?;
+    for frame in t.frames(SENT) {
+        route(t, f, frame);
+    }
+    Ok(())
+}
+
+/// One SMP, and what came of it.
+fn route(t: &Trace, f: &mut Findings<'_>, frame: &FrameSeen) {
+    let Some(request) = mad_in(&frame.bytes) else { return };
+    let smp = DrSmp::from_bytes(request.bytes());
+    let (count, pointer) = (smp.hop_count(), smp.hop_pointer());
+    let answer = native::answer_to(t, frame, &request);
+    let about = format!(
+        "HopCount {count}, HopPointer {pointer}, DrDLID {}, D {}",
+        smp.dr_dlid(),
+        u8::from(smp.direction())
+    );
+    let ends_here = count == pointer && count < 64 && smp.dr_dlid() == Lid::PERMISSIVE && !smp.direction();
+    let seen = if answer.is_some() { "an answer" } else { "no answer" };
+    let wait = native::wait_behind(t, frame);
+    let (expected, result) = match (ends_here, answer) {
+        (true, Some(_)) => ("an answer", Passed::Pass),
+        // On a native link of the tester's own nothing is lost.
+        (true, None) if native::is_alive_behind(t, frame) => ("an answer", Passed::Fail),
+        (true, None) => ("an answer", Passed::Inconclusive),
+        (false, Some(_)) => ("no answer", Passed::Fail),
+        (false, None) if wait.is_some() => ("no answer", Passed::Pass),
+        (false, None) => ("no answer", Passed::Inconclusive),
+    };
+    f.claim("C14-9", &about)
+        .by(frame)
+        .by_all(answer)
+        .by_all(wait.filter(|_| answer.is_none()))
+        .saw(seen)
+        .comes_to(expected, result);
+    let response = answer.and_then(|answer| mad_in(&answer.bytes));
+    let Some(response) = response.filter(|_| ends_here) else {
+        return;
+    };
+    let back = DrSmp::from_bytes(response.bytes());
+    let mut turned = vec![
+        ("D", u8::from(back.direction()), 1),
+        ("HopCount", back.hop_count(), count),
+        ("HopPointer", back.hop_pointer(), count),
+    ];
+    if let (Ok(port), 1..) = (native::last(t, native::PORT, frame), count) {
+        let entry = back.return_path(count.into());
+        turned.push(("ReturnPath at HopCount", entry, port.local_port_num()));
+    }
+    for (name, seen, expected) in turned {
+        f.claim("C14-9", format!("{name} of the answer ({about})"))
+            .by_all(answer)
+            .saw(seen)
+            .is(expected);
+    }
+}
