@@ -312,7 +312,7 @@ impl Connection {
         }
         if heard.is_taken {
             let is_stranger = self.is_stranger(by, &heard);
-            self.p_key(by, &heard, is_stranger);
+            self.p_key(by, &heard);
             // Of what no partition takes nothing is known but its PSN.
             heard.is_taken = !is_stranger;
         }
@@ -330,13 +330,16 @@ impl Connection {
         self.loss == Loss::Possible && self.partition.is_stranger(by, heard)
     }
 
-    fn p_key(&mut self, by: usize, heard: &Heard<'_>, is_stranger: bool) {
+    fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
         let held = match self.partition.held(by, heard) {
             held if self.partition.is_first(by) && self.is_provisional => held.unless(Excuse::OtherPair),
             held => held,
         };
-        self.partition.take(by, heard, is_stranger);
+        let alone = self.partition.take(by, heard);
         self.note(COUNT, &partition::RULE, by, heard.number, || held);
+        if let Some(alone) = alone {
+            self.not_excused(COUNT, &partition::RULE, alone);
+        }
     }
 
     fn request(&mut self, by: usize, heard: &Heard<'_>, mut is_odd: bool) {
@@ -528,6 +531,21 @@ impl Connection {
     }
 
     /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
+    /// What would have excused what that packet breaks did not happen, as what came behind it shows.
+    fn not_excused(&mut self, at: usize, rule: &'static Rule, number: u64) {
+        let is_it = |of: &&mut Finding| {
+            of.unless == Some(Excuse::PartitionChanged)
+                && of.rule.name == rule.name
+                && of.packets.last() == Some(&number)
+        };
+        if let Some(finding) = self.findings.iter_mut().find(is_it) {
+            finding.unless = None;
+            self.counts[at].excused -= 1;
+            self.counts[at].broken += 1;
+            (self.totals.0, self.totals.1) = (self.totals.0 + 1, self.totals.1 - 1);
+        }
+    }
+
     fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {

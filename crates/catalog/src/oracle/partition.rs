@@ -19,8 +19,10 @@ pub(super) static RULE: Rule = rule!(
 struct Sent {
     /// That of its packets, and the last one that had it.
     own: Option<(PKey, u64)>,
-    /// One of another partition, which its last packet had.
-    stranger: Option<PKey>,
+    /// Another one, which its last packet had, and that packet.
+    odd: Option<(PKey, u64)>,
+    /// A packet that had another one, before the last one had its own again.
+    alone: Option<u64>,
 }
 
 /// The P_Keys of both ends.
@@ -37,7 +39,7 @@ impl Partition {
     pub(super) fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
         let (seen, sent) = (heard.bth.p_key(), self.0[by]);
         let is_another = sent.own.is_some_and(|(own, _)| number_of(own) != number_of(seen));
-        is_another && sent.stranger != Some(seen)
+        is_another && sent.odd.is_none_or(|(odd, _)| odd != seen)
     }
 
     /// Whether nothing was seen of an end.
@@ -50,7 +52,7 @@ impl Partition {
         let (seen, sent) = (heard.bth.p_key(), self.0[by]);
         match (sent.own, self.0[1 - by].own) {
             // It was said of the one before.
-            (Some(_), _) if sent.stranger == Some(seen) => Held::Holds,
+            (Some(_), _) if sent.odd.is_some_and(|(odd, _)| odd == seen) => Held::Holds,
             (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
                 .with(number)
                 .unless(Excuse::PartitionChanged),
@@ -62,13 +64,22 @@ impl Partition {
         }
     }
 
-    /// That end has sent this; `is_stranger`: what follows is not measured by it yet.
-    pub(super) fn take(&mut self, by: usize, heard: &Heard<'_>, is_stranger: bool) {
+    /// That end has sent this. A packet before it that no change of the partition explains: the two behind that one have the P_Key of
+    /// before.
+    pub(super) fn take(&mut self, by: usize, heard: &Heard<'_>) -> Option<u64> {
         let (seen, sent) = (heard.bth.p_key(), &mut self.0[by]);
-        sent.stranger = is_stranger.then_some(seen);
-        if !is_stranger {
-            sent.own = Some((seen, heard.number));
+        let is_own = sent.own.is_some_and(|(own, _)| own == seen);
+        let is_believed = sent.own.is_none() || sent.odd.is_some_and(|(odd, _)| odd == seen);
+        let alone = sent.alone.take().filter(|_| is_own);
+        if is_own {
+            sent.alone = sent.odd.map(|(_, number)| number);
         }
+        if is_own || is_believed {
+            (sent.own, sent.odd) = (Some((seen, heard.number)), None);
+        } else {
+            sent.odd = Some((seen, heard.number));
+        }
+        alone
     }
 
     /// What end 1 sent was another's.

@@ -138,3 +138,25 @@ fn what_lies_behind_all_that_was_answered_unseen_is_new_for_ever() {
     // Half of all PSNs later it would look like one before it.
     assert!(!responses.was_answered_unseen(answered.plus(Psn::COUNT / 2 + 1)));
 }
+
+#[test]
+fn one_p_key_among_others_is_no_change_of_the_partition() {
+    let p_keys = |keys: &[u16]| {
+        let mut talk = Talk::default();
+        for (psn, key) in (0..).zip(keys) {
+            talk.p_key = PKey(*key);
+            talk.send(psn);
+        }
+        broken(Loss::Possible, &talk)
+    };
+    // Another partition, and another membership.
+    assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
+    assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x7FFF, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
+    // With one packet behind it the network may have put it before the change.
+    assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF]), ["#3 p-key?"]);
+    assert_eq!(
+        p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF, 0x8001, 0x8001]),
+        ["#3 p-key?", "#5 p-key?"]
+    );
+    assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0x8001]), ["#3 p-key?"]);
+}
