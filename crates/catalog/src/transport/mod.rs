@@ -80,6 +80,7 @@ mod c09_modify;
 mod c09_modify_attributes;
 mod c09_reset_again;
 mod c09_send_queue_drain;
+mod c09_send_queue_error;
 
 // Random walks over all of it
 mod walk;
@@ -164,6 +165,7 @@ pub(crate) const TESTS: &[&Test] = &[
     &c09_response_validation::TEST,
     &c09_reset_again::TEST,
     &c09_send_queue_drain::TEST,
+    &c09_send_queue_error::TEST,
     &walk::ATOMIC_REPLAY,
     &walk::LOSS_POSITIONS,
     &walk::STALE_RESPONSES,

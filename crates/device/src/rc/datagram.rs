@@ -17,6 +17,9 @@ impl Qp {
         {
             return;
         }
+        if self.state == QpState::Sqe && cx.has(RcDefect::SqeStopsReceives) {
+            return;
+        }
         let Some(deth) = packet.deth() else {
             return;
         };

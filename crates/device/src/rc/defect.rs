@@ -173,6 +173,7 @@ defects! {
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
         DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
         DatagramBeyondMtu "datagram-beyond-mtu" "A datagram of more than the MTU is sent as one packet."
+        SqeStopsReceives "sqe-stops-receives" "In SQE a datagram queue pair drops what comes to it."
         DatagramReceiveVanishes "datagram-receive-vanishes" "A receive that is too short for a datagram never completes."
         DatagramStoredAnyway "datagram-stored-anyway" "A datagram is stored where the device may not write."
     }

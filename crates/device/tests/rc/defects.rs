@@ -327,6 +327,7 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     DestroyedQpAnswers,
     DatagramBeyondMtu,
     DatagramReceiveVanishes,
+    SqeStopsReceives,
     FlowLabelIgnored,
     LocalFaultWrongStatus,
     LocalFaultAtOnce,
