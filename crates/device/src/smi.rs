@@ -21,7 +21,7 @@ pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     let on_the_way_back = smp.direction();
     // Nothing on this adapter asks, and an adapter does not forward.
     let is_passing = !at_the_end && !faults.has(Defect::DirectedInTransitAnswered);
-    if on_the_way_back || is_passing || smp.hop_count() > MAX_HOPS || smp.hop_pointer() > MAX_HOPS {
+    if on_the_way_back || is_passing || smp.hop_count() > MAX_HOPS {
         return None;
     }
     // A LID-routed part that follows would have to be forwarded.
@@ -31,7 +31,7 @@ pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     if smp.hop_count() == 0 {
         return Some(*mad);
     }
-    let smp = smp.with_return_path(smp.hop_pointer().into(), port);
+    let smp = smp.with_return_path(smp.hop_pointer().min(MAX_HOPS).into(), port);
     Mad::try_from(smp.bytes()).ok()
 }
 
