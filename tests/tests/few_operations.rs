@@ -37,6 +37,7 @@ const NOTHING_LEFT: &[&str] = &[
     "c09-requests-in-flight",
     "c09-send-invalidate",
     "c09-send-queue-drain",
+    "c09-send-queue-error",
 ];
 
 fn few() -> Capabilities {
@@ -205,6 +206,7 @@ const NOT_SHOWN: &[&str] = &[
     "datagram-without-header",
     "datagram-in-init",
     "datagram-beyond-mtu",
+    "sqe-stops-receives",
     "datagram-receive-vanishes",
     "datagram-stored-anyway",
     "drained-before-reads",
