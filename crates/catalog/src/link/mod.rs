@@ -6,16 +6,14 @@
 pub(crate) mod native;
 mod packet_check;
 
-// One field or rule each: CRCs, delimiter, DLID, length, LVer, VL
+// One field or rule each: CRCs, delimiter, directed routes, DLID, length, LVer, VL
 mod c07_link_crcs;
 mod c07_link_delimiter;
+mod c07_link_directed_routes;
 mod c07_link_dlid;
 mod c07_link_length;
 mod c07_link_version;
 mod c07_link_vl;
-
-// Where directed routes end
-mod c14_009_directed_routes;
 
 // Which of two faults counts
 mod c07_link_precedence;
@@ -40,5 +38,5 @@ pub(crate) const TESTS: &[&Test] = &[
     &c07_link_states::TEST,
     &c07_link_version::TEST,
     &c07_link_vl::TEST,
-    &c14_009_directed_routes::TEST,
+    &c07_link_directed_routes::TEST,
 ];

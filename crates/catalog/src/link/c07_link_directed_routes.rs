@@ -1,4 +1,4 @@
-//! `c14-009-directed-routes`: an SMP on a directed route is answered where its route ends, and nowhere else.
+//! `c07-link-directed-routes`: an SMP on a directed route is answered where its route ends, and nowhere else.
 //!
 //! Gets of NodeInfo come in on the link as a neighbour passes them on, with the permissive LID: routes that end here, of 0 to 63
 //! hops, are answered, and the answers turn round. One whose HopPointer says that the end is further on or was never begun, one of
@@ -38,7 +38,7 @@ const ROUTES: [(u8, u8, Lid, bool); 18] = [
 
 /// Directed routes.
 pub(super) static TEST: Test = Test {
-    id: "c14-009-directed-routes",
+    id: "c07-link-directed-routes",
     aliases: &[],
     revision: 1,
     about: "An SMP on a directed route is answered where its route ends, and nowhere else.",
