@@ -185,6 +185,8 @@ fn walks_that_once_failed_a_sound_device_pass() {
         // A WRITE Middle right behind something else is no part of a message, and refused with reason.
         "verbatim run c09-walk --seed 759022 --set steps=48",
         "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48",
+        // A NAK of a READ that had all its responses is old.
+        "verbatim run c09-walk --seed 81001474 --set steps=48",
     ] {
         let output = shell(&place, &format!("{command} --json"));
         assert_eq!(verdicts(&output)[0].0, "PASS", "{command}: {:?}", verdicts(&output));

@@ -84,12 +84,17 @@ fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
             is_gap || other.end().is_some_and(|end| end >= post.end)
         })
     };
+    // A READ or atomic that has all its responses is done: a NAK of it is old.
+    let is_done = talk.posts.iter().any(|post| {
+        let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
+        post.posted.has_response_data() && post.has(offset) && (post.first..post.end).all(is_answered)
+    });
     match (skipped, answer.says) {
         (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
         // Further answers behind it say nothing new.
         (Some(post), _) if was_skipped(post) => None,
         (Some(post), _) => Some(post.first),
-        (None, Says::Sequence) if offset >= acknowledged => Some(offset),
+        (None, Says::Sequence) if offset >= acknowledged && !is_done => Some(offset),
         _ => None,
     }
 }
