@@ -89,6 +89,9 @@ fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
         let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
         post.posted.has_response_data() && post.has(offset) && (post.first..post.end).all(is_answered)
     });
+    // With something behind it that waits, the rule speaks of what comes then.
+    let mut sent = talk.requests.iter().filter(|sent| sent.seen.place < answer.place());
+    let is_done = is_done && sent.all(|sent| sent.offset.is_none_or(|of| of <= offset));
     match (skipped, answer.says) {
         (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
         // Further answers behind it say nothing new.
