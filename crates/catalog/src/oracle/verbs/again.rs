@@ -60,6 +60,18 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     ),
 ];
 
+/// The READ or atomic of which a sequence NAK speaks when it has had all its responses: the NAK is old.
+fn done_before<'p, 't>(talk: &'p Talk<'t>, answer: &Answer<'_>) -> Option<&'p Post<'t>> {
+    let offset = answer
+        .offset
+        .filter(|_| answer.is_of_seen && answer.says == Says::Sequence)?;
+    let post = &talk.posts[talk.post_of(offset)?];
+    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
+    let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
+    let is_done = post.posted.has_response_data() && (post.first..post.end).all(is_answered);
+    is_done.then_some(post)
+}
+
 /// The PSN from which on something must come again because of an answer.
 fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
     let offset = answer.offset.filter(|_| answer.is_of_seen)?;
@@ -84,20 +96,12 @@ fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
             is_gap || other.end().is_some_and(|end| end >= post.end)
         })
     };
-    // A READ or atomic that has all its responses is done: a NAK of it is old.
-    let is_done = talk.posts.iter().any(|post| {
-        let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
-        post.posted.has_response_data() && post.has(offset) && (post.first..post.end).all(is_answered)
-    });
-    // With something behind it that waits, the rule speaks of what comes then.
-    let mut sent = talk.requests.iter().filter(|sent| sent.seen.place < answer.place());
-    let is_done = is_done && sent.all(|sent| sent.offset.is_none_or(|of| of <= offset));
     match (skipped, answer.says) {
         (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
         // Further answers behind it say nothing new.
         (Some(post), _) if was_skipped(post) => None,
         (Some(post), _) => Some(post.first),
-        (None, Says::Sequence) if offset >= acknowledged && !is_done => Some(offset),
+        (None, Says::Sequence) if offset >= acknowledged && done_before(talk, answer).is_none() => Some(offset),
         _ => None,
     }
 }
@@ -106,6 +110,9 @@ fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let mut errors = 0;
     for answer in &talk.answers {
         let Some(from) = wants_again(talk, answer) else {
+            if let Some(post) = done_before(talk, answer) {
+                stays_done(talk, asking, answer, post);
+            }
             continue;
         };
         errors += 1;
@@ -142,6 +149,19 @@ fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             first_again(talk, asking, (answer, from), again);
         }
     }
+}
+
+/// What has had all its responses does not come again for an old NAK of it; where responses can be lost on their way it may, by its timer.
+fn stays_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, answer: &Answer<'t>, post: &Post<'t>) {
+    let is_it = |sent: &&Request<'t>| sent.seen.place > answer.place() && sent.offset.is_some_and(|at| post.has(at));
+    let again = talk.requests.iter().find(is_it);
+    if again.is_some() && !talk.is_lossless() {
+        return;
+    }
+    asking.must(again.is_none(), [Evidence::from(answer.frame)], || {
+        let seen = again.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
+        (post.in_words(), "nothing of it again: it is done".into(), seen)
+    });
 }
 
 /// What the first NAK asks for comes again before what lies behind it does.
