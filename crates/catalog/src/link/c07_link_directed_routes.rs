@@ -14,7 +14,7 @@ use crate::link::native::{self, Link, Rule, Wire, mad_in};
 const DIRECTED: Rule = Rule::new("C14-9");
 const SENT: Label<Frames> = DIRECTED.label;
 
-/// HopCount, HopPointer, DrDLID and D of what is sent.
+/// HopCount, HopPointer, DrDLID and D of what is sent; last what shows that the port has not lost its way.
 const ROUTES: [(u8, u8, Lid, bool); 18] = [
     (0, 0, Lid::PERMISSIVE, false),
     (1, 1, Lid::PERMISSIVE, false),

@@ -24,16 +24,11 @@ pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &s
             packet(t, f, rule.statement, frame)?;
         }
     }
-    // Labels that a port without data lanes never comes to.
-    t.not_judged(SILENCE);
-    t.not_judged(DETAILS);
-    t.not_judged(COUNTERS);
-    t.not_judged(P_KEYS);
     if !any {
         t.not_judged(PORT);
         f.not_applicable = Some(without.into());
     }
-    came_to_its_end(t)
+    came_to(t)
 }
 
 /// That the procedure did not end between two packets, at a question that was not answered: no rule of a packet is about
@@ -59,6 +54,7 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
 /// Marks what a test on the link asks beside its packets as looked at, and demands that it came to its end.
 pub(crate) fn came_to(t: &Trace) -> Result<(), Gap> {
     t.exchange(NODE)?;
+    // Labels that a port without data lanes, or without such counters, never comes to.
     t.not_judged(DETAILS);
     t.not_judged(COUNTERS);
     t.not_judged(P_KEYS);

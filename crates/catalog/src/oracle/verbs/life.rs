@@ -31,7 +31,7 @@ pub(super) struct Life<'t> {
     came: Vec<usize>,
     /// What was done with memory on its host.
     pub(super) memory: Rc<[&'t VerbsDone]>,
-    /// Where something came in for each queue pair number of the other side.
+    /// The place where it was made, and the one where it was gone.
     pub(super) begin: usize,
     pub(super) end: usize,
 }
