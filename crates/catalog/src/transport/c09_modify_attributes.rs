@@ -37,7 +37,7 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
     reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
@@ -177,6 +177,8 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
     };
     let address = pb::AddressVector {
         traffic_class: 0xA8,
+        hop_limit: 37,
+        flow_label: 0x4_5678,
         ..t.address_of_peer(&facts)?
     };
     let changed = [
