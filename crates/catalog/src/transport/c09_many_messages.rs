@@ -31,7 +31,7 @@ pub(super) static TEST: Test = Test {
     parameters: &[Parameter {
         name: "messages",
         about: "how many messages are sent on the connection",
-        range: (1, 1_000_000),
+        range: (1, 200_000),
         simulated: (1 << 16) + 4,
         default: (1 << 16) + 4,
     }],

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use verbatim_lab::workspace::{cargo, root, target_directory};
 
 use super::function;
+use super::known::Known;
 use super::rewrite::{self, Mutant};
 use super::sites::{self, Site};
 
@@ -60,7 +61,7 @@ pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
     let mut names = Vec::new();
     sources(&device, &device, &mut names)?;
     let mut parsed = Vec::new();
-    let mut known = sites::Known::default();
+    let mut known = Known::default();
     for name in names {
         let path = device.join(&name);
         let source = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -5,6 +5,7 @@
 
 mod build;
 mod exceptions;
+mod known;
 mod report;
 mod rewrite;
 mod sites;

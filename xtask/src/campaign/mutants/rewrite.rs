@@ -200,6 +200,7 @@ fn one_line(code: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::known::Known;
     use super::super::sites;
     use super::*;
 
@@ -224,7 +225,7 @@ mod tests {
 
     fn found() -> (Vec<Site>, Vec<Mutant>) {
         let file = syn::parse_file(SOURCE).unwrap();
-        let mut known = sites::Known::default();
+        let mut known = Known::default();
         known.learn(SOURCE, &file);
         let found = sites::find(SOURCE, &file, &known);
         let sites = ordered(found.sites);

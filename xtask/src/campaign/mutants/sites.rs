@@ -9,6 +9,8 @@ use std::ops::Range;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use super::known::{Known, Variables, bound};
+
 /// A place in a file at which something can be chosen.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
@@ -34,21 +36,6 @@ pub(super) enum Form {
     Adapter,
 }
 
-/// The integer constants of some source files, by name.
-fn constants(file: &syn::File) -> BTreeSet<String> {
-    struct Constants(BTreeSet<String>);
-    impl<'ast> Visit<'ast> for Constants {
-        fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-            if is_integer(&item.ty) {
-                self.0.insert(item.ident.to_string());
-            }
-        }
-    }
-    let mut found = Constants(BTreeSet::new());
-    found.visit_file(file);
-    found.0
-}
-
 /// What a file has.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -58,45 +45,6 @@ pub(super) struct Found {
     pub(super) inner: BTreeSet<String>,
     /// Of each function, and of all else under an empty name, the names that stand in it, but for what only a defect does.
     pub(super) names: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// What is known of all files together.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    /// The integer constants, by name.
-    constants: BTreeSet<String>,
-    /// The functions that say whether a defect is there, and something else holds with it.
-    of_defects: BTreeSet<String>,
-}
-
-impl Known {
-    /// Takes in a file.
-    pub(super) fn learn(&mut self, source: &str, file: &syn::File) {
-        self.constants.extend(constants(file));
-        let nothing = Self::default();
-        let mut asking = Asking {
-            finder: Finder::new(source, &nothing),
-            found: BTreeSet::new(),
-        };
-        asking.visit_file(file);
-        self.of_defects.extend(asking.found);
-    }
-}
-
-/// Looks for functions that are nothing but a question for a defect.
-struct Asking<'s> {
-    finder: Finder<'s>,
-    found: BTreeSet<String>,
-}
-
-impl<'ast> Visit<'ast> for Asking<'_> {
-    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if let [syn::Stmt::Expr(only, None)] = &item.block.stmts[..]
-            && self.finder.is_defect(only)
-        {
-            self.found.insert(item.sig.ident.to_string());
-        }
-    }
 }
 
 /// Looks for sites in a file.
@@ -139,7 +87,7 @@ pub(super) fn last(function: &str) -> &str {
     function.rsplit("::").next().unwrap_or_default()
 }
 
-struct Finder<'s> {
+pub(super) struct Finder<'s> {
     source: &'s str,
     known: &'s Known,
     found: Found,
@@ -154,7 +102,7 @@ struct Finder<'s> {
 }
 
 impl<'s> Finder<'s> {
-    fn new(source: &'s str, known: &'s Known) -> Self {
+    pub(super) fn new(source: &'s str, known: &'s Known) -> Self {
         Self {
             source,
             known,
@@ -192,7 +140,7 @@ impl Finder<'_> {
     }
 
     /// Whether an expression holds only if a defect is there.
-    fn is_defect(&self, expr: &syn::Expr) -> bool {
+    pub(super) fn is_defect(&self, expr: &syn::Expr) -> bool {
         match expr {
             syn::Expr::MethodCall(call) if call.method == "has" => {
                 let receiver = self.text(&call.receiver);
@@ -625,32 +573,6 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 }
 
 /// All names in some code.
-/// The variables that `let` makes.
-#[derive(Default)]
-struct Variables(BTreeSet<String>);
-
-impl<'ast> Visit<'ast> for Variables {
-    fn visit_local(&mut self, local: &'ast syn::Local) {
-        self.0.extend(bound(&local.pat));
-        if let Some(init) = &local.init {
-            self.visit_local_init(init);
-        }
-    }
-}
-
-/// The names that a pattern makes.
-fn bound(pattern: &syn::Pat) -> BTreeSet<String> {
-    struct Bound(BTreeSet<String>);
-    impl<'ast> Visit<'ast> for Bound {
-        fn visit_pat_ident(&mut self, name: &'ast syn::PatIdent) {
-            self.0.insert(name.ident.to_string());
-        }
-    }
-    let mut found = Bound(BTreeSet::new());
-    found.visit_pat(pattern);
-    found.0
-}
-
 fn identifiers(tokens: proc_macro2::TokenStream) -> Vec<String> {
     let of = |tree| match tree {
         proc_macro2::TokenTree::Ident(name) => vec![name.to_string()],
@@ -687,7 +609,7 @@ const INTEGERS: [&str; 12] = [
     "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
 ];
 
-fn is_integer(ty: &syn::Type) -> bool {
+pub(super) fn is_integer(ty: &syn::Type) -> bool {
     matches!(ty, syn::Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
 }
 

@@ -1,0 +1,88 @@
+//! What is known of the device's files before their sites are looked for: constants, functions that are nothing but a question for a
+//! defect; and the variables of a function.
+
+use std::collections::BTreeSet;
+
+use syn::visit::Visit;
+
+use super::sites::{Finder, is_integer};
+
+/// The integer constants of some source files, by name.
+fn constants(file: &syn::File) -> BTreeSet<String> {
+    struct Constants(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Constants {
+        fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+            if is_integer(&item.ty) {
+                self.0.insert(item.ident.to_string());
+            }
+        }
+    }
+    let mut found = Constants(BTreeSet::new());
+    found.visit_file(file);
+    found.0
+}
+
+/// What is known of all files together.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The integer constants, by name.
+    pub(super) constants: BTreeSet<String>,
+    /// The functions that say whether a defect is there, and something else holds with it.
+    pub(super) of_defects: BTreeSet<String>,
+}
+
+impl Known {
+    /// Takes in a file.
+    pub(super) fn learn(&mut self, source: &str, file: &syn::File) {
+        self.constants.extend(constants(file));
+        let nothing = Self::default();
+        let mut asking = Asking {
+            finder: Finder::new(source, &nothing),
+            found: BTreeSet::new(),
+        };
+        asking.visit_file(file);
+        self.of_defects.extend(asking.found);
+    }
+}
+
+/// Looks for functions that are nothing but a question for a defect.
+struct Asking<'s> {
+    finder: Finder<'s>,
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Asking<'_> {
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if let [syn::Stmt::Expr(only, None)] = &item.block.stmts[..]
+            && self.finder.is_defect(only)
+        {
+            self.found.insert(item.sig.ident.to_string());
+        }
+    }
+}
+
+/// The variables that `let` makes.
+#[derive(Default)]
+pub(super) struct Variables(pub(super) BTreeSet<String>);
+
+impl<'ast> Visit<'ast> for Variables {
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        self.0.extend(bound(&local.pat));
+        if let Some(init) = &local.init {
+            self.visit_local_init(init);
+        }
+    }
+}
+
+/// The names that a pattern makes.
+pub(super) fn bound(pattern: &syn::Pat) -> BTreeSet<String> {
+    struct Bound(BTreeSet<String>);
+    impl<'ast> Visit<'ast> for Bound {
+        fn visit_pat_ident(&mut self, name: &'ast syn::PatIdent) {
+            self.0.insert(name.ident.to_string());
+        }
+    }
+    let mut found = Bound(BTreeSet::new());
+    found.visit_pat(pattern);
+    found.0
+}
