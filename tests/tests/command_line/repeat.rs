@@ -179,14 +179,20 @@ fn walks_that_once_failed_a_sound_device_pass() {
     let place = Place::new();
     for command in [
         // A device that answers late, and a sequence NAK of what came soon after what showed that it was missing.
-        "verbatim run c09-walk --seed 9100215 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48",
+        "verbatim run c09-walk --seed 9100215 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
         // A Set that was refused may have moved the LID: an SMP to it may be a violation.
         "verbatim run c14-walk --seed 9100068 --set steps=48",
         // A WRITE Middle right behind something else is no part of a message, and refused with reason.
-        "verbatim run c09-walk --seed 759022 --set steps=48",
-        "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48",
+        "verbatim run c09-walk --seed 759022 --set steps=48 --set kinds=0",
+        "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
         // A NAK of a READ that had all its responses is old.
-        "verbatim run c09-walk --seed 81001474 --set steps=48",
+        "verbatim run c09-walk --seed 81001474 --set steps=48 --set kinds=0",
+        // The same of one that was under way again when its responses came.
+        "verbatim run c09-walk --seed 90002473 --rig-key ipv6=true --set steps=48 --set kinds=0",
+        // A CNP is of the connection's partition, whatever the peer's first packet carried.
+        "verbatim run c09-walk --seed 298 --set steps=48",
+        // What waits behind others begins to wait when these are done.
+        "verbatim run c09-walk --seed 2659 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key ipv6=true --rig-key simulated=false --set steps=48",
     ] {
         let output = shell(&place, &format!("{command} --json"));
         assert_eq!(verdicts(&output)[0].0, "PASS", "{command}: {:?}", verdicts(&output));

@@ -8,7 +8,7 @@ use verbatim_record::{Label, Role, Side, Verbs};
 use verbatim_wire::packet::{
     AckTimeout, Aeth, Bth, Network, Opcode, Psn, Qpn, RKey, RnrTimer, Station, Syndrome, Transport, packet,
 };
-use verbatim_wire::{Mtu, PKey};
+use verbatim_wire::{Mtu, PKey, Reserved};
 
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
@@ -156,6 +156,27 @@ impl Memory {
     }
 }
 
+/// What the peer's packets carry that decides nothing: a network may change it, or a later version of the protocol may give it a meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// DSCP and ECN of the IP header.
+    pub traffic_class: u8,
+    /// TTL, or hop limit, of the IP header.
+    pub hop_limit: u8,
+    /// The six reserved bits of the BTH before DestQP.
+    pub reserved: u8,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self {
+            traffic_class: 0,
+            hop_limit: HOP_LIMIT,
+            reserved: 0,
+        }
+    }
+}
+
 /// A reliable connection between the DUT's queue pair and the packet peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Channel {
@@ -185,6 +206,8 @@ pub struct Channel {
     pub memory: Memory,
     /// Whether the DUT says that it has atomics.
     pub atomics: bool,
+    /// What our packets carry that decides nothing.
+    pub marks: Marks,
 }
 
 impl Channel {
@@ -197,6 +220,7 @@ impl Channel {
                 .with_migrated(true)
                 .with_p_key(PKey(0xFFFF))
                 .with_dest_qp(self.dut_qpn)
+                .with_reserved_34(Reserved(self.marks.reserved.into()))
                 .with_psn(psn),
             ..Transport::default()
         }
@@ -205,7 +229,13 @@ impl Channel {
     /// A sound frame to the DUT.
     #[must_use]
     pub fn frame(&self, transport: &Transport) -> Vec<u8> {
-        packet(&Network::roce_v2(&self.own, &self.dut), transport)
+        let Marks {
+            traffic_class,
+            hop_limit,
+            ..
+        } = self.marks;
+        let network = Network::roce_v2(&self.own, &self.dut).with_class(traffic_class, hop_limit);
+        packet(&network, transport)
     }
 
     /// An Acknowledge packet: ACK, NAK or RNR NAK.
@@ -305,6 +335,7 @@ impl Tester<'_> {
             max_qp: facts.max_qp,
             memory: end.memory,
             atomics: facts.atomics,
+            marks: Marks::default(),
         })
     }
 

@@ -19,7 +19,7 @@ use verbatim_record::{Label, Side, Span, Time, Wait};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::AckTimeout;
 
-pub use channel::{Channel, ChannelOptions, Memory, Pair, RightsBy, labels};
+pub use channel::{Channel, ChannelOptions, Marks, Memory, Pair, RightsBy, labels};
 pub use frames::Received;
 pub use native::Native;
 pub use offered::{asks_for, takes};

@@ -137,6 +137,25 @@ impl Network {
         network.fitted(0)
     }
 
+    /// The same with this traffic class (DSCP and ECN) and hop limit of its IP header; RoCEv1 and native packets as they were.
+    #[must_use]
+    pub fn with_class(self, traffic_class: u8, hop_limit: u8) -> Self {
+        let (dscp, ecn) = (traffic_class >> 2, traffic_class & 3);
+        match self {
+            Self::RoceV2Ipv4 { link, ip, udp } => Self::RoceV2Ipv4 {
+                link,
+                ip: ip.with_dscp(dscp).with_ecn(ecn).with_ttl(hop_limit),
+                udp,
+            },
+            Self::RoceV2Ipv6 { link, ip, udp } => Self::RoceV2Ipv6 {
+                link,
+                ip: ip.with_dscp(dscp).with_ecn(ecn).with_hop_limit(hop_limit),
+                udp,
+            },
+            other => other,
+        }
+    }
+
     /// RoCEv1.
     #[must_use]
     pub fn roce_v1(from: &Station, to: &Station) -> Self {

@@ -49,10 +49,12 @@ fn ecn(packet: &Packet<'_>) -> Option<u8> {
 
 fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let partition = |packet: &Packet<'_>| packet.bth().p_key().0 & 0x7FFF;
-    let of_peer = talk.dialogue.packets.iter().find(|seen| !seen.frame.received);
+    // One of its packets may be of no partition of the connection's: a test sends such, too.
+    let of_peer = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let partitions: Vec<u16> = of_peer.map(|seen| partition(&seen.packet)).collect();
     for seen in cnps(talk) {
         let (packet, bth) = (&seen.packet, seen.packet.bth());
-        let of_partition = of_peer.is_none_or(|of_peer| partition(&of_peer.packet) == partition(packet));
+        let of_partition = partitions.is_empty() || partitions.contains(&partition(packet));
         let has_bits = bth.becn() && !bth.solicited_event() && !bth.ack_request() && bth.tver() == 0;
         let is_empty = packet.padded_payload() == RESERVED && bth.pad_count() == 0;
         let is_so = has_bits && bth.psn() == Psn::default() && of_partition && is_empty && packet.icrc_is_right();

@@ -7,7 +7,7 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, TRIES, Time, WcStatus, duration_words};
 
-use super::again::{interval, unanswered};
+use super::again::{interval, unanswered, waits_since};
 use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
@@ -184,7 +184,7 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let sent = talk.transmissions(post.first, usize::MAX);
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
-    let from = (post.posted.command.asked.latest, "its post");
+    let from = waits_since(talk, at);
     let within = patience(talk, Duration::ZERO);
     let status = &[WcStatus::RETRY_EXC_ERR];
     fails(talk, asking, (at, status), from, (within, true), shown(&sent));

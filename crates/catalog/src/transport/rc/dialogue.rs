@@ -216,9 +216,11 @@ fn one<'t>(
             _ => {}
         }
     }
-    let (Some(own_qpn), Some(dut_psn)) = (attributes.dest_qpn, attributes.sq_psn) else {
-        return Err(Gap::Missing(labels::RTS.name));
+    let Some(own_qpn) = attributes.dest_qpn else {
+        return Err(Gap::Missing(labels::RTR.name));
     };
+    // What was never in RTS has sent no request.
+    let dut_psn = attributes.sq_psn.unwrap_or_default();
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
     let of_it = trace.timeline.frames_between(places);
     let last = of_it.iter().map(|frame| frame.at.latest).max();

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
-use verbatim_tester::peer::{Channel, ChannelOptions, Memory, asks_for};
+use verbatim_tester::peer::{Channel, ChannelOptions, Marks, Memory, asks_for};
 use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, SyndromeKind, Transport};
@@ -318,6 +318,7 @@ fn nowhere(options: &ChannelOptions) -> Channel {
             length: ChannelOptions::MEMORY,
         },
         atomics: true,
+        marks: Marks::default(),
     }
 }
 

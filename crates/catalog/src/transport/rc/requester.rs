@@ -170,7 +170,13 @@ impl Requester {
 
     /// Makes another connection of the same queue pair, which is in RESET. Its requests are numbered on, so that a completion
     /// of before is known.
-    pub(crate) fn again(self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
+    pub(crate) fn again(mut self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
+        self.reconnect(t, options)?;
+        Ok(self)
+    }
+
+    /// The same in its place. What its packets carry that decides nothing stays.
+    pub(crate) fn reconnect(&mut self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         let channel = t.open_channel_again(&self.channel, options)?;
         let fill = Command::WriteMemory(pb::WriteMemory {
             memory: channel.memory.handle,
@@ -179,14 +185,15 @@ impl Requester {
         });
         t.verbs_must(steps::FILL, Side::Dut, fill)?;
         t.skip_packets();
-        Ok(Self {
-            channel,
-            mtu: channel.mtu.bytes().unwrap_or(256),
-            next: channel.dut_psn,
-            posted: 0,
-            before: self.before + self.posted,
-            ..self
-        })
+        self.channel = Channel {
+            marks: self.channel.marks,
+            ..channel
+        };
+        self.mtu = channel.mtu.bytes().unwrap_or(256);
+        self.next = channel.dut_psn;
+        self.before += self.posted;
+        self.posted = 0;
+        Ok(())
     }
 
     /// Has the DUT post a request, as wr_id 1, 2, ... in order, or from [`numbered_from`](Self::numbered_from) on; none when its host refused an operation that a device may

@@ -3,12 +3,15 @@
 use verbatim_record::TRIES;
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_tester::Tester;
+use verbatim_tester::peer::Channel;
+use verbatim_wire::PKey;
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::peer::{MOMENT, Peer, labels};
-use super::step::Fault;
+use super::step::{Alteration, Fault};
 use super::stray;
+use crate::transport::c09_header_validation::{elsewhere, no_qp};
 use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{Sent, read_response};
 
@@ -101,6 +104,14 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
         return Ok(());
     };
     let ahead = psn.since(state.expected);
+    let of_expected = state.posted.iter().find(|posted| {
+        let (first, last) = (posted.sent.first, posted.sent.last);
+        state.expected.since(first) <= last.since(first)
+    });
+    let is_silent = of_expected.is_some_and(|posted| matches!(posted.fault, Fault::Silent(_)));
+    if is_silent && ahead != 0 {
+        return Ok(());
+    }
     if ahead >= HALF {
         return respond(t, peer, at, packet, true);
     }
@@ -152,6 +163,13 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
             state.told = Some(psn);
             state.put_off = Some((psn, timer, TRIES - 1));
             acknowledge(t, peer, psn, Syndrome::rnr_nak(timer))
+        }
+        Fault::Silent(times) if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
+            state.posted[at].fault = match times {
+                0 | 1 => Fault::None,
+                _ => Fault::Silent(times - 1),
+            };
+            Ok(())
         }
         Fault::AnswerLost if ends || packet.opcode() == Opcode::RC_READ_REQUEST => {
             state.posted[at].fault = Fault::None;
@@ -222,39 +240,45 @@ fn respond(
     }
     let posted = peer.answering.posted[at];
     let psn = packet.bth().psn();
-    let frames = match (packet.opcode(), packet.reth(), packet.atomic()) {
+    let channel = peer.requester.channel;
+    let answers = match (packet.opcode(), packet.reth(), packet.atomic()) {
         (Opcode::RC_READ_REQUEST, Some(reth), _) => {
-            let mut frames = read(peer, &posted.sent, psn, (reth.va().0, reth.dma_len()));
+            let mut answers = read(peer, &posted.sent, psn, (reth.va().0, reth.dma_len()));
             if let (Fault::ResponseLost(of), false) = (posted.fault, is_duplicate) {
                 peer.answering.posted[at].fault = Fault::None;
-                frames.remove(of as usize % frames.len());
+                answers.remove(of as usize % answers.len());
             }
-            frames
+            answers
         }
         (Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD, _, Some(atomic)) => {
-            let channel = &peer.requester.channel;
             let va = atomic.va().0;
             let original = u64::from_be_bytes(core::array::from_fn(|at| byte(va ^ at as u64)));
-            vec![
-                channel.frame(&Transport {
-                    aeth: Some(
-                        Aeth::default()
-                            .with_syndrome(peer.requester.syndrome)
-                            .with_msn(posted.sent.msn),
-                    ),
-                    atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(original))),
-                    ..channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn)
-                }),
-            ]
+            vec![Transport {
+                aeth: Some(
+                    Aeth::default()
+                        .with_syndrome(peer.requester.syndrome)
+                        .with_msn(posted.sent.msn),
+                ),
+                atomic_ack: Some(AtomicAckEth::default().with_original(Hex64(original))),
+                ..channel.transport(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn)
+            }]
         }
         _ if is_duplicate => {
             let newest = peer.answering.expected.minus(1);
             return acknowledge(t, peer, newest, peer.requester.syndrome);
         }
-        _ if posted.fault == Fault::Each => vec![peer.requester.ack(psn, peer.answering.msn)],
+        _ if posted.fault == Fault::Each => vec![ack(peer, psn)],
         _ if posted.is_coalesced || !packet.bth().ack_request() => return Ok(()),
-        _ => vec![peer.requester.ack(psn, peer.answering.msn)],
+        _ => vec![ack(peer, psn)],
     };
+    let frames: Vec<Vec<u8>> = answers.iter().map(|answer| channel.frame(answer)).collect();
+    if let (Fault::Altered(alteration), false) = (posted.fault, is_duplicate) {
+        peer.answering.posted[at].fault = Fault::None;
+        for answer in &answers {
+            t.send_frame(labels::STRAY, &altered(&channel, answer, alteration))?;
+        }
+        t.pause(MOMENT)?;
+    }
     if peer.answering.posted[at].fault == Fault::AnswerDamaged {
         peer.answering.posted[at].fault = Fault::None;
         for frame in &frames {
@@ -282,11 +306,36 @@ fn respond(
     Ok(())
 }
 
+/// An ACK of all up to a PSN.
+fn ack(peer: &Peer, psn: Psn) -> Transport {
+    let aeth = Aeth::default()
+        .with_syndrome(peer.requester.syndrome)
+        .with_msn(peer.answering.msn);
+    Transport {
+        aeth: Some(aeth),
+        ..peer.requester.channel.transport(Opcode::RC_ACKNOWLEDGE, psn)
+    }
+}
+
+/// An answer as one that is not the connection's.
+fn altered(channel: &Channel, answer: &Transport, alteration: Alteration) -> Vec<u8> {
+    let mut answer = answer.clone();
+    let bth = answer.bth;
+    answer.bth = match alteration {
+        Alteration::OtherSource => return elsewhere(channel).frame(&answer),
+        Alteration::TVer(tver) => bth.with_tver(tver),
+        Alteration::PKey(bit) => bth.with_p_key(PKey(0xFFFF ^ 1 << bit)),
+        Alteration::OtherService => bth.with_opcode(Opcode(bth.opcode().0 | 0x20)),
+        Alteration::OtherQp => bth.with_dest_qp(no_qp(channel)),
+    };
+    channel.frame(&answer)
+}
+
 /// More bytes than a READ of a walk asks for, whatever the path MTU: its length is drawn before the device says what it can.
 const LONGEST: u32 = 4 * 1024;
 
 /// The responses to a READ of what the peer's memory would hold.
-fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Vec<u8>> {
+fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Transport> {
     let (channel, mtu) = (&peer.requester.channel, peer.requester.mtu);
     // A request for more than there is does not make more responses than a READ of this walk has.
     let length = length.min(LONGEST);
@@ -297,11 +346,11 @@ fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Vec
     let response = |at: u32| {
         let opcode = read_response(at, count);
         let (from, until) = (at * mtu, length.min((at + 1) * mtu));
-        channel.frame(&Transport {
+        Transport {
             aeth: (opcode != Opcode::RC_READ_RESPONSE_MIDDLE).then_some(aeth),
             payload: (from..until).map(|place| byte(va.wrapping_add(place.into()))).collect(),
             ..channel.transport(opcode, psn.plus(at))
-        })
+        }
     };
     (0..count).map(response).collect()
 }

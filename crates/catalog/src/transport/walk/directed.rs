@@ -108,6 +108,7 @@ fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
             ..ChannelOptions::default()
         },
         counts_packets: false,
+        any_key: false,
         steps: (0..).zip(steps).collect(),
     };
     (1..).zip(of).map(leg).collect()

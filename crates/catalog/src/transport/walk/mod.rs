@@ -14,18 +14,22 @@
 
 mod answering;
 mod directed;
+mod draw;
 mod image;
+mod more;
 mod peer;
 mod step;
 mod stray;
+mod words;
 
 use verbatim_record::{Findings, Gap, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
 
 use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
+use draw::Extent;
 use peer::Peer;
-use step::{Extent, Leg, ON_ONE};
+use step::{Leg, ON_ONE};
 
 const COMPLETION: &str = "C9-60";
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
@@ -44,7 +48,7 @@ const SHRUNK: &str = "shrunk: ";
 pub(super) static TEST: Test = Test {
     id: "c09-walk",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Whatever is sent, posted, lost, damaged, repeated and refused: each message is executed once and in order.",
     reading: "Steps are drawn from the seed, on connections of up to 16 steps; a walk that fails is shrunk, and the shortest \
         one that still fails is told with the parameters that repeat it. Not drawn: what a host may not survive, and what \
@@ -91,6 +95,13 @@ pub(super) static TEST: Test = Test {
             simulated: (1 << ON_ONE) - 1,
             default: (1 << ON_ONE) - 1,
         },
+        Parameter {
+            name: "kinds",
+            about: "what else is drawn, a bit each: 1 headers, 2 rights, 4 retries, 8 RTR, SQD and RESET, 16 receives, 32 answers of others",
+            range: (0, more::ALL),
+            simulated: more::ALL,
+            default: more::ALL,
+        },
     ],
     procedure,
     judge,
@@ -101,6 +112,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         steps: t.parameter("steps"),
         connection: t.parameter("connection"),
         keep: t.parameter("keep"),
+        kinds: t.parameter("kinds"),
     };
     let legs = extent.legs(&|name| t.random(name));
     take(t, &legs)
@@ -170,6 +182,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
         steps,
         connection,
         keep,
+        kinds,
     } = extent;
     let what = if shrunk.is_some() {
         "the shortest walk that still fails"
@@ -178,8 +191,13 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     };
     let seed = t.begin.seed;
     let id = TEST.id;
+    // A walk of before has no such parameter.
+    let kinds = match kinds {
+        more::ALL => String::new(),
+        some => format!(" --set kinds={some}"),
+    };
     let text = format!(
-        "{what}, on the same rig: {id} --seed {seed} --set steps={steps} --set connection={connection} --set keep={keep}"
+        "{what}, on the same rig: {id} --seed {seed} --set steps={steps} --set connection={connection} --set keep={keep}{kinds}"
     );
     f.observe(text, &[]);
 }

@@ -2,15 +2,17 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::pb::Operation as O;
-use verbatim_record::{Frames, Label, TRIES, Verbs};
-use verbatim_tester::peer::Sign;
+use verbatim_record::verbs::pb::{self, Operation as O};
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
+use verbatim_tester::peer::{ChannelOptions, Sign};
 use verbatim_tester::{Stop, Tester};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RKey, Syndrome, SyndromeKind};
 
 use super::answering::Answering;
 use super::image::Image;
+use super::more;
 use super::step::{Illegal, Leg, Step, Want, Way};
 use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
@@ -34,6 +36,12 @@ pub(super) mod labels {
     pub(in crate::transport) const ILLEGAL: Label<Frames> = Label::new("a request that must be refused");
     /// Posts a receive.
     pub(in crate::transport) const RECEIVE: Label<Verbs> = Label::new("post a receive");
+    /// Drains the send queue.
+    pub(in crate::transport) const DRAIN: Label<Verbs> = Label::new("modify to SQD");
+    /// Lets it go on.
+    pub(in crate::transport) const RESUME: Label<Verbs> = Label::new("modify from SQD to RTS");
+    /// Takes the queue pair out of its connection.
+    pub(in crate::transport) const RESET: Label<Verbs> = Label::new("modify to RESET");
 }
 
 /// Number of the first receive; requests are numbered from 1 on.
@@ -59,8 +67,8 @@ pub(super) struct Flying {
     /// Responses that have not come, of a READ.
     missing: Vec<Psn>,
     is_done: bool,
-    /// Whether its receive is to be posted only when it was refused.
-    lacks_receive: bool,
+    /// Its receive is to be posted only when it was refused so many times.
+    lacks_receive: u32,
 }
 
 impl Flying {
@@ -98,6 +106,14 @@ pub(super) struct Peer {
     image: Image,
     /// Whether the connection is over: a request was refused for good, or has failed.
     pub(super) is_over: bool,
+    /// Whether a request has failed: all behind it fail too.
+    has_failed: bool,
+    /// Whether the DUT's queue pair is in RTR still.
+    in_rtr: bool,
+    options: ChannelOptions,
+    any_key: bool,
+    /// The message that comes again when another one lacks its receive.
+    meanwhile: Option<usize>,
     random: u32,
 }
 
@@ -125,6 +141,11 @@ impl Peer {
             received: 0,
             completed: 0,
             is_over: false,
+            has_failed: false,
+            in_rtr: !leg.options.to_rts,
+            options: leg.options,
+            any_key: leg.any_key,
+            meanwhile: None,
             random: 0,
         })
     }
@@ -139,6 +160,7 @@ impl Peer {
                     self.make(t, want, &format!("{name}, message {}", self.random));
                 }
                 self.send(t, from, *way)?;
+                self.meanwhile = (*way == Way::UnreadyAmid).then(|| from.checked_sub(1)).flatten();
                 self.settle(t)?;
                 if *way == Way::AnswersLost && !self.is_over {
                     for at in from..self.messages.len() {
@@ -176,11 +198,79 @@ impl Peer {
                 Ok(())
             }
             Step::Illegal(illegal) => self.provoke(t, *illegal, name),
+            Step::Marks(marks) => {
+                self.requester.channel.marks = *marks;
+                Ok(())
+            }
+            Step::Drain(wants) => self.drain(t, wants),
+            Step::Reset => self.reset(t),
         }
+    }
+
+    /// The DUT's queue pair goes to RTS, if it is in RTR still.
+    fn to_rts(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        if !self.in_rtr {
+            return Ok(());
+        }
+        self.in_rtr = false;
+        t.start_sending(&self.requester.channel, &self.options)
+    }
+
+    fn modify(&self, t: &mut Tester<'_>, label: Label<Verbs>, state: pb::QpState) -> verbatim_tester::Step<bool> {
+        let modify = Command::ModifyQp(pb::ModifyQp {
+            qp: self.requester.channel.qp,
+            state: state.into(),
+            attributes: Some(pb::QpAttributes::default()),
+        });
+        Ok(!matches!(t.verbs(label, Side::Dut, modify)?, Reply::Refused(_)))
+    }
+
+    /// Has the DUT post requests in SQD, if its host knows that.
+    fn drain(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step {
+        self.to_rts(t)?;
+        if self.is_over || !self.modify(t, labels::DRAIN, pb::QpState::Sqd)? {
+            return Ok(());
+        }
+        self.answering.begin_step();
+        self.post(t, wants)?;
+        t.pause(MOMENT)?;
+        self.is_over |= !self.modify(t, labels::RESUME, pb::QpState::Rts)?;
+        self.settle(t)
+    }
+
+    /// The DUT's queue pair has nothing of before when it is connected anew.
+    fn reset(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        if self.is_over {
+            return Ok(());
+        }
+        ask::drain(t)?;
+        let channel = &self.requester.channel;
+        ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
+        ask::query(t, channel, steps::STATE)?;
+        if !self.modify(t, labels::RESET, pb::QpState::Reset)? {
+            self.is_over = true;
+            return Ok(());
+        }
+        let options = ChannelOptions {
+            psn: None,
+            own_psn: None,
+            to_rts: true,
+            ..self.options
+        };
+        self.in_rtr = false;
+        self.requester.reconnect(t, &options)?;
+        let channel = &self.requester.channel;
+        self.next = channel.own_psn;
+        self.answering = Answering::new(channel.dut_psn);
+        self.image = Image::new(self.requester.memory.clone(), channel.memory.address);
+        self.messages.clear();
+        (self.received, self.completed) = (0, 0);
+        Ok(())
     }
 
     /// Has the DUT post requests. Their indices; those that its host refuses are left out.
     fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
+        self.to_rts(t)?;
         let mut posted = Vec::new();
         for want in wants {
             let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
@@ -217,7 +307,8 @@ impl Peer {
             .filter(|flying| !flying.is_done && flying.has_response());
         let is_full = flying.count() >= usize::from(channel.max_dest_rd_atomic);
         let takes_resource = is_atomic || want.operation == O::Read;
-        if is_atomic && !channel.atomics || takes_resource && is_full || !t.executes(want.operation) {
+        let is_allowed = more::may(&self.options, want.operation);
+        if !is_allowed || is_atomic && !channel.atomics || takes_resource && is_full || !t.executes(want.operation) {
             return;
         }
         let payload = ask::random_bytes(t, name, want.length);
@@ -241,6 +332,10 @@ impl Peer {
                 let takes_event = matches!(want.operation, O::Send | O::SendImm | O::WriteImm);
                 last.bth = last.bth.with_solicited_event(want.solicited && takes_event);
             }
+            if self.any_key && want.length == 0 {
+                let other = RKey(random.bits() as u32);
+                packets[0].reth = packets[0].reth.map(|reth| reth.with_r_key(other));
+            }
         });
         for frame in message.frames(channel) {
             if let Ok(packet) = Packet::parse(Medium::Ethernet, &frame) {
@@ -257,7 +352,7 @@ impl Peer {
             operation: want.operation,
             missing,
             is_done: false,
-            lacks_receive: false,
+            lacks_receive: 0,
         });
     }
 
@@ -265,10 +360,10 @@ impl Peer {
     fn send(&mut self, t: &mut Tester<'_>, from: usize, way: Way) -> verbatim_tester::Step {
         for at in from..self.messages.len() {
             if self.messages[at].takes_receive() {
-                if way == Way::Unready {
-                    self.messages[at].lacks_receive = true;
-                } else {
-                    self.post_receive(t)?;
+                match way {
+                    Way::Unready | Way::UnreadyAmid => self.messages[at].lacks_receive = 1,
+                    Way::UnreadyTwice => self.messages[at].lacks_receive = 2,
+                    _ => self.post_receive(t)?,
                 }
             }
         }
@@ -305,10 +400,15 @@ impl Peer {
     }
 
     fn post_receive(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+        self.post_receive_of(t, SLOT)
+    }
+
+    /// Posts a receive of so many bytes.
+    fn post_receive_of(&mut self, t: &mut Tester<'_>, length: u32) -> verbatim_tester::Step {
         let slot = SLOTS + (self.receives % 2) as u32 * SLOT;
         let wr_id = RECEIVES + self.receives;
         self.receives += 1;
-        ask::post_receive(t, &self.requester.channel, labels::RECEIVE, wr_id, (slot, SLOT))
+        ask::post_receive(t, &self.requester.channel, labels::RECEIVE, wr_id, (slot, length))
     }
 
     /// Sends what has no answer again, from a PSN on.
@@ -317,9 +417,11 @@ impl Peer {
             .filter(|at| !self.messages[*at].is_done)
             .collect();
         for at in open {
-            if self.messages[at].lacks_receive {
-                self.messages[at].lacks_receive = false;
-                self.post_receive(t)?;
+            if self.messages[at].lacks_receive > 0 {
+                self.messages[at].lacks_receive -= 1;
+                if self.messages[at].lacks_receive == 0 {
+                    self.post_receive(t)?;
+                }
             }
             let flying = &self.messages[at];
             for packet in &flying.message.packets {
@@ -362,10 +464,23 @@ impl Peer {
             Illegal::RKey(operation, _)
             | Illegal::Beyond(operation)
             | Illegal::Before(operation)
-            | Illegal::Address(operation, _) => of_atomic(operation),
+            | Illegal::Address(operation, _)
+            | Illegal::Right(operation) => of_atomic(operation),
             _ => false,
         };
-        if self.is_over || needs_atomics && !self.requester.channel.atomics {
+        // What lacks a right lacks two things, and which of them a NAK tells of is open.
+        let is_allowed = match illegal {
+            Illegal::Right(_) | Illegal::TooLong(O::Send, _) | Illegal::Overlong(_) => true,
+            Illegal::RKey(operation, _)
+            | Illegal::Beyond(operation)
+            | Illegal::Before(operation)
+            | Illegal::Around(operation)
+            | Illegal::Address(operation, _)
+            | Illegal::TooLong(operation, _) => more::may(&self.options, operation),
+            Illegal::Unaligned(_) => more::may(&self.options, O::FetchAdd),
+            Illegal::NoFirst | Illegal::ShortFirst(_) | Illegal::DmaLen => more::may(&self.options, O::Write),
+        };
+        if self.is_over || !is_allowed || needs_atomics && !self.requester.channel.atomics {
             return Ok(());
         }
         let message = stray::illegal(t, self, illegal, name);
@@ -375,6 +490,12 @@ impl Peer {
         }
         if matches!(illegal, Illegal::TooLong(O::Send, _)) {
             // Else it would lack two things.
+            self.post_receive(t)?;
+        }
+        if matches!(illegal, Illegal::Overlong(_)) {
+            self.post_receive_of(t, stray::SHORT)?;
+        }
+        if illegal == Illegal::Right(O::WriteImm) {
             self.post_receive(t)?;
         }
         self.is_over = true;
@@ -411,6 +532,7 @@ impl Peer {
                 .filter(|flying| flying.is_done && flying.takes_receive());
             let received = due.count() as u64 <= self.received;
             if !mine && received && self.completed == self.answering.posted.len() {
+                self.is_over |= self.has_failed;
                 return Ok(());
             }
             let patience = if mine { ask::SOON } else { PATIENCE };
@@ -419,7 +541,7 @@ impl Peer {
                     signs += 1;
                     self.hear(t, &sign)?;
                 }
-                None if mine && tries < TRIES => {
+                None if mine && tries < TRIES && !self.has_failed => {
                     tries += 1;
                     self.send_again(t, self.oldest())?;
                 }
@@ -440,6 +562,7 @@ impl Peer {
     fn hear(&mut self, t: &mut Tester<'_>, sign: &Sign) -> verbatim_tester::Step {
         match sign {
             Sign::Completion(completion) => {
+                self.has_failed |= completion.status != 0;
                 if completion.wr_id >= RECEIVES {
                     self.received += 1;
                 } else {
@@ -473,6 +596,11 @@ impl Peer {
             (Opcode::RC_ACKNOWLEDGE, Some(SyndromeKind::Ack(_))) => self.acknowledge(psn),
             (Opcode::RC_ACKNOWLEDGE, Some(SyndromeKind::RnrNak(timer))) => {
                 self.acknowledge(psn.minus(1));
+                if let Some(answered) = self.meanwhile.take().and_then(|at| self.messages.get(at)) {
+                    for frame in answered.message.frames(&self.requester.channel) {
+                        t.send_frame(labels::DUPLICATE, &frame)?;
+                    }
+                }
                 t.pause(timer.duration())?;
                 return self.send_again(t, psn);
             }

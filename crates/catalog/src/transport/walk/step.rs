@@ -1,14 +1,8 @@
-//! The steps of a walk, drawn from the seed: each from a stream of its own, so that a walk without one of them has the others
-//! unchanged.
+//! What the steps of a walk are.
 
-use core::fmt;
-
-use verbatim_record::Begin;
 use verbatim_record::verbs::pb;
-use verbatim_tester::Stream;
-use verbatim_tester::peer::ChannelOptions;
-use verbatim_wire::Mtu;
-use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
+use verbatim_tester::peer::{ChannelOptions, Marks};
+use verbatim_wire::packet::{NakCode, RnrTimer};
 
 use pb::Operation as O;
 
@@ -45,6 +39,10 @@ pub(super) enum Way {
     AnswersLost,
     /// The receives are missing at first.
     Unready,
+    /// The receives are missing when all comes for the second time, too.
+    UnreadyTwice,
+    /// The receives are missing at first, and what was answered before comes again meanwhile.
+    UnreadyAmid,
 }
 
 /// What the peer does instead of answering a request of the DUT at once.
@@ -78,6 +76,25 @@ pub(super) enum Fault {
     Coalesced,
     /// Each of its packets is acknowledged, whether it asks for that or not.
     Each,
+    /// So many times in a row it is not answered.
+    Silent(u32),
+    /// An answer that is not the connection's comes a moment before the sound one.
+    Altered(Alteration),
+}
+
+/// What makes a packet another connection's, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Alteration {
+    /// Another TVer.
+    TVer(u8),
+    /// A P_Key that differs in this bit of its low 15.
+    PKey(u32),
+    /// The opcode of another service.
+    OtherService,
+    /// A queue pair that the DUT does not have.
+    OtherQp,
+    /// Another source address.
+    OtherSource,
 }
 
 /// A packet that has no effect.
@@ -144,6 +161,10 @@ pub(super) enum Illegal {
     ShortFirst(u32),
     /// A WRITE Only that carries a byte less than DMALen says.
     DmaLen,
+    /// A SEND that is longer than its receive by so many bytes.
+    Overlong(u32),
+    /// What the region or the queue pair gives no right to.
+    Right(O),
 }
 
 /// A step.
@@ -161,6 +182,12 @@ pub(super) enum Step {
     Refuse(Vec<Want>, usize, NakCode),
     /// The peer sends what the DUT must refuse; the last step of a connection.
     Illegal(Illegal),
+    /// From now on the peer's packets have these.
+    Marks(Marks),
+    /// The DUT posts requests while its send queue is drained.
+    Drain(Vec<Want>),
+    /// The DUT's queue pair goes to RESET, and is connected anew.
+    Reset,
 }
 
 /// A connection of a walk: what it is like, and its steps by number.
@@ -172,353 +199,8 @@ pub(super) struct Leg {
     pub(super) options: ChannelOptions,
     /// Its messages must have as many packets as this path MTU makes of them.
     pub(super) counts_packets: bool,
+    /// What the peer reads and writes no bytes of has any R_Key.
+    pub(super) any_key: bool,
     /// The steps that are taken.
     pub(super) steps: Vec<(u64, Step)>,
-}
-
-/// What `--set` gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Extent {
-    /// Steps in all.
-    pub(super) steps: u64,
-    /// Only this connection; 0: all.
-    pub(super) connection: u64,
-    /// A bit for each step of a connection that is taken.
-    pub(super) keep: u64,
-}
-
-impl Extent {
-    /// What a record says of it.
-    pub(super) fn of(begin: &Begin) -> Self {
-        let given = |name: &str| begin.parameters.iter().find(|(known, _)| known == name);
-        let value = |name: &str| given(name).map_or(0, |(_, value)| *value);
-        Self {
-            steps: value("steps"),
-            connection: value("connection"),
-            keep: value("keep"),
-        }
-    }
-
-    /// The walk.
-    pub(super) fn legs(self, stream: &dyn Fn(&str) -> Stream) -> Vec<Leg> {
-        let all = self.steps.div_ceil(ON_ONE).max(1);
-        (1..=all)
-            .filter(|number| self.connection == 0 || self.connection == *number)
-            .map(|number| self.leg(number, stream))
-            .collect()
-    }
-
-    fn leg(self, number: u64, stream: &dyn Fn(&str) -> Stream) -> Leg {
-        let mut options = Draw(stream(&format!("connection {number}")));
-        let (mtu, options) = options.options();
-        let count = self.steps.saturating_sub((number - 1) * ON_ONE).min(ON_ONE);
-        let is_kept = |at: &u64| self.keep >> at & 1 == 1;
-        let steps = (0..count).filter(is_kept).map(|at| {
-            let mut draw = Draw(stream(&format!("connection {number}, step {at}")));
-            (at, draw.step(mtu, at + 1 == count))
-        });
-        Leg {
-            number,
-            options,
-            counts_packets: false,
-            steps: steps.collect(),
-        }
-    }
-}
-
-/// PSNs near which something wraps or ends.
-const EDGES: [u32; 4] = [0x00FF_FFF8, 0x007F_FFF8, 0x0000_FFF8, 0];
-
-struct Draw(Stream);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0.between(0, bound - 1)
-    }
-
-    fn small(&mut self, low: u32, high: u32) -> u32 {
-        self.0.between(low.into(), high.into()) as u32
-    }
-
-    fn one_in(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn psn(&mut self) -> Psn {
-        let edge = self.one(&EDGES);
-        Psn::new(edge + self.small(0, 7))
-    }
-
-    fn options(&mut self) -> (u32, ChannelOptions) {
-        let mtu = Mtu(self.small(1, 3) as u8);
-        let options = ChannelOptions {
-            mtu,
-            // The shortest that leaves a slow host time to answer.
-            timeout: AckTimeout(14),
-            max_rd_atomic: self.small(1, 4) as u8,
-            min_rnr_timer: RnrTimer(self.one(&[1, 6, 12, 16])),
-            psn: Some(self.psn()),
-            own_psn: Some(self.psn()),
-            ..ChannelOptions::default()
-        };
-        (mtu.bytes().unwrap_or(256), options)
-    }
-
-    fn length(&mut self, mtu: u32) -> u32 {
-        let odd = self.small(1, mtu - 1);
-        self.one(&[0, 1, 8, 63, odd, mtu - 1, mtu, mtu + 1, 2 * mtu, 3 * mtu + odd])
-    }
-
-    fn want(&mut self, mtu: u32, operations: &[O]) -> Want {
-        let operation = self.one(operations);
-        let is_atomic = matches!(operation, O::CompareSwap | O::FetchAdd);
-        let places = [0, 8, 16, 64, mtu, 2 * mtu];
-        Want {
-            operation,
-            length: if is_atomic { 8 } else { self.length(mtu) },
-            place: self.one(&places),
-            fence: self.one_in(4),
-            solicited: self.one_in(4),
-        }
-    }
-
-    fn wants(&mut self, mtu: u32, operations: &[O]) -> Vec<Want> {
-        (0..self.small(1, 3)).map(|_| self.want(mtu, operations)).collect()
-    }
-
-    fn distance(&mut self) -> u32 {
-        let near = self.small(1, 8);
-        self.one(&[near, near, 1 << 16, (1 << 23) - 16])
-    }
-
-    fn stray(&mut self) -> Stray {
-        let distance = self.distance();
-        match self.below(16) {
-            0 => Stray::BadIcrc(self.small(0, 63)),
-            1 => Stray::TVer(self.small(1, 15) as u8),
-            2 => Stray::PKey(self.small(0, 14)),
-            3 => Stray::OtherService,
-            4 => Stray::OtherQp,
-            5 => Stray::OtherSource,
-            // Beyond what the connection will come to.
-            6 => Stray::Ahead(distance.max(1 << 12)),
-            7 => Stray::Behind(distance),
-            8 => Stray::GhostAck(distance),
-            9 => Stray::StaleAck(distance),
-            10 => Stray::GhostNak(distance),
-            11 => Stray::StaleNak(distance),
-            12 => Stray::StaleRnr(distance),
-            13 => Stray::GhostRead(distance),
-            14 => Stray::GhostRnr(distance),
-            _ => Stray::Cnp,
-        }
-    }
-
-    fn fault(&mut self) -> Fault {
-        match self.below(12) {
-            0 => Fault::RequestLost(self.small(0, 3)),
-            1 => Fault::AnswerLost,
-            2 => Fault::ResponseLost(self.small(0, 3)),
-            3 | 4 => {
-                let timer = RnrTimer(self.one(&[1, 2, 8, 12, 15, 20, 28, 31, 0]));
-                Fault::Rnr(timer, self.one(&[1, 1, 2, 3]))
-            }
-            5 => Fault::SequenceNak(self.small(0, 3)),
-            6 | 7 => Fault::Stray(self.stray()),
-            8 => Fault::AnswerTwice,
-            9 => Fault::AnswerDamaged,
-            10 => Fault::Coalesced,
-            _ => Fault::Each,
-        }
-    }
-
-    fn illegal(&mut self) -> Illegal {
-        let moving = self.one(&[O::Write, O::Read]);
-        match self.below(8) {
-            0 => Illegal::RKey(self.one(&[O::Write, O::Read, O::FetchAdd]), self.small(0, 31)),
-            1 => Illegal::Beyond(moving),
-            2 => Illegal::Before(moving),
-            3 => Illegal::TooLong(self.one(&[O::Write, O::Send]), self.small(1, 8)),
-            4 => Illegal::Unaligned(self.small(1, 7)),
-            5 => Illegal::NoFirst,
-            6 => Illegal::ShortFirst(self.small(1, 8)),
-            _ => Illegal::DmaLen,
-        }
-    }
-
-    /// A step; the last one of a connection may end it.
-    fn step(&mut self, mtu: u32, is_last: bool) -> Step {
-        const ASKED: &[O] = &[
-            O::Send,
-            O::SendImm,
-            O::Write,
-            O::WriteImm,
-            O::Read,
-            O::CompareSwap,
-            O::FetchAdd,
-        ];
-        const POSTED: &[O] = &[
-            O::Send,
-            O::SendImm,
-            O::SendInvalidate,
-            O::Write,
-            O::WriteImm,
-            O::Read,
-            O::CompareSwap,
-            O::FetchAdd,
-        ];
-        if is_last && self.one_in(3) {
-            return Step::Illegal(self.illegal());
-        }
-        if is_last && self.one_in(3) {
-            let wants = self.wants(mtu, POSTED);
-            let at = self.below(wants.len() as u64) as usize;
-            return Step::Refuse(wants, at, NakCode(self.small(1, 3) as u8));
-        }
-        match self.below(10) {
-            0..4 => {
-                let way = match self.below(8) {
-                    0 => Way::Lost(self.small(0, 7)),
-                    1 => Way::Damaged(self.small(0, 7)),
-                    2 => Way::Overtakes(self.small(1, 7)),
-                    3 => Way::AnswersLost,
-                    4 | 5 => Way::Unready,
-                    _ => Way::Sound,
-                };
-                Step::Ask(self.wants(mtu, ASKED), way)
-            }
-            4 => Step::Again(self.small(0, 3)),
-            5 => Step::Stray(self.stray()),
-            _ => {
-                let wants = self.wants(mtu, POSTED);
-                let at = self.below(wants.len() as u64) as usize;
-                Step::Post(wants, at, self.fault())
-            }
-        }
-    }
-}
-
-fn operation(of: O) -> &'static str {
-    match of {
-        O::Send => "SEND",
-        O::SendImm => "SEND with Immediate",
-        O::SendInvalidate => "SEND with Invalidate",
-        O::Write => "WRITE",
-        O::WriteImm => "WRITE with Immediate",
-        O::Read => "READ",
-        O::CompareSwap => "CmpSwap",
-        O::FetchAdd => "FetchAdd",
-        O::Unspecified => "nothing",
-    }
-}
-
-impl fmt::Display for Want {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of {} bytes at {}",
-            operation(self.operation),
-            self.length,
-            self.place
-        )?;
-        f.write_str(if self.fence { ", fenced" } else { "" })
-    }
-}
-
-fn list(wants: &[Want]) -> String {
-    wants.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ")
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sound => Ok(()),
-            Self::Lost(at) => write!(f, "; packet {at} is lost"),
-            Self::Damaged(at) => write!(f, "; packet {at} has a wrong ICRC"),
-            Self::Overtakes(at) => write!(f, "; packet {at} overtakes the one before it"),
-            Self::AnswersLost => f.write_str("; all comes again"),
-            Self::Unready => f.write_str("; the receives are missing at first"),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("is answered"),
-            Self::RequestLost(at) => write!(f, "loses its packet {at}"),
-            Self::AnswerLost => f.write_str("loses its answer"),
-            Self::ResponseLost(at) => write!(f, "loses response {at}"),
-            Self::Rnr(timer, 1) => write!(f, "gets an RNR NAK with code {}", timer.0),
-            Self::Rnr(timer, times) => write!(f, "gets {times} RNR NAKs with code {}", timer.0),
-            Self::SequenceNak(at) => write!(f, "gets a sequence NAK for its packet {at}"),
-            Self::Stray(stray) => write!(f, "is answered behind {stray}"),
-            Self::Behind(stray) => write!(f, "is answered a moment behind {stray}"),
-            Self::Within(stray) => write!(f, "is answered but for its first response a moment behind {stray}"),
-            Self::Unready(timer) => write!(f, "gets an RNR NAK with code {}, whatever it is", timer.0),
-            Self::AnswerTwice => f.write_str("is answered twice"),
-            Self::AnswerDamaged => f.write_str("is answered behind an answer with a wrong ICRC"),
-            Self::Coalesced => f.write_str("is the first of those that one ACK speaks for"),
-            Self::Each => f.write_str("has each of its packets acknowledged"),
-        }
-    }
-}
-
-impl fmt::Display for Stray {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadIcrc(bit) => write!(f, "a WRITE with bit {bit} of its payload flipped"),
-            Self::TVer(tver) => write!(f, "a WRITE with TVer {tver}"),
-            Self::PKey(bit) => write!(f, "a WRITE with bit {bit} of its P_Key flipped"),
-            Self::OtherService => f.write_str("a WRITE of UC"),
-            Self::OtherQp => f.write_str("a WRITE to a queue pair that does not exist"),
-            Self::OtherSource => f.write_str("a WRITE from another address"),
-            Self::Ahead(by) => write!(f, "a WRITE {by} PSNs ahead"),
-            Self::Behind(by) => write!(f, "a SEND {by} PSNs back"),
-            Self::GhostAck(by) => write!(f, "an ACK {by} PSNs ahead"),
-            Self::StaleAck(by) => write!(f, "an ACK {by} PSNs back"),
-            Self::GhostNak(by) => write!(f, "a sequence NAK {by} PSNs ahead"),
-            Self::StaleNak(by) => write!(f, "a sequence NAK {by} PSNs back"),
-            Self::StaleRnr(by) => write!(f, "an RNR NAK {by} PSNs back"),
-            Self::StaleFatal(code, by) => write!(f, "a NAK {by} PSNs back: {code}"),
-            Self::StaleRead(by) => write!(f, "a READ response {by} PSNs back"),
-            Self::GhostRnr(by) => write!(f, "an RNR NAK {by} PSNs ahead"),
-            Self::GhostRead(by) => write!(f, "a READ response {by} PSNs ahead"),
-            Self::Cnp => f.write_str("a CNP"),
-        }
-    }
-}
-
-impl fmt::Display for Illegal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RKey(of, bit) => write!(f, "a {} with bit {bit} of its R_Key flipped", operation(*of)),
-            Self::Beyond(of) => write!(f, "a {} that reaches a byte beyond the region", operation(*of)),
-            Self::Before(of) => write!(f, "a {} that begins a byte before the region", operation(*of)),
-            Self::Around(of) => write!(f, "a {} that ends behind the last address", operation(*of)),
-            Self::Address(of, bit) => write!(f, "a {} with bit {bit} of its address flipped", operation(*of)),
-            Self::TooLong(of, by) => write!(f, "a {} Only {by} bytes longer than the path MTU", operation(*of)),
-            Self::Unaligned(by) => write!(f, "a FetchAdd {by} bytes behind a multiple of 8"),
-            Self::NoFirst => f.write_str("a WRITE Middle without a First"),
-            Self::ShortFirst(by) => write!(f, "a WRITE First {by} bytes shorter than the path MTU"),
-            Self::DmaLen => f.write_str("a WRITE Only with a byte less than DMALen says"),
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ask(wants, way) => write!(f, "peer: {}{way}", list(wants)),
-            Self::Again(back) => write!(f, "peer: the answered message {back} back, again"),
-            Self::Stray(stray) => write!(f, "peer: {stray}"),
-            Self::Post(wants, at, fault) => write!(f, "DUT: {}; request {at} {fault}", list(wants)),
-            Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),
-            Self::Illegal(illegal) => write!(f, "peer: {illegal}"),
-        }
-    }
 }

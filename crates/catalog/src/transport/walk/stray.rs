@@ -14,6 +14,8 @@ use crate::transport::rc::ask::{self, Message};
 /// Where it would write, and so many bytes.
 const PLACE: u32 = TARGET + 64;
 const LENGTH: u32 = 64;
+/// Bytes of a receive that a SEND is too long for.
+pub(super) const SHORT: u32 = 32;
 
 /// Sends a packet without effect.
 pub(super) fn send(t: &mut Tester<'_>, peer: &Peer, stray: Stray) -> verbatim_tester::Step {
@@ -101,6 +103,9 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
     };
     let region = channel.memory.address;
     match illegal {
+        Illegal::Overlong(by) => Message::send(channel, psn, &bytes(SHORT + by)),
+        Illegal::Right(O::WriteImm) => of(O::Write).with_imm(0x0BAD_0BAD),
+        Illegal::Right(operation) => of(operation),
         Illegal::RKey(operation, bit) => of(operation).changed(|packets| {
             let other = |key: RKey| RKey(key.0 ^ 1 << bit);
             let packet = &mut packets[0];

@@ -1,0 +1,153 @@
+//! Steps of a walk in words.
+
+use core::fmt;
+
+use verbatim_record::verbs::pb::Operation as O;
+
+use super::step::{Alteration, Fault, Illegal, Step, Stray, Want, Way};
+
+fn operation(of: O) -> &'static str {
+    match of {
+        O::Send => "SEND",
+        O::SendImm => "SEND with Immediate",
+        O::SendInvalidate => "SEND with Invalidate",
+        O::Write => "WRITE",
+        O::WriteImm => "WRITE with Immediate",
+        O::Read => "READ",
+        O::CompareSwap => "CmpSwap",
+        O::FetchAdd => "FetchAdd",
+        O::Unspecified => "nothing",
+    }
+}
+
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} bytes at {}",
+            operation(self.operation),
+            self.length,
+            self.place
+        )?;
+        f.write_str(if self.fence { ", fenced" } else { "" })
+    }
+}
+
+fn list(wants: &[Want]) -> String {
+    wants.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ")
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sound => Ok(()),
+            Self::Lost(at) => write!(f, "; packet {at} is lost"),
+            Self::Damaged(at) => write!(f, "; packet {at} has a wrong ICRC"),
+            Self::Overtakes(at) => write!(f, "; packet {at} overtakes the one before it"),
+            Self::AnswersLost => f.write_str("; all comes again"),
+            Self::Unready => f.write_str("; the receives are missing at first"),
+            Self::UnreadyTwice => f.write_str("; the receives are missing twice"),
+            Self::UnreadyAmid => f.write_str("; the receives are missing, and what was answered comes again meanwhile"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("is answered"),
+            Self::RequestLost(at) => write!(f, "loses its packet {at}"),
+            Self::AnswerLost => f.write_str("loses its answer"),
+            Self::ResponseLost(at) => write!(f, "loses response {at}"),
+            Self::Rnr(timer, 1) => write!(f, "gets an RNR NAK with code {}", timer.0),
+            Self::Rnr(timer, times) => write!(f, "gets {times} RNR NAKs with code {}", timer.0),
+            Self::SequenceNak(at) => write!(f, "gets a sequence NAK for its packet {at}"),
+            Self::Stray(stray) => write!(f, "is answered behind {stray}"),
+            Self::Behind(stray) => write!(f, "is answered a moment behind {stray}"),
+            Self::Within(stray) => write!(f, "is answered but for its first response a moment behind {stray}"),
+            Self::Unready(timer) => write!(f, "gets an RNR NAK with code {}, whatever it is", timer.0),
+            Self::AnswerTwice => f.write_str("is answered twice"),
+            Self::AnswerDamaged => f.write_str("is answered behind an answer with a wrong ICRC"),
+            Self::Coalesced => f.write_str("is the first of those that one ACK speaks for"),
+            Self::Each => f.write_str("has each of its packets acknowledged"),
+            Self::Silent(times) => write!(f, "is not answered {times} times"),
+            Self::Altered(alteration) => write!(f, "is answered a moment behind an answer with {alteration}"),
+        }
+    }
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadIcrc(bit) => write!(f, "a WRITE with bit {bit} of its payload flipped"),
+            Self::TVer(tver) => write!(f, "a WRITE with TVer {tver}"),
+            Self::PKey(bit) => write!(f, "a WRITE with bit {bit} of its P_Key flipped"),
+            Self::OtherService => f.write_str("a WRITE of UC"),
+            Self::OtherQp => f.write_str("a WRITE to a queue pair that does not exist"),
+            Self::OtherSource => f.write_str("a WRITE from another address"),
+            Self::Ahead(by) => write!(f, "a WRITE {by} PSNs ahead"),
+            Self::Behind(by) => write!(f, "a SEND {by} PSNs back"),
+            Self::GhostAck(by) => write!(f, "an ACK {by} PSNs ahead"),
+            Self::StaleAck(by) => write!(f, "an ACK {by} PSNs back"),
+            Self::GhostNak(by) => write!(f, "a sequence NAK {by} PSNs ahead"),
+            Self::StaleNak(by) => write!(f, "a sequence NAK {by} PSNs back"),
+            Self::StaleRnr(by) => write!(f, "an RNR NAK {by} PSNs back"),
+            Self::StaleFatal(code, by) => write!(f, "a NAK {by} PSNs back: {code}"),
+            Self::StaleRead(by) => write!(f, "a READ response {by} PSNs back"),
+            Self::GhostRnr(by) => write!(f, "an RNR NAK {by} PSNs ahead"),
+            Self::GhostRead(by) => write!(f, "a READ response {by} PSNs ahead"),
+            Self::Cnp => f.write_str("a CNP"),
+        }
+    }
+}
+
+impl fmt::Display for Alteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TVer(tver) => write!(f, "TVer {tver}"),
+            Self::PKey(bit) => write!(f, "bit {bit} of its P_Key flipped"),
+            Self::OtherService => f.write_str("an opcode of UC's"),
+            Self::OtherQp => f.write_str("a queue pair that does not exist"),
+            Self::OtherSource => f.write_str("another source address"),
+        }
+    }
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RKey(of, bit) => write!(f, "a {} with bit {bit} of its R_Key flipped", operation(*of)),
+            Self::Beyond(of) => write!(f, "a {} that reaches a byte beyond the region", operation(*of)),
+            Self::Before(of) => write!(f, "a {} that begins a byte before the region", operation(*of)),
+            Self::Around(of) => write!(f, "a {} that ends behind the last address", operation(*of)),
+            Self::Address(of, bit) => write!(f, "a {} with bit {bit} of its address flipped", operation(*of)),
+            Self::TooLong(of, by) => write!(f, "a {} Only {by} bytes longer than the path MTU", operation(*of)),
+            Self::Unaligned(by) => write!(f, "a FetchAdd {by} bytes behind a multiple of 8"),
+            Self::NoFirst => f.write_str("a WRITE Middle without a First"),
+            Self::ShortFirst(by) => write!(f, "a WRITE First {by} bytes shorter than the path MTU"),
+            Self::DmaLen => f.write_str("a WRITE Only with a byte less than DMALen says"),
+            Self::Overlong(by) => write!(f, "a SEND {by} bytes longer than its receive"),
+            Self::Right(of) => write!(f, "a {} without the right to it", operation(*of)),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(wants, way) => write!(f, "peer: {}{way}", list(wants)),
+            Self::Again(back) => write!(f, "peer: the answered message {back} back, again"),
+            Self::Stray(stray) => write!(f, "peer: {stray}"),
+            Self::Post(wants, at, fault) => write!(f, "DUT: {}; request {at} {fault}", list(wants)),
+            Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),
+            Self::Illegal(illegal) => write!(f, "peer: {illegal}"),
+            Self::Marks(marks) => write!(
+                f,
+                "peer: from now on traffic class {:#04x}, hop limit {}, reserved bits {:#04x}",
+                marks.traffic_class, marks.hop_limit, marks.reserved
+            ),
+            Self::Drain(wants) => write!(f, "DUT in SQD: {}", list(wants)),
+            Self::Reset => f.write_str("DUT: RESET, and another connection"),
+        }
+    }
+}
