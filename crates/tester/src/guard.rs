@@ -72,6 +72,7 @@ impl Settable for PortInfo {
         "LinkSpeedExtActive2",
         "DiagCode",
         "ClientReregister",
+        "InitTypeReply",
         "MaxCreditHint",
         "LinkRoundTripLatency",
         "LocalPortNum",

@@ -31,6 +31,8 @@ const NO_ATTRIBUTE: Label<AnyAttribute> = Label::new("wrong key, attribute 0x011
 const UNKNOWN: AttributeId = AttributeId(0x0111);
 /// Sent at level 1, where the device has another port: what its M_Key is shown as is for the oracle.
 const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
+/// Sent at level 1: the port itself, which 0 stands for elsewhere.
+const BY_NUMBER: Label<AnyAttribute> = Label::new("wrong key, PortInfo of this port by its number");
 /// Whether that one would drop it, by its own level.
 const OTHER_LEVEL: Label<AnyAttribute> = Label::new("right key of this port, PortInfo of another port");
 /// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
@@ -93,8 +95,8 @@ pub(super) static PROTECT_0: Test = test(
     |t, f| judge(t, f, 0),
 );
 pub(super) static PROTECT_1: Test = Test {
-    // It asks for another port's PortInfo as well.
-    revision: 4,
+    // It asks for PortInfo by this port's number, and for another port's, as well.
+    revision: 5,
     ..test(
         "c14-016-attributes-protect-1",
         "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
@@ -133,7 +135,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let lease = t.longer_than(silences);
     keys::lock(t, ours, level, lease, 100)?;
     let mut there = Vec::new();
-    let mut another = None;
+    let (mut another, mut own) = (None, None);
     let led = t
         .shown()
         .capability_mask()
@@ -145,12 +147,16 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             there.push(what);
         }
         if what.0 == AttributeId::NODE_INFO {
+            own = answer.map(|answer| answer.attribute::<NodeInfo>().local_port_num());
             another = answer.and_then(|answer| another_port(&answer.attribute()));
         }
     }
     if level < 2 {
         for what in &there {
             t.ask_any(WRONG, *what, other)?;
+        }
+        if let Some(number) = own.filter(|_| level == 1) {
+            t.ask_any(BY_NUMBER, (AttributeId::PORT_INFO, number.into()), other)?;
         }
         if let Some(number) = another.filter(|_| level == 1) {
             // It has a key and a level of its own: where that level drops Gets each one would be a violation there.
@@ -293,7 +299,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
             silent(t, f, "attribute 0x0111", "Get", &unknown);
         }
     }
-    for label in [OTHER_LEVEL, OTHER_PORT].into_iter().filter(|label| t.has(*label)) {
+    for label in [OTHER_LEVEL, OTHER_PORT, BY_NUMBER]
+        .into_iter()
+        .filter(|label| t.has(*label))
+    {
         t.not_judged(label);
     }
     let about = ("C14-16", "after wrong-key Sets");

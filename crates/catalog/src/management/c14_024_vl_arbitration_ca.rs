@@ -11,12 +11,13 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
-use verbatim_tester::{Need, Parameter, Step, Stream, Test, Tester};
+use verbatim_tester::{Guarded, Need, Parameter, Step, Stop, Stream, Test, Tester};
 use verbatim_wire::{PortInfo, Status, VlArbitrationTable, VlCap};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const ONE_VL: Label<VlArbitrationTable> = Label::new("part 1 of a port with one data VL");
 const FOUND: Label<VlArbitrationTable> = Label::new("parts as found");
+const BACK: Label<VlArbitrationTable> = Label::new("set parts as found");
 const BEYOND: Label<VlArbitrationTable> = Label::new("parts beyond the capacity");
 const SET: Label<VlArbitrationTable> = Label::new("set legal parts");
 const GET: Label<VlArbitrationTable> = Label::new("get each legal part after its Set");
@@ -130,6 +131,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let modifiers: Vec<u32> = (1..=4).map(modifier).collect();
     let parts = t.guard_parts(FOUND, key, &modifiers)?;
+    takes_back(t, &parts, &port, &legal)?;
 
     for part in &legal {
         let value = table(&mut random, &port, *part);
@@ -193,6 +195,29 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
+/// A table that names VLs which are not operational may be what a manager left, and be refused all the same: that is asked before anything
+/// is changed, for it could not be given back.
+fn takes_back(t: &mut Tester<'_>, parts: &Guarded<VlArbitrationTable>, port: &PortInfo, legal: &[u32]) -> Step {
+    let names_foreign = |table: &VlArbitrationTable| {
+        (0..32).any(|entry| table.weight(entry) > 0 && table.vl(entry) >= operational(port))
+    };
+    for part in legal {
+        let modifier = modifier(*part);
+        if !parts.found_at(modifier).is_some_and(names_foreign) {
+            continue;
+        }
+        let answer = t.set_with(BACK, parts, (t.rig_key(), modifier), parts.quiet_at(modifier))?;
+        if let Some(refused) = answer.filter(|answer| answer.status != Status::OK) {
+            return Err(Stop::NotOffered(format!(
+                "part {part} of the table names VLs that are not operational, and the device refuses to take back what it was found \
+                 with ({}): give it a table of operational VLs first",
+                refused.status
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     f.claim("C14-24", "VLCap")
@@ -211,6 +236,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some("the port has one data VL: VLArbitrationTable is optional then".into());
         return Ok(());
     }
+    t.not_judged(BACK); // foreign VLs may be refused
     t.not_judged(FOUND); // what was found is judged by what restoring comes to
     beyond(t, f)?;
     for (read, when) in [

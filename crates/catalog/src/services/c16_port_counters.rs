@@ -345,6 +345,13 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for name in MOVING {
         let of = |counters: &PortCounters| PortCounters::field(name).bits(counters.bytes(), 0);
         let (was, is) = (of(&before), of(&after));
+        if is_absent(t, name) {
+            f.observe(
+                format!("{name} is 0 throughout: the device does not count it, and need not"),
+                &[first, second],
+            );
+            continue;
+        }
         if was == u64::from(u32::MAX) {
             continue;
         }
@@ -372,6 +379,14 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         }
     }
     Ok(())
+}
+
+/// Whether the device does not have a counter of data or packets, which are optional: it is 0 throughout, whatever comes, goes and is Set.
+fn is_absent(t: &Trace, name: &str) -> bool {
+    let reads = || t.each(COUNTERS.get).filter(answered);
+    let shown = |read: &Exchange| read.answer().map(|answer| answer.mad.attribute::<PortCounters>());
+    let is_zero = |counters: PortCounters| PortCounters::field(name).bits(counters.bytes(), 0) == 0;
+    MOVING.contains(&name) && reads().count() > 1 && reads().filter_map(shown).all(is_zero)
 }
 
 fn answered(exchange: &&Exchange) -> bool {
@@ -497,7 +512,7 @@ fn written<A: Attribute>(
             class.is_some_and(|class| class.capability_mask().0 & XMIT_WAIT != 0)
         });
         for (bit, name) in names.iter().enumerate() {
-            if *name == "PortXmitWait" && !has_wait {
+            if *name == "PortXmitWait" && !has_wait || is_absent(t, name) {
                 continue;
             }
             let bits = |of: &A| A::field(name).bits(of.bytes(), 0);

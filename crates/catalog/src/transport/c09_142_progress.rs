@@ -43,7 +43,7 @@ const RESPONSES: u32 = 5;
 pub(super) static TEST: Test = Test {
     id: "c09-142-progress",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "After a time-out a message that was acknowledged in part, or a READ that was answered in part, goes on with the rest.",
     reading: "The packets that come again are those that were sent; a READ asks for the rest, or for all. A stale ACK and a CNP \
         give no further retries, nor does an ACK of a part that was acknowledged: retry_cnt of them, then IBV_WC_RETRY_EXC_ERR.",
@@ -141,6 +141,8 @@ fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     let mtu = dut.mtu as usize;
     for until in 1..=RESPONSES {
         let Some(psn) = dut.next_psn(t)? else {
+            // It comes again, or fails, by then.
+            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
             return Ok(());
         };
         let from = psn.since(sent.first);

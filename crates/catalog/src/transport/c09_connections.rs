@@ -27,6 +27,10 @@ const ATOMIC: [Label<Frames>; 2] = [
     Label::new("FetchAdd on each of two connections"),
     Label::new("FetchAdd on each of two connections, again"),
 ];
+const GAP: Label<Frames> = Label::new("WRITE behind a gap, on each of two connections");
+const MISSING: Label<Frames> = Label::new("WRITE that was missing, on each of two connections");
+const BESIDE: Label<Frames> = Label::new("ACK beside a request that nobody answers");
+const BESIDE_AGAIN: Label<Frames> = Label::new("ACK beside a request that nobody answers, again");
 const RNR: Label<Frames> = Label::new("RNR NAK on one connection");
 const ACK: Label<Frames> = Label::new("ACK on another connection");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK on another connection, again");
@@ -60,6 +64,10 @@ const PAIRS: [[Kind; 2]; 4] = [
 
 /// Exchanges by which the path is measured, before and after.
 const ROUND_TRIPS: u32 = 110;
+/// The ACK timeout of requests that nobody answers: 67.1 ms.
+const TIMEOUT: AckTimeout = AckTimeout(14);
+/// Requests of the other connection, a quarter of that apart: longer than anything of what waits can be late.
+const BESIDES: u32 = 160;
 /// What the RNR NAK asks for: 163.84 ms.
 const TIMER: RnrTimer = RnrTimer(28);
 
@@ -67,17 +75,19 @@ const TIMER: RnrTimer = RnrTimer(28);
 pub(super) static TEST: Test = Test {
     id: "c09-connections",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Messages of two connections whose packets come in turns are delivered as if each were alone.",
     reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, one packet of each connection after the other: \
         both are acknowledged, delivered, and nothing else is touched. Atomics of one PSN on two connections: each comes again with its own \
-        result. While one waits after an RNR NAK another is acknowledged, which does not end the wait.",
+        result. A gap on each of two is told of on each. While one waits after an RNR NAK another is acknowledged, which does not end the wait.",
     statements: &[
         ORDER,
         IMMEDIATE,
         ACKNOWLEDGEMENT,
         DUPLICATES,
+        "9.7.4.1.1 PSN sequence",
         "C9-130",
+        "C9-142",
         "C9-60",
         rc::GENERATION,
         rc::ICRC,
@@ -133,7 +143,39 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if t.executes(Operation::FetchAdd) {
         atomics(t)?;
     }
+    gaps(t)?;
+    unanswered(t)?;
     put_off(t)
+}
+
+/// A gap on each of two connections at a time: each is told of.
+fn gaps(t: &mut Tester<'_>) -> Step {
+    let channels = [
+        t.open_channel(&ChannelOptions::default())?,
+        t.open_channel(&ChannelOptions::default())?,
+    ];
+    // Of two packets each, so that an ACK of a first packet is none of the message.
+    let write = |channel: &Channel, ahead: u32| {
+        let payload = vec![0x5A; ask::mtu(channel) as usize + 8];
+        Message::write(channel, channel.own_psn.plus(ahead), TARGET, &payload)
+    };
+    // Three times: on a link that loses packets one may be lost.
+    for round in 0..verbatim_record::TRIES {
+        let from = round * 4;
+        for channel in &channels {
+            t.skip_packets();
+            ask::put(t, channel, GAP, &write(channel, from + 2))?;
+            ask::listen(t, channel)?;
+        }
+        for channel in &channels {
+            ask::ask(t, channel, MISSING, &write(channel, from))?;
+            ask::ask(t, channel, MISSING, &write(channel, from + 2))?;
+        }
+    }
+    for channel in &channels {
+        ask::query(t, channel, STATE)?;
+    }
+    Ok(())
 }
 
 /// An atomic on each of two connections whose PSNs are the same, and both again.
@@ -156,6 +198,32 @@ fn atomics(t: &mut Tester<'_>) -> Step {
         ask::query(t, channel, STATE)?;
     }
     Ok(())
+}
+
+/// A SEND that nobody answers, while another connection goes on: its time is up all the same.
+fn unanswered(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMEOUT,
+        // Not 7, which some take for retries without end.
+        retry_cnt: 6,
+        ..ChannelOptions::default()
+    };
+    let mut waits = Requester::open(t, &options)?;
+    let mut goes_on = Requester::open(t, &options)?;
+    let sent = waits.post(t, Ask::send(64))?;
+    if waits.see_all(t, &sent)? {
+        for _ in 0..BESIDES {
+            let other = goes_on.post(t, Ask::send(64))?;
+            if !goes_on.see_all(t, &other)? {
+                break;
+            }
+            let acks = goes_on.answers(t, &other);
+            goes_on.answer(t, (BESIDE, BESIDE_AGAIN), &acks, 1)?;
+            t.pause(TIMEOUT.duration().unwrap_or_default() / 4)?;
+        }
+    }
+    waits.close(t)?;
+    goes_on.close(t)
 }
 
 /// A SEND that waits after an RNR NAK, while another connection goes on.
@@ -191,6 +259,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "receive-fields",
         "rnr-wait",
         "answered-completes",
+        "gap-answered",
     ]);
     if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
         f.exercises(&["atomic-again"]);
@@ -198,5 +267,5 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     } else {
         f.goes_without(&[DUPLICATES], "the device has no FetchAdd");
     }
-    rc::came(t, &[TURNS, AGAIN, RNR])
+    rc::came(t, &[TURNS, AGAIN, GAP, MISSING, BESIDE, RNR])
 }

@@ -1,7 +1,8 @@
 //! `c09-events`: what a queue pair tells its host of itself: that it was spoken to in RTR, once, and what ended it.
 //!
 //! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, one when it is in RTS, then a READ with an R_Key that
-//! opens nothing, or a WRITE where the device has no READs. On another a WRITE comes in RTS, then a FetchAdd or WRITE that the queue pair cannot accept.
+//! opens nothing, or a WRITE where the device has no READs. On another a WRITE comes in RTS, then a WRITE that the queue pair cannot accept; on a
+//! third the same in RTR.
 //! Reading: requests are taken in RTR as in RTS. The first of them in RTR is told of with IBV_EVENT_COMM_EST, none later. What is
 //! refused as a remote access error is told of with IBV_EVENT_QP_ACCESS_ERR, an invalid request with IBV_EVENT_QP_REQ_ERR. That
 //! a host is told nothing is INCONCLUSIVE: no public source says that every adapter raises these events.
@@ -22,7 +23,7 @@ use crate::transport::rc::{self, offers};
 const EVENTS: &str = "11.6.3 asynchronous events";
 
 const EARLY: Label<Frames> = Label::new("WRITE in RTR");
-const LATER: Label<Frames> = Label::new("WRITE in RTS");
+const LATER: Label<Frames> = Label::new("WRITE behind it");
 const DENIED: Label<Frames> = Label::new("READ with a wrong R_Key");
 const DENIED_WRITE: Label<Frames> = Label::new("WRITE with a wrong R_Key");
 const INVALID: Label<Frames> = Label::new("WRITE longer than DMALen");
@@ -33,7 +34,7 @@ const TARGET: u32 = 4096;
 pub(super) static TEST: Test = Test {
     id: "c09-events",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A queue pair takes requests in RTR, tells of the first of them once, and tells what error ended it.",
     reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, QP_REQ_ERR after \
         an invalid request, and no other. That none came is INCONCLUSIVE.",
@@ -45,7 +46,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    for to_rts in [false, true] {
+    for (to_rts, stays) in [(false, false), (true, false), (false, true)] {
         let options = ChannelOptions {
             to_rts,
             max_dest_rd_atomic: 1,
@@ -59,11 +60,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let early = Message::write(&channel, psn, TARGET, &two);
             ask::ask(t, &channel, EARLY, &early)?;
             psn = early.next();
-            t.start_sending(&channel, &options)?;
+            if !stays {
+                t.start_sending(&channel, &options)?;
+            }
         }
         ask::ask(t, &channel, LATER, &write(psn))?;
         psn = psn.next();
-        if to_rts {
+        if to_rts || stays {
             let wrong =
                 write(psn).changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)));
             ask::ask(t, &channel, INVALID, &wrong)?;
@@ -86,7 +89,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
-    let [in_rtr, in_rts] = all.as_slice() else {
+    let [in_rtr, in_rts, stays] = all.as_slice() else {
         return Err(Gap::Missing(LATER.name));
     };
     t.commands(STATE).count();
@@ -98,6 +101,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for (dialogue, ends, kind) in [
         (in_rtr, denied, EventKind::QP_ACCESS_ERR),
         (in_rts, INVALID, EventKind::QP_REQ_ERR),
+        (stays, INVALID, EventKind::QP_REQ_ERR),
     ] {
         rc::sound_packets(f, dialogue);
         let turn = |label: Label<Frames>| answer::turn(t, dialogue, label);

@@ -5,10 +5,13 @@
 //! Reading: the receive that a message has begun to fill is the first of those that are left.
 //! False alarm: none known.
 
+use core::time::Duration;
+
 use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
+use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::AckTimeout;
 
 use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester};
@@ -18,6 +21,7 @@ const IMMEDIATE: &str = "9.4.1 SEND and immediate";
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const WHOLE: Label<Frames> = Label::new("SEND that takes a receive");
 const HALF: Label<Frames> = Label::new("SEND First");
+const AFTER: Label<Wait> = Label::new("after the step to ERR");
 const STOP: Label<Verbs> = Label::new("modify to ERR");
 
 /// Numbers of requests begin there: a host gets back all 64 bits of them.
@@ -29,10 +33,10 @@ const SLOT: u32 = 4096;
 pub(super) static TEST: Test = Test {
     id: "c09-flush",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "In ERR all that is posted is flushed, each queue in its order, a receive that is half full first.",
     reading: "IBV_WC_WR_FLUSH_ERR for three receives and two SENDs, in the order in which they were posted.",
-    statements: &[IMMEDIATE, rc::NAKS, rc::GENERATION, rc::ICRC],
+    statements: &[IMMEDIATE, rc::NAKS, "C9-143", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -40,7 +44,12 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let mut dut = Requester::open(t, &ChannelOptions::default())?.numbered_from(WR_IDS);
+    // A timer that runs on in ERR shows.
+    let options = ChannelOptions {
+        timeout: AckTimeout(14),
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?.numbered_from(WR_IDS);
     let channel = dut.channel;
     for (wr_id, at) in (WR_IDS + 101..).zip(0..4) {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (32 * 1024 + at * SLOT, SLOT))?;
@@ -63,11 +72,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         attributes: Some(pb::QpAttributes::default()),
     };
     t.verbs_must(STOP, Side::Dut, Command::ModifyQp(stop))?;
-    t.pause(ask::SOON)?;
+    t.wait_for(AFTER, t.rc_silence(Duration::ZERO, options.timeout, 0))?;
     dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["receive-order", "flushed"]);
+    f.exercises(&["receive-order", "flushed", "after-error"]);
+    t.waited(AFTER)?;
     rc::came(t, &[WHOLE, HALF])
 }

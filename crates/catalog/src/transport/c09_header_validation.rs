@@ -77,6 +77,7 @@ static CASES: &[Case] = cases! {
     "DestQP that differs in its highest bit" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 23)));
     "DestQP that differs in bit 16" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 16)));
     "another source address" |c, packet| elsewhere(c).frame(&packet);
+    "the source address in another network" |c, packet| far(c).frame(&packet);
     "frame that ends before its IP length" |c, packet| {
         let mut frame = c.frame(&packet);
         frame.truncate(frame.len() - 4);
@@ -101,7 +102,7 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-header-validation",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
     reading: "A wrong WRITE, three times, then a sound one with the same PSN to the same place: no answer to the \
         wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
@@ -136,6 +137,25 @@ pub(super) fn elsewhere(channel: &Channel) -> Channel {
         other(0x20)
     } else {
         other(0x10)
+    };
+    Channel {
+        own: Station { ip, ..channel.own },
+        ..*channel
+    }
+}
+
+/// The connection from an address that differs from ours in high bits alone.
+fn far(channel: &Channel) -> Channel {
+    let ip = match channel.own.ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            IpAddr::from([a, b ^ 1, c, d])
+        }
+        IpAddr::V6(ip) => {
+            let mut octets = ip.octets();
+            octets[3] ^= 1;
+            IpAddr::from(octets)
+        }
     };
     Channel {
         own: Station { ip, ..channel.own },

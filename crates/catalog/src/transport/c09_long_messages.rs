@@ -4,7 +4,8 @@
 //! The path MTU is 256 bytes, so that each takes more than 256 packets. Each completion says how many there were.
 //! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
 
-use verbatim_record::verbs::pb::Operation;
+use verbatim_record::verbs::Command;
+use verbatim_record::verbs::pb::{self, Operation};
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -19,6 +20,8 @@ const COMPLETION: &str = "C9-60";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const SENT: Label<Frames> = Label::new("message of the peer");
+const FILL: Label<Verbs> = Label::new("fill the memory that is sent");
+const RESULT: Label<Verbs> = Label::new("read what the peer sent");
 const PART: Label<Frames> = Label::new("ACK within a message");
 const ANSWER: [Label<Frames>; 3] = [
     Label::new("answer to the READ"),
@@ -30,18 +33,26 @@ const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 /// Bytes of a message: more than 16 bits count, and no multiple of a path MTU.
 const LENGTH: u32 = (1 << 16) + 5;
 /// Bytes of the DUT's memory: what is sent, what is read, and what is received lie apart.
-const MEMORY: u32 = 4 << 16;
+const MEMORY: u32 = 5 << 16;
 const READ: u32 = 68 * 1024;
 const RECEIVED: u32 = 136 * 1024;
+const WRITTEN: u32 = 204 * 1024 + 1;
 
 /// Long messages.
 pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
     reading: "A SEND, a WRITE with Immediate and a READ of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
-    statements: &[IMMEDIATE, COMPLETION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
+    statements: &[
+        IMMEDIATE,
+        COMPLETION,
+        ACKNOWLEDGEMENT,
+        "9.5 transaction ordering",
+        rc::GENERATION,
+        rc::ICRC,
+    ],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -56,13 +67,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     };
     let mut dut = Requester::open(t, &options)?;
     let channel = dut.channel;
+    // No part of it is like another.
+    let bytes = ask::random_bytes(t, "what is sent", LENGTH);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
     for wr_id in [101, 102] {
-        ask::post_receive(t, &channel, RECEIVE, wr_id, (RECEIVED, MEMORY - RECEIVED))?;
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (RECEIVED, WRITTEN - RECEIVED))?;
     }
     let payload = ask::random_bytes(t, "payload", LENGTH);
     let send = Message::send(&channel, channel.own_psn, &payload);
     ask::ask(t, &channel, SENT, &send)?;
-    let write = Message::write(&channel, send.next(), RECEIVED + 1, &payload).with_imm(0x0001_0005);
+    let write = Message::write(&channel, send.next(), WRITTEN, &payload).with_imm(0x0001_0005);
     ask::ask(t, &channel, SENT, &write)?;
     if t.executes(Operation::Read) {
         let read = Message::read(&channel, write.next(), 0, LENGTH);
@@ -87,11 +101,22 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
     }
     dut.read_memory(t)?;
+    for place in [RECEIVED, WRITTEN] {
+        let read = Command::ReadMemory(pb::ReadMemory {
+            from: Some(channel.memory.slice(place, LENGTH)),
+        });
+        t.verbs(RESULT, Side::Dut, read)?;
+    }
     dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["receive-fields", "completion-fields", "answered-completes"]);
+    f.exercises(&[
+        "receive-fields",
+        "completion-fields",
+        "answered-completes",
+        "memory-content",
+    ]);
     if offers::posts(t, Operation::Read) {
         rc::came(t, &[ANSWER[0]])?;
     }

@@ -37,7 +37,7 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
     reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
@@ -79,7 +79,7 @@ fn attributes(t: &mut Tester<'_>) -> Step {
         attributes: None,
     });
     if t.must_be_offered(Side::Dut, &drained).is_ok() {
-        for change in 0..3 {
+        for change in 0..4 {
             in_sqd(t, change)?;
         }
     }
@@ -165,7 +165,8 @@ fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
 fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
     let options = ChannelOptions {
         rnr_retry: 7,
-        retry_cnt: 7,
+        // Not 7 where it counts, which some take for retries without end.
+        retry_cnt: if change == 3 { 6 } else { 7 },
         max_rd_atomic: 4,
         ..ChannelOptions::default()
     };
@@ -198,6 +199,11 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
             address: Some(address),
             ..none()
         },
+        // What is not named stays.
+        pb::QpAttributes {
+            timeout: Some(TIMEOUT.0.into()),
+            ..none()
+        },
     ];
     let is_drained = step(t, &channel, pb::QpState::Sqd, none())?
         && step(t, &channel, pb::QpState::Sqd, changed[change].clone())?
@@ -206,10 +212,11 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
         return dut.close(t);
     }
     match change {
-        0 => {
+        0 | 3 => {
+            let retry_cnt = if change == 0 { 2 } else { options.retry_cnt };
             let send = dut.post(t, Ask::send(64))?;
             dut.see_all(t, &send)?;
-            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, TIMEOUT, 2))?;
+            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, TIMEOUT, retry_cnt))?;
         }
         1 => {
             let send = dut.post(t, Ask::send(64))?;

@@ -2,7 +2,8 @@
 //!
 //! Three connections, one for each of the codes invalid request, remote access error and remote operational error. Four
 //! SENDs are outstanding; the second gets the NAK. The first completes with success, the second with the status of the
-//! code, the others with IBV_WC_WR_FLUSH_ERR, in this order; nothing is sent again, and the queue pair is in error. On a fourth
+//! code, the others with IBV_WC_WR_FLUSH_ERR, in this order, two receives too; nothing is sent again, and the queue pair is in error: a
+//! WRITE that comes then has no answer. On a fourth
 //! connection none of the four is signalled: those that fail complete all the same, the first does not. On a fifth a READ of three
 //! packets gets its first response, then the NAK in place of the second; a device without READs goes without.
 //! Reading: nothing is unclear. False alarm: none known; the NAK is sent again when no completion comes.
@@ -10,11 +11,12 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
+use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode};
 
+use crate::transport::rc::ask::{self, Message};
 use crate::transport::rc::{self, Ask, Requester, offers};
 
 const COUNT: &str = "C9-143";
@@ -22,6 +24,8 @@ const COMPLETION: &str = "C9-60";
 
 const NAK: Label<Frames> = Label::new("NAK of the second request");
 const NAK_AGAIN: Label<Frames> = Label::new("NAK of the second request, again");
+const RECEIVE: Label<Verbs> = Label::new("post a receive");
+const BEHIND: Label<Frames> = Label::new("WRITE to the queue pair in error");
 const AFTER: Label<Wait> = Label::new("after the NAK");
 
 /// The codes that refuse for good.
@@ -30,6 +34,9 @@ const CODES: [NakCode; 3] = [
     NakCode::REMOTE_ACCESS,
     NakCode::REMOTE_OPERATIONAL,
 ];
+/// Numbers of receives that nothing takes, and where they lie.
+const RECEIVES: [u64; 2] = [101, 102];
+const SLOT: u32 = 8 * 1024;
 /// SENDs that are outstanding.
 const REQUESTS: u32 = 4;
 
@@ -37,7 +44,7 @@ const REQUESTS: u32 = 4;
 pub(super) static TEST: Test = Test {
     id: "c09-nak-fatal",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A NAK that refuses a request ends it with its status, completes what lies before it and flushes what follows.",
     reading: "In order: success of the request before, the status of the code, IBV_WC_WR_FLUSH_ERR of those behind; no \
         packet in two seconds; the queue pair in error. What is not signalled completes if it fails, and only then.",
@@ -62,6 +69,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 /// Four SENDs, of which the second is refused.
 fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
+    // Nothing takes them: they are flushed with the rest.
+    for wr_id in RECEIVES {
+        ask::post_receive(t, &dut.channel, RECEIVE, wr_id, (SLOT, 64))?;
+    }
     let mut sent = Vec::new();
     for at in 0..REQUESTS {
         let ask = Ask {
@@ -77,8 +88,13 @@ fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     if all_seen {
         let nak = dut.nak(sent[1].first, code, 1);
         // What is not signalled, and did not fail, is not told.
-        let count = REQUESTS - u32::from(silent);
+        let count = REQUESTS - u32::from(silent) + RECEIVES.len() as u32;
         dut.answer(t, (NAK, NAK_AGAIN), &[nak], count)?;
+        // The queue pair is in error: it hears its peer no longer.
+        let write = Message::write(&dut.channel, dut.channel.own_psn, SLOT, &[0x5A; 8]);
+        for _ in 0..TRIES {
+            ask::put(t, &dut.channel, BEHIND, &write)?;
+        }
         t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     }
     dut.close(t)
@@ -108,5 +124,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         "unsignalled",
     ]);
     offers::was_posted(t, pb::Operation::Read)?;
+    rc::came(t, &[BEHIND])?;
     rc::came_on_each(t, &[NAK])
 }

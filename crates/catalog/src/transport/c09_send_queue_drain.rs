@@ -99,9 +99,18 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let third = dut.post(t, Ask::send(32).at(64))?;
         t.wait_for(HELD, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
         modify(t, RESUME, channel.qp, pb::QpState::Rts)?;
-        if dut.see_all(t, &second)? && dut.see_all(t, &third)? {
+        let mut left = 2;
+        let mut seen = dut.see_all(t, &second)?;
+        if seen && !dut.see_all(t, &third)? {
+            // Nothing asks for two messages in flight.
+            let acks = dut.answers(t, &second);
+            dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 1)?;
+            left = 1;
+            seen = dut.see_all(t, &third)?;
+        }
+        if seen {
             let acks = dut.answers(t, &third);
-            dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 2)?;
+            dut.answer(t, (SECOND, SECOND_AGAIN), &acks, left)?;
             modify(t, DRAIN_AGAIN, channel.qp, pb::QpState::Sqd)?;
             t.wait_for(HELD_AGAIN, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
         }

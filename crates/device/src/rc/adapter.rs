@@ -112,6 +112,12 @@ impl Adapter {
             return;
         };
         let bad_p_key = self.on(handle, |qp, cx| qp.handle(cx, packet, source, own));
+        if self.faults.has(RcDefect::TimerShared) && packet.opcode() == Opcode::RC_ACKNOWLEDGE {
+            let others: Vec<QpHandle> = self.qps.keys().copied().filter(|other| *other != handle).collect();
+            for other in others {
+                self.on(other, Qp::start_timer_anew);
+            }
+        }
         if core::mem::take(&mut self.told.acknowledged) {
             for waiting in self.qps.values_mut().filter(|qp| qp.send.rnr_until.is_some()) {
                 waiting.send.rnr_until = Some(self.now);

@@ -23,6 +23,7 @@ defects! {
         RnrIntervalFirstOnly "rnr-interval-first-only" "The interval is kept after the first RNR NAK of a request, not after the following ones."
     }
     "9.7.5.2.8 RNR retry" {
+        RnrRetry7EndsAt255 "rnr-retry-7-ends-at-255" "rnr_retry 7 ends after 255 retries: they are counted in a byte."
         RnrRetryMissingInSqd "rnr-retry-missing-in-sqd" "In SQD nothing comes again after an RNR NAK."
         RnrRetryOneTooMany "rnr-retry-one-too-many" "A request is retried once more than rnr_retry says."
         RnrRetryOneTooFew "rnr-retry-one-too-few" "A request is retried once less than rnr_retry says."
@@ -79,6 +80,8 @@ defects! {
     }
     // The requester and retries.
     "C9-142" {
+        TimerShared "timer-shared" "An ACK on any queue pair restarts the ACK timers of all."
+        PartOfReadStopsTimer "part-of-read-stops-timer" "Once a READ has had a response no ACK timer runs for the others."
         CnpStopsTimer "cnp-stops-timer" "A CNP that comes in stops the ACK timer."
         GhostRnrNakObeyed "ghost-rnr-nak-obeyed" "An RNR NAK of a PSN that was never sent makes what is outstanding come again."
         NoTimeoutAfterRnrRetry "no-timeout-after-rnr-retry" "What came again after an RNR NAK and is not answered stays for ever."
@@ -96,6 +99,8 @@ defects! {
         TimeoutNotRestarted "timeout-not-restarted" "Progress does not restart the retry timer."
     }
     "C9-143" {
+        HearsInErr "hears-in-err" "In ERR a queue pair takes and answers the requests of its peer."
+        TimeoutClearsRetryCnt "timeout-clears-retry-cnt" "A step that names the ACK timeout and not retry_cnt makes that 0."
         StaleAckReloadsRetries "stale-ack-reloads-retries" "An ACK of what was acknowledged before loads the retry counter again."
         RetryOneTooMany "retry-one-too-many" "A request without an answer is retried once more than retry_cnt says."
         RetryOneTooFew "retry-one-too-few" "A request without an answer is retried once less than retry_cnt says."
@@ -109,6 +114,7 @@ defects! {
         RetryErrorKeepsQpUp "retry-error-keeps-qp-up" "When the retries are spent, the queue pair stays ready to send."
     }
     "9.7.5.1.1 NAK handling" {
+        ReceivesStay "receives-stay" "When a request fails the receives stay: only the send queue is flushed."
         SequenceNakIgnored "sequence-nak-ignored" "A sequence NAK is ignored."
         SequenceNakRetriesNext "sequence-nak-retries-next" "A sequence NAK is answered from the PSN behind the one that is missing."
         SequenceNakOutOfOrder "sequence-nak-out-of-order" "After a sequence NAK the packet behind the missing one comes again first."
@@ -126,6 +132,8 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        FenceLooksOneBack "fence-looks-one-back" "A fence holds only if the request right before it is a READ or an atomic."
+        PayloadOffset16Bits "payload-offset-16-bits" "What a message carries beyond 65536 bytes is its beginning again."
         ResumesAsFirst "resumes-as-first" "After a time-out a message that was acknowledged in part goes on with a First or Only."
         ReadResumedTwiceTooLong "read-resumed-twice-too-long" "A READ that is resumed a second time asks for more than is left."
         CreditsHoldSends "credits-hold-sends" "A message that takes a receive waits until an ACK has told of a credit, though none will come by itself."
@@ -209,6 +217,7 @@ defects! {
     }
     // Validation of what arrives.
     "9.6.1 header validation" {
+        SourceLow16Bits "source-low-16-bits" "Of the source address of a packet the low 16 bits alone are compared."
         TVerIgnored "tver-ignored" "A packet with another TVer is taken."
         PKeyIgnored "p-key-ignored" "A packet with another P_Key is taken."
         DestroyedQpAnswers "destroyed-qp-answers" "A queue pair that was destroyed goes on answering."
@@ -229,6 +238,8 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        WriteOffset16Bits "write-offset-16-bits" "The bytes of a WRITE from 65536 on land at its beginning."
+        DuplicateAckAtWrap "duplicate-ack-at-wrap" "When the expected PSN is 0 a duplicate is acknowledged with PSN 0."
         AckOfLastOnly "ack-of-last-only" "AckReq of the First and Middle packets of a message is ignored."
         MarkedDropped "marked-dropped" "A packet that says that congestion was met is dropped."
         UdpChecksumDropped "udp-checksum-dropped" "A packet whose UDP checksum over IPv4 is not 0 is dropped."

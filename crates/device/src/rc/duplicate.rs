@@ -72,7 +72,8 @@ impl Qp {
             // One ACK speaks for everything that was received.
             self.receive.expected.minus(1)
         };
-        self.send_ack(cx, psn);
+        let is_at_wrap = self.receive.expected == Psn(0) && cx.has(RcDefect::DuplicateAckAtWrap);
+        self.send_ack(cx, if is_at_wrap { Psn(0) } else { psn });
     }
 
     /// What a defective adapter does with a duplicate: everything once more, but for the PSN.

@@ -271,6 +271,9 @@ impl Qp {
         a.min_rnr_timer = named.min_rnr_timer.unwrap_or(a.min_rnr_timer);
         a.timeout = named.timeout.unwrap_or(a.timeout);
         a.retry_cnt = named.retry_cnt.unwrap_or(a.retry_cnt);
+        if named.timeout.is_some() && named.retry_cnt.is_none() && cx.has(RcDefect::TimeoutClearsRetryCnt) {
+            a.retry_cnt = 0;
+        }
         a.rnr_retry = named.rnr_retry.unwrap_or(a.rnr_retry);
         a.qkey = named.qkey.unwrap_or(a.qkey);
         if let Some(psn) = named.rq_psn {

@@ -71,7 +71,12 @@ impl Qp {
             Message::Write { place, at, left } => (place, at, left),
             _ => self.begin_write(cx, request)?,
         };
-        let own = place.map(|place| behind(place, at));
+        let offset = if cx.has(RcDefect::WriteOffset16Bits) {
+            at & 0xFFFF
+        } else {
+            at
+        };
+        let own = place.map(|place| behind(place, offset));
         let target = if continues && own.is_some() && cx.has(RcDefect::WritePlaceShared) {
             cx.told.next_write
         } else {

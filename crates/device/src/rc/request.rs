@@ -73,7 +73,8 @@ impl Request<'_> {
 impl Qp {
     /// A request arrives.
     pub(crate) fn handle_request(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
-        if !matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe) {
+        let is_up = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
+        if !is_up && !self.hears_in_err(cx) {
             return;
         }
         if self.state == QpState::Sqd && cx.has(RcDefect::SqdDeaf) {

@@ -161,14 +161,23 @@ impl Qp {
         self.enter_error(cx);
     }
 
+    /// Responses with so many PSNs acknowledge what came before them, unless they answer a duplicate: what came later still waits for its
+    /// ACK then.
+    fn speaks_for(&mut self, psn: Psn, count: u32) {
+        if [psn, psn.plus(count)].contains(&self.receive.expected) {
+            self.receive.ack_due = None;
+        }
+    }
+
     /// The responses to a READ: `psn` is that of the first.
     pub(crate) fn send_read_responses(&mut self, cx: &mut Context<'_>, psn: Psn, data: &[u8], msn_at_end: u32) {
-        self.receive.ack_due = None;
         let mut size = self.pmtu() as usize;
         if cx.has(RcDefect::ReadResponseShort) {
             size /= 2;
         }
         let count = data.len().div_ceil(size).max(1);
+        #[allow(clippy::cast_possible_truncation)] // fewer responses than PSNs
+        self.speaks_for(psn, count as u32);
         let msn_before = self.receive.msn;
         let mut responses = Vec::with_capacity(count);
         for at in 0..count {
@@ -219,7 +228,7 @@ impl Qp {
     }
 
     pub(crate) fn send_atomic_ack(&mut self, cx: &mut Context<'_>, psn: Psn, original: u64) {
-        self.receive.ack_due = None;
+        self.speaks_for(psn, 1);
         let original = if cx.has(RcDefect::AtomicOriginalLittleEndian) {
             original.swap_bytes()
         } else if cx.has(RcDefect::AtomicOriginalZero) {

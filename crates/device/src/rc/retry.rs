@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use verbatim_wire::verbs::Operation;
 use verbatim_wire::verbs::{QpState, Service, WcStatus};
 use verbatim_wire::{Psn, RnrTimer};
 
@@ -36,10 +37,20 @@ impl Qp {
             && (self.send.awaits_answer() || self.send.rnr_until.is_some());
         let is_rnr_retry = self.send.retry == Some(Retry::Rnr) && self.send.rnr_until.is_none();
         let wanted = wanted && !(is_rnr_retry && cx.has(RcDefect::NoTimeoutAfterRnrRetry));
+        let front = self.send.queue.front();
+        let has_part = front.is_some_and(|front| front.request.operation == Operation::Read && front.acked > 0);
+        let wanted = wanted && !(has_part && cx.has(RcDefect::PartOfReadStopsTimer));
         if !wanted {
             self.send.timer = None;
         } else if self.send.timer.is_none() {
             self.send.timer = self.timeout(cx).map(|timeout| cx.now + timeout);
+        }
+    }
+
+    /// What another queue pair's ACK does to a timer that all share.
+    pub(crate) fn start_timer_anew(&mut self, cx: &mut Context<'_>) {
+        if self.send.timer.take().is_some() {
+            self.arm(cx);
         }
     }
 
@@ -193,6 +204,7 @@ impl Qp {
             _ => count,
         };
         let endless = (count == ENDLESS && !cx.has(RcDefect::RnrRetry7Ends)) || cx.has(RcDefect::RnrRetryForever);
+        let endless = endless && !(cx.has(RcDefect::RnrRetry7EndsAt255) && self.send.rnr_retries >= 255);
         if self.send.rnr_retries < allowed || endless {
             self.send.rnr_retries = self.send.rnr_retries.saturating_add(1);
             return true;
@@ -300,6 +312,12 @@ impl Qp {
             self.arm(cx);
         } else if self.service == Service::Ud {
             self.state = QpState::Sqe;
+            let flushed = self.send.stop();
+            for request in flushed {
+                self.complete(cx, &request, WcStatus::WR_FLUSH_ERR, 0);
+            }
+        } else if cx.has(RcDefect::ReceivesStay) {
+            self.state = QpState::Err;
             let flushed = self.send.stop();
             for request in flushed {
                 self.complete(cx, &request, WcStatus::WR_FLUSH_ERR, 0);

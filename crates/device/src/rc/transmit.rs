@@ -164,6 +164,9 @@ impl Qp {
         let mut earlier = self.send.queue.iter().take(index);
         let are_begun = earlier.all(|wqe| !wqe.request.operation.is_read_or_atomic() || wqe.acked > 0);
         let passes = passes || are_begun && cx.has(RcDefect::FenceEndsAtFirstResponse);
+        let right_before = index.checked_sub(1).and_then(|before| self.send.queue.get(before));
+        let is_right_behind = right_before.is_some_and(|wqe| wqe.request.operation.is_read_or_atomic());
+        let passes = passes || !is_right_behind && cx.has(RcDefect::FenceLooksOneBack);
         if request.fence && pending > 0 && !passes {
             return true;
         }
@@ -300,7 +303,12 @@ impl Qp {
         let from = packet * segment;
         let length = (request.local.length - from).min(segment);
         let bytes = cx.memory.bytes(request.local).unwrap_or_default();
-        let payload = bytes[from as usize..(from + length) as usize].to_vec();
+        let begin = if cx.has(RcDefect::PayloadOffset16Bits) {
+            from & 0xFFFF
+        } else {
+            from
+        };
+        let payload = bytes[begin as usize..(begin + length) as usize].to_vec();
         let is_write = matches!(request.operation, Operation::Write | Operation::WriteImm);
         let ends_with_imm = is_last && matches!(request.operation, Operation::SendImm | Operation::WriteImm);
         let invalidates = is_last && request.operation == Operation::SendInvalidate;

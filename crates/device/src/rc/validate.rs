@@ -45,11 +45,24 @@ fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
         || reserved != (0, 0) && cx.has(RcDefect::ReservedBitsChecked)
 }
 
+/// The low 16 bits of an address.
+fn low_16(address: IpAddr) -> [u8; 2] {
+    match address {
+        IpAddr::V4(address) => [address.octets()[2], address.octets()[3]],
+        IpAddr::V6(address) => [address.octets()[14], address.octets()[15]],
+    }
+}
+
 impl Qp {
+    /// Whether it takes what comes in ERR.
+    pub(crate) fn hears_in_err(&self, cx: &Context<'_>) -> bool {
+        cx.has(RcDefect::HearsInErr) && self.state == QpState::Err
+    }
+
     /// A packet for this queue pair arrives. Whether its P_Key was wrong.
     pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
         let is_early = self.state == QpState::Init && self.service == Service::Ud && cx.has(RcDefect::DatagramInInit);
-        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early && !self.hears_in_err(cx) {
             return false;
         }
         if is_dropped_wrongly(cx, packet) {
@@ -82,6 +95,11 @@ impl Qp {
             .attributes
             .path
             .is_some_and(|path| path.to == source && path.from == own);
+        let is_like = self
+            .attributes
+            .path
+            .is_some_and(|path| low_16(path.to) == low_16(source));
+        let connected = connected || is_like && cx.has(RcDefect::SourceLow16Bits);
         let is_unseen = opcode.is_response() && cx.has(RcDefect::ResponseSourceIgnored);
         if !connected && !cx.has(RcDefect::SourceAddressIgnored) && !is_unseen {
             return false;

@@ -305,6 +305,17 @@ const SCENARIOS: &[Scenario] = &[
 
 /// Defects of what no scenario here does: qualification alone shows that each of them is seen.
 const WITHOUT_SCENARIO: &[RcDefect] = &[
+    RnrRetry7EndsAt255,
+    TimeoutClearsRetryCnt,
+    HearsInErr,
+    PartOfReadStopsTimer,
+    TimerShared,
+    ReceivesStay,
+    PayloadOffset16Bits,
+    FenceLooksOneBack,
+    DuplicateAckAtWrap,
+    WriteOffset16Bits,
+    SourceLow16Bits,
     RnrWaitEndedByOther,
     RnrNakNotAnAck,
     PostRestartsTimer,

@@ -1,7 +1,7 @@
 //! What a port counts of a packet, and that nothing else of it moves.
 
 use verbatim_record::FrameSeen;
-use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, Style};
+use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, PortState, Style};
 
 use super::wire::is_marked;
 use crate::link::{Action, Certainty, Check, Counter, Judgement};
@@ -38,6 +38,9 @@ pub(super) fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&
     Some(counts)
 }
 
+/// PortState in two of its states.
+const ARMED: u64 = PortState::ARMED.0 as u64;
+const ACTIVE: u64 = PortState::ACTIVE.0 as u64;
 /// A 16-bit counter stops there.
 pub(super) const MOST: u64 = 0xFFFF;
 /// The counters that are laid down for packets that are discarded.
@@ -48,8 +51,9 @@ pub(super) const COUNTED: [&str; 5] = [
     "PortLocalPhysicalErrors",
     "PortMalformedPktErrors",
 ];
-/// What goes on while it is looked at, and what a request says itself.
-const NOT_COUNTERS: [&str; 8] = [
+/// What goes on while it is looked at, what a port measures anew when it likes, and what a request says itself.
+const NOT_COUNTERS: [&str; 9] = [
+    "LinkRoundTripLatency",
     "PortSelect",
     "CounterSelect",
     "CounterSelect2",
@@ -119,7 +123,10 @@ impl Shown {
     /// What is not as before though it may not move, in words.
     pub(super) fn moved(&self, after: &Self, may: impl Fn(&str) -> bool) -> Vec<String> {
         let both = self.all(after).into_iter().zip(after.all(self));
-        let moved = both.filter(|((name, before), (_, after))| before != after && !may(name));
+        // Data that comes in takes an Armed port to Active, and the packets that ask for its counters are data.
+        let arms = |name: &str, before: u64, after: u64| name == "PortState" && (before, after) == (ARMED, ACTIVE);
+        let moved =
+            both.filter(|((name, before), (_, after))| before != after && !may(name) && !arms(name, *before, *after));
         moved
             .map(|((name, before), (_, after))| format!("{name} {before:#x} / {after:#x}"))
             .collect()

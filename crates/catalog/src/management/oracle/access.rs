@@ -277,8 +277,7 @@ impl Facts {
             "InitType" => optional(REINIT),
             "McastPkeyTrapSuppressionEnabled" => optional(TRAP_SUPPRESSION),
             // Of switches alone, or read-only by some revisions of the architecture.
-            "InitTypeReply"
-            | "VLStallCount"
+            "VLStallCount"
             | "HOQLife"
             | "PartitionEnforcementInbound"
             | "PartitionEnforcementOutbound"

@@ -351,7 +351,8 @@ fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_it = |offset: Option<u32>| offset.is_some_and(|offset| post.has(offset));
     let last = talk.requests.iter().rev().find(|sent| is_of_it(sent.offset));
     let is_answered = |answer: &Answer<'_>| {
-        let has_data = post.posted.has_response_data() && is_of_it(answer.offset);
+        // Of a READ the last response: one before it is no end.
+        let has_data = post.posted.has_response_data() && answer.offset == Some(post.end - 1);
         let is_nak = matches!(answer.says, Says::Rnr | Says::Sequence);
         answer.end().is_some_and(|end| end >= post.end) || has_data && !is_nak
     };

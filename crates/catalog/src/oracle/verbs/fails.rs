@@ -12,6 +12,7 @@ use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
+use super::received::{commands, posted};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
@@ -269,6 +270,7 @@ fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
 
 fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some((since, place, by)) = ended(talk) else { return };
+    receives_flushed(talk, asking, (since, place, by.clone()));
     let has_failed = talk.failed().is_some_and(|failed| failed.place() == place);
     for (at, post) in talk.posts.iter().enumerate() {
         let told: Vec<&Told<'t>> = talk.told_of(at).collect();
@@ -306,6 +308,32 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 post.in_words(),
                 format!("its completion with {}", WcStatus::WR_FLUSH_ERR),
                 in_words(&told),
+            )
+        });
+    }
+}
+
+/// Receives that nothing has taken when the queue pair ended are flushed with the rest: those that were posted before. What is posted in ERR
+/// is the business of `flushed-late`.
+fn receives_flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (since, place, by): (Time, usize, Evidence<'t>)) {
+    let Some(commands) = commands(talk) else { return };
+    let all = posted(talk, &commands);
+    let before = all.iter().take_while(|(done, _)| done.place < place);
+    for (at, (done, post)) in before.enumerate() {
+        let due = since.after(FLUSH);
+        let later = |other: &&&verbatim_record::VerbsDone| {
+            other.asked.earliest >= due && other.place <= talk.gone && other.answer.is_some()
+        };
+        let owed = match (talk.received.get(at), commands.iter().find(later)) {
+            (Some(_), _) => Owed::Met,
+            (None, Some(after)) => Owed::Unmet(after),
+            (None, None) => Owed::NotDue,
+        };
+        asking.owes(owed, true, [by.clone(), Evidence::from(*done)], || {
+            (
+                format!("receive wr_id {}", post.wr_id),
+                format!("its completion with {}", WcStatus::WR_FLUSH_ERR),
+                "none".into(),
             )
         });
     }

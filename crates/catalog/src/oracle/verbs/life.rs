@@ -193,11 +193,12 @@ impl<'t> Life<'t> {
 
     /// Whether a datagram failed, after which none is sent. Of a real host's answers nobody knows which came first.
     fn has_failed(&self, after: usize, before: usize) -> bool {
+        // What was posted before the failure that is known was told late, and is no other.
         let sends = |wr_id: u64| {
-            let posts = self.commands.iter().filter_map(|done| posts(&done.command));
-            posts
-                .filter(|(_, of, _)| *of == wr_id)
-                .all(|(is_receive, ..)| !is_receive)
+            let later = self.commands.iter().filter(|done| done.place > after);
+            let posts = later.filter_map(|done| posts(&done.command));
+            let mut posts = posts.filter(|(_, of, _)| *of == wr_id).peekable();
+            posts.peek().is_some() && posts.all(|(is_receive, ..)| !is_receive)
         };
         self.service == pb::Service::Ud
             && self.is_simulated()

@@ -174,6 +174,13 @@ fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if has_response(request) && is_answering(talk, &asked, (offset, frame.place)) {
             continue;
         }
+        // Or lack something for a moment: it is served later.
+        let is_served = |(heard, later): (Heard<'_>, &FrameSeen)| {
+            later.place > frame.place && heard.psn.since(first) == offset && Says::of(&heard) != Says::Rnr
+        };
+        if has_response(request) && talk.responses().any(is_served) {
+            continue;
+        }
         // Those that were there when it was sent first are there still.
         let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
         let there = posted

@@ -386,7 +386,14 @@ impl<'t, 'k> Replay<'t, 'k> {
     }
 
     fn apply(&mut self, offset: u32, place: usize) {
-        let (Some(range), Some(request)) = (self.target(offset), self.requests.get(&offset)) else {
+        let Some(request) = self.requests.get(&offset) else {
+            return;
+        };
+        let Some(range) = self.target(offset) else {
+            // Where it would write is nowhere, but another one that was sent with its PSN may have been executed.
+            for other in request.others.clone() {
+                self.picture.free(other);
+            }
             return;
         };
         let was = self.picture.part(range.clone());

@@ -5,11 +5,13 @@
 use core::fmt::Display;
 use core::time::Duration;
 
-use verbatim_record::{Evidence, Passed};
+use verbatim_record::{Evidence, FrameSeen, Passed, Span};
+use verbatim_wire::packet::Psn;
 
 use super::next::fits;
-use super::talk::{Post, Request, SOON, Talk, shown};
+use super::talk::{Asked, Post, Request, SOON, Talk, shown};
 use super::{Asking, VerbsRule};
+use crate::oracle::heard::Heard;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
@@ -259,18 +261,65 @@ fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// How soon what comes behind an error may have left before it.
 const RIGHT_BEHIND: Duration = Duration::from_millis(5);
 
+/// What ended the queue pair: a request that failed, or the step to ERR. When, where in the record, what shows it, in words.
+fn end_of<'t>(talk: &Talk<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
+    if let Some(failed) = talk.failed() {
+        let (told, words) = (failed.done.told, failed.done.in_words());
+        return Some((told.at, failed.place(), told.into(), words));
+    }
+    let to_error = talk.to_error?;
+    let (answered, ..) = to_error.answer.as_ref()?;
+    Some((*answered, to_error.place, to_error.into(), "the step to ERR".into()))
+}
+
+/// What comes to a queue pair in ERR has no answer: one to a request that was sent when the error was told.
+fn unanswered_behind<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some((_, place, by, words)) = end_of(talk) else {
+        return;
+    };
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let (before, behind): (Vec<_>, Vec<_>) = asked.iter().partition(|(_, _, sent)| sent.place < place);
+    let of = |all: &[&Asked<'_>], psn: Psn| all.iter().any(|(_, request, _)| request.psn == psn);
+    let is_late = |(heard, frame): &(Heard<'t>, &'t FrameSeen)| {
+        frame.place > place && of(&behind, heard.psn) && !of(&before, heard.psn)
+    };
+    if behind.is_empty() {
+        return;
+    }
+    let late = talk.responses().find(is_late);
+    let shown = late.iter().map(|(_, frame)| Evidence::from(*frame));
+    asking.must(
+        late.is_none(),
+        [by].into_iter().chain(shown.collect::<Vec<_>>()),
+        || {
+            let seen = late.as_ref().map(|(_, frame)| frame.in_words()).unwrap_or_default();
+            (
+                format!("requests behind {words}"),
+                "no answer: the queue pair is in ERR".into(),
+                seen,
+            )
+        },
+    );
+}
+
 fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(failed) = talk.failed() else {
+    unanswered_behind(talk, asking);
+    let Some((told, place, by, words)) = end_of(talk) else {
         return;
     };
     // What had left when the request failed may still be on its way: a fence may have been lifted just before.
-    let (told, path) = (failed.done.told.at, talk.path().map(|path| path + talk.pipeline()));
-    let is_behind = |sent: &&Request<'t>| sent.seen.place > failed.place() && told.is_before(sent.seen.frame.at);
+    let path = talk.path().map(|path| path + talk.pipeline());
+    let is_behind = |sent: &&Request<'t>| sent.seen.place > place && told.is_before(sent.seen.frame.at);
     let is_later = |sent: &&Request<'t>| path.is_some_and(|path| sent.seen.frame.at.since(told).0 > path);
     let is_late = |sent: &Request<'t>| sent.seen.frame.at.since(told).0 > RIGHT_BEHIND;
     let behind = || talk.requests.iter().filter(is_behind);
     let later = behind().find(is_later);
-    let listened = talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED);
+    // The queue pair that was moved to ERR is there until it is destroyed.
+    let alive = talk.after(told.latest.after(LISTENED));
+    let listened = match talk.to_error {
+        Some(_) => alive.is_some_and(|done| done.place <= talk.gone),
+        None => talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED),
+    };
     let result = match later {
         Some(_) => Passed::Fail,
         None if path.is_none() && behind().any(&is_late) => Passed::Inconclusive,
@@ -281,16 +330,8 @@ fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let later = later.or_else(|| behind().next());
     let evidence = later.map(|sent| Evidence::from(sent.seen.frame));
-    asking.say(
-        result,
-        [Evidence::from(failed.done.told)].into_iter().chain(evidence),
-        || {
-            let seen = later.map(|sent| sent.seen.packet.to_string());
-            (
-                format!("after {}", failed.done.in_words()),
-                "no packet".into(),
-                seen.unwrap_or_default(),
-            )
-        },
-    );
+    asking.say(result, [by].into_iter().chain(evidence), || {
+        let seen = later.map(|sent| sent.seen.packet.to_string());
+        (format!("after {words}"), "no packet".into(), seen.unwrap_or_default())
+    });
 }

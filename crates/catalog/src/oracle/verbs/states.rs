@@ -172,8 +172,9 @@ fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
                     let about = "state of the queue pair".to_owned();
                     (about, wanted.join(" or "), state_in_words(status.state()))
                 });
-                // What has come or gone has moved them on; a driver may tell of them as it likes.
-                if !life.is_simulated() || life.has_traffic(psn_since, done.place) {
+                // What has come or gone has moved them on; a driver may tell of them as it likes, and in ERR they mean nothing.
+                let is_over = status.state() == pb::QpState::Err;
+                if !life.is_simulated() || is_over || life.has_traffic(psn_since, done.place) {
                     return;
                 }
                 for (name, given, seen) in [("sq_psn", sq_psn, status.sq_psn), ("rq_psn", rq_psn, status.rq_psn)] {

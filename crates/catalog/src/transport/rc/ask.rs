@@ -13,6 +13,8 @@ use verbatim_wire::values::{Hex32, Hex64};
 pub(crate) const SOON: Duration = Duration::from_millis(500);
 /// How long late answers to a request that was sent again are waited for.
 const DRAIN: Duration = Duration::from_millis(100);
+/// How long an acknowledged WRITE may be on its way into the host's memory.
+const ON_ITS_WAY: Duration = Duration::from_millis(1);
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
@@ -344,8 +346,10 @@ pub(crate) fn fill(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, o
     t.verbs_must(label, Side::Dut, write).map(drop)
 }
 
-/// Reads the first bytes of the DUT's memory.
+/// Reads the first bytes of the DUT's memory, when what was acknowledged has reached it: an ACK promises that it will, not that the host sees
+/// it at once.
 pub(crate) fn read_memory(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, length: u32) -> Step<Reply> {
+    t.pause(ON_ITS_WAY)?;
     let read = Command::ReadMemory(pb::ReadMemory {
         from: Some(channel.memory.slice(0, length)),
     });

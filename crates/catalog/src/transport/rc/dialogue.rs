@@ -132,7 +132,12 @@ pub(crate) fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
     let is_used = later.any(|frame| {
         !frame.received && Packet::parse(Medium::Ethernet, &frame.bytes).is_ok_and(|of| of.bth().dest_qp().0 == qp.qpn)
     });
-    if is_used { gone } else { next }
+    let mut posts = trace.timeline.commands_between((next, gone)).iter();
+    let is_posted = posts.any(|done| {
+        let of_it = matches!(&done.command, Command::PostSend(post) if post.qp == qp.qp);
+        of_it && done.side == Side::Dut
+    });
+    if is_used || is_posted { gone } else { next }
 }
 
 /// Where a queue pair is destroyed, or the record ends.

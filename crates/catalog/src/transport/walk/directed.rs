@@ -63,15 +63,15 @@ directed!(REGION_EDGES 3 "c09-region-edges"
     "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address. \
     Atomics lie 8 bytes outside; all 64 bits of an address count; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
     region_edges, judge, [ACCESS, ATOMICS, ERRORS]);
-directed!(PSN_WRAP 2 "c09-psn-wrap"
+directed!(PSN_WRAP 3 "c09-psn-wrap"
     "Each operation goes over the wrap of the PSN, and over the half of all PSNs, as over any other, both roles; so do 260 messages of one connection."
     "The first PSN is the last but one, or, for atomics, the last; of all PSNs, and of the lower half of them. The MSN has 24 bits: that of the 260th message is 260."
     psn_wrap, judge, [IMMEDIATE, MSN, ATOMICS, COMPLETION, GENERATION, RESPONSE_DATA]);
-directed!(LOSS_POSITIONS 2 "c09-loss-positions"
+directed!(LOSS_POSITIONS 3 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
-directed!(STALE_RESPONSES 1 "c09-stale-responses"
+directed!(STALE_RESPONSES 2 "c09-stale-responses"
     "What is said of a request that is done says nothing of the one that waits; a fence holds until the last response to a READ; what gets an RNR NAK comes again, be it a READ."
     "Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
     nothing fails, what is fenced has not left; a NAK of what waits ends it. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
@@ -213,6 +213,19 @@ fn psn_wrap() -> Vec<Leg> {
         let first = if is_atomic { top } else { top - 1 };
         (Some(Psn::new(first)), steps)
     });
+    // What is answered with the last PSN before the wrap, when it comes again behind it.
+    let again = [O::Write, O::Send, O::SendImm, O::WriteImm].map(|operation| {
+        let asks = [want(operation, 8), want(O::Write, 8)].map(|want| Step::Ask(vec![want], Way::Sound));
+        let [first, second] = asks;
+        let steps = vec![first, Step::Again(0), second, Step::Again(1), Step::Again(0)];
+        (Some(Psn::new(0x00FF_FFFF)), steps)
+    });
+    // Several outstanding over the wrap, when their time is up or the first is missing.
+    let outstanding = [Fault::Silent(1), Fault::SequenceNak(0)].map(|fault| {
+        let steps = vec![Step::Post(vec![want(O::Write, 8); 4], 0, fault)];
+        (Some(Psn::new(0x00FF_FFFE)), steps)
+    });
+    let connections = connections.chain(again).chain(outstanding);
     let many = (0..MESSAGES / TOGETHER).map(|_| Step::Ask(vec![want(O::Write, 8); TOGETHER as usize], Way::Sound));
     legs(connections.chain([(None, many.collect())]))
 }
@@ -257,7 +270,15 @@ fn stale_responses() -> Vec<Leg> {
     };
     last.options.timeout = AckTimeout(0);
     last.options.rnr_retry = 3;
-    legs.push(last);
+    // RNR NAKs without end, more than a byte counts.
+    let patient = Step::Post(vec![want(O::Send, 8)], 0, Fault::Rnr(RnrTimer(1), 260));
+    let mut patient = Leg {
+        number: last.number + 1,
+        steps: vec![(0, patient)],
+        ..last.clone()
+    };
+    patient.options.rnr_retry = 7;
+    legs.extend([last, patient]);
     legs
 }
 
@@ -274,6 +295,30 @@ fn loss_positions() -> Vec<Leg> {
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });
+    // Several that nobody answers, each with data of its own; a fence that a READ is not right before; READs that time out one after the
+    // other, more of them than may be in flight.
+    let fenced = Want {
+        fence: true,
+        ..want(O::Send, 8)
+    };
+    let unanswered = [
+        vec![want(O::SendImm, 8), want(O::WriteImm, 8), want(O::SendImm, 8)],
+        vec![want(O::Read, 8), want(O::Send, 8), fenced],
+    ];
+    let unanswered = unanswered.into_iter().flat_map(|wants| {
+        let faults = [
+            Fault::Silent(1),
+            Fault::Silent(2),
+            Fault::Rnr(RnrTimer(8), 1),
+            Fault::SequenceNak(0),
+        ];
+        faults.map(|fault| Step::Post(wants.clone(), 0, fault))
+    });
+    let slots = (0..6).map(|_| Step::Post(vec![want(O::Read, 8)], 0, Fault::Silent(1)));
+    let unanswered = (None, unanswered.chain(slots).collect());
+    // Only the last packet of it lacks something, once and twice.
+    let unready = [Way::Unready, Way::UnreadyTwice].map(|way| Step::Ask(vec![want(O::WriteImm, FOUR)], way));
+    let unready = (None, unready.into_iter().collect());
     // So that packets of the second leave while those of the first are acknowledged.
     let long = [want(O::Send, LONG), want(O::Write, LONG)];
     let long = (0..2).map(|at| Step::Post(long.to_vec(), at, Fault::Each));
@@ -293,7 +338,7 @@ fn loss_positions() -> Vec<Leg> {
         asked
             .chain(posted)
             .chain(atomics)
-            .chain([(None, long.collect())])
+            .chain([unready, unanswered, (None, long.collect())])
             .chain(refused),
     );
     legs.iter_mut().for_each(|leg| leg.counts_packets = true);

@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a packet may take to the DUT.
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
 /// Signs of the DUT on one step, at most: one that goes on for ever ends the connection.
-const SIGNS: u32 = 400;
+const SIGNS: u32 = 800;
 
 /// A message of the peer.
 #[derive(Clone, Debug)]
@@ -216,12 +216,16 @@ impl Peer {
         t.start_sending(&self.requester.channel, &self.options)
     }
 
+    /// Moves the DUT's queue pair to a state. Whether its device has it, and its host takes it there.
     fn modify(&self, t: &mut Tester<'_>, label: Label<Verbs>, state: pb::QpState) -> verbatim_tester::Step<bool> {
         let modify = Command::ModifyQp(pb::ModifyQp {
             qp: self.requester.channel.qp,
             state: state.into(),
             attributes: Some(pb::QpAttributes::default()),
         });
+        if t.must_be_offered(Side::Dut, &modify).is_err() {
+            return Ok(false);
+        }
         Ok(!matches!(t.verbs(label, Side::Dut, modify)?, Reply::Refused(_)))
     }
 
