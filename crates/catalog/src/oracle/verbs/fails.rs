@@ -270,7 +270,7 @@ fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
 
 fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some((since, place, by)) = ended(talk) else { return };
-    receives_flushed(talk, asking, (since, place, by.clone()));
+    receives_flushed(talk, asking, (since, place, by));
     let has_failed = talk.failed().is_some_and(|failed| failed.place() == place);
     for (at, post) in talk.posts.iter().enumerate() {
         let told: Vec<&Told<'t>> = talk.told_of(at).collect();
@@ -329,7 +329,7 @@ fn receives_flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (since, pl
             (None, Some(after)) => Owed::Unmet(after),
             (None, None) => Owed::NotDue,
         };
-        asking.owes(owed, true, [by.clone(), Evidence::from(*done)], || {
+        asking.owes(owed, true, [by, Evidence::from(*done)], || {
             (
                 format!("receive wr_id {}", post.wr_id),
                 format!("its completion with {}", WcStatus::WR_FLUSH_ERR),

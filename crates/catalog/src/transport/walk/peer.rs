@@ -208,7 +208,7 @@ impl Peer {
     }
 
     /// The DUT's queue pair goes to RTS, if it is in RTR still.
-    fn to_rts(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
+    fn start_sending(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         if !self.in_rtr {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl Peer {
 
     /// Has the DUT post requests in SQD, if its host knows that.
     fn drain(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step {
-        self.to_rts(t)?;
+        self.start_sending(t)?;
         if self.is_over || !self.modify(t, labels::DRAIN, pb::QpState::Sqd)? {
             return Ok(());
         }
@@ -274,7 +274,7 @@ impl Peer {
 
     /// Has the DUT post requests. Their indices; those that its host refuses are left out.
     fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
-        self.to_rts(t)?;
+        self.start_sending(t)?;
         let mut posted = Vec::new();
         for want in wants {
             let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
