@@ -8,6 +8,7 @@ mod frames;
 mod native;
 mod neighbours;
 mod offered;
+mod options;
 mod verbs;
 
 use core::net::IpAddr;
@@ -19,10 +20,11 @@ use verbatim_record::{Label, Side, Span, Time, Wait};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::AckTimeout;
 
-pub use channel::{Channel, ChannelOptions, Marks, Memory, Pair, RightsBy, labels};
+pub use channel::{Channel, Memory, Pair, labels};
 pub use frames::Received;
 pub use native::Native;
 pub use offered::{asks_for, takes};
+pub use options::{ChannelOptions, Marks, RightsBy};
 pub use verbs::Sign;
 
 use crate::rig::Arrival;
