@@ -3,15 +3,12 @@
 use verbatim_record::TRIES;
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_tester::Tester;
-use verbatim_tester::peer::Channel;
-use verbatim_wire::PKey;
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Packet, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::peer::{MOMENT, Peer, labels};
-use super::step::{Alteration, Fault};
+use super::step::Fault;
 use super::stray;
-use crate::transport::c09_header_validation::{elsewhere, no_qp};
 use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{Sent, read_response};
 
@@ -275,7 +272,7 @@ fn respond(
     if let (Fault::Altered(alteration), false) = (posted.fault, is_duplicate) {
         peer.answering.posted[at].fault = Fault::None;
         for answer in &answers {
-            t.send_frame(labels::STRAY, &altered(&channel, answer, alteration))?;
+            t.send_frame(labels::STRAY, &stray::altered(&channel, answer, alteration))?;
         }
         t.pause(MOMENT)?;
     }
@@ -315,20 +312,6 @@ fn ack(peer: &Peer, psn: Psn) -> Transport {
         aeth: Some(aeth),
         ..peer.requester.channel.transport(Opcode::RC_ACKNOWLEDGE, psn)
     }
-}
-
-/// An answer as one that is not the connection's.
-fn altered(channel: &Channel, answer: &Transport, alteration: Alteration) -> Vec<u8> {
-    let mut answer = answer.clone();
-    let bth = answer.bth;
-    answer.bth = match alteration {
-        Alteration::OtherSource => return elsewhere(channel).frame(&answer),
-        Alteration::TVer(tver) => bth.with_tver(tver),
-        Alteration::PKey(bit) => bth.with_p_key(PKey(0xFFFF ^ 1 << bit)),
-        Alteration::OtherService => bth.with_opcode(Opcode(bth.opcode().0 | 0x20)),
-        Alteration::OtherQp => bth.with_dest_qp(no_qp(channel)),
-    };
-    channel.frame(&answer)
 }
 
 /// More bytes than a READ of a walk asks for, whatever the path MTU: its length is drawn before the device says what it can.

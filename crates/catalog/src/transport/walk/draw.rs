@@ -9,7 +9,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::more;
-use super::step::{Fault, Illegal, Leg, ON_ONE, Step, Stray, Want, Way};
+use super::step::{Alteration, Fault, Illegal, Leg, ON_ONE, Step, Stray, Want, Way};
 
 /// What `--set` gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,11 +159,11 @@ impl Draw {
         let distance = self.distance();
         match self.below(16) {
             0 => Stray::BadIcrc(self.small(0, 63)),
-            1 => Stray::TVer(self.small(1, 15) as u8),
-            2 => Stray::PKey(self.small(0, 14)),
-            3 => Stray::OtherService,
-            4 => Stray::OtherQp,
-            5 => Stray::OtherSource,
+            1 => Stray::Altered(Alteration::TVer(self.small(1, 15) as u8)),
+            2 => Stray::Altered(Alteration::PKey(self.small(0, 14))),
+            3 => Stray::Altered(Alteration::OtherService),
+            4 => Stray::Altered(Alteration::OtherQp),
+            5 => Stray::Altered(Alteration::OtherSource),
             // Beyond what the connection will come to.
             6 => Stray::Ahead(distance.max(1 << 12)),
             7 => Stray::Behind(distance),

@@ -18,6 +18,7 @@ mod draw;
 mod image;
 mod more;
 mod peer;
+mod states;
 mod step;
 mod stray;
 mod words;

@@ -2,9 +2,8 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::pb::{self, Operation as O};
-use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
+use verbatim_record::verbs::pb::Operation as O;
+use verbatim_record::{Frames, Label, TRIES, Verbs};
 use verbatim_tester::peer::{ChannelOptions, Sign};
 use verbatim_tester::{Stop, Tester};
 use verbatim_wire::Mtu;
@@ -96,21 +95,21 @@ impl Flying {
 pub(super) struct Peer {
     pub(super) requester: Requester,
     pub(super) answering: Answering,
-    messages: Vec<Flying>,
+    pub(super) messages: Vec<Flying>,
     /// The PSN of the peer's next message.
     pub(super) next: Psn,
     receives: u64,
-    received: u64,
-    completed: usize,
+    pub(super) received: u64,
+    pub(super) completed: usize,
     /// What the DUT's memory holds when all messages so far were executed.
-    image: Image,
+    pub(super) image: Image,
     /// Whether the connection is over: a request was refused for good, or has failed.
     pub(super) is_over: bool,
     /// Whether a request has failed: all behind it fail too.
     has_failed: bool,
     /// Whether the DUT's queue pair is in RTR still.
-    in_rtr: bool,
-    options: ChannelOptions,
+    pub(super) in_rtr: bool,
+    pub(super) options: ChannelOptions,
     any_key: bool,
     /// The message that comes again when another one lacks its receive.
     meanwhile: Option<usize>,
@@ -207,73 +206,8 @@ impl Peer {
         }
     }
 
-    /// The DUT's queue pair goes to RTS, if it is in RTR still.
-    fn start_sending(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
-        if !self.in_rtr {
-            return Ok(());
-        }
-        self.in_rtr = false;
-        t.start_sending(&self.requester.channel, &self.options)
-    }
-
-    /// Moves the DUT's queue pair to a state. Whether its device has it, and its host takes it there.
-    fn modify(&self, t: &mut Tester<'_>, label: Label<Verbs>, state: pb::QpState) -> verbatim_tester::Step<bool> {
-        let modify = Command::ModifyQp(pb::ModifyQp {
-            qp: self.requester.channel.qp,
-            state: state.into(),
-            attributes: Some(pb::QpAttributes::default()),
-        });
-        if t.must_be_offered(Side::Dut, &modify).is_err() {
-            return Ok(false);
-        }
-        Ok(!matches!(t.verbs(label, Side::Dut, modify)?, Reply::Refused(_)))
-    }
-
-    /// Has the DUT post requests in SQD, if its host knows that.
-    fn drain(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step {
-        self.start_sending(t)?;
-        if self.is_over || !self.modify(t, labels::DRAIN, pb::QpState::Sqd)? {
-            return Ok(());
-        }
-        self.answering.begin_step();
-        self.post(t, wants)?;
-        t.pause(MOMENT)?;
-        self.is_over |= !self.modify(t, labels::RESUME, pb::QpState::Rts)?;
-        self.settle(t)
-    }
-
-    /// The DUT's queue pair has nothing of before when it is connected anew.
-    fn reset(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
-        if self.is_over {
-            return Ok(());
-        }
-        ask::drain(t)?;
-        let channel = &self.requester.channel;
-        ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
-        ask::query(t, channel, steps::STATE)?;
-        if !self.modify(t, labels::RESET, pb::QpState::Reset)? {
-            self.is_over = true;
-            return Ok(());
-        }
-        let options = ChannelOptions {
-            psn: None,
-            own_psn: None,
-            to_rts: true,
-            ..self.options
-        };
-        self.in_rtr = false;
-        self.requester.reconnect(t, &options)?;
-        let channel = &self.requester.channel;
-        self.next = channel.own_psn;
-        self.answering = Answering::new(channel.dut_psn);
-        self.image = Image::new(self.requester.memory.clone(), channel.memory.address);
-        self.messages.clear();
-        (self.received, self.completed) = (0, 0);
-        Ok(())
-    }
-
     /// Has the DUT post requests. Their indices; those that its host refuses are left out.
-    fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
+    pub(super) fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
         self.start_sending(t)?;
         let mut posted = Vec::new();
         for want in wants {
@@ -461,30 +395,13 @@ impl Peer {
 
     /// Sends what the DUT must refuse, until it does; three times at most.
     fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
-        let of_atomic = |operation: O| matches!(operation, O::CompareSwap | O::FetchAdd);
         let illegal = instead(t, illegal);
-        let needs_atomics = match illegal {
-            Illegal::Unaligned(_) => true,
-            Illegal::RKey(operation, _)
-            | Illegal::Beyond(operation)
-            | Illegal::Before(operation)
-            | Illegal::Address(operation, _)
-            | Illegal::Right(operation) => of_atomic(operation),
-            _ => false,
-        };
-        // What lacks a right lacks two things, and which of them a NAK tells of is open.
-        let is_allowed = match illegal {
-            Illegal::Right(_) | Illegal::TooLong(O::Send, _) | Illegal::Overlong(_) => true,
-            Illegal::RKey(operation, _)
-            | Illegal::Beyond(operation)
-            | Illegal::Before(operation)
-            | Illegal::Around(operation)
-            | Illegal::Address(operation, _)
-            | Illegal::TooLong(operation, _) => more::may(&self.options, operation),
-            Illegal::Unaligned(_) => more::may(&self.options, O::FetchAdd),
-            Illegal::NoFirst | Illegal::ShortFirst(_) | Illegal::DmaLen => more::may(&self.options, O::Write),
-        };
-        if self.is_over || !is_allowed || needs_atomics && !self.requester.channel.atomics {
+        let operation = illegal.operation();
+        let needs_atomics = matches!(operation, Some(O::CompareSwap | O::FetchAdd));
+        // What lacks a right, too, lacks two things, and which of them a NAK tells of is open.
+        let is_allowed = operation.is_none_or(|operation| more::may(&self.options, operation));
+        let is_right = matches!(illegal, Illegal::Right(_));
+        if self.is_over || !is_allowed && !is_right || needs_atomics && !self.requester.channel.atomics {
             return Ok(());
         }
         let message = stray::illegal(t, self, illegal, name);
@@ -492,15 +409,11 @@ impl Peer {
         if !frames.all(|frame| t.executes_frame(&frame)) {
             return Ok(());
         }
-        if matches!(illegal, Illegal::TooLong(O::Send, _)) {
+        match illegal {
             // Else it would lack two things.
-            self.post_receive(t)?;
-        }
-        if matches!(illegal, Illegal::Overlong(_)) {
-            self.post_receive_of(t, stray::SHORT)?;
-        }
-        if illegal == Illegal::Right(O::WriteImm) {
-            self.post_receive(t)?;
+            Illegal::TooLong(O::Send, _) | Illegal::Right(O::WriteImm) => self.post_receive(t)?,
+            Illegal::Overlong(_) => self.post_receive_of(t, stray::SHORT)?,
+            _ => {}
         }
         self.is_over = true;
         for _ in 0..TRIES {

@@ -102,16 +102,8 @@ pub(super) enum Alteration {
 pub(super) enum Stray {
     /// A WRITE with this bit of its payload flipped and the ICRC of before.
     BadIcrc(u32),
-    /// A WRITE with another TVer.
-    TVer(u8),
-    /// A WRITE with a P_Key that differs in this bit of its low 15.
-    PKey(u32),
-    /// A WRITE of the unreliable connection.
-    OtherService,
-    /// A WRITE to a queue pair that the DUT does not have.
-    OtherQp,
-    /// A WRITE from another address.
-    OtherSource,
+    /// A WRITE that is another connection's, or none's.
+    Altered(Alteration),
     /// A WRITE whose PSN is so far ahead.
     Ahead(u32),
     /// A SEND whose PSN is so far back.
@@ -165,6 +157,24 @@ pub(super) enum Illegal {
     Overlong(u32),
     /// What the region or the queue pair gives no right to.
     Right(O),
+}
+
+impl Illegal {
+    /// What it is a request for, where that takes a right of the region or the queue pair.
+    pub(super) fn operation(self) -> Option<O> {
+        match self {
+            Self::RKey(operation, _)
+            | Self::Beyond(operation)
+            | Self::Before(operation)
+            | Self::Around(operation)
+            | Self::Address(operation, _)
+            | Self::TooLong(operation, _)
+            | Self::Right(operation) => Some(operation),
+            Self::Unaligned(_) => Some(O::FetchAdd),
+            Self::NoFirst | Self::ShortFirst(_) | Self::DmaLen => Some(O::Write),
+            Self::Overlong(_) => None,
+        }
+    }
 }
 
 /// A step.

@@ -2,12 +2,13 @@
 
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_tester::Tester;
+use verbatim_tester::peer::Channel;
 use verbatim_wire::PKey;
 use verbatim_wire::packet::{Aeth, Medium, NakCode, Opcode, Packet, RKey, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
 use super::peer::{Peer, TARGET, labels};
-use super::step::{Illegal, Stray};
+use super::step::{Alteration, Illegal, Stray};
 use crate::transport::c09_header_validation::{elsewhere, no_qp};
 use crate::transport::rc::ask::{self, Message};
 
@@ -43,11 +44,7 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
             }
             return frame;
         }
-        Stray::TVer(tver) => write.bth = write.bth.with_tver(tver),
-        Stray::PKey(bit) => write.bth = write.bth.with_p_key(PKey(0xFFFF ^ 1 << bit)),
-        Stray::OtherService => write.bth = write.bth.with_opcode(Opcode::UC_WRITE_ONLY),
-        Stray::OtherQp => write.bth = write.bth.with_dest_qp(no_qp(channel)),
-        Stray::OtherSource => return elsewhere(channel).frame(&write),
+        Stray::Altered(alteration) => return altered(channel, &write, alteration),
         Stray::Ahead(by) => write.bth = write.bth.with_psn(peer.next.plus(by)),
         Stray::Behind(by) => {
             let send = Message::send(channel, peer.next.minus(by), &payload[..8]);
@@ -77,6 +74,20 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
         Stray::Cnp => return ask::cnp(channel),
     }
     channel.frame(&write)
+}
+
+/// A packet of ours as one that is not the connection's.
+pub(super) fn altered(channel: &Channel, packet: &Transport, alteration: Alteration) -> Vec<u8> {
+    let mut packet = packet.clone();
+    let bth = packet.bth;
+    packet.bth = match alteration {
+        Alteration::OtherSource => return elsewhere(channel).frame(&packet),
+        Alteration::TVer(tver) => bth.with_tver(tver),
+        Alteration::PKey(bit) => bth.with_p_key(PKey(0xFFFF ^ 1 << bit)),
+        Alteration::OtherService => bth.with_opcode(Opcode(bth.opcode().0 | 0x20)),
+        Alteration::OtherQp => bth.with_dest_qp(no_qp(channel)),
+    };
+    channel.frame(&packet)
 }
 
 /// A request that the DUT must refuse, with the PSN that it expects.

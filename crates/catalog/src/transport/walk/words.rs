@@ -80,11 +80,7 @@ impl fmt::Display for Stray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadIcrc(bit) => write!(f, "a WRITE with bit {bit} of its payload flipped"),
-            Self::TVer(tver) => write!(f, "a WRITE with TVer {tver}"),
-            Self::PKey(bit) => write!(f, "a WRITE with bit {bit} of its P_Key flipped"),
-            Self::OtherService => f.write_str("a WRITE of UC"),
-            Self::OtherQp => f.write_str("a WRITE to a queue pair that does not exist"),
-            Self::OtherSource => f.write_str("a WRITE from another address"),
+            Self::Altered(alteration) => write!(f, "a WRITE with {alteration}"),
             Self::Ahead(by) => write!(f, "a WRITE {by} PSNs ahead"),
             Self::Behind(by) => write!(f, "a SEND {by} PSNs back"),
             Self::GhostAck(by) => write!(f, "an ACK {by} PSNs ahead"),
