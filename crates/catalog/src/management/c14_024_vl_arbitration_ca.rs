@@ -6,7 +6,8 @@
 //! weight above 0 kept, then a Get that equals it on those entries, twice: after each Set, and after all Sets; part
 //! values 0 and 5 to 65535 refused on Set and Get; then the legal parts as before. What happens to entries beyond the
 //! capacity and to VLs that are not operational is an observation: both are left open. One data VL only: the
-//! attribute is optional, a notice. False alarm: an SM of somebody else that writes the table meanwhile.
+//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused when it is given back,
+//! is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,8 @@
 //! ClassPortInfo has no AllPortSelect, methods of other classes, other versions, an unknown attribute; a response, a Trap and a
 //! TrapRepress have no answer; another port's counters stay. Reading: data and packets are counted on
 //! while this goes on, so what they show is a range: on the virtual rig, of one packet a MAD, LRH to ICRC, which is counted once;
-//! silence to an unknown method or version is an observation. Only where
+//! silence to an unknown method or version is an observation; those of data and packets are optional, and 0 throughout where they are not
+//! there. Only where
 //! counters may be written: they cannot be given back to the last packet, and a run that is cut off leaves what it Set. On a
 //! real port the link's errors and other people's packets are counted meanwhile: more than expected fails nobody there, less
 //! does. False alarm: who else resets counters, such as a performance manager; who lets them be written says that there is none.

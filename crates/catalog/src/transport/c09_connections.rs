@@ -1,7 +1,8 @@
 //! `c09-connections`: what comes on one connection is nothing to another one.
 //!
 //! Two connections get messages of three packets each, packet by packet in turns: SENDs, WRITEs with Immediate and WRITEs, each
-//! beside one of its own kind and beside one of another. All are delivered, each to its own memory.
+//! beside one of its own kind and beside one of another. All are delivered, each to its own memory. Then each gets a WRITE behind a gap, and
+//! tells of it. Of two others one waits for an answer that does not come, or for what an RNR NAK asked for, while the other goes on.
 //! Reading: nothing is unclear. False alarm: none known.
 
 use verbatim_record::verbs::pb::Operation;
@@ -66,7 +67,7 @@ const PAIRS: [[Kind; 2]; 4] = [
 const ROUND_TRIPS: u32 = 110;
 /// The ACK timeout of requests that nobody answers: 67.1 ms.
 const TIMEOUT: AckTimeout = AckTimeout(14);
-/// Requests of the other connection, a quarter of that apart: longer than anything of what waits can be late.
+/// Requests of the other connection, a quarter of that apart: in all longer than what waits may take.
 const BESIDES: u32 = 160;
 /// What the RNR NAK asks for: 163.84 ms.
 const TIMER: RnrTimer = RnrTimer(28);

@@ -1,7 +1,8 @@
 //! `c09-flush`: a queue pair that goes to ERR flushes all that is posted, in its order.
 //!
 //! Three receives are posted, the first packet of a SEND fills the first of them in part; two SENDs of the DUT are out, and
-//! nobody answers. All have a wr_id of more than 32 bits. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts.
+//! nobody answers. All have a wr_id of more than 32 bits. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts,
+//! and nothing comes again, though an ACK timeout was running.
 //! Reading: the receive that a message has begun to fill is the first of those that are left.
 //! False alarm: none known.
 

@@ -2,7 +2,7 @@
 //!
 //! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
 //! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Two get theirs from INIT to INIT, and to RTR. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
-//! another max_rd_atomic and traffic class in SQD: back in RTS they go by these.
+//! another max_rd_atomic and address vector, or an ACK timeout alone in SQD: back in RTS they go by these, and by all that was not named.
 //! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
 //! without SQD or READs goes without these.
 //! False alarm: none known.

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, Side, TRIES, Time, WcStatus, duration_words};
+use verbatim_record::{Evidence, Side, TRIES, Time, VerbsDone, WcStatus, duration_words};
 
 use super::again::{interval, unanswered, waits_since};
 use super::completion::may_acknowledge;
@@ -317,14 +317,13 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// is the business of `flushed-late`.
 fn receives_flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (since, place, by): (Time, usize, Evidence<'t>)) {
     let Some(commands) = commands(talk) else { return };
+    let due = since.after(FLUSH);
+    let is_alive = |done: &&&VerbsDone| done.asked.earliest >= due && done.place <= talk.gone && done.answer.is_some();
+    let after = commands.iter().find(is_alive);
     let all = posted(talk, &commands);
     let before = all.iter().take_while(|(done, _)| done.place < place);
     for (at, (done, post)) in before.enumerate() {
-        let due = since.after(FLUSH);
-        let later = |other: &&&verbatim_record::VerbsDone| {
-            other.asked.earliest >= due && other.place <= talk.gone && other.answer.is_some()
-        };
-        let owed = match (talk.received.get(at), commands.iter().find(later)) {
+        let owed = match (talk.received.get(at), after) {
             (Some(_), _) => Owed::Met,
             (None, Some(after)) => Owed::Unmet(after),
             (None, None) => Owed::NotDue,

@@ -66,7 +66,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "after-error",
             "C9-143",
-            "After a request has failed nothing more is sent."
+            "After a request has failed, or the step to ERR, nothing more is sent: no request, and no answer to what comes then."
         ),
         after_error,
     ),
@@ -279,27 +279,23 @@ fn unanswered_behind<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     };
     let asked: Vec<Asked<'_>> = talk.asked().collect();
     let (before, behind): (Vec<_>, Vec<_>) = asked.iter().partition(|(_, _, sent)| sent.place < place);
-    let of = |all: &[&Asked<'_>], psn: Psn| all.iter().any(|(_, request, _)| request.psn == psn);
-    let is_late = |(heard, frame): &(Heard<'t>, &'t FrameSeen)| {
-        frame.place > place && of(&behind, heard.psn) && !of(&before, heard.psn)
-    };
     if behind.is_empty() {
         return;
     }
-    let late = talk.responses().find(is_late);
-    let shown = late.iter().map(|(_, frame)| Evidence::from(*frame));
-    asking.must(
-        late.is_none(),
-        [by].into_iter().chain(shown.collect::<Vec<_>>()),
-        || {
-            let seen = late.as_ref().map(|(_, frame)| frame.in_words()).unwrap_or_default();
-            (
-                format!("requests behind {words}"),
-                "no answer: the queue pair is in ERR".into(),
-                seen,
-            )
-        },
-    );
+    let has = |all: &[&Asked<'_>], psn: Psn| all.iter().any(|(_, request, _)| request.psn == psn);
+    let is_late = |(heard, frame): &(Heard<'t>, &'t FrameSeen)| {
+        frame.place > place && has(&behind, heard.psn) && !has(&before, heard.psn)
+    };
+    let late = talk.responses().find(is_late).map(|(_, frame)| frame);
+    let evidence = [by].into_iter().chain(late.map(Evidence::from));
+    asking.must(late.is_none(), evidence, || {
+        let seen = late.map(FrameSeen::in_words).unwrap_or_default();
+        (
+            format!("requests behind {words}"),
+            "no answer: the queue pair is in ERR".into(),
+            seen,
+        )
+    });
 }
 
 fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
