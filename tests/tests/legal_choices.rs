@@ -50,6 +50,53 @@ fn an_adapter_may_have_one_packet_in_flight_at_a_time() {
 }
 
 #[test]
+fn a_responder_may_put_off_each_read_and_atomic_once() {
+    let choices = AdapterChoices {
+        puts_reads_off: true,
+        ..AdapterChoices::default()
+    };
+    let ids = [
+        "c09-027-atomic-after-reads",
+        "c09-027-write-after-reads",
+        "c09-027-send-after-reads",
+        "c09-027-reads-after-atomic",
+        "c09-psn-regions",
+    ];
+    for (id, simulated) in ids.into_iter().flat_map(|id| [(id, true), (id, false)]) {
+        let verdict = verdict_by(id, choices, simulated);
+        assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+    }
+}
+
+#[test]
+fn a_host_may_see_late_what_was_sent_and_written_and_an_adapter_may_send_one_message_at_a_time() {
+    let late = AdapterChoices {
+        send_delay: Duration::from_micros(200),
+        write_delay: Duration::from_micros(200),
+        ..AdapterChoices::default()
+    };
+    let one = AdapterChoices {
+        one_message_at_a_time: true,
+        psns_gone_in_err: true,
+        ..AdapterChoices::default()
+    };
+    let cases = [
+        ("c09-060-write-responder", late),
+        ("c09-psn-regions", late),
+        ("c09-long-messages", late),
+        ("c09-send-queue-drain", one),
+        ("c09-flush", one),
+        ("c09-local-errors", one),
+    ];
+    for (id, choices) in cases {
+        for simulated in [true, false] {
+            let verdict = verdict_by(id, choices, simulated);
+            assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+        }
+    }
+}
+
+#[test]
 fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
     let late = AdapterChoices {
         event_delay: Duration::from_millis(1),

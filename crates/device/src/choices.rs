@@ -57,6 +57,12 @@ pub struct Choices {
     pub busy: u8,
     /// What gets the busy status is done all the same; else it is not looked at.
     pub busy_and_done: bool,
+    /// The four counters of traffic in PortCounters, which are optional, are there; else they are 0.
+    pub counts_traffic: bool,
+    /// A Set of InitType changes InitTypeReply to the same.
+    pub replies_to_init_type: bool,
+    /// LinkRoundTripLatency is measured all the time; else it is not measured.
+    pub measures_latency: bool,
 }
 
 impl Default for Choices {
@@ -75,6 +81,9 @@ impl Default for Choices {
             counter_write: CounterWrite::Ignored,
             busy: 0,
             busy_and_done: false,
+            counts_traffic: true,
+            replies_to_init_type: false,
+            measures_latency: false,
         }
     }
 }

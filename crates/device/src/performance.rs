@@ -30,6 +30,8 @@ const SELECTED: [&str; 16] = [
     "PortXmitPkts",
     "PortRcvPkts",
 ];
+/// Those of them that are optional.
+const TRAFFIC: [&str; 4] = ["PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"];
 /// The same of PortRcvErrorDetails.
 const SELECTED_DETAILS: [&str; 6] = [
     "PortLocalPhysicalErrors",
@@ -54,17 +56,19 @@ pub(crate) fn serve(
     if matches!(method, Method::TRAP | Method::REPORT | Method::TRAP_REPRESS) {
         return None;
     }
-    let counters = &mut ports[at].counters;
-    *counters = counters
-        .with_port_rcv_pkts(counters.port_rcv_pkts().saturating_add(1))
-        .with_port_rcv_data(counters.port_rcv_data().saturating_add(PACKET_DWORDS));
+    if profile.choices.counts_traffic {
+        let counters = &mut ports[at].counters;
+        *counters = counters
+            .with_port_rcv_pkts(counters.port_rcv_pkts().saturating_add(1))
+            .with_port_rcv_data(counters.port_rcv_data().saturating_add(PACKET_DWORDS));
+    }
 
     let (status, data) = match (method, request.attribute_id()) {
         _ if request.header().class_version() != 1 && !faults.has(Defect::PerformanceVersionIgnored) => {
             (Status::BAD_VERSION, None)
         }
         (Method::GET, AttributeId::CLASS_PORT_INFO) => (Status::OK, Some(class_port_info(faults))),
-        (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, faults, request),
+        (Method::GET | Method::SET, AttributeId::PORT_COUNTERS) => port_counters(ports, (profile, faults), request),
         (Method::GET | Method::SET, AttributeId::PORT_RCV_ERROR_DETAILS) if profile.rcv_error_details => {
             error_details(ports, faults, request)
         }
@@ -72,10 +76,12 @@ pub(crate) fn serve(
         _ => (Status::METHOD_UNSUPPORTED, None),
     };
 
-    let counters = &mut ports[at].counters;
-    *counters = counters
-        .with_port_xmit_pkts(counters.port_xmit_pkts().saturating_add(1))
-        .with_port_xmit_data(counters.port_xmit_data().saturating_add(PACKET_DWORDS));
+    if profile.choices.counts_traffic {
+        let counters = &mut ports[at].counters;
+        *counters = counters
+            .with_port_xmit_pkts(counters.port_xmit_pkts().saturating_add(1))
+            .with_port_xmit_data(counters.port_xmit_data().saturating_add(PACKET_DWORDS));
+    }
     let mut answer = request.with_method(Method::GET_RESP).with_status(status);
     if faults.has(Defect::PerformanceResponseVersion2) {
         answer.bytes_mut()[2] = 2;
@@ -124,7 +130,11 @@ fn class_port_info(faults: &Faults) -> [u8; 192] {
 }
 
 /// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.
-fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status, Option<[u8; 192]>) {
+fn port_counters(
+    ports: &mut [Port],
+    (profile, faults): (&Profile, &Faults),
+    request: &Mad,
+) -> (Status, Option<[u8; 192]>) {
     let wanted: PortCounters = request.attribute();
     let select = match usize::from(wanted.port_select()) {
         0 if faults.has(Defect::PortSelect0Accepted) => 1,
@@ -153,6 +163,9 @@ fn port_counters(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status,
         let mut names = selected(&SELECTED, select);
         if wanted.counter_select_2().0 & 1 != 0 {
             names.push("PortXmitWait");
+        }
+        if !profile.choices.counts_traffic {
+            names.retain(|name| !TRAFFIC.contains(name));
         }
         port.counters = narrowed(port.counters.with_fields_of(&wanted, &names), faults);
     }

@@ -81,9 +81,11 @@ impl Port {
             .counters
             .with_symbol_error_counter(below(rng, 9) as u16)
             .with_port_rcv_errors(below(rng, 9) as u16)
-            .with_vl15_dropped(below(rng, 9) as u16)
-            .with_port_xmit_data(rng.next_u32())
-            .with_port_rcv_data(rng.next_u32());
+            .with_vl15_dropped(below(rng, 9) as u16);
+        let (sent, received) = (rng.next_u32(), rng.next_u32());
+        if profile.choices.counts_traffic {
+            self.counters = self.counters.with_port_xmit_data(sent).with_port_rcv_data(received);
+        }
     }
 }
 

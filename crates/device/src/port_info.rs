@@ -16,6 +16,8 @@ use crate::profile::Profile;
 
 /// AttributeModifier: the subnet manager knows extended speeds; not part of the port number.
 const SM_KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
+/// No LinkRoundTripLatency is as long: the field has 24 bits.
+const LATENCY_BOUND: u32 = 1 << 24;
 /// LinkSpeedExtEnabled: none at all.
 const EXT_DISABLED: u8 = 30;
 /// LinkSpeedExtEnabled: all that are supported.
@@ -360,6 +362,14 @@ fn plain_fields(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         names.push("McastPkeyTrapSuppressionEnabled");
     }
     change.info = change.info.with_fields_of(wanted, &names);
+    if profile.has_reinit() && profile.choices.replies_to_init_type {
+        change.info = change.info.with_init_type_reply(wanted.init_type());
+    }
+    if profile.measures_latency() {
+        // Cables warm up.
+        let measured = (change.info.link_round_trip_latency() + 3) % LATENCY_BOUND;
+        change.info = change.info.with_link_round_trip_latency(measured);
+    }
 }
 
 /// Fields that a Set leaves alone, but for a defect.

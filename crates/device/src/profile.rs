@@ -255,6 +255,9 @@ impl Profile {
         // Drawn after the older ones, so that a seed stands for what it stood for.
         self.sizes(rng);
         self.addresses(rng);
+        self.choices.counts_traffic = below(rng, 4) != 0;
+        self.choices.replies_to_init_type = below(rng, 4) == 0;
+        self.choices.measures_latency = below(rng, 4) == 0;
         self
     }
 
@@ -361,6 +364,10 @@ impl Profile {
 
     pub(crate) fn has_traps(&self) -> bool {
         self.capability_mask.has(CapabilityMask::TRAP)
+    }
+
+    pub(crate) fn measures_latency(&self) -> bool {
+        self.capability_mask.has(LINK_ROUND_TRIP_LATENCY) && self.choices.measures_latency
     }
 
     pub(crate) fn has_led(&self) -> bool {

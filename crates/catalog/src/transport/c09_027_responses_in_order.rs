@@ -13,7 +13,7 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Psn};
+use verbatim_wire::packet::{AckTimeout, Psn, Syndrome, SyndromeKind};
 
 use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc;
@@ -52,7 +52,7 @@ macro_rules! tests {
             pub(super) static $name: Test = Test {
                 id: $id,
                 aliases: $aliases,
-                revision: 1,
+                revision: 2,
                 about: $about,
                 reading: READING,
                 statements: &[ORDER, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
@@ -125,21 +125,7 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
         }
         let payload = ask::random_bytes(t, "payload", LENGTH);
         let messages = kind.messages(&channel, &payload);
-        let mut wanted: Vec<Psn> = Vec::new();
-        for message in &messages {
-            wanted.extend((0..message.last().since(message.first()) + 1).map(|at| message.first().plus(at)));
-            ask::put(t, &channel, REQUESTS, message)?;
-        }
-        let until = t.now().after(ask::SOON);
-        while !wanted.is_empty()
-            && let Some(received) = t.next_packet(until)?
-        {
-            let packet = received.packet();
-            if packet.bth().dest_qp() == channel.own_qpn {
-                wanted.retain(|psn| *psn != packet.bth().psn());
-            }
-        }
-        if wanted.is_empty() {
+        if all_answered(t, &channel, &messages)? {
             break;
         }
     }
@@ -148,6 +134,41 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
         ask::query(t, &channel, STATE)?;
     }
     Ok(())
+}
+
+/// Sends requests at once; whether there is a response to every PSN of theirs. What is put off by an RNR NAK is sent again, with all behind
+/// it: the DUT may lack a resource for a moment.
+fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> Step<bool> {
+    let mut wanted: Vec<Psn> = Vec::new();
+    for message in messages {
+        wanted.extend((0..message.last().since(message.first()) + 1).map(|at| message.first().plus(at)));
+        ask::put(t, channel, REQUESTS, message)?;
+    }
+    let mut until = t.now().after(ask::SOON);
+    let mut put_off = 0;
+    while !wanted.is_empty()
+        && let Some(received) = t.next_packet(until)?
+    {
+        let packet = received.packet();
+        let psn = packet.bth().psn();
+        if packet.bth().dest_qp() != channel.own_qpn {
+            continue;
+        }
+        let Some(SyndromeKind::RnrNak(timer)) = ask::nak_of(&packet).map(Syndrome::kind) else {
+            wanted.retain(|one| *one != psn);
+            continue;
+        };
+        put_off += 1;
+        if put_off > messages.len() {
+            break;
+        }
+        t.pause(timer.duration())?;
+        for message in messages.iter().filter(|message| message.first().since(psn) < ask::HALF) {
+            ask::put(t, channel, REQUESTS, message)?;
+        }
+        until = t.now().after(ask::SOON);
+    }
+    Ok(wanted.is_empty())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service, WcOpcode, WcStatus};
 use verbatim_wire::{
-    EtherType, Ethernet, Ipv6, Layout, MacAddress, Medium, NakCode, Opcode, Packet, Qpn, Syndrome, Transport,
+    EtherType, Ethernet, Ipv6, Layout, MacAddress, Medium, NakCode, Opcode, Packet, Psn, Qpn, Syndrome, Transport,
     ether::IpProtocol,
 };
 
@@ -199,9 +199,13 @@ impl Adapter {
     /// When the host is told of it.
     fn told_at(&self, one: &Completion) -> Duration {
         let is_receive = matches!(one.opcode, WcOpcode::RECV | WcOpcode::RECV_RDMA_WITH_IMM);
-        let is_done = one.status == WcStatus::SUCCESS;
-        let delay = Some(self.profile.choices.receive_delay).filter(|_| is_receive && is_done);
-        one.at + delay.unwrap_or_default()
+        let choices = &self.profile.choices;
+        let delay = match one.status {
+            WcStatus::SUCCESS if is_receive => choices.receive_delay,
+            WcStatus::SUCCESS => choices.send_delay,
+            _ => Duration::ZERO,
+        };
+        one.at + delay
     }
 
     /// The next asynchronous event that the host has not fetched yet.
@@ -252,7 +256,7 @@ impl Adapter {
     /// There is no such memory, or the slice leaves it.
     pub fn read_memory(&self, from: Slice) -> Result<Vec<u8>, Refusal> {
         self.memory.check(from)?;
-        Ok(self.memory.bytes(from).unwrap_or_default().to_vec())
+        Ok(self.memory.seen(from, self.now))
     }
 
     /// Writes registered memory as the host does.
@@ -265,6 +269,7 @@ impl Adapter {
         };
         let slice = Slice { memory, offset, length };
         self.memory.check(slice)?;
+        self.memory.settle();
         self.memory.write(slice, 0, bytes);
         Ok(())
     }
@@ -333,7 +338,15 @@ impl Adapter {
     /// There is no such queue pair.
     pub fn query(&self, qp: QpHandle) -> Result<QpStatus, Refusal> {
         let found = self.qps.get(&qp).map(Qp::status);
-        found.ok_or_else(|| Refusal::unknown("queue pair", qp.0))
+        let shown = found.ok_or_else(|| Refusal::unknown("queue pair", qp.0))?;
+        if shown.state != QpState::Err || !self.profile.choices.psns_gone_in_err {
+            return Ok(shown);
+        }
+        Ok(QpStatus {
+            sq_psn: Psn::default(),
+            rq_psn: Psn::default(),
+            ..shown
+        })
     }
 
     /// Posts a send request at a time.

@@ -1,6 +1,7 @@
 //! Registered memory and its keys (architecture 10.6).
 
-use std::collections::BTreeMap;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
 
 use verbatim_wire::RKey;
 use verbatim_wire::verbs::Access;
@@ -53,12 +54,23 @@ struct Region {
     bytes: Vec<u8>,
 }
 
+/// What the other side wrote and the host does not see yet.
+#[derive(Clone, Debug)]
+struct Late {
+    until: Duration,
+    place: Place,
+    /// What is seen there until then.
+    before: Vec<u8>,
+}
+
 /// All registered memory of an adapter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     regions: BTreeMap<MemoryHandle, Region>,
     /// What a defective adapter leaves to others when its own side has deregistered it.
     left: BTreeMap<MemoryHandle, Region>,
+    /// Writes on their way to the host, in order.
+    late: VecDeque<Late>,
     made: u32,
 }
 
@@ -122,6 +134,7 @@ impl Regions {
     pub(crate) fn clear(&mut self) {
         self.regions.clear();
         self.left.clear();
+        self.late.clear();
     }
 
     /// Whether the slice lies in memory that exists; one of no bytes always does.
@@ -189,6 +202,39 @@ impl Regions {
         let start = place.offset.min(end);
         let stop = start.saturating_add(bytes.len()).min(end);
         region.bytes[start..stop].copy_from_slice(&bytes[..stop - start]);
+    }
+
+    /// The same, and the host sees it after some time only.
+    pub(crate) fn put_late(&mut self, place: Place, bytes: &[u8], now: Duration, delay: Duration) {
+        self.late.retain(|late| late.until > now);
+        if !delay.is_zero() {
+            let before = self.get(place, bytes.len()).to_vec();
+            let until = now + delay;
+            self.late.push_back(Late { until, place, before });
+        }
+        self.put(place, bytes);
+    }
+
+    /// The host is told of what came, or writes itself: it sees all.
+    pub(crate) fn settle(&mut self) {
+        self.late.clear();
+    }
+
+    /// The bytes of a slice that was checked, as the host sees them.
+    pub(crate) fn seen(&self, slice: Slice, now: Duration) -> Vec<u8> {
+        let mut seen = self.bytes(slice).unwrap_or_default().to_vec();
+        let from = slice.offset as usize;
+        for late in self.late.iter().rev().filter(|late| late.until > now) {
+            if late.place.memory != slice.memory {
+                continue;
+            }
+            for (offset, &byte) in (late.place.offset..).zip(&late.before) {
+                if let Some(shown) = offset.checked_sub(from).and_then(|at| seen.get_mut(at)) {
+                    *shown = byte;
+                }
+            }
+        }
+        seen
     }
 
     /// The bytes at a place: as many as there are, at most `length`.

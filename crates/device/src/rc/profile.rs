@@ -105,6 +105,16 @@ pub struct AdapterChoices {
     pub retries_read_below_nak: bool,
     /// Notices of congestion have a DSCP of their own, 48; else that of the queue pair.
     pub notices_apart: bool,
+    /// A host is told so long after its SEND, WRITE, READ or atomic was done.
+    pub send_delay: Duration,
+    /// What a WRITE brought is in memory so long after it was acknowledged, as far as the host sees, unless a receive tells of it.
+    pub write_delay: Duration,
+    /// A request is begun when the one before it is done; else as many as its window has.
+    pub one_message_at_a_time: bool,
+    /// A queue pair in ERR shows PSNs of 0; else those that it had.
+    pub psns_gone_in_err: bool,
+    /// A READ or atomic gets an RNR NAK when it comes first, for want of a resource; else none does.
+    pub puts_reads_off: bool,
 }
 
 impl Default for AdapterChoices {
@@ -139,6 +149,11 @@ impl Default for AdapterChoices {
             event_delay: Duration::ZERO,
             notices_apart: false,
             retries_read_below_nak: false,
+            send_delay: Duration::ZERO,
+            write_delay: Duration::ZERO,
+            one_message_at_a_time: false,
+            psns_gone_in_err: false,
+            puts_reads_off: false,
         }
     }
 }
@@ -165,18 +180,8 @@ impl AdapterChoices {
             repeats_read_without_r_key: draw(2) == 1,
             invalidates_regions: draw(4) != 0,
             goes_back_to_message: draw(2) == 1,
-            refuses_beyond_resources: false,
             rnr_nak_asks_longer: draw(4) == 0,
-            notifies_congestion: false,
-            acknowledges_twice: false,
-            acknowledges_unasked: false,
-            pads_frames: false,
-            reuses_numbers: false,
-            one_packet_after_nak: false,
-            receive_delay: Duration::ZERO,
-            event_delay: Duration::ZERO,
-            notices_apart: false,
-            retries_read_below_nak: false,
+            ..Self::default()
         }
     }
 }
@@ -227,6 +232,11 @@ impl AdapterProfile {
         self.choices.event_delay = [Duration::ZERO, Duration::from_millis(1)][usize::from(below(rng, 4) == 0)];
         self.choices.notices_apart = below(rng, 4) == 0;
         self.choices.retries_read_below_nak = below(rng, 2) == 1;
+        self.choices.send_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
+        self.choices.write_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
+        self.choices.one_message_at_a_time = below(rng, 8) == 0;
+        self.choices.psns_gone_in_err = below(rng, 4) == 0;
+        self.choices.puts_reads_off = below(rng, 8) == 0;
         self
     }
 

@@ -113,7 +113,8 @@ impl Qp {
             if cx.has(RcDefect::AckBeforeExecution) {
                 self.receive.held_write = Some((target, payload.to_vec()));
             } else {
-                cx.memory.put(target, payload);
+                cx.memory
+                    .put_late(target, payload, cx.now, cx.profile.choices.write_delay);
             }
             cx.told.next_write = Some(behind(target, length));
         }
@@ -157,7 +158,7 @@ impl Qp {
         if length > MAX_MESSAGE || !self.answers_reads() && !cx.has(RcDefect::MaxDestRdAtomic0Answers) {
             return Err(INVALID);
         }
-        self.take_resource(cx)?;
+        self.take_resource(cx, request)?;
         let data = if length == 0 && !cx.has(RcDefect::ZeroLengthRKeyChecked) {
             Vec::new()
         } else {
@@ -187,7 +188,12 @@ impl Qp {
     }
 
     /// Whether a READ or atomic more can be answered: those whose responses have left count no more.
-    fn take_resource(&mut self, cx: &Context<'_>) -> Result<(), Refused> {
+    fn take_resource(&mut self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
+        let psn = request.bth.psn();
+        let is_first = self.receive.put_off.replace(psn) != Some(psn);
+        if cx.profile.choices.puts_reads_off && is_first {
+            return Err(Refused::NotReady);
+        }
         self.receive.answering.retain(|left| *left > cx.now);
         let most = usize::from(self.attributes.max_dest_rd_atomic);
         let is_beyond = self.receive.answering.len() >= most.max(1);
@@ -232,7 +238,7 @@ impl Qp {
             return Err(if wrong { OPERATIONAL } else { INVALID });
         }
         let place = self.remote(cx, atomic.r_key(), va, 8, Right::Atomic)?;
-        self.take_resource(cx)?;
+        self.take_resource(cx, request)?;
         let original = super::atomic::perform(cx, place, request.opcode, &atomic);
         let psn = request.bth.psn();
         if cx.has(RcDefect::DuplicateAtomicOfAnyQp) {

@@ -321,6 +321,7 @@ impl Qp {
         byte_len: u32,
         imm: Option<u32>,
     ) {
+        cx.memory.settle();
         cx.told.completions.push_back(Completion {
             qp: self.handle,
             wr_id: receive.wr_id,

@@ -76,6 +76,10 @@ impl Qp {
         if self.is_stuck(cx, index) {
             return false;
         }
+        let is_busy = index > 0 && cx.profile.choices.one_message_at_a_time;
+        if !begun && is_busy {
+            return false;
+        }
         let window = if self.send.limited || self.send.slow {
             1
         } else {

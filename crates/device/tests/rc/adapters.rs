@@ -234,6 +234,9 @@ impl Pair {
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(until) {}
+        for end in &mut self.ends {
+            end.tick(until);
+        }
     }
 
     /// Until A has so many completions, or for a minute at most.

@@ -4,6 +4,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used, unreachable_pub)]
 
 mod adapters;
+mod choices;
 mod defects;
 mod errors;
 mod network;

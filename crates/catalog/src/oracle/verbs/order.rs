@@ -3,7 +3,8 @@
 //!
 //! Source: architecture 9.5 (ordering), C9-27.
 
-use verbatim_record::{Evidence, FrameSeen};
+use verbatim_record::{Evidence, FrameSeen, Span};
+use verbatim_wire::packet::Psn;
 
 use super::talk::Talk;
 use super::{Asking, VerbsRule};
@@ -33,7 +34,11 @@ fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     let (mut sent, mut end): (Vec<Sent>, u32) = (Vec::new(), 0);
-    for (offset, heard, _) in talk.asked() {
+    let put_off = put_off(talk, first);
+    for (offset, heard, frame) in talk.asked() {
+        if is_among(&put_off, offset, frame) {
+            continue;
+        }
         let psns = offset..offset.saturating_add(talk.psns(&heard));
         // Most lie behind all others.
         let before = if offset < end { &mut sent[..] } else { &mut [] };
@@ -71,4 +76,28 @@ fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             furthest = Some((offset, heard, frame));
         }
     }
+}
+
+/// From which request on the DUT put everything off by an RNR NAK, and when: what had been sent by then is not done. Those alone that leave no
+/// doubt of which sending they answer: one NAK of a request that was sent once by then, but for what an earlier one put off.
+fn put_off(talk: &Talk<'_>, first: Psn) -> Vec<(u32, Span)> {
+    let naks = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr);
+    let naks: Vec<_> = naks.map(|(heard, frame)| (heard.psn.since(first), frame.at)).collect();
+    let mut plain: Vec<(u32, Span)> = Vec::new();
+    for &(offset, at) in &naks {
+        let counts = |&(asked, _, frame): &(u32, Heard<'_>, &FrameSeen)| {
+            asked == offset && frame.at.is_before(at) && !is_among(&plain, asked, frame)
+        };
+        let is_alone = naks.iter().filter(|(other, _)| *other == offset).count() == 1;
+        if is_alone && talk.asked().filter(counts).count() == 1 {
+            plain.push((offset, at));
+        }
+    }
+    plain
+}
+
+/// Whether a request was put off.
+fn is_among(put_off: &[(u32, Span)], offset: u32, frame: &FrameSeen) -> bool {
+    let is_it = |(from, at): &(u32, Span)| *from <= offset && frame.at.is_before(*at);
+    put_off.iter().any(is_it)
 }

@@ -372,44 +372,6 @@ pub(crate) fn read_answered(
     passed
 }
 
-/// The atomic is answered, and with this original value. The two checks name different statements.
-pub(crate) fn atomic_answered(
-    trace: &Trace,
-    f: &mut Findings<'_>,
-    (statement, of_value, about): (&str, &str, &str),
-    turn: &Turn<'_>,
-    (original, msn): (u64, u32),
-) -> bool {
-    let answers = turn.counted(trace);
-    let psn = turn.last_sent();
-    let right = |seen: &&Seen<'_>| seen.packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE && seen.psn() == psn;
-    let answer = answers.iter().find(right);
-    let result = match (answer, answers.len()) {
-        (Some(_), _) if answers.len() <= turn.most(trace) && answers.iter().all(|seen| right(&seen)) => Passed::Pass,
-        (None, 0) => alive(trace, turn.places.0, turn.asked_again()),
-        _ => Passed::Fail,
-    };
-    let words = (
-        format!("one {} of PSN {psn}", Opcode::RC_ATOMIC_ACKNOWLEDGE),
-        in_words(&answers),
-    );
-    let passed = f.prove(statement, &turn.evidence(&answers), about, words, result);
-    if let Some((answer, atomic)) = answer.and_then(|answer| Some((answer, answer.packet.atomic_ack()?))) {
-        let words = (
-            format!("original {original:#018x}"),
-            format!("original {:#018x}", atomic.original().0),
-        );
-        let result = if atomic.original().0 == original {
-            Passed::Pass
-        } else {
-            Passed::Fail
-        };
-        f.prove(of_value, &turn.evidence(&answers), about, words, result);
-        counts(f, about, answer, &[msn]);
-    }
-    passed
-}
-
 /// The verbs commands of a label within a dialogue.
 pub(crate) fn commands_in<'t>(trace: &'t Trace, dialogue: &Dialogue<'_>, label: Label<Verbs>) -> Vec<&'t VerbsDone> {
     trace.commands_between(label, dialogue.places).collect()

@@ -12,7 +12,7 @@ use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, 
 use verbatim_tester::peer::{Channel, ChannelOptions, Marks, Memory, asks_for};
 use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::ether::MacAddress;
-use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, SyndromeKind, Transport};
+use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndrome, SyndromeKind, Transport};
 
 use super::answer::{self, Turn};
 use super::ask::{self, Message};
@@ -196,10 +196,19 @@ fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<Option<(Channel, bool)>> {
     } else {
         channel
     };
-    for packet in (case.request)(&over, psn.next()) {
-        t.send_frame(case.label, &channel.frame(&packet))?;
+    let mut answered = false;
+    for _ in 0..TRIES {
+        for packet in (case.request)(&over, psn.next()) {
+            t.send_frame(case.label, &channel.frame(&packet))?;
+        }
+        match hears_nak(t, &channel)? {
+            Heard::PutOff(interval) => t.pause(interval)?,
+            heard => {
+                answered = matches!(heard, Heard::Answered);
+                break;
+            }
+        }
     }
-    let answered = hears_nak(t, &channel)?;
     let again = Message::send(&channel, psn.plus(1 + case.refused), &sound);
     ask::put(t, &channel, AFTER, &again)?;
     ask::read_memory(t, &channel, MEMORY, channel.memory.length)?;
@@ -236,23 +245,34 @@ fn is_in_error(reply: &Reply) -> bool {
     matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Err)
 }
 
-/// Waits for a NAK. Whether anything came but a sequence NAK, which says that a packet was lost, or an RNR NAK, which says
-/// that a resource was lacking for a moment.
-fn hears_nak(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
+/// What a request came to.
+#[derive(Clone, Copy)]
+enum Heard {
+    /// Something that is neither of the others.
+    Answered,
+    /// An RNR NAK, with its interval: a resource was lacking for a moment.
+    PutOff(Duration),
+    /// Nothing, or a sequence NAK, which says that a packet was lost.
+    Nothing,
+}
+
+/// Waits for a NAK.
+fn hears_nak(t: &mut Tester<'_>, channel: &Channel) -> Step<Heard> {
     let until = t.now().after(ask::SOON);
-    let mut answered = false;
+    let mut heard = Heard::Nothing;
     while let Some(received) = t.next_packet(until)? {
         let packet = received.packet();
-        if packet.bth().dest_qp() == channel.own_qpn {
-            let nak = ask::nak_of(&packet);
-            let is_rnr_nak = nak.is_some_and(|nak| matches!(nak.kind(), SyndromeKind::RnrNak(_)));
-            answered |= !ask::is_sequence_nak(&packet) && !is_rnr_nak;
-            if nak.is_some() {
-                break;
-            }
+        if packet.bth().dest_qp() != channel.own_qpn {
+            continue;
+        }
+        match ask::nak_of(&packet).map(Syndrome::kind) {
+            Some(SyndromeKind::RnrNak(timer)) => return Ok(Heard::PutOff(timer.duration())),
+            Some(_) if ask::is_sequence_nak(&packet) => break,
+            Some(_) => return Ok(Heard::Answered),
+            None => heard = Heard::Answered,
         }
     }
-    Ok(answered)
+    Ok(heard)
 }
 
 /// Labels that no judge goes by.
