@@ -276,6 +276,7 @@ defects! {
         TrapRepeatedAsAnother "trap-repeated-as-another" "Each repetition of a trap has a TransactionID of its own."
         TrapNotHeldBack "trap-not-held-back" "A new trap is sent at once, whenever the one before it was."
         TrapRepeatedTooSoon "trap-repeated-too-soon" "A trap is repeated after half a SubnetTimeOut."
+        TrapTimeoutAsFirst "trap-timeout-as-first" "Traps are apart by the SubnetTimeOut that the port had when it sent the first one."
     }
     "C14-29" {
         ViolationsStuckAtMost "violations-stuck-at-most" "M_KeyViolations that has come to 0xFFFF is not cleared by a Set to 0."

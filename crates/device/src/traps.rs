@@ -31,6 +31,8 @@ pub(crate) struct Traps {
     /// When the port may send a trap again.
     not_before: Duration,
     transaction: u64,
+    /// The SubnetTimeOut when a trap was sent first; for a defective device.
+    first_timeout: Option<Duration>,
     /// No trap is sent any more; only in a defective device.
     pub(crate) ended: bool,
 }
@@ -41,6 +43,7 @@ impl Traps {
             outstanding: None,
             not_before: Duration::ZERO,
             transaction: 0,
+            first_timeout: None,
             ended: false,
         }
     }
@@ -78,7 +81,10 @@ impl Traps {
         if !can_send(info) {
             return None;
         }
-        let apart = info.subnet_timeout().duration();
+        let mut apart = info.subnet_timeout().duration();
+        if faults.has(Defect::TrapTimeoutAsFirst) {
+            apart = *self.first_timeout.get_or_insert(apart);
+        }
         self.not_before = now
             + if faults.has(Defect::TrapRepeatedTooSoon) {
                 apart / 2

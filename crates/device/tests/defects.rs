@@ -296,6 +296,8 @@ fn every_defect_shows_where_it_says_so() {
         TrapSuppressionNotKept,
         AllWidthsKeptAsCode,
         AllSpeedsKeptAsCode,
+        // SubnetTimeOut stays as it was when the first trap left.
+        TrapTimeoutAsFirst,
     ];
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         let sound = talk(&profile, &[]);

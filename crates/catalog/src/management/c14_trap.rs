@@ -5,7 +5,7 @@
 //! soon as it comes; where traps are known to come here, what happens after that raises traps again. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
 //! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
 //! comes after its TrapRepress. Where traps of the test came here, wrong keys follow one another, each as soon as the trap of the one before it came:
-//! each of their traps waits for the SubnetTimeOut, too. Reading: how often a trap is sent is left open. A port that says that it
+//! each of their traps waits for the SubnetTimeOut, too, and for one that is twice as long once that was set. Reading: how often a trap is sent is left open. A port that says that it
 //! sends traps and sends none that names its cause, of four violations, is failed where it is known that they would come here: on hardware they go to
 //! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
 //! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
@@ -19,12 +19,15 @@ use core::time::Duration;
 
 use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
-use verbatim_wire::values::{CapabilityMask, NodeType};
+use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{
-    AnyAttribute, AttributeId, DrSmp, Layout, Lid, MKey, Method, MgmtClass, NodeInfo, Notice, PortInfo, PortState, trap,
+    AnyAttribute, AttributeId, Lid, MKey, Method, NodeInfo, Notice, PortInfo, PortState, SubnetTimeout, trap,
 };
 
+use self::content::content;
 use crate::management::keys::{self, AFTER, BEFORE};
+
+mod content;
 
 const STATEMENT: &str = "14.2.5.1 traps";
 const NODE: Label<NodeInfo> = Label::new("NodeInfo");
@@ -34,6 +37,9 @@ const REPRESSED: Label<AnyAttribute> = Label::new("wrong key, whose trap is repr
 const MORE: Label<AnyAttribute> = Label::new("wrong key once more, as no trap came");
 const LATER: Label<AnyAttribute> = Label::new("wrong key, after a trap was repressed");
 const NEXT: Label<AnyAttribute> = Label::new("wrong key, as soon as the trap of another came");
+const SLOWER: Label<PortInfo> = Label::new("set a longer SubnetTimeOut");
+const NEXT_SLOWER: Label<AnyAttribute> =
+    Label::new("wrong key, with the longer SubnetTimeOut, as soon as the trap of another came");
 const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
 const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
@@ -44,13 +50,15 @@ const FOLLOWING: u32 = 5;
 /// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
 /// for the oracle.
 const HOPS: [u8; 5] = [3, 29, 30, 31, 63];
+/// The longest SubnetTimeOut that is set: code 20 is 4.3 s.
+const LONGEST_TIMEOUT: u8 = 20;
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
 
 pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
-    revision: 6,
+    revision: 7,
     about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
     reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
         come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
@@ -72,6 +80,12 @@ fn sends_traps(port: &PortInfo) -> bool {
     port.capability_mask().has(CapabilityMask::TRAP) && port.lid() != Lid(0) && port.master_sm_lid() != Lid(0)
 }
 
+/// A SubnetTimeOut twice as long, while that is one that a port can be waited for.
+fn longer(port: &PortInfo) -> Option<SubnetTimeout> {
+    let code = port.subnet_timeout().0 + 1;
+    (code <= LONGEST_TIMEOUT).then_some(SubnetTimeout(code))
+}
+
 fn procedure(t: &mut Tester<'_>) -> Step {
     let key = t.rig_key();
     let node = t.get(NODE, key)?;
@@ -81,7 +95,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let (ours, [other, another, third, _]) = keys::keys(t);
     let lease = t.longer_than(60);
-    keys::lock(t, ours, 2, lease, 6)?;
+    let guarded = keys::lock(t, ours, 2, lease, 6)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
     // Long enough for a few repetitions, whatever the SubnetTimeOut.
@@ -115,6 +129,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.provoke_trap(NEXT, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << (42 + bit)))?;
         }
         t.wait_out(repetitions)?;
+        if let Some(longer) = longer(&port) {
+            let slower = keys::protected(&guarded, ours, 2, lease).change(|info| info.with_subnet_timeout(longer));
+            t.set(SLOWER, &guarded, slower)?;
+            for bit in FOLLOWING..2 * FOLLOWING {
+                t.provoke_trap(NEXT_SLOWER, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << (42 + bit)))?;
+            }
+            t.wait_out(2 * repetitions)?;
+        }
     }
     // Switches on a real way would write the route themselves.
     for hops in HOPS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
@@ -208,7 +230,16 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         content(t, f, (&node, &before), if late { repeated } else { repressed }, trap);
     }
     after_repress(t, f);
-    following(t, f, &before);
+    following(t, f, &before, NEXT);
+    // Where the Set was not obeyed, the oracle says so.
+    let set = t.each(SLOWER).find_map(Exchange::answer);
+    let set = set.map(|answer| answer.mad.attribute::<PortInfo>().subnet_timeout());
+    if let Some(longer) = longer(&before).filter(|longer| Some(*longer) == set) {
+        following(t, f, &before.with_subnet_timeout(longer), NEXT_SLOWER);
+    } else {
+        t.not_judged(SLOWER);
+        t.not_judged(NEXT_SLOWER);
+    }
     repetitions(t, f, &before, repeated, &first);
     ends(t, f, &before, &second);
     Ok(())
@@ -230,13 +261,13 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
 }
 
 /// A new trap waits as a repetition does: those of SMPs that followed one another are a SubnetTimeOut apart.
-fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo) {
+fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, label: Label<AnyAttribute>) {
     let came = |cause: &Exchange| {
         let mut traps = t.unasked.iter().filter(|of| of.mad.method() == Method::TRAP);
         traps.find(|of| trap::m_key_of(&of.mad) == cause.request.m_key())
     };
     // One that found the port busy may have raised its trap or not.
-    let causes: Vec<_> = t.each(NEXT).filter(|of| !of.is_busy()).collect();
+    let causes: Vec<_> = t.each(label).filter(|of| !of.is_busy()).collect();
     let traps: Vec<_> = causes.iter().copied().filter_map(came).collect();
     let [one, .., last] = traps[..] else { return };
     let times = u32::try_from(traps.len() - 1).unwrap_or(u32::MAX);
@@ -259,184 +290,6 @@ fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo) {
         format!("at least {}: traps are a SubnetTimeOut apart", duration_words(least)),
         most >= least,
     );
-}
-
-/// What a trap says of the SMP that raised it.
-fn content(t: &Trace, f: &mut Findings<'_>, (node, port): (&NodeInfo, &PortInfo), cause: &Exchange, trap: &Arrived) {
-    let (mad, asked) = (&trap.mad, &cause.request);
-    let notice: Notice = mad.attribute();
-    let says = trap::BadMKey::from_bytes(notice.details());
-    let producer = match node.node_type() {
-        NodeType::SWITCH => 2,
-        NodeType::ROUTER => 3,
-        _ => 1,
-    };
-    let hops = if asked.is_directed() {
-        DrSmp::from_bytes(asked.bytes()).hop_count()
-    } else {
-        0
-    };
-    let header = mad.header();
-    let route = asked.is_directed().then(|| DrSmp::from_bytes(asked.bytes()));
-    // A directed route begins and ends at the permissive LID, here. Agents that are in use name the port's own.
-    let dr_slid = route.as_ref().map_or(says.dr_slid(), DrSmp::dr_slid);
-    let names_itself = says.lid() == port.lid();
-    let lid = if route.is_some() && !names_itself {
-        Lid::PERMISSIVE
-    } else {
-        says.lid()
-    };
-    if route.is_some() && names_itself {
-        f.observe_ambiguous(
-            "LIDADDR of a trap about a directed route is the port's own LID",
-            &[cause],
-        );
-    }
-    let path = returns(t, asked, hops);
-    let shown = |first: usize| {
-        (first..first + path.len())
-            .map(|hop| says.return_path(hop))
-            .collect::<Vec<_>>()
-    };
-    // So many bytes as there are hops, from the one on that no hop uses.
-    let is_cut = shown(0)
-        .split_first()
-        .is_some_and(|(unused, hops)| *unused == 0 && path.starts_with(hops));
-    let is_path = path.is_empty() || shown(0) == path || shown(1) == path || is_cut;
-    let reserved = [("Reserved0"), ("Reserved56"), ("Reserved176")];
-    let is_zero = reserved.iter().all(|name| says.is_zero_in(name));
-    // The field, what it says, what it must say.
-    let header_zero = mad.header().is_zero_in("Reserved144");
-    let words: [[String; 3]; 24] = [
-        // Who reads a trap does not have the port's key.
-        ["M_Key".into(), mad.m_key().to_string(), MKey(0).to_string()],
-        [
-            "AttributeModifier".into(),
-            format!("{:#x}", mad.modifier()),
-            "0x0".into(),
-        ],
-        [
-            "Status".into(),
-            mad.status().to_string(),
-            verbatim_wire::Status::OK.to_string(),
-        ],
-        [
-            "reserved bytes of the MAD header are 0".into(),
-            header_zero.to_string(),
-            "true".into(),
-        ],
-        [
-            "path truncated".into(),
-            says.path_truncated().to_string(),
-            // Whether a path of just so many bytes as there is room for is cut is not looked at.
-            if hops < 29 {
-                "false".into()
-            } else {
-                says.path_truncated().to_string()
-            },
-        ],
-        ["BaseVersion".into(), header.base_version().to_string(), "1".into()],
-        [
-            "MgmtClass".into(),
-            mad.class().to_string(),
-            MgmtClass::SUBN_LID.to_string(),
-        ],
-        ["ClassVersion".into(), header.class_version().to_string(), "1".into()],
-        [
-            "AttributeID".into(),
-            mad.attribute_id().to_string(),
-            AttributeId::NOTICE.to_string(),
-        ],
-        ["IsGeneric".into(), notice.is_generic().to_string(), "true".into()],
-        ["Type".into(), notice.notice_type().to_string(), SECURITY.to_string()],
-        [
-            "ProducerType".into(),
-            notice.producer_type().0.to_string(),
-            producer.to_string(),
-        ],
-        [
-            "TrapNumber".into(),
-            notice.trap_number().to_string(),
-            trap::BAD_M_KEY.to_string(),
-        ],
-        [
-            "IssuerLID".into(),
-            notice.issuer_lid().to_string(),
-            port.lid().to_string(),
-        ],
-        ["METHOD".into(), says.method().to_string(), asked.method().to_string()],
-        [
-            "ATTRIBUTEID".into(),
-            says.attribute().to_string(),
-            asked.attribute_id().to_string(),
-        ],
-        [
-            "ATTRIBUTEMODIFIER".into(),
-            format!("{:#x}", says.modifier().0),
-            format!("{:#x}", asked.modifier()),
-        ],
-        ["MKEY".into(), says.m_key().to_string(), asked.m_key().to_string()],
-        [
-            "DRNotice".into(),
-            says.directed().to_string(),
-            asked.is_directed().to_string(),
-        ],
-        ["DRHopCount".into(), says.hop_count().to_string(), hops.to_string()],
-        ["LIDADDR".into(), says.lid().to_string(), lid.to_string()],
-        ["DRSLID".into(), says.dr_slid().to_string(), dr_slid.to_string()],
-        ["reserved bytes 0".into(), is_zero.to_string(), "true".into()],
-        [
-            "DRNoticeReturnPath".into(),
-            if is_path {
-                "as it came".into()
-            } else {
-                format!("{:?}", shown(1))
-            },
-            if is_path {
-                "as it came".into()
-            } else {
-                format!("{path:?}")
-            },
-        ],
-    ];
-    let wrong: Vec<_> = words.iter().filter(|[_, seen, wanted]| seen != wanted).collect();
-    let list = |column: usize| {
-        let each = wrong.iter().map(|row| format!("{} {}", row[0], row[column]));
-        each.collect::<Vec<_>>().join(", ")
-    };
-    let (seen, wanted) = (list(1), list(2));
-    let is_right = wrong.is_empty();
-    f.claim(STATEMENT, "what trap 256 says of the SMP")
-        .by(cause)
-        .saw(if is_right { "what was sent".into() } else { seen })
-        .must(if is_right { "what was sent".into() } else { wanted }, is_right);
-}
-
-/// The ports by which an SMP came, hop by hop, as a response on the same route shows them; empty when none does, or when a
-/// notice has no room for all.
-fn returns(t: &Trace, asked: &verbatim_wire::Mad, hops: u8) -> Vec<u8> {
-    let route = |mad: &verbatim_wire::Mad| {
-        let smp = DrSmp::from_bytes(mad.bytes());
-        (1..=usize::from(hops))
-            .map(|hop| smp.initial_path(hop))
-            .collect::<Vec<_>>()
-    };
-    let same = t
-        .exchanges
-        .iter()
-        .filter(|of| of.request.is_directed() && route(&of.request) == route(asked));
-    let response = same
-        .filter_map(Exchange::answer)
-        .next()
-        .filter(|_| (1..30).contains(&hops));
-    let path = response.map(|response| {
-        let smp = DrSmp::from_bytes(response.mad.bytes());
-        (1..=usize::from(hops))
-            .map(|hop| smp.return_path(hop))
-            .collect::<Vec<_>>()
-    });
-    path.filter(|path| path.iter().any(|port| *port != 0))
-        .unwrap_or_default()
 }
 
 /// A repetition is the trap that was sent, a SubnetTimeOut later.

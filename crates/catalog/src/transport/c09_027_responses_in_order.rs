@@ -13,7 +13,7 @@ use core::time::Duration;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Psn, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{AckTimeout, Opcode, Psn, Syndrome, SyndromeKind};
 
 use super::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc;
@@ -89,7 +89,11 @@ impl Kind {
         let mut psn = channel.own_psn;
         let mut messages = Vec::new();
         let mut add = |make: &dyn Fn(Psn) -> Message| {
-            let message = make(psn);
+            // What has a response has it without being asked for an acknowledgement.
+            let message = make(psn).changed(|packets| {
+                let has_response = packets[0].atomic.is_some() || packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
+                packets[0].bth = packets[0].bth.with_ack_request(!has_response);
+            });
             psn = message.next();
             messages.push(message);
         };

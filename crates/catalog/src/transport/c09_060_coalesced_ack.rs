@@ -1,6 +1,7 @@
 //! `c09-060-coalesced-ack`: an ACK completes every SEND and WRITE up to its PSN, in order, and nothing else.
 //!
-//! On one connection: three requests, and one ACK for all; two requests, and an ACK for the first alone; a SEND of three
+//! On one connection: three requests, and one ACK for all; two requests, and an ACK for the first alone; two of which the first is not
+//! signalled, and one ACK for both; a SEND of three
 //! packets, whose first two are acknowledged before the last. What is covered completes once, in the order of posting;
 //! what is not, or not whole, does not.
 //! Reading: nothing is unclear. A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE.
@@ -34,7 +35,7 @@ const WHOLE_AGAIN: Label<Frames> = Label::new("ACK of the whole message, again")
 pub(super) static TEST: Test = Test {
     id: "c09-060-coalesced-ack",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "An ACK completes all requests up to its PSN, once and in order, and none that goes beyond it.",
     reading: "One ACK for three requests completes the three in order; an ACK of the first of two leaves the second; an ACK \
         of a part of a message completes nothing. No completion is proven by two seconds.",
@@ -77,6 +78,19 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step 
     }
     t.wait_for(SECOND_OPEN, silence)?;
     if !dut.answer(t, (SECOND, SECOND_AGAIN), &acks[1], 1)? {
+        return Ok(());
+    }
+    // The first of two is not to be told of.
+    let quiet = Ask {
+        silent: true,
+        ..Ask::send(64)
+    };
+    let two = [dut.post(t, quiet)?, dut.post(t, Ask::send(64))?];
+    if !dut.see_all(t, &two[0])? || !dut.see_all(t, &two[1])? {
+        return Ok(());
+    }
+    let ack = dut.answers(t, &two[1]);
+    if !dut.answer(t, (SECOND, SECOND_AGAIN), &ack, 1)? {
         return Ok(());
     }
     let message = dut.post(t, Ask::send(3 * dut.mtu))?;

@@ -2,7 +2,9 @@
 //!
 //! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
 //! progress, so nothing may be sent again earlier than T after the last one before it. On another connection a READ gets a response
-//! every T/2, where the device has READs; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. There the rule `timer-restarts` judges.
+//! every T/2, where the device has READs; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. A SEND of eight packets is acknowledged
+//! packet by packet, every T/2. Of a SEND that nobody answers the peer says nothing, but every T/2 that the one before it is done: that is no progress, so that it is retried in
+//! time. There the rule `timer-restarts` judges.
 //! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
 //! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
 
@@ -32,6 +34,8 @@ const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout"
 const RESPONSES: u32 = 6;
 /// SENDs, each acknowledged half a timeout after the one before.
 const REQUESTS: u32 = 10;
+/// Packets of a message, each acknowledged half a timeout after the one before: as many as any device sends at once.
+const PARTS: u32 = 8;
 /// SENDs, each posted half a timeout after the one before, over more than 4 timeouts.
 const POSTS: u32 = 12;
 /// What an adapter may need from the decision to send to the packet on the wire.
@@ -43,7 +47,7 @@ const ROUND_TRIPS: u32 = 110;
 pub(super) static TEST: Test = Test {
     id: "c09-142-timer-restart",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
     reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived. What is posted \
         meanwhile restarts nothing.",
@@ -87,6 +91,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         read(t, &options)?;
     }
     posted_meanwhile(t, &options)?;
+    stale_acks(t, &options)?;
+    parts(t, &options)?;
     asked_again(t, &options)
 }
 
@@ -121,6 +127,45 @@ fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         }
     }
     t.wait_for(ENDS, t.rc_silence(Duration::ZERO, options.timeout, 1))?;
+    dut.close(t)
+}
+
+/// A SEND of many packets, each acknowledged half a timeout after the one before.
+fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
+    let mut dut = Requester::open(t, options)?;
+    let half = options.timeout.duration().unwrap_or_default() / 2;
+    let send = dut.post(t, Ask::send(PARTS * dut.mtu))?;
+    if dut.see_all(t, &send)? {
+        for at in 0..PARTS - 1 {
+            t.pause(half)?;
+            t.send_frame(NAK, &dut.ack(send.first.plus(at), send.msn - 1))?;
+        }
+        let ack = dut.answers(t, &send);
+        dut.answer(t, (REST, REST_AGAIN), &ack, 1)?;
+    }
+    dut.close(t)
+}
+
+/// A SEND that nobody answers, while what was done is acknowledged again and again.
+fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
+    let options = ChannelOptions {
+        retry_cnt: 1,
+        ..*options
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let half = options.timeout.duration().unwrap_or_default() / 2;
+    let done = dut.post(t, Ask::send(64))?;
+    if dut.see_all(t, &done)? {
+        let ack = dut.answers(t, &done);
+        dut.answer(t, (REST, REST_AGAIN), &ack, 1)?;
+        let waits = dut.post(t, Ask::send(64))?;
+        dut.see_all(t, &waits)?;
+        for _ in 0..POSTS {
+            t.pause(half)?;
+            t.send_frame(NAK, &dut.ack(done.last, done.msn))?;
+        }
+        t.wait_for(ENDS, t.rc_silence(Duration::ZERO, options.timeout, 1))?;
+    }
     dut.close(t)
 }
 

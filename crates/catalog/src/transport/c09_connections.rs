@@ -76,7 +76,7 @@ const TIMER: RnrTimer = RnrTimer(28);
 pub(super) static TEST: Test = Test {
     id: "c09-connections",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Messages of two connections whose packets come in turns are delivered as if each were alone.",
     reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, one packet of each connection after the other: \
         both are acknowledged, delivered, and nothing else is touched. Atomics of one PSN on two connections: each comes again with its own \
@@ -152,6 +152,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 /// A gap on each of two connections at a time: each is told of.
 fn gaps(t: &mut Tester<'_>) -> Step {
     let channels = [
+        t.open_channel(&ChannelOptions::default())?,
+        t.open_channel(&ChannelOptions::default())?,
         t.open_channel(&ChannelOptions::default())?,
         t.open_channel(&ChannelOptions::default())?,
     ];

@@ -2,7 +2,7 @@
 //!
 //! Three receives are posted, the first packet of a SEND fills the first of them in part; two SENDs of the DUT are out, and
 //! nobody answers. All have a wr_id of more than 32 bits. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts,
-//! and nothing comes again, though an ACK timeout was running.
+//! and nothing comes again, though an ACK timeout was running. On another connection a SEND is out when the DUT refuses a WRITE: it is flushed, too.
 //! Reading: the receive that a message has begun to fill is the first of those that are left.
 //! False alarm: none known.
 
@@ -23,6 +23,9 @@ const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const WHOLE: Label<Frames> = Label::new("SEND that takes a receive");
 const HALF: Label<Frames> = Label::new("SEND First");
 const AFTER: Label<Wait> = Label::new("after the step to ERR");
+const WRONG: Label<Frames> = Label::new("WRITE longer than DMALen");
+const AFTER_REFUSAL: Label<Wait> = Label::new("after the refusal");
+const STATE: Label<Verbs> = Label::new("state after the refusal");
 const STOP: Label<Verbs> = Label::new("modify to ERR");
 
 /// Numbers of requests begin there: a host gets back all 64 bits of them.
@@ -34,7 +37,7 @@ const SLOT: u32 = 4096;
 pub(super) static TEST: Test = Test {
     id: "c09-flush",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "In ERR all that is posted is flushed, each queue in its order, a receive that is half full first.",
     reading: "IBV_WC_WR_FLUSH_ERR for three receives and two SENDs, in the order in which they were posted.",
     statements: &[IMMEDIATE, rc::NAKS, "C9-143", rc::GENERATION, rc::ICRC],
@@ -74,11 +77,28 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     };
     t.verbs_must(STOP, Side::Dut, Command::ModifyQp(stop))?;
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, options.timeout, 0))?;
+    dut.close(t)?;
+    refuses(t, &options, &bytes[..64])
+}
+
+/// The DUT refuses a request while one of its own is out.
+fn refuses(t: &mut Tester<'_>, options: &ChannelOptions, bytes: &[u8]) -> Step {
+    let mut dut = Requester::open(t, options)?;
+    let channel = dut.channel;
+    let sent = dut.post(t, Ask::send(64))?;
+    dut.see_all(t, &sent)?;
+    let wrong = Message::write(&channel, channel.own_psn, 0, bytes)
+        .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)));
+    ask::ask(t, &channel, WRONG, &wrong)?;
+    t.wait_for(AFTER_REFUSAL, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
+    ask::query(t, &channel, STATE)?;
     dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["receive-order", "flushed", "after-error"]);
     t.waited(AFTER)?;
-    rc::came(t, &[WHOLE, HALF])
+    t.waited(AFTER_REFUSAL)?;
+    t.not_judged(STATE);
+    rc::came(t, &[WHOLE, HALF, WRONG])
 }

@@ -42,13 +42,14 @@ const WRITTEN: u32 = 204 * 1024 + 1;
 pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
     reading: "A SEND, a WRITE with Immediate and a READ of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
     statements: &[
         IMMEDIATE,
         COMPLETION,
         ACKNOWLEDGEMENT,
+        "9.7.6.1.1 response data",
         "9.5 transaction ordering",
         rc::GENERATION,
         rc::ICRC,
@@ -70,6 +71,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     // No part of it is like another.
     let bytes = ask::random_bytes(t, "what is sent", LENGTH);
     ask::fill(t, &channel, FILL, 0, bytes)?;
+    ask::fill(t, &channel, FILL, READ, vec![0; LENGTH as usize])?;
     for wr_id in [101, 102] {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (RECEIVED, WRITTEN - RECEIVED))?;
     }
@@ -101,7 +103,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
     }
     dut.read_memory(t)?;
-    for place in [RECEIVED, WRITTEN] {
+    for place in [RECEIVED, WRITTEN, READ] {
         let read = Command::ReadMemory(pb::ReadMemory {
             from: Some(channel.memory.slice(place, LENGTH)),
         });

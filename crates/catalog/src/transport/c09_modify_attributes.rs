@@ -1,7 +1,7 @@
 //! `c09-modify-attributes`: what a step in RTS or SQD changes holds for the packets that come then.
 //!
 //! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
-//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Two get theirs from INIT to INIT, and to RTR. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
+//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Two get theirs from INIT to INIT, and to RTR. One gets its RNR interval with the step to RTS. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
 //! another max_rd_atomic and address vector, or an ACK timeout alone in SQD: back in RTS they go by these, and by all that was not named.
 //! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
 //! without SQD or READs goes without these.
@@ -37,7 +37,7 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
     reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
@@ -46,6 +46,7 @@ pub(super) static TEST: Test = Test {
         "C9-60",
         "C9-143",
         RNR_ERROR,
+        "9.7.5.2.8 RNR NAK",
         ACKNOWLEDGEMENT,
         MSN,
         REFUSAL,
@@ -83,7 +84,7 @@ fn attributes(t: &mut Tester<'_>) -> Step {
             in_sqd(t, change)?;
         }
     }
-    Ok(())
+    with_rts(t)
 }
 
 fn step(t: &mut Tester<'_>, channel: &Channel, state: pb::QpState, attributes: pb::QpAttributes) -> Step<bool> {
@@ -124,6 +125,31 @@ fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
         }
         let next = psn.plus(asked.len() as u32);
         ask::ask_unready(t, &channel, UNREADY, &Message::send(&channel, next, &[0x5A; 8]))?;
+    }
+    dut.close(t)
+}
+
+/// The RNR interval that the step from RTR to RTS names.
+fn with_rts(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        min_rnr_timer: RnrTimer(1),
+        to_rts: false,
+        ..ChannelOptions::default()
+    };
+    let dut = Requester::open(t, &options)?;
+    let channel = dut.channel;
+    let rts = pb::QpAttributes {
+        sq_psn: Some(channel.dut_psn.0),
+        timeout: Some(0),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(1),
+        min_rnr_timer: Some(LATER_RNR.0.into()),
+        ..pb::QpAttributes::default()
+    };
+    if step(t, &channel, pb::QpState::Rts, rts)? {
+        let send = Message::send(&channel, channel.own_psn, &[0x5A; 8]);
+        ask::ask_unready(t, &channel, UNREADY, &send)?;
     }
     dut.close(t)
 }

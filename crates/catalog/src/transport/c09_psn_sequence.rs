@@ -3,13 +3,15 @@
 //! Behind an acknowledged WRITE two WRITEs come whose predecessor is missing. The DUT answers with one sequence NAK, of the
 //! PSN that is missing and with the MSN of before, and executes neither; a duplicate is acknowledged all the same. When the
 //! missing WRITE comes, and the others come again, all are executed. A second gap gets a NAK of its own. On another
-//! connection a WRITE behind a SEND that got an RNR NAK is passed over in silence.
+//! connection a WRITE behind a SEND that got an RNR NAK is passed over in silence, before a receive is posted and after. On a third a READ closes a
+//! gap, and the next one is told of; on a fourth a WRITE with Immediate comes again while a receive is left, which stays.
 //! Reading: after the NAK what is out of sequence is ignored until the missing request comes. What was ignored comes again
 //! with other data, so that memory tells which was executed.
 //! False alarm: none known; a packet that is lost makes the same NAK, but one that is sent again.
 
 use core::time::Duration;
 
+use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -62,12 +64,12 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-psn-sequence",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A gap in the PSNs gets one NAK of the PSN that is missing, and what lies behind it is not executed.",
     reading: "Two WRITEs behind a gap: one NAK 0x60 of the missing PSN; nothing more until it comes, but for duplicates, \
         which are acknowledged. A new gap gets a new NAK. Behind an RNR NAK there is none. Where no NAK comes it is tried \
         on three connections.",
-    statements: &[SEQUENCE, MSN, rc::GENERATION, rc::ICRC],
+    statements: &[SEQUENCE, MSN, "9.4.1 SEND and immediate", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
     procedure,
@@ -84,6 +86,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if gaps_of_one(t)? {
             break;
         }
+    }
+    for _ in 0..TRIES {
+        if !t.executes(Operation::Read) || gap_of_read(t)? {
+            break;
+        }
+    }
+    if t.executes(Operation::WriteImm) {
+        imm_again(t)?;
     }
     let channel = behind_rnr(t)?;
     t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
@@ -152,6 +162,40 @@ fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
     Ok(answered)
 }
 
+/// A gap that a READ closes, and another right behind it. Whether the second was answered.
+fn gap_of_read(t: &mut Tester<'_>) -> Step<bool> {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let psn = |n: u32| channel.own_psn.plus(n);
+    let read = Message::read(&channel, psn(0), 0, LENGTH);
+    let mut answered = false;
+    let second = Message::send(&channel, psn(3), &[0x5A; 8]);
+    for message in [write(t, &channel, PARTS, 1, psn(1)), read, second] {
+        ask::drain(t)?;
+        ask::insist(t, PARTS, &message.frames(&channel)[0])?;
+        answered = ask::listen(t, &channel)?;
+        t.pause(LATE)?;
+    }
+    ask::query(t, &channel, PARTS_STATE)?;
+    Ok(answered)
+}
+
+/// A WRITE with Immediate comes again while a receive is left.
+fn imm_again(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    for wr_id in [1, 2] {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (place(8), LENGTH))?;
+    }
+    let message = Message::write(&channel, channel.own_psn, place(1), &[0x5A; 8]).with_imm(0x1234_5678);
+    for _ in 0..2 {
+        ask::drain(t)?;
+        ask::insist(t, PARTS, &message.frames(&channel)[0])?;
+        ask::listen(t, &channel)?;
+        t.pause(ask::SOON)?;
+    }
+    ask::query(t, &channel, PARTS_STATE)?;
+    Ok(())
+}
+
 fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let payload = ask::random_bytes(t, UNREADY.name, LENGTH);
@@ -160,7 +204,12 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
     let behind = write(t, &channel, BEHIND, 1, send.next());
     ask::insist(t, BEHIND, &behind.frames(&channel)[0])?;
     t.pause(MOMENT)?;
-    ask::post_receive(t, &channel, RECEIVE, 1, (place(0), LENGTH))?;
+    // Twice: a word that must not come could be lost. Only the first is taken.
+    for wr_id in [1, 2] {
+        ask::post_receive(t, &channel, RECEIVE, wr_id, (place(0), LENGTH))?;
+        ask::insist(t, PARTS, &behind.frames(&channel)[0])?;
+        t.pause(MOMENT)?;
+    }
     ask::ask(t, &channel, READY, &send)?;
     let behind = write(t, &channel, BEHIND_AGAIN, 1, send.next());
     ask::ask(t, &channel, BEHIND_AGAIN, &behind)?;
@@ -275,7 +324,11 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
     rc::sound_packets(f, dialogue);
     let turn = |label: Label<Frames>| answer::turn(t, dialogue, label).ok_or(Gap::Missing(label.name));
     let (unready, mut behind, mut ready, again) = (turn(UNREADY)?, turn(BEHIND)?, turn(READY)?, turn(BEHIND_AGAIN)?);
-    let (receive, read) = (t.command(RECEIVE)?, t.command(RESULT_RNR)?);
+    let receive = answer::commands_in(t, dialogue, RECEIVE)
+        .first()
+        .copied()
+        .ok_or(Gap::Missing(RECEIVE.name))?;
+    let read = t.command(RESULT_RNR)?;
     if !unready.answers.iter().any(answer::is_rnr_nak) {
         // What follows an RNR NAK is part of the statement, and nothing can be said of it.
         let words = ("an RNR NAK", rc::in_words(&unready.answers));

@@ -1,6 +1,6 @@
 //! `c09-q-key`: a datagram with another Q_Key than its queue pair's is dropped without a word.
 //!
-//! The DUT has an unreliable datagram queue pair with receives. Datagrams with wrong Q_Keys come, one to an address that the
+//! The DUT has an unreliable datagram queue pair with receives, whose Q_Key was changed in RTS. Datagrams with wrong Q_Keys come, one to an address that the
 //! port does not have, and one that ends before its immediate data, each three times since one may be lost, then one with the
 //! right Q_Key, whose payload is another: it alone completes a receive, with its payload behind the 40 bytes of the network
 //! header.
@@ -10,7 +10,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::verbs::Reply;
+use verbatim_record::verbs::{Reply, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, VerbsDone, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -35,8 +35,10 @@ const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const Q_KEY: QKey = QKey(0x1357_9BDF);
-/// None, and the Q_Key of QP1; beside them each that differs in one bit.
-const OTHERS: [QKey; 2] = [QKey(0), QKey::GSI];
+/// The one that the queue pair has first.
+const OLD: QKey = QKey(0x2468_ACE0);
+/// None, the Q_Key of QP1, and the one of before; beside them each that differs in one bit.
+const OTHERS: [QKey; 3] = [QKey(0), QKey::GSI, OLD];
 const LENGTH: u32 = 48;
 /// Bytes between two receives.
 const SLOT: u32 = 128;
@@ -47,9 +49,9 @@ const RECEIVES: u32 = 16;
 pub(super) static TEST: Test = Test {
     id: "c09-q-key",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "A datagram with another Q_Key, to another address or without its headers is dropped: it takes no receive.",
-    reading: "Datagrams with 34 wrong Q_Keys, 32 of which differ in one bit, to another address and without immediate data, each three times, then the right \
+    reading: "Datagrams with 35 wrong Q_Keys, 32 of which differ in one bit and one was right before it was changed in RTS, to another address and without immediate data, each three times, then the right \
         one up to three times: only right ones \
         complete receives, with 40 bytes of header and their payload.",
     statements: &[HEADERS],
@@ -61,12 +63,18 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
+    let of = datagrams::open(t, &channel, OLD, Psn(0))?;
+    let other = pb::QpAttributes {
+        qkey: Some(Q_KEY.0),
+        ..pb::QpAttributes::default()
+    };
+    datagrams::step(t, &of, pb::QpState::Rts, other)?;
     let Datagrams {
         channel: ud,
         qpn,
         opened,
         ..
-    } = datagrams::open(t, &channel, Q_KEY, Psn(0))?;
+    } = of;
     for n in 0..RECEIVES {
         ask::post_receive(t, &ud, RECEIVE, u64::from(n) + 1, (n * SLOT, HEADER + LENGTH))?;
     }

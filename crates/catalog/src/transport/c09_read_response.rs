@@ -61,7 +61,7 @@ const OPCODES: [&[Opcode]; 9] = [
 pub(super) static TEST: Test = Test {
     id: "c09-read-response",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "An RDMA READ comes again when a response is missing, and fails when one has the wrong length or opcode.",
     reading: "A gap makes the READ come again, from its beginning or from the gap; then it completes with the right data. A \
         wrong length ends it with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR. With First, Middle, Last or Only where another \
@@ -96,15 +96,16 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         dut.close(t)?;
     }
     for opcodes in OPCODES {
-        odd_opcodes(t, opcodes)?;
+        odd_opcodes(t, opcodes, opcodes.len() as u32)?;
     }
+    odd_opcodes(t, &[FIRST, LAST], 3)?;
     Ok(())
 }
 
 /// Full responses with these opcodes.
-fn odd_opcodes(t: &mut Tester<'_>, opcodes: &[Opcode]) -> Step {
+fn odd_opcodes(t: &mut Tester<'_>, opcodes: &[Opcode], count: u32) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
-    let sent = dut.post(t, Ask::new(pb::Operation::Read, opcodes.len() as u32 * dut.mtu))?;
+    let sent = dut.post(t, Ask::new(pb::Operation::Read, count * dut.mtu))?;
     if dut.see_all(t, &sent)? {
         let data = response_data(t, &sent);
         let parts = (0..).zip(opcodes).zip(data.chunks(dut.mtu as usize));

@@ -3,6 +3,7 @@
 //! With max_rd_atomic 2 the DUT posts five READs and atomics, and nobody answers: two at most may be seen. As they are
 //! answered the others come. On another connection a fenced SEND follows a READ: it must not be seen before the READ is
 //! answered, and must come then.
+//! With max_rd_atomic 1 the first of three is asked for again by a time-out, and the second waits all the same.
 //! A device without READs has atomics instead; one with neither has nothing that is limited.
 //! Reading: fewer in flight than allowed conforms. False alarm: none known; what does not come after an answer is
 //! INCONCLUSIVE on hardware, where a packet may be lost.
@@ -38,7 +39,7 @@ const OPERATIONS: [pb::Operation; 5] = [
 pub(super) static TEST: Test = Test {
     id: "c09-requests-in-flight",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "At most max_rd_atomic READs and atomics are in flight, and a fenced request waits for those before it.",
     reading: "With max_rd_atomic 2 no third READ or atomic in two seconds, and it comes when the first is answered; no fenced \
         SEND in two seconds behind a READ, or an atomic, one without data neither, and it comes when that is answered.",
@@ -75,6 +76,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if let Some(atomic) = atomic {
         unanswered(t, &ChannelOptions::default(), &[Ask::new(atomic, 8), fenced])?;
     }
+    again(t)?;
     // What has no data waits, too.
     let empty = Ask { length: 0, ..fenced };
     unanswered(
@@ -82,6 +84,38 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         &ChannelOptions::default(),
         &[Ask::new(pb::Operation::Read, 64), empty],
     )
+}
+
+/// READs of which the first comes again by a time-out: the second waits all the same.
+fn again(t: &mut Tester<'_>) -> Step {
+    let Some(operation) = offered(t, pb::Operation::Read) else {
+        return Ok(());
+    };
+    let timeout = AckTimeout(16);
+    let options = ChannelOptions {
+        max_rd_atomic: 1,
+        timeout,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let patience = t.rc_silence(Duration::ZERO, timeout, 1);
+    let mut sent = Vec::new();
+    for at in 0..3 {
+        sent.extend(dut.try_post(t, Ask::new(operation, 8).at(RESULTS + 256 * at))?);
+    }
+    let Some(first) = sent.first().map(|sent| sent.first) else {
+        return dut.close(t);
+    };
+    if dut.see(t, first, patience)? && dut.see(t, first, patience)? {
+        // What must not come would come by then.
+        t.pause(timeout.duration().unwrap_or_default() / 4)?;
+        for sent in &sent {
+            let answers = dut.answers(t, sent);
+            dut.answer(t, (ANSWER, ANSWER_AGAIN), &answers, 1)?;
+            t.pause(timeout.duration().unwrap_or_default() / 8)?;
+        }
+    }
+    dut.close(t)
 }
 
 /// READs and atomics that the device has: atomics in the place of READs that it has not.

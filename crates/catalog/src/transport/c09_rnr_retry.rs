@@ -4,7 +4,7 @@
 //! 6 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
 //! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
 //! NAK that spends it ends the request at once. Every retry is the same packet again. A SEND that is posted while an interval lasts
-//! waits, and does not make the first come sooner. What came again and is not answered then times out as at first.
+//! waits, and does not make the first come sooner. A time-out between two RNR NAKs loads no counter. What came again and is not answered then times out as at first.
 //! Reading: nothing is unclear. The ACK timeout is off, so that nothing else makes the DUT send again.
 //! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
 //! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
@@ -58,7 +58,7 @@ const CASES: &[(u8, &[usize], bool)] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
     reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
         acknowledged request loads the counter again; an RNR NAK acknowledges what lies before it; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
@@ -87,6 +87,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     posted_meanwhile(t)?;
     second_of_two(t)?;
     done_meanwhile(t)?;
+    between_timeouts(t)?;
     then_silence(t)
 }
 
@@ -127,6 +128,28 @@ fn second_of_two(t: &mut Tester<'_>) -> Step {
         let nak = dut.rnr_nak(second.first, TIMER, 1);
         dut.answer(t, (LAST, LAST_AGAIN), &[nak], 2)?;
         t.wait_for(AFTER, t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0))?;
+    }
+    dut.close(t)
+}
+
+/// A time-out between two RNR NAKs loads nothing again.
+fn between_timeouts(t: &mut Tester<'_>) -> Step {
+    let options = ChannelOptions {
+        timeout: TIMED,
+        rnr_retry: 1,
+        ..ChannelOptions::default()
+    };
+    let mut dut = Requester::open(t, &options)?;
+    let patience = t.rc_silence(TIMER.duration(), TIMED, 1);
+    let sent = dut.post(t, Ask::send(64))?;
+    if dut.see(t, sent.first, patience)? {
+        t.send_frame(NAK, &dut.rnr_nak(sent.first, TIMER, 0))?;
+        // The retry, and that of the time-out.
+        if dut.see(t, sent.first, patience)? && dut.see(t, sent.first, patience)? {
+            let nak = dut.rnr_nak(sent.first, TIMER, 0);
+            dut.answer(t, (LAST, LAST_AGAIN), &[nak], 1)?;
+        }
+        t.wait_for(AFTER, t.rc_silence(TIMER.duration(), TIMED, 7))?;
     }
     dut.close(t)
 }

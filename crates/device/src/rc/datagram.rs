@@ -25,7 +25,7 @@ impl Qp {
         };
         let other = deth.q_key().0 ^ self.attributes.qkey.0;
         let is_tolerated = cx.has(RcDefect::QKeyIgnored) || cx.has(RcDefect::QKeyBit31NotCompared) && other == 1 << 31;
-        if other != 0 && !is_tolerated {
+        if other != 0 && !is_tolerated && self.old_qkey != Some(deth.q_key()) {
             return;
         }
         // Without a receive the datagram is lost.

@@ -47,6 +47,7 @@ defects! {
     }
     // The requester and completions.
     "C9-60" {
+        CoalescedAckTellsAll "coalesced-ack-tells-all" "An ACK of several requests tells of those that are not signalled, too."
         SendCompletesOnTransmit "send-completes-on-transmit" "A SEND completes when it was sent."
         WriteCompletesOnTransmit "write-completes-on-transmit" "An RDMA WRITE completes when it was sent."
         ReadCompletesOnTransmit "read-completes-on-transmit" "An RDMA READ completes when its request was sent."
@@ -68,6 +69,7 @@ defects! {
         NakCompletesWithSuccess "nak-completes-with-success" "A request that gets a NAK completes with success."
     }
     "9.7.6.1.1 response data" {
+        ReadDataIndex8Bits "read-data-index-8-bits" "The data of READ responses behind the 256th are stored from the beginning on."
         AtomicResultLittleEndian "atomic-result-little-endian" "The original value of an atomic is stored with its bytes in reverse."
         AtomicResultNotWritten "atomic-result-not-written" "The original value of an atomic is not stored."
         AtomicResultMisplaced "atomic-result-misplaced" "The original value of an atomic is stored 8 bytes behind its place, or before it at the end of the memory."
@@ -80,6 +82,7 @@ defects! {
     }
     // The requester and retries.
     "C9-142" {
+        StaleAckRestartsTimer "stale-ack-restarts-timer" "An ACK of what was acknowledged before restarts the retry timer."
         TimerShared "timer-shared" "An ACK on any queue pair restarts the ACK timers of all."
         PartOfReadStopsTimer "part-of-read-stops-timer" "Once a READ has had a response no ACK timer runs for the others."
         CnpStopsTimer "cnp-stops-timer" "A CNP that comes in stops the ACK timer."
@@ -114,6 +117,7 @@ defects! {
         RetryErrorKeepsQpUp "retry-error-keeps-qp-up" "When the retries are spent, the queue pair stays ready to send."
     }
     "9.7.5.1.1 NAK handling" {
+        RefusalKeepsSends "refusal-keeps-sends" "When a request of the other side is refused the receives are flushed, and what was posted to send is not."
         ReceivesStay "receives-stay" "When a request fails the receives stay: only the send queue is flushed."
         SequenceNakIgnored "sequence-nak-ignored" "A sequence NAK is ignored."
         SequenceNakRetriesNext "sequence-nak-retries-next" "A sequence NAK is answered from the PSN behind the one that is missing."
@@ -132,6 +136,7 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        RetryLiftsMaxRdAtomic "retry-lifts-max-rd-atomic" "After a retry one READ or atomic more than max_rd_atomic is in flight."
         FenceLooksOneBack "fence-looks-one-back" "A fence holds only if the request right before it is a READ or an atomic."
         PayloadOffset16Bits "payload-offset-16-bits" "What a message carries beyond 65536 bytes is its beginning again."
         ResumesAsFirst "resumes-as-first" "After a time-out a message that was acknowledged in part goes on with a First or Only."
@@ -212,11 +217,13 @@ defects! {
         SqdDeaf "sqd-deaf" "In SQD requests of the other side are ignored."
     }
     "11.6.3 asynchronous events" {
+        RefusalToldOnce "refusal-told-once" "The event of a refused request is told once in the life of a queue pair, not after RESET again."
         CommEstAlways "comm-est-always" "Every packet in RTR is told of as the first one."
         AccessErrorAsRequestError "access-error-as-request-error" "A remote access error is told of as an invalid request."
     }
     // Validation of what arrives.
     "9.6.1 header validation" {
+        OldQKeyOpens "old-q-key-opens" "After a step that names another Q_Key the old one still opens."
         SourceLow16Bits "source-low-16-bits" "Of the source address of a packet the low 16 bits alone are compared."
         TVerIgnored "tver-ignored" "A packet with another TVer is taken."
         PKeyIgnored "p-key-ignored" "A packet with another P_Key is taken."
@@ -238,6 +245,7 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        ReadWithoutAckReqUnanswered "read-without-ack-req-unanswered" "A READ or atomic with AckReq 0 is done and not answered."
         WriteOffset16Bits "write-offset-16-bits" "The bytes of a WRITE from 65536 on land at its beginning."
         DuplicateAckAtWrap "duplicate-ack-at-wrap" "When the expected PSN is 0 a duplicate is acknowledged with PSN 0."
         AckOfLastOnly "ack-of-last-only" "AckReq of the First and Middle packets of a message is ignored."
@@ -283,6 +291,7 @@ defects! {
         FetchAddStores "fetch-add-stores" "FetchAdd stores what it is to add."
     }
     "9.7.4.1.1 duplicate requests" {
+        KeptByMaxRdAtomic "kept-by-max-rd-atomic" "As many READs and atomics are kept as max_rd_atomic says, where that is less than max_dest_rd_atomic."
         ReadKeptTwice "read-kept-twice" "A READ of several responses takes two of the places that are kept for duplicates."
         DuplicateUnansweredAfterRnrNak "duplicate-unanswered-after-rnr-nak" "After an RNR NAK duplicates get no ACK before the request comes again."
         AtomicReplayedOnce "atomic-replayed-once" "The result of an atomic is kept for one duplicate only."
@@ -305,6 +314,8 @@ defects! {
         DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }
     "9.7.4.1.1 PSN sequence" {
+        ReceiveRearmsGapNak "receive-rearms-gap-nak" "A request behind one that got an RNR NAK gets a sequence NAK once a receive is posted."
+        GapAfterReadIgnored "gap-after-read-ignored" "The gap behind one that a READ or atomic closed gets no NAK."
         SecondGapOfMessageIgnored "second-gap-of-message-ignored" "A second gap within a message gets no NAK."
         OutOfSequenceExecuted "out-of-sequence-executed" "A request behind a gap is executed."
         ResetKeepsNakSent "reset-keeps-nak-sent" "A gap that was told of before RESET keeps one after it from being told of."
@@ -371,6 +382,7 @@ defects! {
         DuplicateFirstRestartsWrite "duplicate-first-restarts-write" "A duplicate of the First of the WRITE that is being received makes it go on behind the First."
     }
     "9.7.5.2.8 RNR NAK" {
+        RnrTimerOfRtsIgnored "rnr-timer-of-rts-ignored" "The min_rnr_timer that the step from RTR to RTS names is ignored."
         RnrNakMissing "rnr-nak-missing" "A SEND for which no receive is posted gets no RNR NAK."
         RnrNakOnce "rnr-nak-once" "A request gets one RNR NAK, and none when it comes again before a receive is there."
         RnrNakMissingInRtr "rnr-nak-missing-in-rtr" "In RTR a SEND for which no receive is posted gets no RNR NAK."
@@ -382,6 +394,7 @@ defects! {
         RnrNakOnWrite "rnr-nak-on-write" "An RDMA WRITE without Immediate gets an RNR NAK when no receive is posted."
     }
     "9.4.1 SEND and immediate" {
+        DuplicateImmCompletes "duplicate-imm-completes" "A duplicate of a WRITE with Immediate completes another receive."
         ReceiveLength16Bits "receive-length-16-bits" "A receive's byte count has 16 bits."
         HalfReceiveFlushedLast "half-receive-flushed-last" "A receive that a message has begun to fill is flushed behind those that were posted after it."
         SendMisplaced "send-misplaced" "The data of SEND packets behind the first are stored 4 bytes before their place."

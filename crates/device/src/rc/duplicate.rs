@@ -1,6 +1,7 @@
 //! The responder meets a request again (architecture 9.7.4.1.1, 9.7.5.1.4): SENDs and WRITEs are acknowledged and not
 //! done again, READs are read anew, atomics answered from what was kept. No error in a duplicate is told.
 
+use verbatim_wire::verbs::WcOpcode;
 use verbatim_wire::{NakCode, Opcode, Psn, Syndrome};
 
 use super::atomic;
@@ -44,6 +45,16 @@ impl Qp {
         if again && self.receive.message == Message::None {
             self.execute_again(cx, request);
             return;
+        }
+        if request.is_write()
+            && let Some(imm) = request.imm()
+            && cx.has(RcDefect::DuplicateImmCompletes)
+            && self.receive.message == Message::None
+            && let Some(receive) = self.receive.posted.pop_front()
+        {
+            #[allow(clippy::cast_possible_truncation)] // a packet is shorter than 2^16 bytes
+            let length = request.payload.len() as u32;
+            self.deliver(cx, &receive, WcOpcode::RECV_RDMA_WITH_IMM, length, Some(imm));
         }
         let most = self.pmtu() as usize;
         if request.payload.len() > most && cx.has(RcDefect::DuplicateOverlongNaked) {

@@ -268,13 +268,18 @@ impl Qp {
         a.dest_qpn = named.dest_qpn.unwrap_or(a.dest_qpn);
         a.max_dest_rd_atomic = named.max_dest_rd_atomic.unwrap_or(a.max_dest_rd_atomic);
         a.max_rd_atomic = named.max_rd_atomic.unwrap_or(a.max_rd_atomic);
-        a.min_rnr_timer = named.min_rnr_timer.unwrap_or(a.min_rnr_timer);
+        if self.state != QpState::Rtr || !cx.has(RcDefect::RnrTimerOfRtsIgnored) {
+            a.min_rnr_timer = named.min_rnr_timer.unwrap_or(a.min_rnr_timer);
+        }
         a.timeout = named.timeout.unwrap_or(a.timeout);
         a.retry_cnt = named.retry_cnt.unwrap_or(a.retry_cnt);
         if named.timeout.is_some() && named.retry_cnt.is_none() && cx.has(RcDefect::TimeoutClearsRetryCnt) {
             a.retry_cnt = 0;
         }
         a.rnr_retry = named.rnr_retry.unwrap_or(a.rnr_retry);
+        if cx.has(RcDefect::OldQKeyOpens) && matches!(self.state, QpState::Rts | QpState::Sqd) {
+            self.old_qkey = named.qkey.map(|_| a.qkey);
+        }
         a.qkey = named.qkey.unwrap_or(a.qkey);
         if let Some(psn) = named.rq_psn {
             self.receive.expected = psn;

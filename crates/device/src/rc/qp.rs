@@ -101,6 +101,9 @@ pub(crate) struct Qp {
     pub(crate) attributes: Attributes,
     pub(crate) send: SendQueue,
     pub(crate) receive: ReceiveQueue,
+    /// Of defective adapters: it has refused a request in its life, and the Q_Key that it had before the one it has.
+    pub(crate) refused: bool,
+    pub(crate) old_qkey: Option<QKey>,
     send_depth: usize,
     receive_depth: usize,
 }
@@ -115,6 +118,8 @@ impl Qp {
             attributes: Attributes::default(),
             send: SendQueue::default(),
             receive: ReceiveQueue::default(),
+            refused: false,
+            old_qkey: None,
             send_depth: send_depth as usize,
             receive_depth: receive_depth as usize,
         }
@@ -284,6 +289,9 @@ impl Qp {
         }
         cx.memory.check(request.local)?;
         self.receive.posted.push_back(*request);
+        if self.receive.rnr_open && cx.has(RcDefect::ReceiveRearmsGapNak) {
+            self.receive.nak_sent = false;
+        }
         if self.state == QpState::Err && !cx.has(RcDefect::LateReceiveKept) {
             self.flush(cx);
         }
@@ -298,6 +306,10 @@ impl Qp {
 
     fn flush(&mut self, cx: &mut Context<'_>) {
         self.flush_sends(cx);
+        self.flush_receives(cx);
+    }
+
+    pub(crate) fn flush_receives(&mut self, cx: &mut Context<'_>) {
         self.receive.stop();
         if let super::receive_queue::Message::Send { request, .. } = self.receive.message
             && cx.has(RcDefect::HalfReceiveFlushedLast)
@@ -364,6 +376,7 @@ impl Qp {
         self.attributes = Attributes::default();
         self.send = SendQueue::default();
         self.receive = ReceiveQueue::default();
+        self.old_qkey = None;
     }
 
     pub(crate) fn start_sending(&mut self, psn: Psn) {

@@ -179,6 +179,9 @@ impl Qp {
         let before = self.receive.msn;
         self.count(cx, true, psns);
         let after = self.receive.msn;
+        if !request.bth.ack_request() && cx.has(RcDefect::ReadWithoutAckReqUnanswered) {
+            return Ok(());
+        }
         if !cx.profile.choices.read_counts_on_acceptance {
             self.receive.msn = before;
         }
@@ -210,7 +213,10 @@ impl Qp {
 
     /// Keeps a READ or atomic for duplicates, at the cost of the oldest one.
     fn keep(&mut self, cx: &Context<'_>, kept: Kept) {
-        let room = self.attributes.max_dest_rd_atomic as usize;
+        let mut room = self.attributes.max_dest_rd_atomic as usize;
+        if cx.has(RcDefect::KeptByMaxRdAtomic) {
+            room = room.min(self.attributes.max_rd_atomic as usize);
+        }
         let places = |kept: &Kept| {
             let is_long = matches!(kept.what, KeptRequest::Read { .. }) && kept.psns > 1;
             1 + usize::from(is_long && cx.has(RcDefect::ReadKeptTwice))
@@ -259,6 +265,9 @@ impl Qp {
         );
         self.receive.expected = psn.next();
         self.count(cx, true, 1);
+        if !request.bth.ack_request() && cx.has(RcDefect::ReadWithoutAckReqUnanswered) {
+            return Ok(());
+        }
         self.send_atomic_ack(cx, psn, original);
         self.receive.answering.push_back(self.receive.busy_until);
         Ok(())

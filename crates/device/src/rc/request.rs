@@ -123,7 +123,10 @@ impl Qp {
 
     fn handle_expected(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let continues = (request.is_send() || request.is_write()) && !request.begins();
-        if !continues || !cx.has(RcDefect::SecondGapOfMessageIgnored) {
+        let has_response = !request.is_send() && !request.is_write();
+        let stays = continues && cx.has(RcDefect::SecondGapOfMessageIgnored)
+            || has_response && cx.has(RcDefect::GapAfterReadIgnored);
+        if !stays {
             self.receive.nak_sent = false;
         }
         self.receive.rnr_open = false;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use verbatim_wire::verbs::EventKind;
+use verbatim_wire::verbs::{EventKind, QpState};
 use verbatim_wire::{Aeth, AtomicAckEth, CreditCode, NakCode, Opcode, Psn, Qpn, RnrTimer, Syndrome, Transport};
 
 use super::defect::RcDefect;
@@ -157,7 +157,16 @@ impl Qp {
             NakCode::REMOTE_OPERATIONAL => EventKind::QP_FATAL,
             _ => EventKind::QP_REQ_ERR,
         };
-        cx.report(self.handle, kind);
+        if !(self.refused && cx.has(RcDefect::RefusalToldOnce)) {
+            cx.report(self.handle, kind);
+        }
+        self.refused = true;
+        if cx.has(RcDefect::RefusalKeepsSends) {
+            self.state = QpState::Err;
+            (self.send.timer, self.send.rnr_until) = (None, None);
+            self.flush_receives(cx);
+            return;
+        }
         self.enter_error(cx);
     }
 

@@ -64,6 +64,9 @@ impl Qp {
         if is_ack && is_old && cx.has(RcDefect::StaleAckReloadsRetries) {
             self.send.retries = 0;
         }
+        if is_ack && is_old && cx.has(RcDefect::StaleAckRestartsTimer) {
+            self.start_timer_anew(cx);
+        }
         if let Some(aeth) = packet.aeth()
             && let SyndromeKind::RnrNak(timer) = aeth.syndrome().kind()
             && !is_old
@@ -261,7 +264,9 @@ impl Qp {
         if cx.has(RcDefect::CompletesInReverse) {
             done.reverse();
         }
-        for request in done {
+        let tells_all = done.len() > 1 && cx.has(RcDefect::CoalescedAckTellsAll);
+        for mut request in done {
+            request.signaled |= tells_all;
             self.succeed(cx, request, 0);
         }
         if progress {
@@ -417,6 +422,12 @@ impl Qp {
         }
         let at = if cx.has(RcDefect::ReadDataMisplaced) {
             at.saturating_sub(4)
+        } else {
+            at
+        };
+        let pmtu = self.pmtu();
+        let at = if cx.has(RcDefect::ReadDataIndex8Bits) {
+            at % (pmtu << 8)
         } else {
             at
         };

@@ -47,7 +47,7 @@ impl Qp {
         }
     }
 
-    /// What another queue pair's ACK does to a timer that all share.
+    /// What another queue pair's ACK does to a timer that all share, or an old one to that of a defective adapter.
     pub(crate) fn start_timer_anew(&mut self, cx: &mut Context<'_>) {
         if self.send.timer.take().is_some() {
             self.arm(cx);

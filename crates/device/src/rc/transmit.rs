@@ -174,7 +174,10 @@ impl Qp {
         if request.fence && pending > 0 && !passes {
             return true;
         }
-        let limit = self.attributes.max_rd_atomic as usize;
+        let mut limit = self.attributes.max_rd_atomic as usize;
+        if self.send.retries > 0 && limit > 0 && cx.has(RcDefect::RetryLiftsMaxRdAtomic) {
+            limit += 1;
+        }
         request.operation.is_read_or_atomic() && limit > 0 && pending >= limit && !cx.has(RcDefect::MaxRdAtomicIgnored)
     }
 

@@ -305,6 +305,19 @@ const SCENARIOS: &[Scenario] = &[
 
 /// Defects of what no scenario here does: qualification alone shows that each of them is seen.
 const WITHOUT_SCENARIO: &[RcDefect] = &[
+    GapAfterReadIgnored,
+    ReceiveRearmsGapNak,
+    ReadWithoutAckReqUnanswered,
+    StaleAckRestartsTimer,
+    ReadDataIndex8Bits,
+    CoalescedAckTellsAll,
+    KeptByMaxRdAtomic,
+    DuplicateImmCompletes,
+    RetryLiftsMaxRdAtomic,
+    RnrTimerOfRtsIgnored,
+    RefusalToldOnce,
+    RefusalKeepsSends,
+    OldQKeyOpens,
     RnrRetry7EndsAt255,
     TimeoutClearsRetryCnt,
     HearsInErr,

@@ -184,6 +184,11 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     let sent = talk.transmissions(post.first, usize::MAX);
+    // A request of the peer that it refused has ended it before, and the NAK may be lost.
+    let is_flushed = |told: &Told<'_>| told.done.status() == WcStatus::WR_FLUSH_ERR;
+    if talk.asked().next().is_some() && talk.told_of(at).any(is_flushed) {
+        return;
+    }
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
     let from = waits_since(talk, at);
     let within = patience(talk, Duration::ZERO);
@@ -264,7 +269,12 @@ fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
             let (answered, ..) = to_error.answer.as_ref()?;
             Some((answered.latest, to_error.place, to_error.into()))
         }
-        _ => None,
+        // What it has refused for good ends it, too.
+        _ => {
+            let mut responses = talk.responses();
+            let nak = responses.find(|(heard, _)| Says::of(heard) == Says::Fatal);
+            nak.map(|(_, frame)| (frame.at.latest, frame.place, frame.into()))
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::verbs::{Command, pb};
-use verbatim_record::{Evidence, FrameSeen, TRIES, duration_words};
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, TRIES, VerbsDone, duration_words};
 use verbatim_wire::packet::{Opcode, Psn, RnrTimer, SyndromeKind};
 
 use super::owed::after;
@@ -119,9 +119,14 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         Some(RnrTimer(u8::try_from(code).ok()?))
     };
     let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
-    let set: Vec<(usize, RnrTimer)> = within
+    // From where on it holds; one that was refused never does.
+    let answered = |done: &VerbsDone| match &done.answer {
+        Some((.., Reply::Refused(_), _)) | None => usize::MAX,
+        Some((.., place)) => *place,
+    };
+    let set: Vec<(usize, usize, RnrTimer)> = within
         .filter_map(|done| match &done.command {
-            Command::ModifyQp(of) if of.qp == handle => Some((done.place, given(of)?)),
+            Command::ModifyQp(of) if of.qp == handle => Some((done.place, answered(done), given(of)?)),
             _ => None,
         })
         .collect();
@@ -130,9 +135,16 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             Some(SyndromeKind::RnrNak(timer)) => timer,
             _ => continue,
         };
-        // While it is altered, either may hold.
-        let before = set.iter().filter(|(place, _)| *place < seen.place);
-        let Some((_, least)) = before.min_by_key(|(_, timer)| timer.duration()) else {
+        // The last that held when the request came; while it is altered, either may.
+        let of_it = |asked: &Asked<'_>| asked.1.psn == seen.psn() && asked.2.place < seen.place;
+        let came = talk.asked().filter(of_it).map(|asked| asked.2.place).min();
+        let holds = set
+            .iter()
+            .rposition(|(_, answered, _)| came.is_some_and(|came| *answered < came));
+        let before = set[holds.unwrap_or(0)..]
+            .iter()
+            .filter(|(place, ..)| *place < seen.place);
+        let Some((.., least)) = before.min_by_key(|(.., timer)| timer.duration()) else {
             continue;
         };
         asking.must(

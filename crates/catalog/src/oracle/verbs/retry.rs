@@ -272,14 +272,26 @@ fn spread(talk: &Talk<'_>) -> Option<Duration> {
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = talk.timeout() else { return };
-    let answered = |until: usize| talk.answers.iter().any(|answer: &Answer<'_>| answer.place() < until);
+    // What is done already is no word of it.
+    let answered = |offset: u32, until: usize| {
+        let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= offset);
+        talk.answers
+            .iter()
+            .any(|answer: &Answer<'_>| answer.place() < until && !is_stale(answer))
+    };
+    let is_done_before = |offset: u32, place: usize| {
+        let is_told = |at: usize| talk.told_of(at).any(|told| told.is_success() && told.place() < place);
+        let mut before = (0..talk.posts.len()).filter(|at| talk.posts[*at].end <= offset);
+        before.all(is_told)
+    };
     let spread = spread(talk);
     for (offset, post, sent) in repeats(talk) {
         let [.., earlier, later] = sent.as_slice() else {
             continue;
         };
         // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
-        if offset != 0 || answered(later.seen.place) || talk.trace.timeline.round_trips.is_empty() {
+        let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
+        if !is_oldest || answered(offset, later.seen.place) || talk.trace.timeline.round_trips.is_empty() {
             continue;
         }
         let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
@@ -305,29 +317,40 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// On a link that loses nothing: of the only request of a connection, whose packet is one.
+/// On a link that loses nothing: of the only request of a connection.
 fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(once), Some(path), true) = (talk.timeout(), talk.path(), talk.is_lossless()) else {
         return;
     };
     // One in front of it that comes again brings it with it.
     for post in talk.posts.iter().filter(|_| talk.posts.len() == 1) {
-        if post.end - post.first > 1 && !post.posted.has_response_data() {
-            continue;
-        }
-        let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
-        let sent: Vec<&Request<'t>> = talk.requests.iter().filter(of_it).collect();
-        for pair in sent.windows(2) {
-            let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
-            let Some(began) = began(talk, post, (earlier, later)) else {
-                continue;
-            };
-            let most = later.at.since(began.at).1 + path;
-            asking.must(most >= once, [began, later].map(Evidence::from), || {
-                let about = format!("{}: retry", post.in_words());
-                let expected = format!("{} after that, or later", duration_words(once));
-                (about, expected, format!("{} after it at most", duration_words(most)))
-            });
+        let is_read = post.posted.has_response_data();
+        // Each packet of a message by itself; of a READ all that ask for a part of it.
+        let parts = if is_read { 1 } else { post.end - post.first };
+        for part in (post.first..).take(parts as usize) {
+            let is_of_it = |offset| offset == part || is_read && post.has(offset);
+            let of_it = talk.requests.iter().filter(|sent| sent.offset.is_some_and(is_of_it));
+            let sent: Vec<&Request<'t>> = of_it.collect();
+            for pair in sent.windows(2) {
+                let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
+                // What follows one before it that came again need not wait for a time-out.
+                let follows = |sent: &Request<'_>| {
+                    let is_before = sent.offset.is_some_and(|offset| post.has(offset) && offset < part);
+                    is_before && (earlier.place..later.place).contains(&sent.seen.place)
+                };
+                if !is_read && talk.requests.iter().any(follows) {
+                    continue;
+                }
+                let Some(began) = began(talk, (post, part), (earlier, later)) else {
+                    continue;
+                };
+                let most = later.at.since(began.at).1 + path;
+                asking.must(most >= once, [began, later].map(Evidence::from), || {
+                    let about = format!("{}: retry", post.in_words());
+                    let expected = format!("{} after that, or later", duration_words(once));
+                    (about, expected, format!("{} after it at most", duration_words(most)))
+                });
+            }
         }
     }
 }
@@ -336,7 +359,7 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// progress. `None` where a time-out need not be the cause, or nothing but time-outs was.
 fn began<'t>(
     talk: &Talk<'t>,
-    post: &Post<'_>,
+    (post, part): (&Post<'_>, u32),
     (earlier, later): (&'t FrameSeen, &'t FrameSeen),
 ) -> Option<&'t FrameSeen> {
     let before: Vec<&Answer<'t>> = talk
@@ -367,7 +390,7 @@ fn began<'t>(
             continue;
         }
         match answer.says {
-            Says::Ack if end > 0 && end <= post.first => {
+            Says::Ack if end > 0 && end <= part => {
                 if is_new {
                     began = answer.frame;
                 }

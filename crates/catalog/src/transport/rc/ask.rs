@@ -102,9 +102,12 @@ impl Message {
         Self::one(request, 1)
     }
 
-    /// A message of one packet, whatever it is.
+    /// A message of one packet, whatever it is. It asks for an acknowledgement; but a READ or atomic with an even PSN, which has its response
+    /// all the same.
     pub(crate) fn one(mut packet: Transport, psns: u32) -> Self {
-        packet.bth = packet.bth.with_ack_request(true);
+        let has_response = packet.atomic.is_some() || packet.bth.opcode() == Opcode::RC_READ_REQUEST;
+        let is_even = packet.bth.psn().0.is_multiple_of(2);
+        packet.bth = packet.bth.with_ack_request(!(has_response && is_even));
         Self {
             packets: vec![packet],
             psns,

@@ -1,6 +1,7 @@
 //! Fixed walks: what random ones rarely come to. Each is a list of connections and steps, taken and judged as those are.
 //!
-//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first. NOT_APPLICABLE without atomics.
+//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first, with a max_rd_atomic of 1 too, which does not
+//!   count. NOT_APPLICABLE without atomics.
 //! - `c09-region-edges`: each bit of the R_Key flipped, a byte beyond the region and before it, bits 32, 48 and 63 of an
 //!   address flipped, and the region's last byte.
 //! - `c09-psn-wrap`: each operation over the wrap and over the half of all PSNs, both roles; more messages than a byte counts.
@@ -54,7 +55,7 @@ macro_rules! directed {
     };
 }
 
-directed!(ATOMIC_REPLAY 2 "c09-atomic-replay"
+directed!(ATOMIC_REPLAY 3 "c09-atomic-replay"
     "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
     "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on, twice: the result of the first time, and memory as it was. READs of several packets between them take one place each."
     atomic_replay, judge_atomics, [ATOMICS, DUPLICATES]);
@@ -67,7 +68,7 @@ directed!(PSN_WRAP 3 "c09-psn-wrap"
     "Each operation goes over the wrap of the PSN, and over the half of all PSNs, as over any other, both roles; so do 260 messages of one connection."
     "The first PSN is the last but one, or, for atomics, the last; of all PSNs, and of the lower half of them. The MSN has 24 bits: that of the 260th message is 260."
     psn_wrap, judge, [IMMEDIATE, MSN, ATOMICS, COMPLETION, GENERATION, RESPONSE_DATA]);
-directed!(LOSS_POSITIONS 3 "c09-loss-positions"
+directed!(LOSS_POSITIONS 4 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
@@ -122,12 +123,17 @@ fn atomic_replay() -> Vec<Leg> {
         let again = [3, 2, 1, 0, 3, 2, 1, 0].map(Step::Again);
         (None, ask.into_iter().chain(again).collect())
     };
-    legs([
+    let mut all = legs([
         replays([O::FetchAdd; 4]),
         replays([O::CompareSwap; 4]),
         replays([O::CompareSwap, O::FetchAdd, O::CompareSwap, O::FetchAdd]),
         replays([O::FetchAdd, O::Read, O::CompareSwap, O::Read]),
-    ])
+        replays([O::FetchAdd; 4]),
+    ]);
+    if let Some(last) = all.last_mut() {
+        last.options.max_rd_atomic = 1;
+    }
+    all
 }
 
 /// Without atomics nothing was sent.
@@ -334,13 +340,19 @@ fn loss_positions() -> Vec<Leg> {
         let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
         (None, steps.into_iter().collect())
     });
+    let one = [Fault::Silent(1), Fault::SequenceNak(0)].map(|fault| Step::Post(vec![want(O::Read, 8); 3], 0, fault));
+    let one = (None, one.into_iter().collect());
     let mut legs = legs(
         asked
             .chain(posted)
             .chain(atomics)
             .chain([unready, unanswered, (None, long.collect())])
-            .chain(refused),
+            .chain(refused)
+            .chain([one]),
     );
+    if let Some(last) = legs.last_mut() {
+        last.options.max_rd_atomic = 1;
+    }
     legs.iter_mut().for_each(|leg| leg.counts_packets = true);
     legs
 }
