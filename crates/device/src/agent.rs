@@ -59,6 +59,12 @@ pub(crate) struct Agent<'d> {
 impl Agent<'_> {
     /// The answer to an SMP, if there is one.
     pub(crate) fn serve(&mut self, request: &Mad, source: Lid) -> Option<Mad> {
+        let masked = request.with_method(Method(request.method().0 & 0x8F));
+        let request = if self.faults.has(Defect::MethodLow4Bits) {
+            &masked
+        } else {
+            request
+        };
         let method = request.method();
         let silent = matches!(method, Method::REPORT | Method::TRAP_REPRESS)
             || method == Method::TRAP && !self.faults.has(Defect::TrapAnswered);
@@ -158,6 +164,8 @@ impl Agent<'_> {
         let port = self.port();
         let sends = profile.has_traps() || faults.has(Defect::TrapWithoutCapability);
         let sends = sends && !port.traps.ended;
+        let is_repress = request.method() == Method::TRAP_REPRESS;
+        let sends = sends && !(is_repress && faults.has(Defect::TrapOfRepressMissing));
         if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
@@ -192,6 +200,9 @@ impl Agent<'_> {
             0xFFFF
         };
         match AttributeId(request.attribute_id().0 & looked_at) {
+            AttributeId::NODE_DESCRIPTION if self.at > 0 && self.faults.has(Defect::NodeDescriptionByPort) => {
+                self.unmodified(modifier, |agent| Reply::ok(&agent.node.found_description))
+            }
             AttributeId::NODE_DESCRIPTION => self.unmodified(modifier, |agent| Reply::ok(&agent.node.description)),
             AttributeId::NODE_INFO => self.unmodified(modifier, |agent| Reply::ok(&agent.node_info())),
             AttributeId::GUID_INFO => self.get_guid_info(modifier),

@@ -17,6 +17,7 @@ defects! {
         AnswersSetsLate "answers-sets-late" "Answers to Sets come later than RespTimeValue and two subnet time-outs allow."
     }
     "C13-24" {
+        MethodLow4Bits "method-low-4-bits" "Of the method of an SMP only the low 4 bits are decoded, and whether it is a response."
         RefusedSetTakesLease "refused-set-takes-lease" "A Set of PortInfo of a port that does not exist is refused, and its lease period and protect bits are kept at the receiving port."
         VlArbitrationPart0Accepted "vl-arbitration-part-0-accepted" "Part 0 of the VLArbitrationTable is taken as part 1."
         VlArbitrationPart5Accepted "vl-arbitration-part-5-accepted" "Part 5 of the VLArbitrationTable is taken as part 3."
@@ -201,6 +202,7 @@ defects! {
         ExtendedSpeedsWithoutCapability "extended-speeds-without-capability" "PortInfo shows LinkSpeedExtSupported though CapabilityMask has no extended speeds."
         PhysicalStateStale "physical-state-stale" "PortInfo:PortPhysicalState still shows Polling when the link is up."
         PortInfoReservedNotZero "port-info-reserved-not-zero" "PortInfo shows a bit in a reserved field."
+        NodeDescriptionByPort "node-description-by-port" "What is Set in NodeDescription shows by the first port alone."
         NodeDescriptionLastByteLost "node-description-last-byte-lost" "A NodeDescription that is Set loses its 64th byte."
         NodeInfoReservedNotZero "node-info-reserved-not-zero" "NodeInfo shows a bit in a reserved field."
         SlToVlReservedNotZero "sl-to-vl-reserved-not-zero" "SLtoVLMappingTable shows a bit behind its 16 entries."
@@ -250,6 +252,7 @@ defects! {
         Guid0Writable "guid-0-writable" "A Set of GUIDInfo writes entry 0."
     }
     "14.2.5.1 traps" {
+        TrapOfRepressMissing "trap-of-repress-missing" "A TrapRepress with a wrong key raises no trap."
         TrapNumberWrong "trap-number-wrong" "The trap of a bad M_Key has the number of a bad P_Key."
         TrapTypeWrong "trap-type-wrong" "The trap of a bad M_Key is of type urgent."
         TrapProducerWrong "trap-producer-wrong" "The trap of a bad M_Key says that a switch sent it."
@@ -334,6 +337,7 @@ impl Defect {
             }
             Self::LeaseStoppedAtAnotherPort => profile.num_ports > 1,
             Self::NodeDescriptionLastByteLost => profile.can_set_node_description(),
+            Self::NodeDescriptionByPort => profile.can_set_node_description() && profile.num_ports > 1,
             Self::NodeDescriptionSetAccepted | Self::NodeDescriptionWritable => !profile.can_set_node_description(),
             Self::WrongKeySetOfSlToVlObeyed | Self::SlToVlShownAtLevel3 | Self::SlToVlSetMovesArbitration => {
                 profile.has_sl_mapping()

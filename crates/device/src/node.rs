@@ -12,6 +12,8 @@ use crate::profile::Profile;
 pub(crate) struct Node {
     pub(crate) num_ports: u8,
     pub(crate) description: [u8; 64],
+    /// The description that was found; a defective device shows it by its other ports.
+    pub(crate) found_description: [u8; 64],
     /// Where a defective device keeps what was written over NodeInfo.
     overwritten: Option<[u8; 64]>,
 }
@@ -23,6 +25,7 @@ impl Node {
         Self {
             num_ports: profile.num_ports.clamp(1, 254),
             description,
+            found_description: description,
             overwritten: None,
         }
     }

@@ -258,6 +258,11 @@ impl Profile {
         self.choices.counts_traffic = below(rng, 4) != 0;
         self.choices.replies_to_init_type = below(rng, 4) == 0;
         self.choices.measures_latency = below(rng, 4) == 0;
+        // A low-priority table that is shorter than the other, and has a place for each lane all the same.
+        let most = self.vl_arbitration_low_cap;
+        if most >= 32 && below(rng, 4) == 0 {
+            self.vl_arbitration_low_cap = most / 2;
+        }
         self
     }
 

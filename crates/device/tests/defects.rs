@@ -298,6 +298,10 @@ fn every_defect_shows_where_it_says_so() {
         AllSpeedsKeptAsCode,
         // SubnetTimeOut stays as it was when the first trap left.
         TrapTimeoutAsFirst,
+        // Nothing there has such a method, a wrong TrapRepress, or a Set and another port.
+        MethodLow4Bits,
+        TrapOfRepressMissing,
+        NodeDescriptionByPort,
     ];
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         let sound = talk(&profile, &[]);

@@ -69,7 +69,7 @@ fn data(link: &mut Link<'_, '_>, p_key: PKey) -> Step {
     }
     // With a GRH it is no group's either.
     let mad = link.get_class();
-    link.probe(&DLID, &Wire::global(Lid::PERMISSIVE, p_key, &mad))
+    link.probe(&DLID, &Wire::global((Lid::PERMISSIVE, link.gid), p_key, &mad))
 }
 
 fn configure(link: &mut Link<'_, '_>, found: &Guarded<PortInfo>, base: Lid, lmc: u8) -> Step {

@@ -1,8 +1,9 @@
 //! `c07-link-version`: a packet with LVer 0 is taken, one with LVer 1 to 15 is discarded and counted.
 //!
-//! Reading: nothing is unclear. False alarm: none known.
+//! The reserved bits beside LNH decide nothing: packets that have them set are taken. Reading: nothing is unclear. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::Reserved;
 
 use crate::link::native::{self, Link, Rule};
 
@@ -11,7 +12,7 @@ const LVER: Rule = Rule::new("7.7 LVer");
 pub(super) static TEST: Test = Test {
     id: "c07-link-version",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A packet with LVer 0 is taken, one with LVer 1 to 15 is discarded and counted.",
     reading: "Nothing is unclear.",
     statements: &["7.7 LVer"],
@@ -25,5 +26,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let mut link = Link::open(t)?;
     link.probe_each(&LVER, 0..=15, |link, version| {
         link.smp().lrh(|lrh| lrh.with_lver(version)).mended()
+    })?;
+    link.probe_each(&LVER, 1..=3, |link, bits| {
+        link.smp().lrh(|lrh| lrh.with_reserved_12(Reserved(bits))).mended()
     })
 }

@@ -4,25 +4,30 @@
 //! Reading: what counts a packet that breaks the rules of VL 15 is left open; that nothing answers it is judged. False alarm:
 //! none known.
 
+use verbatim_record::Label;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::Opcode;
+use verbatim_wire::{Opcode, QKey, Qpn};
 
 use crate::link::native::{self, Link, Rule};
 
 const VL: Rule = Rule::new("7.6 VL");
 const VL15: Rule = Rule::new("14.2 QP0 and VL15");
+const Q_KEY: Rule = Rule {
+    label: Label::new("9.6.1 Q_Key"),
+    statement: "9.6.1 header validation",
+};
 
 pub(super) static TEST: Test = Test {
     id: "c07-link-vl",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "Packets are taken on the VLs in operation and on VL 15 alone; VL 15 and QP0 are for SMPs.",
     reading: "What counts a packet that breaks the rules of VL 15 is left open.",
-    statements: &["7.6 VL", "14.2 QP0 and VL15"],
+    statements: &["7.6 VL", "14.2 QP0 and VL15", "9.6.1 header validation"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],
     procedure,
-    judge: |t, f| native::judge(t, f, &[VL, VL15], native::NOTHING_SENT),
+    judge: |t, f| native::judge(t, f, &[VL, VL15, Q_KEY], native::NOTHING_SENT),
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -42,6 +47,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     link.probe_each(&VL, 0..15, |link, vl| link.gmp().lrh(|lrh| lrh.with_vl(vl)).mended())?;
+    // Whoever asks is answered, and QP1 has one Q_Key.
+    let from_elsewhere = link.gmp().deth(|deth| deth.with_src_qp(Qpn(0x12_3457))).mended();
+    link.probe(&VL, &from_elsewhere)?;
+    let own = QKey::GSI.0;
+    link.probe_each(&Q_KEY, [own ^ 1, own ^ 1 << 31, 0], |link, q_key| {
+        link.gmp().deth(|deth| deth.with_q_key(QKey(q_key))).mended()
+    })?;
     let general = link.gmp().lrh(|lrh| lrh.with_vl(15)).mended();
     link.probe(&VL15, &general)?;
     let on_data_lane = link.smp().lrh(|lrh| lrh.with_vl(0)).mended();

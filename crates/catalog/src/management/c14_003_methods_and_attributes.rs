@@ -17,8 +17,11 @@ use verbatim_wire::{
 
 use crate::management::adapter::{self, NODE};
 
-/// Methods of other classes, and one that no class has.
-const METHODS: [(Label<NodeInfo>, Method); 4] = [
+/// Methods that differ from Get in one bit, those of other classes, and one that no class has.
+const METHODS: [(Label<NodeInfo>, Method); 7] = [
+    (Label::new("method 0x11"), Method(0x11)),
+    (Label::new("method 0x21"), Method(0x21)),
+    (Label::new("method 0x41"), Method(0x41)),
     (Label::new("GetTable"), Method::GET_TABLE),
     (Label::new("GetTraceTable"), Method::GET_TRACE_TABLE),
     (Label::new("GetMulti"), Method::GET_MULTI),
@@ -47,7 +50,7 @@ const LAST: Label<NodeInfo> = Label::new("NodeInfo, after all that");
 pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],
-    revision: 4,
+    revision: 5,
     about: "Methods, attributes and versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
     reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or version is an \
         observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",

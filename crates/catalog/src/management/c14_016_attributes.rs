@@ -12,7 +12,7 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
 use verbatim_wire::values::Hex32;
 use verbatim_wire::{
-    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, MKey, Method, NodeDescription, NodeInfo, PKey,
+    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, Lid, MKey, Method, NodeDescription, NodeInfo, PKey,
     PKeyTable, PortInfo, SlToVlMappingTable, Status, VlArbitrationTable,
 };
 
@@ -35,6 +35,8 @@ const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of anoth
 const BY_NUMBER: Label<AnyAttribute> = Label::new("wrong key, PortInfo of this port by its number");
 /// Whether that one would drop it, by its own level.
 const OTHER_LEVEL: Label<AnyAttribute> = Label::new("right key of this port, PortInfo of another port");
+/// Sent at levels 2 and 3 of a simulated rig: on a fabric, what is sent to a LID may be lost on its way.
+const BY_LID: Label<AnyAttribute> = Label::new("wrong key, NodeInfo by the port's LID");
 /// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
 const IS_SM: u32 = 1 << 1;
 const HAS_LED: u32 = 1 << 9;
@@ -106,8 +108,8 @@ pub(super) static PROTECT_1: Test = Test {
     )
 };
 pub(super) static PROTECT_2: Test = Test {
-    // It asks for a number that no attribute has as well.
-    revision: 4,
+    // It asks for a number that no attribute has as well, and by LID.
+    revision: 5,
     ..test(
         "c14-016-attributes-protect-2",
         "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
@@ -117,8 +119,8 @@ pub(super) static PROTECT_2: Test = Test {
     )
 };
 pub(super) static PROTECT_3: Test = Test {
-    // It asks for a number that no attribute has as well.
-    revision: 4,
+    // It asks for a number that no attribute has as well, and by LID.
+    revision: 5,
     ..test(
         "c14-016-attributes-protect-3",
         "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
@@ -211,6 +213,11 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     if has(AttributeId::LED_INFO) {
         set(t, &LED, keys, 0, |found| found.with_led_mask(!found.led_mask()))?;
     }
+    // The same by the port's LID, of which the oracle says what must come.
+    let lid = t.shown().lid();
+    if level >= 2 && t.is_simulated() && lid != Lid(0) {
+        t.ask_any_by_lid(lid, BY_LID, (AttributeId::NODE_INFO, 0), other)?;
+    }
     shadow::read(t, RIGHT_AFTER, ours)?;
     if let Some(led) = led {
         t.ask_any(RIGHT_AFTER, led, ours)?;
@@ -299,7 +306,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
             silent(t, f, "attribute 0x0111", "Get", &unknown);
         }
     }
-    for label in [OTHER_LEVEL, OTHER_PORT, BY_NUMBER]
+    for label in [OTHER_LEVEL, OTHER_PORT, BY_NUMBER, BY_LID]
         .into_iter()
         .filter(|label| t.has(*label))
     {

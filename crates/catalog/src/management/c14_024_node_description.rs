@@ -8,17 +8,19 @@
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::CapabilityMask;
-use verbatim_wire::{NodeDescription, PortInfo, Status};
+use verbatim_wire::{NodeDescription, NodeInfo, PortInfo, Status};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const FOUND: Label<NodeDescription> = Label::new("as found");
+const NODE: Label<NodeInfo> = Label::new("NodeInfo");
+const SECOND: Label<NodeDescription> = Label::new("after the Set, by the second port");
 const SET: Label<NodeDescription> = Label::new("set another description");
 const AFTER: Label<NodeDescription> = Label::new("after the Set");
 
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-description",
     aliases: &["C14_024_02"],
-    revision: 2,
+    revision: 3,
     about: "NodeDescription can be read; a Set of it is refused with 0x000C and changes nothing.",
     reading: "Refused means status 0x000C. With CapabilityMask2 bit 0 (IsSetNodeDescriptionSupported) the Set is legal, and changes all 64 bytes.",
     statements: &["C14-24", "C14-27", "C13-24"],
@@ -36,6 +38,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let altered = description.quiet().change(|d| (0..octets).fold(d, with_another));
     t.set_with(SET, &description, (key, 0), altered)?;
     t.get(AFTER, key)?;
+    // The node has one description, whichever port shows it.
+    if t.rig_offers(Need::SecondPort) && t.get(NODE, key)?.num_ports() > 1 {
+        t.ask_from(1, SECOND, key)?;
+    }
     Ok(())
 }
 
@@ -56,7 +62,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: NodeDescription = t.answer(FOUND)?;
     let set = t.exchange(SET)?;
     f.status("C14-24", t.exchange(FOUND)?, &[Status::OK]);
-    t.answer(AFTER)?;
+    let after: NodeDescription = t.answer(AFTER)?;
+    if t.has(NODE) {
+        t.not_judged(NODE);
+    }
+    if t.has(SECOND) {
+        f.same_fields("C14-24", t.exchange(SECOND)?, &["NodeString"], &after)?;
+    }
     if can_be_set(&port) {
         f.observe(
             "the device lets its NodeDescription be set (CapabilityMask2 bit 0): that the Set is refused was not judged",

@@ -2,7 +2,7 @@
 //!
 //! A port with IsTrapSupported, a LID and an SM's is locked at level 2. A wrong-key Get of PortInfo by the port's own
 //! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
-//! soon as it comes; where traps are known to come here, what happens after that raises traps again. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
+//! soon as it comes; where traps are known to come here, what happens after that raises traps again, a TrapRepress with a wrong key too. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
 //! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
 //! comes after its TrapRepress. Where traps of the test came here, wrong keys follow one another, each as soon as the trap of the one before it came:
 //! each of their traps waits for the SubnetTimeOut, too, and for one that is twice as long once that was set. Reading: how often a trap is sent is left open. A port that says that it
@@ -42,6 +42,7 @@ const NEXT_SLOWER: Label<AnyAttribute> =
     Label::new("wrong key, with the longer SubnetTimeOut, as soon as the trap of another came");
 const FAR: Label<AnyAttribute> = Label::new("wrong key, by a route of many hops");
 const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many hops");
+const BY_REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 /// A TrapRepress has no answer: it is sent so often that one of them arrives.
 const TIMES: usize = verbatim_record::TRIES as usize;
@@ -49,7 +50,7 @@ const TIMES: usize = verbatim_record::TRIES as usize;
 const FOLLOWING: u32 = 5;
 /// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
 /// for the oracle.
-const HOPS: [u8; 5] = [3, 29, 30, 31, 63];
+const HOPS: [u8; 6] = [3, 29, 30, 31, 58, 63];
 /// The longest SubnetTimeOut that is set: code 20 is 4.3 s.
 const LONGEST_TIMEOUT: u8 = 20;
 /// Notice:Type of a security trap.
@@ -136,6 +137,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
                 t.provoke_trap(NEXT_SLOWER, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << (42 + bit)))?;
             }
             t.wait_out(2 * repetitions)?;
+        }
+    }
+    if come_here {
+        for _ in 0..2 {
+            t.repress(BY_REPRESS, MKey(ours.0 ^ 1 << 52), &keys::bad_m_key_notice())?;
+            t.wait_out(repetitions)?;
         }
     }
     // Switches on a real way would write the route themselves.
@@ -230,6 +237,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         content(t, f, (&node, &before), if late { repeated } else { repressed }, trap);
     }
     after_repress(t, f);
+    by_repress(t, f);
     following(t, f, &before, NEXT);
     // Where the Set was not obeyed, the oracle says so.
     let set = t.each(SLOWER).find_map(Exchange::answer);
@@ -256,6 +264,18 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
     let told = t.unasked.iter().filter(is_told).count();
     f.claim(STATEMENT, "traps of two violations after a TrapRepress of another one")
         .by_all(later)
+        .saw(told)
+        .must("1 at least", told > 0);
+}
+
+/// A TrapRepress with a wrong key is a violation as any other.
+fn by_repress(t: &Trace, f: &mut Findings<'_>) {
+    let Some(first) = t.each(BY_REPRESS).next() else { return };
+    let key = first.request.m_key();
+    let is_told = |of: &&Arrived| of.mad.method() == Method::TRAP && trap::m_key_of(&of.mad) == key;
+    let told = t.unasked.iter().filter(is_told).count();
+    f.claim(STATEMENT, "traps of two TrapRepress with a wrong key")
+        .by_all(t.each(BY_REPRESS))
         .saw(told)
         .must("1 at least", told > 0);
 }

@@ -1,11 +1,11 @@
 //! `c09-link-p-key`: a packet is taken whose P_Key matches any entry of the table; QP0 asks for none.
 //!
-//! A full and a limited partition are added to the first block of the table; then the full one alone, behind an entry that is
-//! invalid. Reading: two limited members do not match, nor
+//! A full and a limited partition are added to the first block of the table; packets of others come with a GRH, too. Then the full one alone, behind an entry that is
+//! invalid; then it takes the place of the default partition. Reading: two limited members do not match, nor
 //! does anything match an entry whose low 15 bits are 0. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_tester::{Guarded, Need, Step, Test, Tester};
 use verbatim_wire::{PKey, PKeyTable};
 
 use crate::link::native::{self, Link, Rule};
@@ -13,13 +13,17 @@ use crate::link::native::{self, Link, Rule};
 const FOUND: Label<PKeyTable> = Label::new("P_Keys as found");
 const SET: Label<PKeyTable> = Label::new("add two partitions");
 const P_KEY: Rule = Rule::new("9.6.1 P_Key");
+/// The default partition, without the bit of membership.
+const DEFAULT: u16 = 0x7FFF;
+/// Entries of a block.
+const ENTRIES: usize = 32;
 /// Bit 15: a full member.
 const FULL: u16 = 0x8000;
 
 pub(super) static TEST: Test = Test {
     id: "c09-link-p-key",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A packet is taken whose P_Key matches an entry of the table; all others but SMPs are discarded and counted.",
     reading: "Two limited members do not match; an entry whose low 15 bits are 0 matches nothing.",
     statements: &["9.6.1 P_Key"],
@@ -63,6 +67,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     link.probe_each(&P_KEY, tried, |link, p_key| {
         link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     })?;
+    link.probe_each(&P_KEY, [full, foreign | FULL, foreign], |link, p_key| {
+        link.global().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
+    })?;
     // An entry behind one that is invalid counts as all others.
     let table = found
         .quiet()
@@ -71,7 +78,34 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     link.read_p_keys()?;
     link.probe_each(&P_KEY, [full | FULL, limited | FULL], |link, p_key| {
         link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
-    })
+    })?;
+    without_default(&mut link, &found, full)
+}
+
+/// The default partition is one as all others: where the table does not have it, nobody is of it. The counters are read when it is
+/// there again, since who asks for them is of that partition.
+fn without_default(link: &mut Link<'_, '_>, found: &Guarded<PKeyTable>, full: u16) -> Step {
+    let is_default = |key: PKey| key.0 & !FULL == DEFAULT;
+    if link.p_keys.iter().skip(ENTRIES).any(|key| is_default(*key)) {
+        return Ok(());
+    }
+    let table = found.quiet().change(|table| {
+        let others = |table: PKeyTable, at| match is_default(table.p_key(at)) {
+            true => table.with_p_key(at, PKey(0)),
+            false => table,
+        };
+        (0..ENTRIES).fold(table, others).with_p_key(0, PKey(full | FULL))
+    });
+    for p_key in [full | FULL, DEFAULT | FULL, DEFAULT] {
+        link.t.set(SET, found, table)?;
+        link.read_p_keys()?;
+        let wire = link.gmp().bth(|bth| bth.with_p_key(PKey(p_key))).mended();
+        link.send(&P_KEY, &wire)?;
+        link.t.set(SET, found, found.quiet())?;
+        link.read_p_keys()?;
+        link.read()?;
+    }
+    Ok(())
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

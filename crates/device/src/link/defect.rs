@@ -48,6 +48,7 @@ defects! {
         IcrcCoversCongestion "link-icrc-covers-congestion" "The ICRC is made over FECN and BECN as they stand."
     }
     "7.7 LVer" {
+        LrhReservedDropped "link-lrh-reserved-dropped" "A packet with a 1 in the reserved bits beside LNH is discarded."
         LVerIgnored "link-lver-ignored" "A packet with another LVer is taken."
         LVerLowBitIgnored "link-lver-low-bit-ignored" "A packet with LVer 1 is taken."
         LVerHighBitIgnored "link-lver-high-bit-ignored" "A packet with LVer 8 is taken."
@@ -115,6 +116,8 @@ defects! {
         TVerIgnored "link-tver-ignored" "A packet with another TVer is taken."
     }
     "9.6.1 P_Key" {
+        DefaultPKeyTaken "link-default-p-key-taken" "A packet of the default partition is taken though no entry of the table has it."
+        PKeyOfGlobalNotCounted "link-p-key-of-global-not-counted" "A packet of a foreign partition is discarded and not counted when it has a GRH."
         PKeyHoleEndsTable "link-p-key-hole-ends-table" "Entries of the P_Key table behind one that is invalid match nothing."
         PKeyIgnored "link-p-key-ignored" "A packet of a foreign partition is taken."
         LimitedPairAccepted "link-limited-pair-accepted" "A limited member takes a packet of another limited member."

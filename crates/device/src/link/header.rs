@@ -52,6 +52,9 @@ impl Checks<'_> {
 
     fn is_foreign(&self) -> bool {
         let Some(bth) = self.bth else { return false };
+        if bth.p_key().0 & !FULL_MEMBER == 0x7FFF && self.has(LinkDefect::DefaultPKeyTaken) {
+            return false;
+        }
         let table = &self.profile.p_keys;
         let table = if self.has(LinkDefect::PKeyFirstEntryOnly) {
             table.get(..1).unwrap_or_default()

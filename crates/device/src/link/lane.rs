@@ -54,6 +54,10 @@ impl Checks<'_> {
 
     /// In state Initialize only subnet management packets come in.
     pub(super) fn state_fails(&self) -> bool {
+        let has_reserved = self.has_lrh() && self.body[1] & 0x0C != 0;
+        if has_reserved && self.has(LinkDefect::LrhReservedDropped) {
+            return true;
+        }
         match self.profile.state {
             PortState::INITIALIZE if self.is_management() => self.has(LinkDefect::SmpRefusedInInitialize),
             PortState::INITIALIZE => !self.has(LinkDefect::DataTakenInInitialize),

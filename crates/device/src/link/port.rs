@@ -62,7 +62,7 @@ impl LinkPort {
             for check in failed.iter() {
                 self.counters.count(check, &self.profile, &self.faults);
             }
-        } else {
+        } else if first != Check::PKey || checks.grh.is_none() || !self.faults.has(LinkDefect::PKeyOfGlobalNotCounted) {
             self.counters.count(first, &self.profile, &self.faults);
         }
         let choices = self.profile.choices;

@@ -75,7 +75,13 @@ const SCENARIOS: &[Scenario] = &[
     (
         "versions",
         versions,
-        &[LVerIgnored, LVerLowBitIgnored, LVerHighBitIgnored, TVerIgnored],
+        &[
+            LrhReservedDropped,
+            LVerIgnored,
+            LVerLowBitIgnored,
+            LVerHighBitIgnored,
+            TVerIgnored,
+        ],
     ),
     (
         "packet_lengths",
@@ -160,6 +166,8 @@ const SCENARIOS: &[Scenario] = &[
             PKeyFirstEntryOnly,
             PKeyCheckedOnQp0,
             PKeyViolationNotCounted,
+            DefaultPKeyTaken,
+            PKeyOfGlobalNotCounted,
         ],
     ),
     (

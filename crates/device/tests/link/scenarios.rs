@@ -87,6 +87,7 @@ pub(crate) fn versions(b: &mut Bench) {
     for lver in 0..16 {
         b.ca(&local(4).lrh(|lrh| lrh.with_lver(lver)).mended());
     }
+    b.ca(&local(4).lrh(|lrh| lrh.with_reserved_12(Reserved(1))).mended());
     for tver in 0..16 {
         b.ca(&local(4).bth(|bth| bth.with_tver(tver)).mended());
     }
@@ -188,6 +189,8 @@ pub(crate) fn partitions(b: &mut Bench) {
         b.see(&profile, &local(4).with_p_key(key));
         b.see(&profile, &smp(LID).with_p_key(key));
     }
+    b.see(&profile, &local(4).with_p_key(0xFFFF));
+    b.see(&profile, &global(4).with_p_key(0x7777));
 }
 
 pub(crate) fn filters(b: &mut Bench) {

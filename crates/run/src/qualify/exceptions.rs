@@ -34,6 +34,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         set: ("traps_come_here", 1),
     },
     Exception {
+        defect: "trap-of-repress-missing",
+        reason: "that no trap comes is a fault only where traps are known to come here",
+        set: ("traps_come_here", 1),
+    },
+    Exception {
         defect: "traps-end-with-repress",
         reason: "that no trap comes is a fault only where traps are known to come here",
         set: ("traps_come_here", 1),

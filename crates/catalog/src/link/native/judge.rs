@@ -6,8 +6,8 @@ use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, 
 use verbatim_wire::{Attribute, Lid, Mad, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
 
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
-use super::wire::{asks, mad_in};
-use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
+use super::wire::{asks, has_foreign_q_key, headers, mad_in};
+use super::{BLOCK, COUNTERS, DETAILS, MULTICAST, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
 use crate::link::{Action, Judgement, Kind, Port, Received, check, explain};
 
 /// Why a test does not apply that sent nothing, though SMPs can always be sent.
@@ -245,7 +245,21 @@ impl Probe<'_> {
                 .by_all(wait.filter(|_| answer.is_none()))
                 .saw(seen)
                 .comes_to("no answer", result);
+        } else if has_foreign_q_key(&frame.bytes) {
+            let result = match answer {
+                Some(_) => Passed::Fail,
+                None if is_alive_behind(t, frame) => Passed::Pass,
+                None => Passed::Inconclusive,
+            };
+            f.claim(self.statement, "a packet to QP1 with another Q_Key")
+                .by(frame)
+                .by_all(answer)
+                .saw(seen)
+                .comes_to("no answer", result);
         } else if self.judgement.action == Action::Accept && asks(&frame.bytes) {
+            if let Some(answer) = answer {
+                self.goes_back(f, answer);
+            }
             let result = match answer {
                 Some(_) => Passed::Pass,
                 // On a native link of the tester's own nothing is lost.
@@ -258,6 +272,42 @@ impl Probe<'_> {
                 .saw(seen)
                 .comes_to("an answer", result);
         }
+    }
+
+    /// An answer goes where the request came from, and comes from where that went (13.5.4).
+    fn goes_back(&self, f: &mut Findings<'_>, answer: &FrameSeen) {
+        let ((lrh, bth, deth), (to, to_bth, to_deth)) = (headers(&self.frame.bytes), headers(&answer.bytes));
+        let is_unicast = lrh.dlid() != Lid(0) && lrh.dlid() < MULTICAST;
+        let fields = [
+            ("SLID", is_unicast, to.slid().to_string(), lrh.dlid().to_string()),
+            ("DLID", true, to.dlid().to_string(), lrh.slid().to_string()),
+            ("SL", true, to.sl().to_string(), lrh.sl().to_string()),
+            ("DestQP", true, to_bth.dest_qp().to_string(), deth.src_qp().to_string()),
+            (
+                "source QP",
+                true,
+                to_deth.src_qp().to_string(),
+                bth.dest_qp().to_string(),
+            ),
+            ("Q_Key", true, to_deth.q_key().to_string(), deth.q_key().to_string()),
+        ];
+        let is_wrong = |(_, is_judged, seen, wanted): &&(&str, bool, String, String)| *is_judged && seen != wanted;
+        let wrong: Vec<_> = fields.iter().filter(is_wrong).collect();
+        let list = |of: fn(&(&str, bool, String, String)) -> String| {
+            let each: Vec<String> = wrong.iter().map(|field| format!("{} {}", field.0, of(field))).collect();
+            each.join(", ")
+        };
+        let is_right = wrong.is_empty();
+        let turned = "those of the request, turned round";
+        let (seen, wanted) = match is_right {
+            true => (turned.to_owned(), turned.to_owned()),
+            false => (list(|field| field.2.clone()), list(|field| field.3.clone())),
+        };
+        f.claim(self.statement, "headers of the answer")
+            .by(self.frame)
+            .by(answer)
+            .saw(seen)
+            .must(wanted, is_right);
     }
 
     /// What a counter that may not have moved, or had to, shows; and that nothing else of the port did.
@@ -274,7 +324,9 @@ impl Probe<'_> {
         if !t.begin.simulated {
             return;
         }
+        let is_of_q_key = has_foreign_q_key(&self.frame.bytes);
         let may = |name: &str| match &counts {
+            _ if is_of_q_key && name == "Q_KeyViolations" => true,
             // A check of its own above.
             Some(_) if COUNTED.contains(&name) => true,
             Some(_) => is_of_the_lanes(name, &self.judgement),

@@ -9,6 +9,8 @@ pub(crate) use counted::differences;
 pub(crate) use judge::{NOTHING_SENT, answer_to, came_to, is_alive_behind, judge, last, strays, took, wait_behind};
 pub(crate) use wire::{MULTICAST, Wire, mad_in};
 
+use core::net::Ipv6Addr;
+
 use verbatim_record::{Frames, Label, Wait};
 use verbatim_tester::peer::Native;
 use verbatim_tester::{Step, Stop, Tester};
@@ -62,6 +64,8 @@ pub(crate) struct Link<'l, 'r> {
     /// Not known before it was asked.
     has_details: Option<bool>,
     blocks: u32,
+    /// The port's first GID.
+    pub(crate) gid: Ipv6Addr,
     /// High half of the transaction ids.
     run: u64,
     serial: u64,
@@ -79,11 +83,14 @@ impl<'l, 'r> Link<'l, 'r> {
             p_keys: Vec::new(),
             has_details: None,
             blocks: u32::from(node.partition_cap()).div_ceil(BLOCK as u32).max(1),
+            gid: Ipv6Addr::UNSPECIFIED,
             run: run << 32,
             serial: 0,
         };
         link.read_p_keys()?;
         link.read()?;
+        let gid = u128::from(link.port.gid_prefix().0) << 64 | u128::from(node.port_guid().0);
+        link.gid = Ipv6Addr::from(gid);
         Ok(link)
     }
 
@@ -166,7 +173,7 @@ impl<'l, 'r> Link<'l, 'r> {
     /// The same with a GRH.
     pub(crate) fn global(&mut self) -> Wire {
         let mad = self.get_class();
-        Wire::global(self.port.lid(), self.p_key(), &mad)
+        Wire::global((self.port.lid(), self.gid), self.p_key(), &mad)
     }
 
     fn next(&mut self) -> u64 {

@@ -40,14 +40,14 @@ impl Wire {
         Self::good(mad_packet(&general(dlid, p_key), mad))
     }
 
-    /// The same with a GRH.
-    pub(crate) fn global(dlid: Lid, p_key: PKey, mad: &Mad) -> Self {
+    /// The same with a GRH, to a GID too.
+    pub(crate) fn global((dlid, dgid): (Lid, Ipv6Addr), p_key: PKey, mad: &Mad) -> Self {
         let grh = Grh::default()
             .with_ip_ver(6)
             .with_nxt_hdr(Grh::NEXT_IS_BTH)
             .with_hop_lmt(64)
             .with_src(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))
-            .with_dst(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 2));
+            .with_dst(dgid);
         let headers = MadHeaders {
             grh: Some(grh),
             ..general(dlid, p_key)
@@ -133,6 +133,13 @@ impl Wire {
         self
     }
 
+    /// With another DETH; the CRCs as they were.
+    pub(crate) fn deth(mut self, change: impl FnOnce(Deth) -> Deth) -> Self {
+        let at = bth_at(&self.bytes) + Bth::SIZE;
+        edit(&mut self.bytes, at, change);
+        self
+    }
+
     /// Ended by something else.
     pub(crate) fn ended(self, delimiter: Delimiter) -> Self {
         Self { delimiter, ..self }
@@ -206,13 +213,27 @@ pub(crate) fn mad_in(bytes: &[u8]) -> Option<Mad> {
     Mad::try_from(bytes.get(at..at + MAD_LENGTH)?).ok()
 }
 
-/// Whether a packet, if it is accepted, asks something that must be answered: of one port, at QP0 or QP1.
-pub(crate) fn asks(bytes: &[u8]) -> bool {
-    let Some(mad) = mad_in(bytes) else { return false };
+/// LRH, BTH and DETH of a packet that has a MAD.
+pub(crate) fn headers(bytes: &[u8]) -> (Lrh, Bth, Deth) {
     let at = bth_at(bytes);
     let bth = Bth::from_bytes(&bytes[at..at + Bth::SIZE]);
     let deth = Deth::from_bytes(&bytes[at + Bth::SIZE..at + Bth::SIZE + Deth::SIZE]);
-    let is_multicast = (MULTICAST.0..Lid::PERMISSIVE.0).contains(&u16::from_be_bytes([bytes[2], bytes[3]]));
+    (Lrh::from_bytes(bytes), bth, deth)
+}
+
+/// Whether a packet is for QP1, and has another Q_Key.
+pub(crate) fn has_foreign_q_key(bytes: &[u8]) -> bool {
+    mad_in(bytes).is_some_and(|_| {
+        let (_, bth, deth) = headers(bytes);
+        bth.dest_qp() == Qpn::GSI && deth.q_key() != QKey::GSI
+    })
+}
+
+/// Whether a packet, if it is accepted, asks something that must be answered: of one port, at QP0 or QP1.
+pub(crate) fn asks(bytes: &[u8]) -> bool {
+    let Some(mad) = mad_in(bytes) else { return false };
+    let (lrh, bth, deth) = headers(bytes);
+    let is_multicast = (MULTICAST.0..Lid::PERMISSIVE.0).contains(&lrh.dlid().0);
     let is_served = match bth.dest_qp() {
         Qpn::SMI => mad.class() == MgmtClass::SUBN_LID,
         Qpn::GSI => mad.class() == MgmtClass::PERF && deth.q_key() == QKey::GSI,
@@ -257,7 +278,7 @@ mod tests {
         let mad = Mad::performance(Method::GET, AttributeId::CLASS_PORT_INFO, 0).with_transaction_id(7);
         for wire in [
             Wire::gmp(Lid(5), PKey(0xFFFF), &mad),
-            Wire::global(Lid(5), PKey(0xFFFF), &mad),
+            Wire::global((Lid(5), Ipv6Addr::LOCALHOST), PKey(0xFFFF), &mad),
         ] {
             assert_eq!(mad_in(&wire.bytes), Some(mad));
             assert!(asks(&wire.bytes));
