@@ -6,8 +6,8 @@ use common::{Bench, KEY, NONE, quiet, seconds};
 use verbatim_device::{Choices, CounterWrite, Profile, Unassigned};
 use verbatim_wire::values::{Hex16, NodeType};
 use verbatim_wire::{
-    AttributeId, Guid, GuidInfo, Layout, Lid, LinkWidths, Mtu, NodeDescription, NodeInfo, PKey, PKeyTable, PhysState,
-    PortInfo, PortState, RespTime, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
+    AttributeId, Guid, GuidInfo, Layout, Lid, LinkWidths, Mad, Method, Mtu, NodeDescription, NodeInfo, PKey, PKeyTable,
+    PhysState, PortCounters, PortInfo, PortState, RespTime, SlToVlMappingTable, Status, VlArbitrationTable, VlCap,
 };
 
 fn status(bench: &mut Bench, attribute: AttributeId, modifier: u32) -> Status {
@@ -379,5 +379,58 @@ fn whatever_varies_the_keys_and_the_tables_hold() {
             let open = bench.port_info(NONE);
             assert_eq!((open.m_key(), open.protect_bits().0), (KEY, 0));
         }
+    }
+}
+
+#[test]
+fn traffic_is_counted_or_not_by_choice() {
+    for counts_traffic in [true, false] {
+        let mut profile = Profile::full();
+        profile.tables_seed = 7;
+        profile.choices = Choices {
+            counts_traffic,
+            ..Choices::default()
+        };
+        let mut bench = Bench::new(profile, &[]);
+        let counters = PortCounters::default()
+            .with_port_select(1)
+            .with_counter_select(Hex16(0xFFFF))
+            .with_port_xmit_data(9)
+            .with_port_rcv_pkts(9)
+            .with_port_rcv_errors(9);
+        let mad = |method| Mad::performance(method, AttributeId::PORT_COUNTERS, 0).with_data(counters.bytes());
+        bench.send(&mad(Method::SET)).expect("answered");
+        let shown: PortCounters = bench.send(&mad(Method::GET)).expect("answered").attribute();
+        assert_eq!(shown.port_rcv_errors(), 9);
+        for traffic in [
+            shown.port_xmit_data(),
+            shown.port_rcv_data(),
+            shown.port_xmit_pkts(),
+            shown.port_rcv_pkts(),
+        ] {
+            assert_eq!(traffic > 0, counts_traffic, "{shown:?}");
+        }
+    }
+}
+
+#[test]
+fn a_set_changes_init_type_reply_and_the_latency_is_measured_by_choice() {
+    for chosen in [false, true] {
+        let mut profile = Profile::full();
+        profile.choices = Choices {
+            replies_to_init_type: chosen,
+            measures_latency: chosen,
+            ..Choices::default()
+        };
+        let mut bench = Bench::new(profile, &[]);
+        let before = bench.port_info(NONE);
+        bench.set(0, NONE, &quiet(&before).with_init_type(5));
+        let after = bench.port_info(NONE);
+        assert_eq!(after.init_type(), 5);
+        assert_eq!(after.init_type_reply() == 5, chosen);
+        assert_eq!(
+            after.link_round_trip_latency() != before.link_round_trip_latency(),
+            chosen
+        );
     }
 }

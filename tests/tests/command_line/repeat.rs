@@ -193,6 +193,9 @@ fn walks_that_once_failed_a_sound_device_pass() {
         "verbatim run c09-walk --seed 298 --set steps=48",
         // What waits behind others begins to wait when these are done.
         "verbatim run c09-walk --seed 2659 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key ipv6=true --rig-key simulated=false --set steps=48",
+        // What lies behind an atomic that is put off comes again, and so does what waits behind a lost RNR NAK.
+        "verbatim run c09-walk --seed 320009518 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
+        "verbatim run c09-walk --seed 320006174 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
     ] {
         let output = shell(&place, &format!("{command} --json"));
         let outcome = &verdicts(&output)[0].0;

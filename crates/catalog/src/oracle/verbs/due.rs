@@ -548,13 +548,25 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
-    let (mut at_once, mut late) = (0, Vec::new());
-    for due in dues.iter().filter(is_first) {
+    // What lies behind a READ or atomic that is put off is not done, and comes again.
+    let is_put_off = |due: &&Due<'t>| {
+        let from = due.tries.first().map_or(usize::MAX, |first| first.place);
+        let mut put_off = responses.iter().filter(|response| response.says == Says::Rnr);
+        put_off.any(|response| response.place > from && response.offset <= due.psns.0)
+    };
+    let (mut at_once, mut late, mut answered) = (0, Vec::new(), 0);
+    for due in dues.iter().filter(is_first).filter(|due| !is_put_off(due)) {
         let again = came_again(due);
         let until = again.map_or(usize::MAX, |again| again.place);
         match (met(due, &responses), again) {
             (Some(came), _) if came.place < until => at_once += 1,
-            (Some(_), Some(again)) if again.at.since(due.tries[0].at).0 >= WAITED => late.push(due.tries[0]),
+            // Of those that waited together one alone may be to blame: its answer was lost, or it lacked a receive.
+            (Some(came), Some(again))
+                if again.at.since(due.tries[0].at).0 >= WAITED && due.tries[0].place >= answered =>
+            {
+                late.push(due.tries[0]);
+                answered = came.place;
+            }
             _ => {}
         }
     }
