@@ -1,5 +1,7 @@
 //! A dialogue: one connection of the DUT with the packet peer, as the record has it.
 
+use std::collections::BTreeMap;
+
 use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{FrameSeen, Gap, Side, Told, Trace, VerbsDone, WcStatus};
 use verbatim_tester::peer::labels;
@@ -283,35 +285,52 @@ fn one<'t>(
 /// was first. One whose PSN is among those already is a retry, and stays where it is; so does one that was sent more often
 /// than what has the later PSN: what was sent once came before the second time of all that was sent before it.
 fn untangle(packets: &mut [Seen<'_>]) {
-    for at in 1..packets.len() {
+    // How often the DUT has sent what has that kind and PSN, among the packets that were looked at.
+    let mut sent: BTreeMap<((bool, bool), u32), usize> = BTreeMap::new();
+    for at in 0..packets.len() {
         let seen = packets[at];
-        // A CNP is neither, and has no PSN to speak of.
-        let kind = |of: &Seen<'_>| (of.packet.opcode().is_request(), of.packet.opcode().is_response());
-        let of_kind = |other: &Seen<'_>| other.frame.received && kind(other) == kind(&seen);
-        let before = packets[..at].iter().rev();
-        let open = at
-            - before
-                .take_while(|other| !other.frame.at.is_before(seen.frame.at))
-                .count();
-        let is_there = packets[open..at]
-            .iter()
-            .any(|other| of_kind(other) && other.psn() == seen.psn());
-        if !seen.frame.received || is_there {
-            continue;
+        if at > 0 {
+            put_in_order(packets, at, |of| {
+                sent.get(&(kind(of), of.psn().0)).copied().unwrap_or(0)
+            });
         }
-        let times = |psn: Psn, until: usize| {
-            let sent = packets[..until].iter();
-            sent.filter(|other| of_kind(other) && other.psn() == psn).count()
-        };
-        let round = times(seen.psn(), at) + 1;
-        let is_later = |place: &usize| {
-            let other = &packets[*place];
-            of_kind(other) && other.psn().since(seen.psn()) < HALF && times(other.psn(), place + 1) >= round
-        };
-        if let Some(first) = (open..at).find(is_later) {
-            packets[first..=at].rotate_right(1);
-            packets[first].place = packets[first + 1].place;
+        if seen.frame.received {
+            *sent.entry((kind(&seen), seen.psn().0)).or_default() += 1;
         }
+    }
+}
+
+/// Request or response. A CNP is neither, and has no PSN to speak of.
+fn kind(of: &Seen<'_>) -> (bool, bool) {
+    let opcode = of.packet.opcode();
+    (opcode.is_request(), opcode.is_response())
+}
+
+/// Puts one packet in its place; of those before it is known how often each was sent.
+fn put_in_order(packets: &mut [Seen<'_>], at: usize, sent: impl Fn(&Seen<'_>) -> usize) {
+    let seen = packets[at];
+    let of_kind = |other: &Seen<'_>| other.frame.received && kind(other) == kind(&seen);
+    let before = packets[..at].iter().rev();
+    let open = at
+        - before
+            .take_while(|other| !other.frame.at.is_before(seen.frame.at))
+            .count();
+    let is_there = packets[open..at]
+        .iter()
+        .any(|other| of_kind(other) && other.psn() == seen.psn());
+    if !seen.frame.received || is_there {
+        return;
+    }
+    let round = sent(&seen) + 1;
+    let is_later = |place: &usize| {
+        let other = &packets[*place];
+        let same = |behind: &&Seen<'_>| of_kind(behind) && behind.psn() == other.psn();
+        let times = || sent(other) - packets[place + 1..at].iter().filter(same).count();
+        of_kind(other) && other.psn().since(seen.psn()) < HALF && times() >= round
+    };
+    if let Some(first) = (open..at).find(is_later) {
+        packets[first..=at].rotate_right(1);
+        packets[first].place = packets[first + 1].place;
     }
 }
 
