@@ -55,7 +55,7 @@ fn execute(rig: &mut VirtualRig, journal: &mut dyn Journal, sink: &mut dyn Sink,
     run(rig, &VirtualRig::info(MKey(0)), sink, journal, &case)
 }
 
-/// What Get(PortInfo) and the arbitration tables show, the violation counters apart.
+/// What Get(PortInfo) and the arbitration tables show, but for what a device counts and what it measures.
 fn state(rig: &mut VirtualRig) -> (PortInfo, Vec<VlArbitrationTable>) {
     const PORT: Label<PortInfo> = Label::new("port");
     const PART: Label<VlArbitrationTable> = Label::new("part");
@@ -78,7 +78,8 @@ fn state(rig: &mut VirtualRig) -> (PortInfo, Vec<VlArbitrationTable>) {
     let port = port
         .with_m_key_violations(0)
         .with_p_key_violations(0)
-        .with_q_key_violations(0);
+        .with_q_key_violations(0)
+        .with_link_round_trip_latency(0);
     (port, tables)
 }
 
