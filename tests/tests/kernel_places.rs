@@ -10,6 +10,8 @@ use verbatim_tests::product::programs;
 
 /// A thousand silences, a window of 64 at a time, and what the busiest host takes beyond that.
 const LIMIT: Duration = Duration::from_secs(590);
+/// Of what one agent gave it the kernel sends so much at a time, and keeps the rest.
+const THE_KERNEL_SENDS: u32 = 128;
 /// What ib_umad is given and gives is traced, and the rig has the widest window.
 const BEGIN: &str = "mount -t tracefs trace /sys/kernel/tracing 2>/dev/null; cd /sys/kernel/tracing; echo 16384 >buffer_size_kb\n\
                      echo 1 >events/ib_umad/enable; (cat $VERBATIM_RIG_FILE; echo window = 64) >/run/rigs.toml\n\
@@ -52,7 +54,12 @@ fn a_thousand_silences_leave_room_in_the_kernel_and_a_run_that_is_cancelled_amon
     let [written, back, at_most] = counted(&said)[..] else {
         panic!("{said}");
     };
-    assert!(written >= 1000 && back >= 900 && at_most <= 100, "{said}");
+    // Its places are counted by time: a kernel that gets no processor for a second keeps some of them longer.
+    let bears = at_most <= THE_KERNEL_SENDS;
+    assert!(
+        written >= 1000 && back >= 900 && bears,
+        "{written} {back} {at_most}: {said}"
+    );
     assert!(
         at_most > 64,
         "the next window begins before the kernel let go of the last: {said}"

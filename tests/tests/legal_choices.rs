@@ -61,6 +61,7 @@ fn a_responder_may_put_off_each_read_and_atomic_once() {
         "c09-027-send-after-reads",
         "c09-027-reads-after-atomic",
         "c09-psn-regions",
+        "c09-psn-sequence",
     ];
     for (id, simulated) in ids.into_iter().flat_map(|id| [(id, true), (id, false)]) {
         let verdict = verdict_by(id, choices, simulated);

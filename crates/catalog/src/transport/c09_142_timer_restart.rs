@@ -3,7 +3,7 @@
 //! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
 //! progress, so nothing may be sent again earlier than T after the last one before it. On another connection a READ gets a response
 //! every T/2, where the device has READs; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. A SEND of eight packets is acknowledged
-//! packet by packet, every T/2. Of a SEND that nobody answers the peer says nothing, but every T/2 that the one before it is done: that is no progress, so that it is retried in
+//! packet by packet, every T/2. Of a SEND that nobody answers the peer says nothing, but every T/2 that one long before it is done: that is no progress, so that it is retried in
 //! time. There the rule `timer-restarts` judges.
 //! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
 //! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
@@ -47,7 +47,7 @@ const ROUND_TRIPS: u32 = 110;
 pub(super) static TEST: Test = Test {
     id: "c09-142-timer-restart",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
     reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived. What is posted \
         meanwhile restarts nothing.",
@@ -146,7 +146,8 @@ fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// A SEND that nobody answers, while what was done is acknowledged again and again.
+/// A SEND that nobody answers, while what was done long ago is acknowledged again and again: not what was done last, whose ACK may come
+/// again with credits.
 fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -154,15 +155,16 @@ fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     };
     let mut dut = Requester::open(t, &options)?;
     let half = options.timeout.duration().unwrap_or_default() / 2;
+    let old = dut.post(t, Ask::send(64))?;
     let done = dut.post(t, Ask::send(64))?;
-    if dut.see_all(t, &done)? {
+    if dut.see_all(t, &old)? && dut.see_all(t, &done)? {
         let ack = dut.answers(t, &done);
-        dut.answer(t, (REST, REST_AGAIN), &ack, 1)?;
+        dut.answer(t, (REST, REST_AGAIN), &ack, 2)?;
         let waits = dut.post(t, Ask::send(64))?;
         dut.see_all(t, &waits)?;
         for _ in 0..POSTS {
             t.pause(half)?;
-            t.send_frame(NAK, &dut.ack(done.last, done.msn))?;
+            t.send_frame(NAK, &dut.ack(old.last, old.msn))?;
         }
         t.wait_for(ENDS, t.rc_silence(Duration::ZERO, options.timeout, 1))?;
     }

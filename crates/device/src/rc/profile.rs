@@ -113,7 +113,7 @@ pub struct AdapterChoices {
     pub one_message_at_a_time: bool,
     /// A queue pair in ERR shows PSNs of 0; else those that it had.
     pub psns_gone_in_err: bool,
-    /// A READ or atomic gets an RNR NAK when it comes first, for want of a resource; else none does.
+    /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
     pub puts_reads_off: bool,
 }
 

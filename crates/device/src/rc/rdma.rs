@@ -1,6 +1,7 @@
 //! The responder does RDMA: WRITE, READ and the atomics, and what they may touch (architecture 9.4.3 to 9.4.5,
 //! 9.7.4.1.5, 9.7.4.1.6).
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use verbatim_wire::verbs::WcOpcode;
@@ -11,6 +12,9 @@ use super::memory::{Denied, Place, Right};
 use super::qp::{Context, MAX_MESSAGE, Qp};
 use super::receive_queue::{Kept, KeptRequest, Message};
 use super::request::{ACCESS, INVALID, OPERATIONAL, Refused, Request};
+
+/// How long a READ that is put off lacks a resource: less than the shortest interval of an RNR NAK.
+const PUT_OFF: Duration = Duration::from_micros(5);
 
 impl Qp {
     /// Memory that a request names, if queue pair and region allow it.
@@ -193,8 +197,12 @@ impl Qp {
     /// Whether a READ or atomic more can be answered: those whose responses have left count no more.
     fn take_resource(&mut self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let psn = request.bth.psn();
-        let is_first = self.receive.put_off.replace(psn) != Some(psn);
-        if cx.profile.choices.puts_reads_off && is_first {
+        let since = match self.receive.put_off {
+            Some((of, since)) if of == psn => since,
+            _ => cx.now,
+        };
+        self.receive.put_off = Some((psn, since));
+        if cx.profile.choices.puts_reads_off && cx.now < since + PUT_OFF {
             return Err(Refused::NotReady);
         }
         self.receive.answering.retain(|left| *left > cx.now);

@@ -60,8 +60,8 @@ pub(crate) struct ReceiveQueue {
     pub(crate) kept: VecDeque<Kept>,
     /// When the READs and atomics that are being answered have left.
     pub(crate) answering: VecDeque<Duration>,
-    /// The READ or atomic that came last, at which an RNR NAK may put it off once.
-    pub(crate) put_off: Option<Psn>,
+    /// The READ or atomic that came last, and when it came first: an RNR NAK may put it off then.
+    pub(crate) put_off: Option<(Psn, Duration)>,
     /// An ACK is due then, for everything before `expected`.
     pub(crate) ack_due: Option<Duration>,
     /// Of defective adapters: the PSN that got the latest RNR NAK, and whether it is still awaited.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
+use verbatim_wire::packet::Qpn;
 use verbatim_wire::{Attribute, Lid, Mad, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
 
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
@@ -278,10 +279,12 @@ impl Probe<'_> {
     fn goes_back(&self, f: &mut Findings<'_>, answer: &FrameSeen) {
         let ((lrh, bth, deth), (to, to_bth, to_deth)) = (headers(&self.frame.bytes), headers(&answer.bytes));
         let is_unicast = lrh.dlid() != Lid(0) && lrh.dlid() < MULTICAST;
+        let is_gmp = bth.dest_qp() == Qpn::GSI;
         let fields = [
             ("SLID", is_unicast, to.slid().to_string(), lrh.dlid().to_string()),
             ("DLID", true, to.dlid().to_string(), lrh.slid().to_string()),
-            ("SL", true, to.sl().to_string(), lrh.sl().to_string()),
+            // QP0 has no Q_Key to look at, and its lane does not depend on the SL.
+            ("SL", is_gmp, to.sl().to_string(), lrh.sl().to_string()),
             ("DestQP", true, to_bth.dest_qp().to_string(), deth.src_qp().to_string()),
             (
                 "source QP",
@@ -289,7 +292,7 @@ impl Probe<'_> {
                 to_deth.src_qp().to_string(),
                 bth.dest_qp().to_string(),
             ),
-            ("Q_Key", true, to_deth.q_key().to_string(), deth.q_key().to_string()),
+            ("Q_Key", is_gmp, to_deth.q_key().to_string(), deth.q_key().to_string()),
         ];
         let is_wrong = |(_, is_judged, seen, wanted): &&(&str, bool, String, String)| *is_judged && seen != wanted;
         let wrong: Vec<_> = fields.iter().filter(is_wrong).collect();

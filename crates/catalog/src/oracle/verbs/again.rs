@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Evidence, TRIES, Time, duration_words};
+use verbatim_record::{Evidence, TRIES, Time, WcStatus, duration_words};
 use verbatim_wire::packet::SyndromeKind;
 
 use super::errors::rnr_naks;
@@ -375,6 +375,12 @@ fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
+/// Whether a request was flushed where the peer has asked, too: what the device refused of that ends its queue pair, and the NAK may be lost.
+pub(super) fn is_flushed(talk: &Talk<'_>, at: usize) -> bool {
+    let is_flush = |told: &Told<'_>| told.done.status() == WcStatus::WR_FLUSH_ERR;
+    talk.asked().next().is_some() && talk.told_of(at).any(is_flush)
+}
+
 /// The oldest request that the peer has not said a word of, when it was sent, and how often. What speaks of requests before it
 /// alone, which are done, is no word of it.
 pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<'t>)> {
@@ -406,7 +412,7 @@ fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(_), Some((at, post))) = (talk.timeout(), unanswered(talk)) else {
         return;
     };
-    if talk.retry_cnt() == 0 {
+    if talk.retry_cnt() == 0 || is_flushed(talk, at) {
         return;
     }
     let sent = talk.transmissions(post.first, usize::MAX);

@@ -7,7 +7,7 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, TRIES, Time, VerbsDone, WcStatus, duration_words};
 
-use super::again::{interval, unanswered, waits_since};
+use super::again::{interval, is_flushed, unanswered, waits_since};
 use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
@@ -184,9 +184,7 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         return;
     };
     let sent = talk.transmissions(post.first, usize::MAX);
-    // A request of the peer that it refused has ended it before, and the NAK may be lost.
-    let is_flushed = |told: &Told<'_>| told.done.status() == WcStatus::WR_FLUSH_ERR;
-    if talk.asked().next().is_some() && talk.told_of(at).any(is_flushed) {
+    if is_flushed(talk, at) {
         return;
     }
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
@@ -259,7 +257,8 @@ fn bad_response_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What ended the queue pair: from when on all must be flushed, where, and by what. A command has ended it when it is answered.
+/// What ended the queue pair: from when on all must be flushed, where, and by what. A command has ended it when it is answered. Of a NAK that
+/// it sent a host's kernel may hear later than the wire.
 fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
     match (talk.failed(), talk.to_error) {
         (Some(failed), _) if failed.place() < talk.until => {
@@ -273,7 +272,8 @@ fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
         _ => {
             let mut responses = talk.responses();
             let nak = responses.find(|(heard, _)| Says::of(heard) == Says::Fatal);
-            nak.map(|(_, frame)| (frame.at.latest, frame.place, frame.into()))
+            let grace = if talk.is_lossless() { Duration::ZERO } else { SOON };
+            nak.map(|(_, frame)| (frame.at.latest.after(grace), frame.place, frame.into()))
         }
     }
 }

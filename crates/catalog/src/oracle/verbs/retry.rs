@@ -272,9 +272,13 @@ fn spread(talk: &Talk<'_>) -> Option<Duration> {
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = talk.timeout() else { return };
-    // What is done already is no word of it.
-    let answered = |offset: u32, until: usize| {
-        let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= offset);
+    // What was done before the last that is done is no word of it. Of the last one an ACK may come again at any time, with credits:
+    // whether that begins the timer anew is left open.
+    let answered = |offset: u32, since: usize, until: usize| {
+        let is_before = |end: u32, place: usize| end < offset || end == offset && place < since;
+        let is_stale = |answer: &Answer<'_>| {
+            answer.says == Says::Ack && answer.end().is_some_and(|end| is_before(end, answer.place()))
+        };
         talk.answers
             .iter()
             .any(|answer: &Answer<'_>| answer.place() < until && !is_stale(answer))
@@ -291,7 +295,8 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         };
         // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
         let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
-        if !is_oldest || answered(offset, later.seen.place) || talk.trace.timeline.round_trips.is_empty() {
+        let is_answered = answered(offset, earlier.seen.place, later.seen.place);
+        if !is_oldest || is_answered || talk.trace.timeline.round_trips.is_empty() {
             continue;
         }
         let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
@@ -312,7 +317,8 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         asking.say(result, evidence, || {
             let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
             let expected = format!("{} after the transmission before", words((once, 4 * once)));
-            (format!("{}: retry", post.in_words()), expected, words((least, most)))
+            let what = if least > 4 * once { "late retry" } else { "retry" };
+            (format!("{}: {what}", post.in_words()), expected, words((least, most)))
         });
     }
 }
