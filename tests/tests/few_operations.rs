@@ -254,6 +254,7 @@ const NOT_SHOWN: &[&str] = &[
     "duplicate-atomic-other-executed",
     "reset-keeps-atomics",
     "duplicate-atomic-of-any-qp",
+    "duplicate-read-error-naked",
     "gap-after-read-ignored",
     "max-dest-rd-atomic-0-answers",
     "unaligned-atomic-accepted",

@@ -404,7 +404,6 @@ impl Connection {
         }
     }
 
-    /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
     /// What would have excused what that packet breaks did not happen, as what came behind it shows.
     fn not_excused(&mut self, at: usize, rule: &'static Rule, number: u64) {
         let is_it = |of: &&mut Finding| {
@@ -420,6 +419,7 @@ impl Connection {
         }
     }
 
+    /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
     fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {

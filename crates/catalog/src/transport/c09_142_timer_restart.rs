@@ -29,6 +29,8 @@ const REST_AGAIN: Label<Frames> = Label::new("ACK of all, at the end, again");
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 const PART: Label<Frames> = Label::new("response, half a timeout after the one before");
 const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout");
+const PART_ACK: Label<Frames> = Label::new("ACK of a packet, half a timeout after the one before");
+const OLD_ACK: Label<Frames> = Label::new("ACK of what was done long ago");
 
 /// Responses to a READ, each half a timeout after the one before: fewer than a retry in the midst of them takes.
 const RESPONSES: u32 = 6;
@@ -138,7 +140,7 @@ fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     if dut.see_all(t, &send)? {
         for at in 0..PARTS - 1 {
             t.pause(half)?;
-            t.send_frame(NAK, &dut.ack(send.first.plus(at), send.msn - 1))?;
+            t.send_frame(PART_ACK, &dut.ack(send.first.plus(at), send.msn - 1))?;
         }
         let ack = dut.answers(t, &send);
         dut.answer(t, (REST, REST_AGAIN), &ack, 1)?;
@@ -164,7 +166,7 @@ fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         dut.see_all(t, &waits)?;
         for _ in 0..POSTS {
             t.pause(half)?;
-            t.send_frame(NAK, &dut.ack(old.last, old.msn))?;
+            t.send_frame(OLD_ACK, &dut.ack(old.last, old.msn))?;
         }
         t.wait_for(ENDS, t.rc_silence(Duration::ZERO, options.timeout, 1))?;
     }
@@ -204,7 +206,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     offers::was_posted(t, pb::Operation::Read)?;
     t.not_judged(PART);
     t.not_judged(ENDS);
-    t.not_judged(NAK);
+    for label in [NAK, PART_ACK, OLD_ACK] {
+        t.not_judged(label);
+    }
     let cases = rc::cases(t)?;
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
     rc::sound_packets(f, &case.dialogue);

@@ -63,6 +63,8 @@ const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomic
 const AFTER: Label<Wait> = Label::new("after all requests");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
+/// A SEND, two WRITEs and the READ: the MSN, which no duplicate moves.
+const MESSAGES: u32 = 4;
 const LENGTH: u32 = 64;
 /// Bytes of the memory that are filled before, and looked at after.
 const LOOKED_AT: u32 = 20 * 1024;
@@ -80,7 +82,7 @@ const ADDED: u64 = 0x1111_0000_2222_0001;
 pub(super) static TEST: Test = Test {
     id: "c09-duplicates",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A duplicate is not executed: SEND and WRITE are acknowledged, READ is answered anew, an atomic as before.",
     reading: "The ACK of a duplicate has the PSN of the latest request, and the MSN does not advance. A READ is repeated \
         whole, and from its second packet to its end. The repeated FetchAdd is the latest atomic. An error in a duplicate \
@@ -249,7 +251,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// A duplicate that would be refused if it were new is acknowledged, or gets no answer.
 fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
-    for label in [WRONG[1], WRONG[2]] {
+    for label in [READ[3], WRONG[1], WRONG[2]] {
         let Some(turn) = all.iter().find_map(|dialogue| answer::turn(t, dialogue, label)) else {
             continue;
         };
@@ -275,6 +277,6 @@ fn tail(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let changed = effect::written(t.command(CHANGE[1])?);
     let data = changed.get(answer::mtu(dialogue) as usize..);
     let data = data.ok_or(Gap::Missing(CHANGE[1].name))?;
-    answer::read_answered(t, f, (DUPLICATES, READ[2].name), (dialogue, &turn), (data, 4));
+    answer::read_answered(t, f, (DUPLICATES, READ[2].name), (dialogue, &turn), (data, MESSAGES));
     Ok(())
 }

@@ -310,6 +310,7 @@ defects! {
         ResetKeepsAtomics "reset-keeps-atomics" "An atomic that was answered before RESET is answered again after it."
         DuplicateAtomicOfAnyQp "duplicate-atomic-of-any-qp" "A duplicate of an atomic is answered with the latest result of its PSN on any queue pair."
         DuplicateErrorNaked "duplicate-error-naked" "A duplicate of a WRITE to memory that was deregistered is refused."
+        DuplicateReadErrorNaked "duplicate-read-error-naked" "A duplicate of a READ with a wrong R_Key is refused."
         DuplicateOverlongNaked "duplicate-overlong-naked" "A duplicate with more data than the path MTU is refused."
         DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }

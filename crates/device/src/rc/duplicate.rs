@@ -114,6 +114,10 @@ impl Qp {
         let is_tail = reth.va().0 == va.wrapping_add(had.into())
             && (reth.r_key() == r_key || cx.profile.choices.repeats_read_without_r_key)
             && Some(reth.dma_len()) == length.checked_sub(had);
+        if reth.r_key() != r_key && cx.has(RcDefect::DuplicateReadErrorNaked) {
+            self.refuse(cx, psn, NakCode::REMOTE_ACCESS);
+            return;
+        }
         if !is_tail || cx.has(RcDefect::DuplicateReadDropped) {
             return;
         }

@@ -345,6 +345,7 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     ReadResponsePsn8Bits,
     DuplicateAtomicOfAnyQp,
     DuplicateErrorNaked,
+    DuplicateReadErrorNaked,
     DuplicateOverlongNaked,
     EmptyLastTaken,
     EmptyReceiveTooShort,

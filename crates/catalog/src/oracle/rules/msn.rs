@@ -9,24 +9,25 @@ use crate::oracle::heard::Part;
 use crate::oracle::responses::Offset;
 use crate::oracle::rule::{Excuse, Held};
 
-/// How many messages the responder may have counted, and in which count; see [`Request::messages`].
+/// In which count, and the fewest and the most messages of it that the MSN may stand for; see [`Request::messages`].
 fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let window = answered.window;
     let all = |epoch, at_least: u32| window.messages_of(epoch).map(|all| all.max(at_least));
     let taken = |(at, _)| Some((at, window.get(at))).filter(|(_, request)| request.is_taken);
     if answered.says.is_refusal() {
-        let (at, request, before) = match answered.found.and_then(taken) {
-            Some((at, request)) => (at, request, 1),
-            // It is missing, so the one before it counts.
+        let (at, request, is_refused_itself) = match answered.found.and_then(taken) {
+            Some((at, request)) => (at, request, true),
+            // It is missing, so the one before it is the last that is complete.
             None => {
                 let (at, request) = window.find(answered.heard.psn.minus(1)).and_then(taken)?;
-                (at, request, 0)
+                (at, request, false)
             }
         };
-        let least = request.messages - u32::from(before == 1 && request.asks().ends());
+        // What is refused is not complete.
+        let least = request.messages - u32::from(is_refused_itself && request.asks().ends());
         // A READ may count when it is accepted: what is invalid is not.
         let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
-        let is_invalid = before == 1 && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
+        let is_invalid = is_refused_itself && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
         let may_count = request.asks().has_response() || window.owes_from(at);
         let most = if may_count && !(is_invalid && answered.found.is_some_and(|(_, into)| into == 0)) {
             all(request.epoch, request.messages)?

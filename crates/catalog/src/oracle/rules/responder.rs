@@ -211,11 +211,11 @@ pub(in crate::oracle) static RULES: &[(Rule, ResponderRule)] = &[
     ),
     (
         rule!(
-            "refused-again",
+            "retry-before-ack",
             "9.7.5.1 acknowledgement",
-            "What was refused for the time being is not acknowledged before it has come again."
+            "After a sequence NAK or RNR NAK of a PSN nothing from that PSN on is acknowledged before the PSN has come again."
         ),
-        refused_again,
+        retry_before_ack,
     ),
     (
         rule!(
@@ -487,18 +487,24 @@ fn sequence_nak_once(answered: &Answered<'_>) -> Held {
     .unless(Excuse::Reordered)
 }
 
-fn refused_again(answered: &Answered<'_>) -> Held {
-    if !matches!(answered.says, Says::Ack | Says::Read(_) | Says::Atomic) {
-        return Held::NotAsked;
-    }
-    let responses = answered.responses;
-    let refusals = [&responses.sequence, &responses.rnr].into_iter().flatten();
-    let Some(refused) = refusals.min_by_key(|refused| answered.heard.psn.since(refused.psn)) else {
+fn retry_before_ack(answered: &Answered<'_>) -> Held {
+    let psn = answered.heard.psn;
+    let executed_to = match answered.says {
+        Says::Ack | Says::Read(_) | Says::Atomic => psn,
+        // A NAK acknowledges what lies before it.
+        Says::Rnr | Says::Sequence | Says::Fatal => psn.minus(1),
+        Says::Nothing => return Held::NotAsked,
+    };
+    let refusals = || {
+        let both = [&answered.responses.rnr, &answered.responses.sequence];
+        let both = both.into_iter().flatten();
+        both.filter(|refused| is_up_to(refused.psn, executed_to))
+    };
+    // Of two the one that has not come again counts.
+    let waits = refusals().find(|refused| !refused.is_asked_again);
+    let Some(refused) = waits.or_else(|| refusals().next()) else {
         return Held::NotAsked;
     };
-    if !is_up_to(refused.psn, answered.heard.psn) {
-        return Held::NotAsked;
-    }
     Held::must(refused.is_asked_again, || {
         (
             format!("nothing before PSN {} has come again", refused.psn),

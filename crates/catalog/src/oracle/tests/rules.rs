@@ -130,6 +130,42 @@ fn what_was_put_off_has_come_and_is_not_missing() {
 }
 
 #[test]
+fn what_was_put_off_comes_again_before_anything_acknowledges_it() {
+    let put_off = |talk: &mut Talk, n: u32| talk.nak(n, Syndrome::rnr_nak(RnrTimer(1)), n);
+    let found = |talk: &Talk| {
+        let mut found = broken(Loss::Excluded, talk);
+        found.retain(|finding| finding.contains("retry-before-ack"));
+        found
+    };
+    // Missing, then put off: that it came for the first NAK is not that it came for the second.
+    let mut talk = Talk::default();
+    talk.send(1);
+    talk.nak(0, SEQUENCE, 0);
+    talk.send(0);
+    put_off(&mut talk, 0);
+    talk.ack(0, 1);
+    assert_eq!(found(&talk), ["#5 retry-before-ack"]);
+    // A NAK acknowledges what lies before it, too.
+    for behind in [SEQUENCE, Syndrome::nak(NakCode::INVALID_REQUEST)] {
+        let mut talk = Talk::default();
+        talk.send(0);
+        put_off(&mut talk, 0);
+        talk.send(1);
+        talk.send(2);
+        talk.nak(1, behind, 1);
+        assert_eq!(found(&talk), ["#5 retry-before-ack"]);
+    }
+    let mut talk = Talk::default();
+    talk.send(0);
+    put_off(&mut talk, 0);
+    talk.wait(100_000);
+    talk.send(0);
+    talk.send(2);
+    talk.nak(1, SEQUENCE, 1);
+    assert_eq!(found(&talk), [""; 0]);
+}
+
+#[test]
 fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
     let mut talk = Talk::default();
     talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 0));

@@ -37,7 +37,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "retry-count",
             "C9-143",
-            "Time-outs make a request come again retry_cnt times at most, from one progress to the next."
+            "Time-outs, sequence NAKs and answers that skip a READ together make a request come again retry_cnt times at most, from one progress to the next."
         ),
         retry_count,
     ),
@@ -45,7 +45,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "nak-count",
             "9.7.5.1.1 NAK handling",
-            "With the local ACK timeout off, sequence errors make a request come again retry_cnt times at most."
+            "With the local ACK timeout off, sequence NAKs and answers that skip a READ make a request come again retry_cnt times at most, from one \
+             progress to the next."
         ),
         nak_count,
     ),
@@ -115,13 +116,14 @@ pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
             Says::Nothing => causes.errors += 1,
             _ => {}
         }
-        let skips = |post: &Post<'_>| {
-            let until = match answer.says {
-                Says::Ack if post.has(of) => of + 1,
+        // An ACK within a READ or atomic skips its responses up to that PSN and with it; anything else those before.
+        let skips = |read: &Post<'_>| {
+            let skipped_to = match answer.says {
+                Says::Ack if read.has(of) => of + 1,
                 _ => of,
             };
-            let is_read = post.end > done && post.posted.has_response_data();
-            is_read && post.first < until && !talk.has_had(post, until, answer)
+            let is_open_read = read.end > done && read.posted.has_response_data();
+            is_open_read && read.first < skipped_to && !talk.has_had(read, skipped_to, answer)
         };
         if !answer.is_odd() && talk.posts.iter().any(skips) {
             causes.errors += 1;
@@ -240,6 +242,7 @@ fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if errors == 0 && talk.timeout().is_none() {
             continue;
         }
+        // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
         asking.must(times(&sent) <= allowed, shown(&sent), || {
             let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
@@ -347,7 +350,7 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 if !is_read && talk.requests.iter().any(follows) {
                     continue;
                 }
-                let Some(began) = began(talk, (post, part), (earlier, later)) else {
+                let Some(began) = timer_started_by(talk, (post, part), (earlier, later)) else {
                     continue;
                 };
                 let most = later.at.since(began.at).1 + path;
@@ -361,9 +364,9 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// The packet with which the time-out began that had a request sent again: its last one before, or a response since that is
-/// progress. `None` where a time-out need not be the cause, or nothing but time-outs was.
-fn began<'t>(
+/// What last started the timer that brought `later`: `earlier` itself, or a response behind it that is progress. `None` where `later` may
+/// have another cause than the timer, and where the peer said nothing at all, which `ack-timeout` judges.
+fn timer_started_by<'t>(
     talk: &Talk<'t>,
     (post, part): (&Post<'_>, u32),
     (earlier, later): (&'t FrameSeen, &'t FrameSeen),
@@ -374,6 +377,14 @@ fn began<'t>(
         .filter(|answer| answer.place() < later.place)
         .collect();
     if before.is_empty() {
+        return None;
+    }
+    // Each that asks for a retry may have brought one, `later` too; a single one that came when a time-out was over, as well.
+    let asks = |answer: &&&Answer<'_>| {
+        let skips = matches!(answer.says, Says::Read(_)) && !talk.is_next_response(answer);
+        answer.says == Says::Sequence || skips
+    };
+    if before.iter().filter(asks).count() > 1 {
         return None;
     }
     let mut acknowledged = 0;

@@ -54,7 +54,8 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let before = talk.answers.iter().filter(move |answer| answer.place() < place);
             before.filter(move |answer| answer.says == Says::Rnr && answer.offset == Some(offset))
         };
-        // A time-out would be another cause.
+        // With the timer on it may have left before the NAK arrived, which `rnr-interval` judges: here only what the RNR NAK alone can have
+        // brought about.
         let began = oldest_open(talk, post).posted.command.asked;
         let lasted = talk.trace.begin.at_most(request.seen.frame.at.since(began).1);
         if talk.timeout().is_some_and(|once| lasted >= once) {
@@ -99,9 +100,15 @@ fn must_wait<'t>(
     about: String,
 ) {
     let least = interval(nak);
-    let waited = talk.trace.begin.at_most(again.at.since(nak.frame.at).1);
+    let (shortest, longest) = again.at.since(nak.frame.at);
+    let waited = talk.trace.begin.at_most(longest);
     // It may have been on its way, and others of it swapped, so that it was counted as the next.
     if !talk.is_lossless() && waited < CROSSING {
+        return;
+    }
+    // What the way alone may have taken is no proof that anybody waited.
+    let is_open = |path| waited >= least && shortest.saturating_sub(path) < least;
+    if talk.path().is_some_and(is_open) {
         return;
     }
     asking.must(waited >= least, [nak.frame, again].map(Evidence::from), || {
