@@ -14,9 +14,6 @@ use crate::port::Port;
 use crate::profile::Profile;
 use crate::traps;
 
-/// The numbers that attributes of the class have.
-const NUMBERS: core::ops::RangeInclusive<u16> = AttributeId::NOTICE.0..=AttributeId::LED_INFO.0;
-
 /// What came of a request: a status and the attribute's bytes, where there are any.
 pub(crate) struct Reply {
     pub(crate) status: Status,
@@ -73,9 +70,6 @@ impl Agent<'_> {
         }
         if let Some(refusal) = self.wrong_version(request) {
             return refusal.filter(|_| !silent);
-        }
-        if self.is_refused_unseen(request) {
-            return Some(refuse(request, Status::METHOD_ATTRIBUTE_UNSUPPORTED));
         }
         let access = self.check_key(request, source);
         if method == Method::TRAP_REPRESS && access == Access::Full {
@@ -142,13 +136,6 @@ impl Agent<'_> {
             return Some(refusal);
         }
         None
-    }
-
-    /// Whether a defective device refuses a Get by its AttributeID alone.
-    fn is_refused_unseen(&self, request: &Mad) -> bool {
-        self.faults.has(Defect::UnknownAttributeRefusedBeforeKey)
-            && request.method() == Method::GET
-            && !NUMBERS.contains(&request.attribute_id().0)
     }
 
     /// The M_Key check at the receiving port, with the trap that a violation raises.

@@ -94,7 +94,6 @@ defects! {
         MKeyIgnoredOnGet "m-key-ignored-on-get" "A Get is answered in full whatever key it carries."
         MKeyIgnoredOutsidePortInfo "m-key-ignored-outside-port-info" "A wrong-key Get of anything but PortInfo is answered at levels 2 and 3."
         WrongKeyGetRefusedAloud "wrong-key-get-refused-aloud" "A wrong-key Get at levels 2 and 3 is answered with an error status instead of silence."
-        UnknownAttributeRefusedBeforeKey "unknown-attribute-refused-before-key" "A Get of a number that no attribute has is refused before its key is looked at."
         RightKeyGetDroppedAtLevel2 "right-key-get-dropped-at-level-2" "A right-key Get at level 2 gets no answer."
         RightKeyGetDroppedAtLevel3 "right-key-get-dropped-at-level-3" "A right-key Get at level 3 gets no answer."
         RightKeyHiddenAtLevel1 "right-key-hidden-at-level-1" "A right-key Get at level 1 is shown M_Key 0."

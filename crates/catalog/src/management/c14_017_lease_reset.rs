@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use verbatim_record::{Findings, Gap, Label, Passed, TRIES, Trace, duration_words};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
+use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{AnyAttribute, AttributeId, NodeInfo, Notice, PortInfo};
 
 use super::c14_017_lease::{Halves, PROBE, elapsed, seen_by_the_device, timing};
@@ -39,7 +40,7 @@ const fn test(
     Test {
         id,
         aliases,
-        revision: 1,
+        revision: 2,
         about,
         reading: "The right-key SMP comes half a period after the failed check, the probe a second past the period.",
         statements: &["C14-19", "C14-24", "C14-26"],
@@ -144,6 +145,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
         (false, true) => Passed::Fail,
     };
     let timing = timing(&before, &seen, least, most);
+    let sends_traps = before.capability_mask().has(CapabilityMask::TRAP);
+    if by == By::TrapRepress && !sends_traps && result == Passed::Fail {
+        f.not_applicable =
+            Some("the port sends no traps, and need not know of TrapRepress: it did not stop the timer".into());
+        return Ok(());
+    }
     f.claim("C14-19", "M_KeyProtectBits")
         .by_all([violation, reset, probe])
         .saw(format!(

@@ -16,7 +16,7 @@ const SWITCH: Label<SwitchInfo> = Label::new("SwitchInfo");
 pub(super) static TEST: Test = Test {
     id: "c14-024-node-type",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A node answers SwitchInfo if NodeInfo says that it is a switch; else it refuses it with 0x000C.",
     reading: "A router cannot be told from a channel adapter in this way.",
     statements: &["C14-24", "C13-24"],
@@ -37,7 +37,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let kind = t.answer(NODE)?.node_type();
     let switch = t.exchange(SWITCH)?;
     if kind != NodeType::SWITCH {
-        f.status("C13-24", switch, &[Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
+        f.status(
+            "C13-24",
+            switch,
+            &[Status::METHOD_ATTRIBUTE_UNSUPPORTED, Status::METHOD_UNSUPPORTED],
+        );
         return Ok(());
     }
     let (result, seen) = match switch.answer() {

@@ -28,7 +28,7 @@ const AFTER_BEYOND: Label<PortInfo> = Label::new("after the Set of a port that d
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-modifier",
     aliases: &["C14_024_06_CA_01", "C14_024_06_CA_05"],
-    revision: 2,
+    revision: 3,
     about: "PortInfo of the receiving port is the same under 0 and under its number; another port is read-only; a port that does not exist is refused with 0x001C.",
     reading: "Any status may answer the Set of another port; what is read afterwards decides. Another port that is not \
         answered, or whose M_Key is hidden, is not Set.",
@@ -151,7 +151,13 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
         );
         return Ok(());
     }
-    if f.status("C14-24", get, &[Status::OK]) {
+    let status = get.answer().map(|answer| answer.mad.status());
+    if !t.begin.simulated && status != Some(Status::OK) {
+        f.observe(
+            format!("PortInfo of port {number} is refused here: it may be no InfiniBand port"),
+            &[get],
+        );
+    } else if f.status("C14-24", get, &[Status::OK]) {
         let own: NodeInfo = t.answer(NODE)?;
         let shown: PortInfo = t.answered(get)?;
         f.claim(

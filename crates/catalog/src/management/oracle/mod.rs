@@ -206,7 +206,7 @@ fn replay_at(test: &Test, trace: &Trace, at: u32) -> Judged {
         let (_, port) = facts.map_or(asked, |facts| facts.place(&exchange.request));
         !simulated && port != 0
     };
-    legal::judge(ours(), is_other_port, &mut broken, &mut asked);
+    legal::judge(ours(), is_other_port, simulated, &mut broken, &mut asked);
     if at != 0 {
         return Judged { broken, asked };
     }

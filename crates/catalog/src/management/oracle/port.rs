@@ -228,6 +228,9 @@ impl<'t> Port<'t> {
         };
         let dropped = asked.opens == Sure::No && (!is_get || asked.drops == Sure::Yes);
         let is_repress = exchange.request.method() == Method::TRAP_REPRESS;
+        if dropped && !is_repress && self.may_be_refused_first(exchange) {
+            return;
+        }
         if dropped || is_repress {
             let response = exchange.response().filter(|_| is_repress || !exchange.is_busy());
             let seen = response.map_or_else(String::new, |arrived| arrived.mad.to_string());
@@ -247,6 +250,24 @@ impl<'t> Port<'t> {
                 broken(&rules::ANSWERED, "an answer", "no answer".into(), excusable)
             });
         }
+    }
+
+    /// Whether an answer to a wrong key says that there is no such thing, and there need not be: which is looked at first, that or the key, is
+    /// left open. SMInfo is a subnet manager's, and what a host's kernel knows nothing of it refuses by itself.
+    fn may_be_refused_first(&self, exchange: &Exchange) -> bool {
+        const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+        let request = &exchange.request;
+        let Some(status) = exchange.response().map(|arrived| arrived.mad.status()) else {
+            return false;
+        };
+        if request.attribute_id() == AttributeId::SM_INFO {
+            return !self.begin.simulated;
+        }
+        let needs_no = |facts: &Facts| match request.method() {
+            Method::GET => !facts.of_get(request).contains(&Status::OK),
+            _ => !facts.of_set(request).contains(&Status::OK),
+        };
+        NO_SUCH.contains(&status) && self.facts().as_ref().is_none_or(needs_no)
     }
 
     /// Whether a silence is one of as many, one after the other, as it takes to say that no packet was lost.
@@ -283,7 +304,9 @@ impl<'t> Port<'t> {
         }
         if is_violation != Sure::No {
             self.violations.insert(exchange.number);
-            let certain = certain && is_violation == Sure::Yes && asked.opens == Sure::No;
+            // Who answers in spite of the key may not have looked at it.
+            let dropped = !answered || is_get && asked.drops == Sure::No;
+            let certain = certain && dropped && is_violation == Sure::Yes && asked.opens == Sure::No;
             self.lock.violated(now, &self.own("M_KeyLeasePeriod"), certain);
         }
     }
