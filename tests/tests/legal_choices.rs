@@ -108,6 +108,13 @@ fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
         notices_apart: true,
         ..AdapterChoices::default()
     };
+    // Later than what comes after it, too, and than the next reset.
+    let much_later = AdapterChoices {
+        event_delay: Duration::from_millis(2600),
+        ..AdapterChoices::default()
+    };
+    let seen = verdict("c09-events", much_later);
+    assert_eq!(seen.outcome(), Outcome::Inconclusive, "{}", seen.reason);
     let cases = [
         ("c09-events", late),
         ("c09-modify-attributes", late),

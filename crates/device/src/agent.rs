@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use verbatim_wire::values::Hex16;
+use verbatim_wire::values::{CapabilityMask, Hex16};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, Status};
 
 use crate::defect::{Defect, Faults};
@@ -13,6 +13,9 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::profile::Profile;
 use crate::traps;
+
+/// The numbers that attributes of the class have.
+const NUMBERS: core::ops::RangeInclusive<u16> = AttributeId::NOTICE.0..=AttributeId::LED_INFO.0;
 
 /// What came of a request: a status and the attribute's bytes, where there are any.
 pub(crate) struct Reply {
@@ -70,6 +73,14 @@ impl Agent<'_> {
         }
         if let Some(refusal) = self.wrong_version(request) {
             return refusal.filter(|_| !silent);
+        }
+        if let Some(status) = self.refused_unseen(request) {
+            return Some(refuse(request, status));
+        }
+        let choices = &self.profile.choices;
+        let sends_traps = self.profile.capability_mask.has(CapabilityMask::TRAP);
+        if method == Method::TRAP_REPRESS && choices.knows_no_repress && !sends_traps {
+            return None;
         }
         let access = self.check_key(request, source);
         if method == Method::TRAP_REPRESS && access == Access::Full {
@@ -138,6 +149,16 @@ impl Agent<'_> {
         None
     }
 
+    /// How a Get is refused by its AttributeID alone, before anything looks at its key.
+    fn refused_unseen(&self, request: &Mad) -> Option<Status> {
+        let choices = &self.profile.choices;
+        let attribute = request.attribute_id();
+        let by_host = choices.sm_info_by_host && attribute == AttributeId::SM_INFO;
+        let is_unknown = choices.refuses_unknown_first && !NUMBERS.contains(&attribute.0);
+        let is_refused = request.method() == Method::GET && (by_host || is_unknown);
+        is_refused.then(|| self.unsupported().status)
+    }
+
     /// The M_Key check at the receiving port, with the trap that a violation raises.
     fn check_key(&mut self, request: &Mad, source: Lid) -> Access {
         let (profile, faults, now) = (self.profile, self.faults, self.now);
@@ -156,7 +177,8 @@ impl Agent<'_> {
         if outcome.violation && sends && !faults.has(Defect::TrapNeverSent) && traps::can_send(&port.info) {
             let notice = traps::bad_m_key(port.info.lid(), source, request);
             let notice = traps::misled(notice, port.lock.key, faults);
-            port.traps.raise(now, &notice, profile.trap_repeats, faults);
+            let repeats = (profile.trap_repeats, profile.choices.queues_traps);
+            port.traps.raise(now, &notice, repeats, faults);
         }
         if outcome.violation && faults.has(Defect::ViolationClearsPKeys) {
             port.p_keys[1..].fill(0);

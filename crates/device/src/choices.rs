@@ -63,6 +63,14 @@ pub struct Choices {
     pub replies_to_init_type: bool,
     /// LinkRoundTripLatency is measured all the time; else it is not measured.
     pub measures_latency: bool,
+    /// A number that no attribute of the class has is refused before the key is looked at; else the key comes first.
+    pub refuses_unknown_first: bool,
+    /// A port that sends no traps discards a TrapRepress, key and all; else its key counts as any other.
+    pub knows_no_repress: bool,
+    /// Traps wait for one another, each until it is repressed or was repeated; else the latest is sent alone.
+    pub queues_traps: bool,
+    /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
+    pub sm_info_by_host: bool,
 }
 
 impl Default for Choices {
@@ -84,6 +92,10 @@ impl Default for Choices {
             counts_traffic: true,
             replies_to_init_type: false,
             measures_latency: false,
+            refuses_unknown_first: false,
+            knows_no_repress: false,
+            queues_traps: false,
+            sm_info_by_host: false,
         }
     }
 }

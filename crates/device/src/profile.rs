@@ -263,6 +263,9 @@ impl Profile {
         if most >= 32 && below(rng, 4) == 0 {
             self.vl_arbitration_low_cap = most / 2;
         }
+        self.choices.refuses_unknown_first = below(rng, 4) == 0;
+        self.choices.knows_no_repress = below(rng, 2) == 0;
+        self.choices.queues_traps = below(rng, 4) == 0;
         self
     }
 

@@ -1,6 +1,7 @@
 //! Trap 256, bad M_Key: what it says, how often it is repeated (architecture 13.4.9, 14.2.5.1, 14.3.9).
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use verbatim_wire::trap::{BAD_M_KEY, BAD_P_KEY, BadMKey};
 use verbatim_wire::values::Hex32;
@@ -24,10 +25,12 @@ struct Outstanding {
     left: u8,
 }
 
-/// The traps of a port: one at a time, the latest.
+/// The traps of a port: one at a time, the latest, or each in its turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Traps {
     outstanding: Option<Outstanding>,
+    /// Those whose turn has not come.
+    waiting: VecDeque<Outstanding>,
     /// When the port may send a trap again.
     not_before: Duration,
     transaction: u64,
@@ -41,6 +44,7 @@ impl Traps {
     pub(crate) fn new() -> Self {
         Self {
             outstanding: None,
+            waiting: VecDeque::new(),
             not_before: Duration::ZERO,
             transaction: 0,
             first_timeout: None,
@@ -48,13 +52,13 @@ impl Traps {
         }
     }
 
-    /// Sends this notice and repeats it, at most once in a subnet time-out.
-    pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, repeats: u8, faults: &Faults) {
+    /// Sends this notice and repeats it so often, at most once in a subnet time-out; behind those before it, or in their place.
+    pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, (repeats, queues): (u8, bool), faults: &Faults) {
         self.transaction += 1;
         let mad = Mad::lid_routed(Method::TRAP, AttributeId::NOTICE, 0)
             .with_transaction_id(self.transaction)
             .with_data(notice.bytes());
-        self.outstanding = Some(Outstanding {
+        let trap = Outstanding {
             mad,
             due: if faults.has(Defect::TrapNotHeldBack) {
                 now
@@ -62,12 +66,30 @@ impl Traps {
                 now.max(self.not_before)
             },
             left: repeats.saturating_add(1),
-        });
+        };
+        if queues && self.outstanding.is_some() {
+            self.waiting.push_back(trap);
+        } else {
+            self.outstanding = Some(trap);
+        }
+    }
+
+    /// The turn of the one that waits longest has come, when none is outstanding.
+    fn next(&mut self) {
+        if self.outstanding.is_none() {
+            let next = self.waiting.pop_front();
+            self.outstanding = next.map(|trap| Outstanding {
+                due: trap.due.max(self.not_before),
+                ..trap
+            });
+        }
     }
 
     /// A TrapRepress came: the trap of that transaction is known now.
     pub(crate) fn repress(&mut self, transaction: u64) {
         self.outstanding = self.outstanding.filter(|trap| trap.mad.transaction_id() != transaction);
+        self.waiting.retain(|trap| trap.mad.transaction_id() != transaction);
+        self.next();
     }
 
     /// When a trap is sent next.
@@ -79,6 +101,7 @@ impl Traps {
     pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo, faults: &Faults) -> Option<Mad> {
         let mut trap = self.outstanding.take_if(|trap| trap.due <= now)?;
         if !can_send(info) {
+            self.next();
             return None;
         }
         let mut apart = info.subnet_timeout().duration();
@@ -101,6 +124,7 @@ impl Traps {
             }
             self.outstanding = Some(trap);
         }
+        self.next();
         Some(sent)
     }
 }

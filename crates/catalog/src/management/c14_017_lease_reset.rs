@@ -9,7 +9,6 @@ use core::time::Duration;
 
 use verbatim_record::{Findings, Gap, Label, Passed, TRIES, Trace, duration_words};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
-use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{AnyAttribute, AttributeId, NodeInfo, Notice, PortInfo};
 
 use super::c14_017_lease::{Halves, PROBE, elapsed, seen_by_the_device, timing};
@@ -149,10 +148,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
         (false, true) => Passed::Fail,
     };
     let timing = timing(&before, &seen, least, most);
-    let sends_traps = before.capability_mask().has(CapabilityMask::TRAP);
-    if by == By::TrapRepress && !sends_traps && result == Passed::Fail {
-        f.not_applicable =
-            Some("the port sends no traps, and need not know of TrapRepress: it did not stop the timer".into());
+    if by == By::TrapRepress && keys::sends_no_traps(&before) && result == Passed::Fail {
+        f.not_applicable = Some(keys::NO_TRAPS.into());
         return Ok(());
     }
     f.claim("C14-19", "M_KeyProtectBits")

@@ -7,7 +7,6 @@
 
 use verbatim_record::{Findings, Gap, Label, TRIES, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{Notice, PortInfo};
 
 use crate::management::keys::{self, AFTER, BEFORE};
@@ -52,10 +51,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.silent("C14-16", exchange);
     }
     let after: PortInfo = t.answer(AFTER)?;
-    let sends_traps = before.capability_mask().has(CapabilityMask::TRAP);
-    if !sends_traps && after.m_key_violations() == before.m_key_violations() {
-        f.not_applicable =
-            Some("the port sends no traps, and need not know of TrapRepress: it counted none of them".into());
+    if keys::sends_no_traps(&before) && after.m_key_violations() == before.m_key_violations() {
+        f.not_applicable = Some(keys::NO_TRAPS.into());
         return Ok(());
     }
     keys::violations(t, f, t.each(REPRESS).count())

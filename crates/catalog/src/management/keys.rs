@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
-use verbatim_wire::values::{Hex32, LeasePeriod, ProtectBits};
+use verbatim_wire::values::{CapabilityMask, Hex32, LeasePeriod, ProtectBits};
 use verbatim_wire::{Attribute, Layout, Lid, MKey, NodeInfo, Notice, PortInfo, Status, trap};
 
 /// The port before anything was changed.
@@ -237,6 +237,14 @@ pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usi
         .comes_to(expected, result);
     Ok(())
 }
+
+/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
+pub(crate) fn sends_no_traps(port: &PortInfo) -> bool {
+    !port.capability_mask().has(CapabilityMask::TRAP)
+}
+
+/// Why a test of TrapRepress does not apply to such a port that made nothing of it.
+pub(crate) const NO_TRAPS: &str = "the port sends no traps and made nothing of a TrapRepress, which it need not know";
 
 /// NodeInfo as the right key shows it: a second attribute, so that a check of PortInfo alone shows.
 pub(crate) const NODE: Label<NodeInfo> = Label::new("right key, NodeInfo");

@@ -151,7 +151,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             answer::acknowledged(t, f, (ACKNOWLEDGEMENT, label.name), (dialogue, &turn), expected);
         }
         let end = turn(ends).ok_or(Gap::Missing(ends.name))?;
-        let (after, before) = dialogue.places;
+        let (after, _) = dialogue.places;
+        // Late, too: until the same queue pair is another connection's.
+        let again = all.iter().filter(|other| other.handle == dialogue.handle);
+        let next = again.map(|other| other.places.0).filter(|place| *place > after).min();
+        let before = next.unwrap_or(usize::MAX);
         let of_it = |told: &&Told| told.side == Side::Dut && told.place > after && told.place < before;
         let events: Vec<(&Told, &str)> = t
             .timeline
@@ -159,7 +163,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .iter()
             .filter(of_it)
             .filter_map(|told| match &told.event {
-                Event::AsyncEvent(event) if is_of_queue_pair(&event.name) => Some((told, event.name.as_str())),
+                Event::AsyncEvent(event) if event.qp == dialogue.handle && is_of_queue_pair(&event.name) => {
+                    Some((told, event.name.as_str()))
+                }
                 _ => None,
             })
             .collect();

@@ -11,6 +11,7 @@ use super::image::{Denied, Image};
 use super::known::{Known, Sure};
 use super::lock::{Expired, Lock};
 use super::{is_of_version_1, rules};
+use crate::management::keys::sends_no_traps;
 use crate::oracle::Rule;
 
 /// A rule that an exchange breaks.
@@ -280,10 +281,16 @@ impl<'t> Port<'t> {
         self.silences.is_some_and(|(_, times)| times >= TRIES)
     }
 
+    /// Whether a port may know nothing of such a request: TrapRepress, where it sends no traps.
+    fn may_be_discarded(&self, request: &Mad) -> bool {
+        let has_no_traps = |facts: Facts| sends_no_traps(&facts.port);
+        request.method() == Method::TRAP_REPRESS && self.facts().is_some_and(has_no_traps)
+    }
+
     /// What follows from the key of an SMP.
     fn look_at_key(&mut self, exchange: &Exchange, now: Span, asked: &Asked, fate: Fate) {
         let arrived = self.begin.simulated || fate != Fate::Silent;
-        let certain = arrived && fate != Fate::Busy;
+        let certain = arrived && fate != Fate::Busy && !self.may_be_discarded(&exchange.request);
         match asked.opens {
             Sure::Yes if certain => return self.lock.stop(),
             Sure::Yes => return self.lock.may_stop(),

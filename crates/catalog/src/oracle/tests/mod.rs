@@ -9,6 +9,7 @@ mod rules;
 mod several;
 mod states;
 mod talk;
+mod timers;
 mod unseen;
 pub(super) mod verbs;
 
