@@ -67,7 +67,7 @@ pub struct Choices {
     pub refuses_unknown_first: bool,
     /// A port that sends no traps discards a TrapRepress, key and all; else its key counts as any other.
     pub knows_no_repress: bool,
-    /// Traps wait for one another, each until it is repressed or was repeated; else the latest is sent alone.
+    /// Traps wait for one another, each until the one before it is repressed; else the latest is sent alone.
     pub queues_traps: bool,
     /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
     pub sm_info_by_host: bool,

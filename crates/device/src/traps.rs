@@ -23,6 +23,8 @@ struct Outstanding {
     due: Duration,
     /// How often it is sent yet.
     left: u8,
+    /// Until it is repressed it keeps its place, sent or not.
+    stays: bool,
 }
 
 /// The traps of a port: one at a time, the latest, or each in its turn.
@@ -66,6 +68,7 @@ impl Traps {
                 now.max(self.not_before)
             },
             left: repeats.saturating_add(1),
+            stays: queues,
         };
         if queues && self.outstanding.is_some() {
             self.waiting.push_back(trap);
@@ -94,12 +97,12 @@ impl Traps {
 
     /// When a trap is sent next.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.outstanding.map(|trap| trap.due)
+        self.outstanding.filter(|trap| trap.left > 0).map(|trap| trap.due)
     }
 
     /// The trap to send now.
     pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo, faults: &Faults) -> Option<Mad> {
-        let mut trap = self.outstanding.take_if(|trap| trap.due <= now)?;
+        let mut trap = self.outstanding.take_if(|trap| trap.left > 0 && trap.due <= now)?;
         if !can_send(info) {
             self.next();
             return None;
@@ -117,14 +120,13 @@ impl Traps {
         trap.left -= 1;
         trap.due = self.not_before;
         let sent = trap.mad;
-        if trap.left > 0 {
+        if trap.left > 0 || trap.stays {
             if faults.has(Defect::TrapRepeatedAsAnother) {
                 self.transaction += 1;
                 trap.mad = trap.mad.with_transaction_id(self.transaction);
             }
             self.outstanding = Some(trap);
         }
-        self.next();
         Some(sent)
     }
 }
