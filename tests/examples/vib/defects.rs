@@ -124,6 +124,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "base-version-ignored",
         "the tester's kernel sends no MAD of another base version, and takes none",
     ),
+    (
+        "lease-stopped-at-another-port",
+        "the SMP that stops it comes to another port of the device; the rig is cabled to one",
+    ),
     ("node-info-node-guid-per-port", ONE_CABLE),
     ("node-info-system-image-guid-per-port", ONE_CABLE),
     (
