@@ -10,6 +10,7 @@
 //! cause has arrived.
 
 mod again;
+mod answered;
 mod compare;
 mod completion;
 mod congestion;
@@ -140,7 +141,7 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     wrong_receive::RULES,
     effect::RULES,
     credits::RULES,
-    due::RULES,
+    answered::RULES,
     wait::RULES,
     events::RULES,
     order::RULES,

@@ -57,8 +57,8 @@ fn never_back<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if !matches!(says, Says::Ack | Says::Read(_) | Says::Atomic) || offset >= HALF {
             continue;
         }
-        let is_once = sent.iter().any(|sent| sent.psns.contains(&offset) && sent.times == 1);
-        if let Some((_, other, before)) = furthest.filter(|_| is_once && says != Says::Ack) {
+        let is_once = || sent.iter().any(|sent| sent.psns.contains(&offset) && sent.times == 1);
+        if let Some((_, other, before)) = furthest.filter(|_| says != Says::Ack && is_once()) {
             let is_behind = other.psn.since(first) > offset;
             // The tester's adapter may have swapped those whose spans overlap.
             if is_behind && !talk.is_lossless() && !before.at.is_before(frame.at) {
