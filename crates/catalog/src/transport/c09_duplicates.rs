@@ -51,12 +51,12 @@ const RESULT: Label<Verbs> = Label::new("read the memory");
 
 const OTHER: Label<Verbs> = Label::new("register other memory");
 const GONE: Label<Verbs> = Label::new("deregister it");
-const WRONG: [Label<Frames>; 4] = [
+const ELSEWHERE: [Label<Frames>; 2] = [
     Label::new("WRITE to other memory"),
     Label::new("WRITE to other memory, again, and it is gone"),
-    Label::new("WRITE, again with more data than the path MTU"),
-    Label::new("WRITE behind duplicates that are wrong"),
 ];
+const OVERLONG: Label<Frames> = Label::new("WRITE, again with more data than the path MTU");
+const BEHIND: Label<Frames> = Label::new("WRITE behind duplicates that are wrong");
 const FILL_ATOMIC: Label<Verbs> = Label::new("fill the memory for atomics");
 const ATOMIC: [Label<Frames>; 2] = [Label::new("FetchAdd"), Label::new("FetchAdd, again")];
 const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomics");
@@ -129,7 +129,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, LAST, &last)?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
 
-    wrong(t)?;
+    would_be_refused(t)?;
     let channel = if t.executes(Operation::FetchAdd) {
         atomics(t)?
     } else {
@@ -164,7 +164,7 @@ fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
 }
 
 /// Duplicates of WRITEs that would be refused if they were new.
-fn wrong(t: &mut Tester<'_>) -> Step {
+fn would_be_refused(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let register = Command::RegisterMemory(pb::RegisterMemory {
         length: LENGTH,
@@ -182,25 +182,25 @@ fn wrong(t: &mut Tester<'_>) -> Step {
         },
         ..channel
     };
-    let payload = ask::random_bytes(t, WRONG[0].name, LENGTH);
+    let payload = ask::random_bytes(t, ELSEWHERE[0].name, LENGTH);
     let write = Message::write(&there, channel.own_psn, 0, &payload);
-    let is_done = ask::ask(t, &channel, WRONG[0], &write)?;
+    let is_done = ask::ask(t, &channel, ELSEWHERE[0], &write)?;
     let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
     t.verbs_must(GONE, Side::Dut, deregister)?;
     // One that is new would be refused.
     if is_done {
-        ask::ask(t, &channel, WRONG[1], &write)?;
-        let long = ask::random_bytes(t, WRONG[2].name, ask::mtu(&channel) + 4);
+        ask::ask(t, &channel, ELSEWHERE[1], &write)?;
+        let long = ask::random_bytes(t, OVERLONG.name, ask::mtu(&channel) + 4);
         let overlong = Message::write(&channel, channel.own_psn, WRITES[0], &payload).changed(|packets| {
             packets[0].payload = long;
         });
         // Whether it is acknowledged or dropped is the device's choice.
         t.skip_packets();
-        t.send_frame(WRONG[2], &overlong.frames(&channel)[0])?;
+        t.send_frame(OVERLONG, &overlong.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
     }
     let last = Message::write(&channel, write.next(), WRITES[1], &payload);
-    ask::ask(t, &channel, WRONG[3], &last)?;
+    ask::ask(t, &channel, BEHIND, &last)?;
     ask::query(t, &channel, STATE).map(drop)
 }
 
@@ -219,14 +219,11 @@ fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&["duplicate-answered", "memory-content", "receive-completes"]);
-    for label in [FILL, RECEIVE, CHANGE[0], RESULT, STATE] {
+    for label in [FILL, RECEIVE, CHANGE[0], RESULT, OTHER, GONE, STATE] {
         t.not_judged(label);
     }
     rc::came(t, &[SEND, WRITE].concat())?;
-    rc::came(t, &[LAST, WRONG[3]])?;
-    for label in [OTHER, GONE] {
-        t.not_judged(label);
-    }
+    rc::came(t, &[LAST, BEHIND])?;
     not_refused(t, f)?;
     if offers::executes(t, Operation::Read) {
         f.exercises(&["read-content"]);
@@ -251,7 +248,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// A duplicate that would be refused if it were new is acknowledged, or gets no answer.
 fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
-    for label in [READ[3], WRONG[1], WRONG[2]] {
+    for label in [READ[3], ELSEWHERE[1], OVERLONG] {
         let Some(turn) = all.iter().find_map(|dialogue| answer::turn(t, dialogue, label)) else {
             continue;
         };

@@ -136,6 +136,7 @@ defects! {
     }
     // The requester and what it sends.
     "9.7.3 request generation" {
+        MigrationLostOnRetry "migration-lost-on-retry" "What comes again has MigReq 0."
         RetryLiftsMaxRdAtomic "retry-lifts-max-rd-atomic" "After a retry one READ or atomic more than max_rd_atomic is in flight."
         FenceLooksOneBack "fence-looks-one-back" "A fence holds only if the request right before it is a READ or an atomic."
         PayloadOffset16Bits "payload-offset-16-bits" "What a message carries beyond 65536 bytes is its beginning again."

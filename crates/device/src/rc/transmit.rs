@@ -413,6 +413,9 @@ impl Qp {
         {
             transport.atomic = Some(atomic.with_compare(hex64(0)));
         }
+        if self.send.retry.is_some() && cx.has(RcDefect::MigrationLostOnRetry) {
+            transport.bth = transport.bth.with_migrated(false);
+        }
         if self.send.retry != Some(Retry::Rnr) {
             return;
         }

@@ -305,6 +305,7 @@ const SCENARIOS: &[Scenario] = &[
 
 /// Defects of what no scenario here does: qualification alone shows that each of them is seen.
 const WITHOUT_SCENARIO: &[RcDefect] = &[
+    MigrationLostOnRetry,
     GapAfterReadIgnored,
     ReceiveRearmsGapNak,
     ReadWithoutAckReqUnanswered,

@@ -536,4 +536,9 @@ fn a_packet_goes_from_the_own_address_to_the_peer_in_a_frame_of_its_own() {
         mend_icrc(Medium::Ethernet, bytes).unwrap();
     });
     assert_eq!(elsewhere, ["frame"], "another source address");
+    let migrates = change(|bytes| {
+        bytes[43] ^= 0x40;
+        mend_icrc(Medium::Ethernet, bytes).unwrap();
+    });
+    assert_eq!(migrates, ["migration-state"]);
 }

@@ -44,6 +44,14 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         ),
         dest_qp,
     ),
+    (
+        rule!(
+            "migration-state",
+            "9.7.3 request generation",
+            "The packets of a queue pair that no host gave another path all have the same MigReq, its requests and its responses."
+        ),
+        migration_state,
+    ),
 ];
 
 /// Bytes of the shortest frame of Ethernet, without its check sequence: what is shorter is filled up (IEEE 802.3, 3.2.8).
@@ -124,6 +132,26 @@ fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 format!("DestQP {}", dialogue.own_qpn),
                 packet.to_string(),
             )
+        });
+    }
+}
+
+/// Which of both it is says the state that the queue pair was brought up in, and drivers differ in that (17.2.8). CNPs are none of
+/// its packets.
+fn migration_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
+    let (mut request, mut response) = (None, None);
+    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
+        let (packet, migrated) = (&seen.packet, seen.packet.bth().migrated());
+        let first = match packet.opcode().is_response() {
+            true => &mut response,
+            false => &mut request,
+        };
+        let (before, frame) = *first.get_or_insert((migrated, seen.frame));
+        asking.must(migrated == before, [frame.into(), seen.frame.into()], || {
+            let words = |migrated: bool| format!("MigReq {}", u8::from(migrated));
+            let expected = format!("{}, as those before it", words(before));
+            (packet.to_string(), expected, words(migrated))
         });
     }
 }
