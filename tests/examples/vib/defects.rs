@@ -74,9 +74,11 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
     };
     // A new device: what was to be restored on the one before is none of its own. And a host of its own, as far as locks
     // go: models of one seed say that they have one PortGUID.
+    // What a walk does is drawn from the seed.
+    let seed = &case.seed;
     let command = format!(
         "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}/locks; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
-         unshare -m sh -c 'mount --bind locks /run/lock && exec verbatim --server none run --json --rig vib{rig} {test}' \
+         unshare -m sh -c 'mount --bind locks /run/lock && exec verbatim --server none run --json --rig vib{rig} --seed {seed} {test}' \
          >said 2>error; echo {port} >/run/done; }} &"
     );
     run(lab, &command).map(drop)
@@ -128,6 +130,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "lease-stopped-at-another-port",
         "the SMP that stops it comes to another port of the device; the rig is cabled to one",
     ),
+    ("node-description-by-port", ONE_CABLE),
     ("node-info-node-guid-per-port", ONE_CABLE),
     ("node-info-system-image-guid-per-port", ONE_CABLE),
     (

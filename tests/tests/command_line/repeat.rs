@@ -175,7 +175,7 @@ fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its
 }
 
 #[test]
-fn walks_that_once_failed_a_sound_device_pass() {
+fn what_once_failed_a_sound_device_passes() {
     let place = Place::new();
     for command in [
         // A device that answers late, and a sequence NAK of what came soon after what showed that it was missing.
@@ -196,6 +196,15 @@ fn walks_that_once_failed_a_sound_device_pass() {
         // What lies behind an atomic that is put off comes again, and so does what waits behind a lost RNR NAK.
         "verbatim run c09-walk --seed 320009518 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
         "verbatim run c09-walk --seed 320006174 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
+        // The SEND was lost on its way to the tester, which acknowledged it all the same.
+        "verbatim run c09-142-timer-restart --seed 41 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
+        "verbatim run c09-142-timer-restart --seed 221 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
+        // The first packet waited behind those of another queue pair, what came again did not.
+        "verbatim run c09-142-timer-restart --seed 212 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
+        // An ACK that came again was taken for that of a SEND which was lost.
+        "verbatim run c09-send-invalidate --seed 259 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
+        // Its own requests came again while it was asked.
+        "verbatim run c09-reset-again --seed 59 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false",
     ] {
         let output = shell(&place, &format!("{command} --json"));
         let outcome = &verdicts(&output)[0].0;

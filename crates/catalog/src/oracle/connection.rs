@@ -120,6 +120,7 @@ impl Connection {
             flow.window.begin(first);
             flow.responses.offset = Some(Offset {
                 is_sure: true,
+                is_exact: true,
                 ..Offset::default()
             });
         }
@@ -319,7 +320,10 @@ impl Connection {
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
-        self.answered(by, heard, says, found);
+        // It may answer what was sent behind a READ of which nobody knows how many PSNs it takes, and was not seen.
+        let window = &self.flows[1 - by].window;
+        let is_of_it = |&(at, into): &(usize, u32)| into == 0 || is_sound || !window.get(at).is_open();
+        self.answered(by, heard, says, found.filter(is_of_it));
         let flow = &mut self.flows[1 - by];
         // What was answered wrongly may be asked again.
         if let (Some((at, _)), false) = (found, is_sound) {

@@ -427,7 +427,7 @@ impl Known {
             knows && self.connection.wrong_msns() == wrong_msns && counted > another.begun.packets[0];
         let (before, of_it) = (another.begun.totals().0, usize::from(another.by != by));
         let begun_has = !is_response || another.begun.covers(1 - of_it, psn);
-        let begun_differs = another.begun.doubts(of_it, event).is_some_and(|doubt| doubt.differs);
+        let begun_differs = !is_response && another.begun.doubts(of_it, event).is_some_and(|doubt| doubt.differs);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
         let contradicts = is_broken

@@ -95,6 +95,11 @@ impl Request {
     pub(super) fn is_owed(&self) -> bool {
         self.asks().has_response() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
     }
+
+    /// Whether nobody knows how many PSNs it takes: what seems to be of it may be of one behind it, which was not seen.
+    pub(super) fn is_open(&self) -> bool {
+        self.asks() == Asks::Read && (self.psns == 0 || self.is_inferred)
+    }
 }
 
 /// How a READ or atomic came again.

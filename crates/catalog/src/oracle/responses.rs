@@ -37,6 +37,8 @@ pub(super) struct Offset {
     pub(super) of: u32,
     /// Whether responses to two requests agree on it, so that they were new; else they may have come before all that was seen.
     pub(super) is_sure: bool,
+    /// Whether one response alone says exactly what it is.
+    pub(super) is_exact: bool,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -15,15 +15,14 @@ use verbatim_record::{
 };
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{AckTimeout, Medium, Packet, Psn, QKey};
+use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, Psn, QKey};
 
 use super::datagrams::labels::{CREATE, MODIFY, OPEN};
-use super::datagrams::{self, HEADER, datagram};
+use super::datagrams::{self, DATAGRAMS, HEADER, datagram};
 use crate::transport::rc;
 use crate::transport::rc::ask;
 
-const DATAGRAMS: &str = "9.8.3 datagrams";
-
+const FILL: Label<Verbs> = Label::new("fill the memory");
 const FULL: Label<Verbs> = Label::new("post a datagram as long as the MTU");
 const LONG: Label<Verbs> = Label::new("post a datagram longer than the MTU");
 const WRITE: Label<Verbs> = Label::new("post a WRITE on a datagram queue pair");
@@ -39,6 +38,8 @@ const Q_KEY: QKey = QKey(0x2468_ACE0);
 const FIRST: Psn = Psn(0x12_3456);
 /// Bytes of the DUT's memory: more than any MTU.
 const MEMORY: u32 = 64 * 1024;
+/// Bytes of the largest MTU: what is filled before.
+const MOST: u32 = 4096;
 /// Bytes of a datagram.
 const LENGTH: u32 = 64;
 /// Numbers of the receives: too short, where the device may not write, and one for which nothing comes.
@@ -50,7 +51,7 @@ const UNUSED: u64 = 102;
 pub(super) static TEST: Test = Test {
     id: "c09-datagram-limits",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A datagram queue pair sends nothing longer than the MTU and no WRITE, and each of its receives ends once.",
     reading: "No packet of either, whether the host refuses it or not; a datagram behind them goes out. A receive that is too short, one in memory that \
         may not be written and one that is left over have each completed once when the queue pair is in ERR, without success.",
@@ -67,6 +68,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ..ChannelOptions::default()
     };
     let channel = t.open_channel(&options)?;
+    let bytes = ask::random_bytes(t, "memory", MOST);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
     let of_dut = datagrams::open(t, &channel, Q_KEY, FIRST)?;
     let (ud, qpn) = (of_dut.channel, of_dut.qpn);
     let Reply::Opened(facts) = &of_dut.opened else {
@@ -146,6 +149,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let Some(Reply::Qp(qp)) = rc::reply(created) else {
         return Err(Gap::Missing(CREATE.name));
     };
+    whole(t, f, qp.qpn)?;
     not_sent(t, f, qp.qpn)?;
     let mut done = rc::completions_of(t, Side::Dut, (created.place, stop.place));
     done.retain(|done| done.completion.qp == qp.qp);
@@ -170,6 +174,57 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let words = ("one completion without success", rc::completions_in_words(&of_it));
         f.prove(DATAGRAMS, &evidence, &format!("receive {}", post.wr_id), words, result);
     }
+    Ok(())
+}
+
+/// The one as long as the MTU is sent as it was posted.
+fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
+    let filled = rc::effect::written(t.command(FILL)?);
+    let sent = datagrams::sent_by(t, qpn);
+    datagrams::sound_packets(f, &sent);
+    let Some(full) = t.commands(FULL).next() else {
+        return Ok(());
+    };
+    let Command::PostSend(post) = &full.command else {
+        return Err(Gap::Missing(FULL.name));
+    };
+    let length = post.local.map_or(0, |local| local.length) as usize;
+    let data = filled.get(..length).unwrap_or(filled);
+    let is_taken = matches!(rc::reply(full), Some(Reply::Done(_)));
+    let packet = sent.iter().find(|(_, packet)| packet.bth().psn() == FIRST);
+    let (result, seen) = match packet {
+        Some((_, packet)) => {
+            let payload = packet.payload();
+            let alike = payload
+                .iter()
+                .zip(data)
+                .take_while(|(seen, posted)| seen == posted)
+                .count();
+            let is_so = packet.opcode() == Opcode::UD_SEND_ONLY && payload == data;
+            let seen = format!(
+                "{} of {} bytes, the first {alike} as posted",
+                packet.opcode(),
+                payload.len()
+            );
+            (is(is_so), seen)
+        }
+        // On a real path it may have been lost.
+        None if !t.begin.simulated || !is_taken => return Ok(()),
+        None => (rc::alive(t, full.place, true), "none".into()),
+    };
+    let expected = format!("{} of {length} bytes, all as posted", Opcode::UD_SEND_ONLY);
+    let shown: Vec<Evidence<'_>> = packet
+        .map(|(frame, _)| (*frame).into())
+        .into_iter()
+        .chain([full.into()])
+        .collect();
+    f.prove(
+        DATAGRAMS,
+        &shown,
+        "datagram as long as the MTU",
+        (expected, seen),
+        result,
+    );
     Ok(())
 }
 

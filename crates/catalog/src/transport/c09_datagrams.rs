@@ -23,11 +23,9 @@ use verbatim_wire::values::Hex32;
 use verbatim_wire::verbs::WcOpcode;
 
 use super::datagrams::labels::{CREATE, MODIFY, OPEN};
-use super::datagrams::{self, HEADER, datagram};
+use super::datagrams::{self, DATAGRAMS, HEADER, datagram};
 use crate::transport::rc;
 use crate::transport::rc::ask;
-
-const DATAGRAMS: &str = "9.8.3 datagrams";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const POST: Label<Verbs> = Label::new("post a datagram");
@@ -72,7 +70,7 @@ const LOOKED_AT: u32 = 8192;
 pub(super) static TEST: Test = Test {
     id: "c09-datagrams",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A datagram queue pair sends what was posted, one packet each, and takes what fits its receives.",
     reading: "Each datagram of the DUT has the next PSN, the Q_Key of its request, or the queue pair's own where that has its \
         highest bit set, and completes once. A receive holds the addresses in its first 40 bytes, then the payload; one \
@@ -168,17 +166,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Each datagram that was posted came as it had to, and completed.
 fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Done<'_>]) {
-    let of_qp = |frame: &&FrameSeen| {
-        let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
-        frame.received && packet.is_ok_and(|packet| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn))
-    };
-    let frames: Vec<(&FrameSeen, Packet<'_>)> = t
-        .timeline
-        .frames
-        .iter()
-        .filter(of_qp)
-        .filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)))
-        .collect();
+    let frames = datagrams::sent_by(t, qpn);
+    datagrams::sound_packets(f, &frames);
     let posts: Vec<&VerbsDone> = t.commands(POST).collect();
     for (at, (posted, (length, has_imm, solicited, q_key))) in (0u32..).zip(posts.iter().zip(POSTS)) {
         let Command::PostSend(post) = &posted.command else {

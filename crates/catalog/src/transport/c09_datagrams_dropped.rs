@@ -15,15 +15,13 @@ use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trac
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
-use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, Psn, QKey, Transport};
+use verbatim_wire::packet::{AckTimeout, ImmDt, Medium, Opcode, Packet, Psn, QKey, Transport};
 use verbatim_wire::verbs::WcOpcode;
 
 use super::datagrams::labels::{CREATE, MODIFY, OPEN};
-use super::datagrams::{self, HEADER, datagram};
+use super::datagrams::{self, DATAGRAMS, HEADER, datagram};
 use crate::transport::rc;
 use crate::transport::rc::ask;
-
-const DATAGRAMS: &str = "9.8.3 datagrams";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
@@ -48,9 +46,10 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub(super) static TEST: Test = Test {
     id: "c09-datagrams-dropped",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A datagram that comes too early, finds no receive or is none leaves no trace; nor is what may not be written.",
-    reading: "In INIT, without a receive, of another service or partition: no receive is taken. In RTR and RTS the next sound \
+    reading: "In INIT, without a receive, of another service or partition, with immediate data and another Q_Key, or a wrong ICRC: no \
+        receive is taken. In RTR and RTS the next sound \
         one fills the next receive. One whose receive lies where the device may not write does not complete with success, and \
         nothing is written.",
     statements: &[DATAGRAMS],
@@ -117,6 +116,18 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     });
     drop_all(t, &channel, &of, &others)?;
     drop_all(t, &channel, &of, &keys)?;
+    // Another Q_Key opens nothing with immediate data either; and a checksum that is wrong by a bit is wrong.
+    let mut immediate = one(t, &channel, &of, "immediate data with another Q_Key");
+    immediate.bth = immediate.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
+    immediate.deth = immediate.deth.map(|deth| deth.with_q_key(QKey(Q_KEY.0 ^ 1 << 16)));
+    immediate.imm = Some(ImmDt::default());
+    drop_all(t, &channel, &of, &[immediate])?;
+    let mut frame = channel.frame(&one(t, &channel, &of, "with a wrong ICRC"));
+    if let Some(last) = frame.last_mut() {
+        *last ^= 1;
+    }
+    ask::insist(t, DROPPED, &frame)?;
+    t.next_completion(Side::Dut, of.channel.qp, t.now().after(MOMENT))?;
     take(t, &channel, &of, "behind others")?;
     let closed = Command::RegisterMemory(pb::RegisterMemory {
         length: LOOKED_AT,

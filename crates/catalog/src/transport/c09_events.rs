@@ -16,12 +16,12 @@ use verbatim_record::verbs::{Command, Event};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::packet::{NakCode, RKey, Syndrome};
+use verbatim_wire::packet::RKey;
 use verbatim_wire::verbs::EventKind;
 
 use crate::transport::rc::answer::{self, ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::ask::{self, Message};
-use crate::transport::rc::{self, Seen, offers};
+use crate::transport::rc::{self, offers};
 
 const EVENTS: &str = "11.6.3 asynchronous events";
 
@@ -40,7 +40,7 @@ const LATE: Duration = Duration::from_secs(2);
 pub(super) static TEST: Test = Test {
     id: "c09-events",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "A queue pair takes requests in RTR, tells of the first of them once, and tells what error ended it.",
     reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, QP_REQ_ERR after \
         an invalid request, and no other. That none came is INCONCLUSIVE, but after RESET where all others came.",
@@ -187,7 +187,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let result = match (established, ending) {
             (established, 1) if established == wanted && names.len() == wanted + 1 => Passed::Pass,
             // What was told of on three connections is told of on the fourth, if that was refused, too.
-            (_, 0) if told_of == 3 && end.answers.iter().any(is_refusal) => Passed::Fail,
+            (_, 0) if told_of == 3 && end.answers.iter().any(answer::is_refusal) => Passed::Fail,
             // What had ended it before RESET may be told of late.
             (0..=1, 2) if told_of == 4 && names.len() == established + ending => Passed::Inconclusive,
             (0..=1, 0..=1) if names.len() == established + ending => Passed::Inconclusive,
@@ -197,12 +197,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.prove(EVENTS, &shown, &about, (expected, seen), result);
     }
     Ok(())
-}
-
-/// Whether it is a NAK that ends the queue pair.
-fn is_refusal(seen: &Seen<'_>) -> bool {
-    let sequence = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
-    answer::nak_in(seen).is_some_and(|nak| nak != sequence)
 }
 
 /// Whether it is an event of a queue pair, not of the port or the device.

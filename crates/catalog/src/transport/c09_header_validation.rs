@@ -1,7 +1,7 @@
 //! `c09-header-validation`: packets whose headers are wrong are dropped without a word.
 //!
 //! For each case the peer sends a WRITE with one header that is wrong, and the right ICRC, three times since one may be lost,
-//! then a sound WRITE with the same PSN to the same place: the DUT says nothing to the wrong ones, acknowledges the sound
+//! then a sound WRITE with the same PSN to a place beside it: the DUT says nothing to the wrong ones, acknowledges the sound
 //! one, and memory shows the sound one alone.
 //! Then a SEND whose payload is padded fills a receive without its padding, and a WRITE of a limited member is taken by a
 //! full member.
@@ -102,9 +102,9 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-header-validation",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
-    reading: "A wrong WRITE, three times, then a sound one with the same PSN to the same place: no answer to the \
+    reading: "A wrong WRITE, three times, then a sound one with the same PSN to a place beside it: no answer to the \
         wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
         not 0, and one full member. Padding is no payload. P_Key violations are not counted through verbs.",
     statements: &[HEADERS, MSN, rc::GENERATION, rc::ICRC],
@@ -183,7 +183,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         Message::write(&channel, psn, place(n), &ask::random_bytes(t, label.name, LENGTH))
     };
     for (n, case) in (0u32..).zip(CASES) {
-        let wrong = write(t, case.wrong, psn, n);
+        // Where the sound one goes it would cover what the wrong one left.
+        let bytes = ask::random_bytes(t, case.wrong.name, LENGTH);
+        let wrong = Message::write(&channel, psn, place(n) + LENGTH, &bytes);
         t.skip_packets();
         let wrong = (case.frame)(&channel, wrong.packets[0].clone());
         ask::insist(t, case.wrong, &wrong)?;

@@ -37,7 +37,7 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
-    revision: 6,
+    revision: 7,
     about: "Attributes that are changed in RTS and SQD hold from then on.",
     reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
         SQD, where the host takes that: packets and errors go by the new ones.",
@@ -338,11 +338,7 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.prove(STEPS, &shown, "min_rnr_timer that was given in RTS", words, result);
     }
     for (case, by) in all.iter().skip(2).zip(["INIT to INIT", "INIT to RTR"]) {
-        let naks: Vec<rc::Seen<'_>> = case
-            .dialogue
-            .of_dut()
-            .filter(|seen| ask::nak_of(&seen.packet).is_some())
-            .collect();
+        let naks: Vec<rc::Seen<'_>> = case.dialogue.of_dut().filter(answer::is_refusal).collect();
         let result = if naks.is_empty() { Passed::Pass } else { Passed::Fail };
         let shown: Vec<Evidence<'_>> = naks.iter().map(|seen| seen.frame.into()).collect();
         let about = format!("a WRITE after all rights were given from {by}");

@@ -1,15 +1,19 @@
 //! `c09-reserved-bits`: the reserved bits of the BTH are 0 in what the DUT sends.
 //!
-//! The DUT posts a SEND, a WRITE and a READ, which are answered, and answers a WRITE and a READ of the peer. All packets are
-//! looked at: bits 34 to 39 behind FECN and BECN, and bits 65 to 71 behind AckReq. No other test looks at them, so that a
+//! The DUT posts a SEND, a WRITE and a READ, which are answered, and an atomic; a SEND of it is put off first, and comes again. It
+//! answers a WRITE, a READ and a FetchAdd of the peer, a WRITE behind a gap, a SEND without a receive, and last a WRITE with a wrong
+//! R_Key. All packets are looked at: bits 34 to 39 behind FECN and BECN, and bits 65 to 71 behind AckReq. No other test looks at them, so that a
 //! vendor who marks packets there fails once, and everything else still shows. Requests that the device lacks are left out.
 //! Reading: FECN and BECN are not reserved. A packet whose ICRC is wrong was damaged on the way, and does not count.
 //! False alarm: none known.
+
+use core::time::Duration;
 
 use verbatim_record::verbs::pb;
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
+use verbatim_wire::packet::{RKey, RnrTimer};
 use verbatim_wire::{Bth, Reserved};
 
 use crate::transport::rc::ask::{self, Message};
@@ -20,6 +24,14 @@ const ANSWER: Label<Frames> = Label::new("answer");
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 const WRITE: Label<Frames> = Label::new("WRITE of the peer");
 const READ: Label<Frames> = Label::new("READ of the peer");
+const RNR: Label<Frames> = Label::new("RNR NAK");
+const ATOMIC: Label<Frames> = Label::new("FetchAdd of the peer");
+const GAP: Label<Frames> = Label::new("WRITE of the peer behind one that is missing");
+const UNREADY: Label<Frames> = Label::new("SEND of the peer without a receive");
+const REFUSED: Label<Frames> = Label::new("WRITE of the peer with a wrong R_Key");
+/// The interval of the RNR NAK, some 10 us, and how long what comes again is waited for.
+const TIMER: RnrTimer = RnrTimer::SHORTEST;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A reserved field, and where it stands.
 type Field = (&'static str, fn(Bth) -> Reserved);
@@ -34,8 +46,8 @@ const FIELDS: [Field; 2] = [
 pub(super) static TEST: Test = Test {
     id: "c09-reserved-bits",
     aliases: &[],
-    revision: 1,
-    about: "The reserved bits of the BTH are 0 in requests and responses.",
+    revision: 2,
+    about: "The reserved bits of the BTH are 0 in requests and responses, in what comes again and in NAKs.",
     reading: "Bits 34 to 39 and 65 to 71; FECN and BECN are not reserved. Judged here alone.",
     statements: &[rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
@@ -47,11 +59,29 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let length = 2 * dut.mtu;
-    for operation in [pb::Operation::Send, pb::Operation::Write, pb::Operation::Read] {
+    let operations = [
+        pb::Operation::Send,
+        pb::Operation::Write,
+        pb::Operation::Read,
+        pb::Operation::FetchAdd,
+    ];
+    for operation in operations {
         if !t.offers(operation) {
             continue;
         }
-        let sent = dut.post(t, Ask::new(operation, length))?;
+        let bytes = if operation == pb::Operation::FetchAdd {
+            8
+        } else {
+            length
+        };
+        // A device need not have atomics.
+        let Some(sent) = dut.try_post(t, Ask::new(operation, bytes))? else {
+            continue;
+        };
+        if operation == pb::Operation::Send && dut.see_all(t, &sent)? {
+            t.send_frame(RNR, &dut.rnr_nak(sent.first, TIMER, sent.msn - 1))?;
+            dut.see(t, sent.first, PATIENCE)?;
+        }
         dut.serve(t, PART, &sent)?;
         let answers = dut.answers(t, &sent);
         if !dut.answer(t, (ANSWER, ANSWER_AGAIN), &answers, 1)? {
@@ -62,14 +92,44 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let payload = ask::random_bytes(t, WRITE.name, length);
     let write = Message::write(&channel, channel.own_psn, 0, &payload);
     ask::ask(t, &channel, WRITE, &write)?;
+    let mut psn = write.next();
     if t.executes(pb::Operation::Read) {
-        ask::ask(t, &channel, READ, &Message::read(&channel, write.next(), 0, length))?;
+        let read = Message::read(&channel, psn, 0, length);
+        ask::ask(t, &channel, READ, &read)?;
+        psn = read.next();
     }
+    if channel.atomics && t.executes(pb::Operation::FetchAdd) {
+        let add = Message::fetch_add(&channel, psn, 0, 1);
+        ask::ask(t, &channel, ATOMIC, &add)?;
+        psn = add.next();
+    }
+    ask::put(t, &channel, GAP, &Message::write(&channel, psn.next(), 0, &[1; 8]))?;
+    ask::listen(t, &channel)?;
+    let send = Message::send(&channel, psn, &[2; 8]);
+    ask::ask_unready(t, &channel, UNREADY, &send)?;
+    let wrong = Message::write(&channel, psn, 0, &[3; 8]).changed(|packets| {
+        packets[0].reth = packets[0]
+            .reth
+            .map(|reth| reth.with_r_key(RKey(reth.r_key().0 ^ 0x0004_0040)));
+    });
+    ask::put(t, &channel, REFUSED, &wrong)?;
+    ask::listen(t, &channel)?;
     dut.close(t)
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    for label in [PART, ANSWER, ANSWER_AGAIN, WRITE, READ] {
+    for label in [
+        PART,
+        ANSWER,
+        ANSWER_AGAIN,
+        WRITE,
+        READ,
+        RNR,
+        ATOMIC,
+        GAP,
+        UNREADY,
+        REFUSED,
+    ] {
         t.not_judged(label);
     }
     if offers::executes(t, pb::Operation::Read) {

@@ -55,7 +55,7 @@ const LONG: u32 = 140;
 pub(super) static TEST: Test = Test {
     id: "c09-reset-again",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "A queue pair that went to RESET is as new: with another peer it has nothing left of the one before.",
     reading: "Requests that nobody answers, one that waits after an RNR NAK, half a SEND of the peer, a gap, receives: after RESET, INIT, RTR \
         and RTS with another peer retries are there again, an atomic of before is not answered, a gap is told of, requests and responses of every kind are those of a new connection, the MSN counts from \

@@ -67,7 +67,7 @@ static CASES: &[Refusal] = &[
 pub(super) static TEST: Test = Test {
     id: "c09-send-invalidate",
     aliases: &[],
-    revision: 3,
+    revision: 4,
     about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
     reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done; a SEND with another \
         R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open. What an RNR NAK put \
@@ -111,12 +111,7 @@ fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: 
     if !is_taken || !first.answers.iter().any(is_rnr) {
         return;
     }
-    let refused: Vec<Seen<'_>> = again
-        .answers
-        .iter()
-        .copied()
-        .filter(|seen| answer::nak_in(seen).is_some())
-        .collect();
+    let refused: Vec<Seen<'_>> = again.answers.iter().copied().filter(answer::is_refusal).collect();
     let result = match refused.is_empty() {
         true if again.answers.iter().any(answer::is_ack) => Passed::Pass,
         true => rc::alive(t, again.places.0, again.asked_again()),
@@ -161,10 +156,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             let send = turn.last_sent().minus(1);
             let took = turn.answers.iter().any(|seen| {
                 let is_ack = answer::is_ack(seen) && seen.psn() == send;
-                is_ack || answer::nak_in(seen).is_some() && seen.psn() == turn.last_sent()
+                is_ack || answer::is_refusal(seen) && seen.psn() == turn.last_sent()
             });
             is_taken |= took;
-            let refused = |seen: &&rc::Seen<'_>| answer::nak_in(seen).is_some() && seen.psn() == send;
+            let refused = |seen: &&rc::Seen<'_>| answer::is_refusal(seen) && seen.psn() == send;
             let naks: Vec<Evidence<'_>> = turn
                 .answers
                 .iter()
@@ -178,7 +173,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
         } else {
             let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
-            let is_done = receive.is_some_and(|done| done.status() == WcStatus::SUCCESS);
+            // Where the SEND was lost, the sound one behind it has its PSN, and takes its receive.
+            let is_of_it =
+                |done: &&rc::Done<'_>| t.begin.simulated || done.completion.byte_len != refusal::SOUND_LENGTH;
+            let is_done = receive
+                .filter(is_of_it)
+                .is_some_and(|done| done.status() == WcStatus::SUCCESS);
             let seen = receive.map_or("none".into(), rc::Done::in_words);
             let words = ("no receive that completes with success", seen);
             f.prove(ACCESS, &turn.evidence(&[]), about, words, is(!is_done));

@@ -55,7 +55,7 @@ const TIMER: RnrTimer = RnrTimer(14);
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-drain",
     aliases: &[],
-    revision: 5,
+    revision: 6,
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
     reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
         what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",

@@ -1,10 +1,14 @@
 //! A datagram queue pair of the DUT, and datagrams to it.
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Label, Side, Verbs};
+use verbatim_record::{Evidence, Findings, FrameSeen, Label, Passed, Side, Trace, Verbs};
 use verbatim_tester::peer::Channel;
 use verbatim_tester::{Step, Stop, Tester};
-use verbatim_wire::packet::{Deth, Opcode, Psn, QKey, Qpn, Transport};
+use verbatim_wire::packet::{Deth, Medium, Opcode, Packet, Psn, QKey, Qpn, Transport};
+
+use crate::transport::rc;
+
+pub(super) const DATAGRAMS: &str = "9.8.3 datagrams";
 
 /// Bytes before the payload that hold the network header.
 pub(super) const HEADER: u32 = 40;
@@ -113,6 +117,40 @@ fn no_datagrams(refused: &pb::Refused) -> Stop {
         labels::CREATE.name,
         refused.text
     ))
+}
+
+/// The datagrams that the DUT sent from that queue pair.
+pub(super) fn sent_by(t: &Trace, qpn: u32) -> Vec<(&FrameSeen, Packet<'_>)> {
+    let is_its = |packet: &Packet<'_>| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn);
+    let received = t.timeline.frames.iter().filter(|frame| frame.received);
+    received
+        .filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)))
+        .filter(|(_, packet)| is_its(packet))
+        .collect()
+}
+
+/// What holds of all datagrams of the DUT, whatever they are sent for.
+pub(super) fn sound_packets(f: &mut Findings<'_>, sent: &[(&FrameSeen, Packet<'_>)]) {
+    for (frame, packet) in sent {
+        let shown = [Evidence::from(*frame)];
+        if !packet.icrc_is_right() {
+            let hex = |crc: Option<[u8; 4]>| crc.map_or_else(|| "none".into(), |crc| format!("{crc:02x?}"));
+            let words = (hex(packet.computed_icrc()), hex(packet.icrc()));
+            f.prove(rc::ICRC, &shown, "ICRC of a datagram", words, Passed::Fail);
+        }
+        let (bth, deth) = (packet.bth(), packet.deth().unwrap_or_default());
+        let fields = [
+            ("BTH:TVer", u64::from(bth.tver()), 0),
+            ("BTH:P_Key, the partition", u64::from(bth.p_key().0 & 0x7FFF), 0x7FFF),
+            ("DETH, the reserved byte", deth.reserved_32().0, 0),
+        ];
+        for (name, seen, expected) in fields {
+            if seen != expected {
+                let words = (format!("{expected:#x}"), format!("{seen:#x}"));
+                f.prove(DATAGRAMS, &shown, name, words, Passed::Fail);
+            }
+        }
+    }
 }
 
 /// A datagram to it.

@@ -87,6 +87,12 @@ impl Adapter {
         self.port.tick(now);
     }
 
+    /// Whether a wrong ICRC goes for a right one.
+    fn takes_damaged(&self, packet: &Packet<'_>) -> bool {
+        let is_datagram = packet.opcode().service() == verbatim_wire::Service::Ud;
+        self.faults.has(RcDefect::BadIcrcAccepted) || is_datagram && self.faults.has(RcDefect::DatagramIcrcIgnored)
+    }
+
     /// A RoCEv2 packet arrives: the checks that need no queue pair.
     fn receive(&mut self, packet: &Packet<'_>) {
         let Some((source, own)) = validate::addresses(packet) else {
@@ -94,7 +100,7 @@ impl Adapter {
         };
         let bth = packet.bth();
         if !self.port.has(own)
-            || (!packet.icrc_is_right() && !self.faults.has(RcDefect::BadIcrcAccepted))
+            || (!packet.icrc_is_right() && !self.takes_damaged(packet))
             || (bth.tver() != 0 && !self.faults.has(RcDefect::TVerIgnored))
         {
             return;

@@ -24,7 +24,10 @@ impl Qp {
             return;
         };
         let other = deth.q_key().0 ^ self.attributes.qkey.0;
-        let is_tolerated = cx.has(RcDefect::QKeyIgnored) || cx.has(RcDefect::QKeyBit31NotCompared) && other == 1 << 31;
+        let has_imm = packet.imm().is_some();
+        let is_tolerated = cx.has(RcDefect::QKeyIgnored)
+            || has_imm && cx.has(RcDefect::QKeyIgnoredWithImmediate)
+            || cx.has(RcDefect::QKeyBit31NotCompared) && other == 1 << 31;
         if other != 0 && !is_tolerated && self.old_qkey != Some(deth.q_key()) {
             return;
         }
@@ -73,6 +76,11 @@ impl Qp {
             self.fail(cx, WcStatus::LOC_PROT_ERR);
             return true;
         };
+        let most = if cx.has(RcDefect::DatagramTailLost) {
+            512
+        } else {
+            usize::MAX
+        };
         let with_imm = request.operation == Operation::SendImm;
         let opcode = if with_imm {
             Opcode::UD_SEND_ONLY_IMM
@@ -94,7 +102,7 @@ impl Qp {
                 .with_psn(self.send.next_psn),
             deth: Some(Deth::default().with_q_key(q_key).with_src_qp(self.qpn)),
             imm: with_imm.then(|| immediate(cx, request.imm)),
-            payload: bytes.to_vec(),
+            payload: bytes[..most.min(bytes.len())].to_vec(),
             ..Transport::default()
         };
         if !cx.has(RcDefect::DatagramPsnConstant) {

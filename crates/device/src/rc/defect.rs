@@ -165,6 +165,7 @@ defects! {
         PadMissing "pad-missing" "A payload is not padded to 4 bytes."
         TVerSetOnSend "tver-set-on-send" "Packets carry TVer 1."
         PKeyZeroOnSend "p-key-zero-on-send" "Packets carry P_Key 0."
+        ReservedBitsOfNaksSet "reserved-bits-of-naks-set" "NAKs carry ones in reserved bits of the BTH."
         ReservedBitsSet "reserved-bits-set" "Packets carry ones in reserved bits of the BTH."
         SolicitedEventIgnored "solicited-event-ignored" "A solicited SEND carries SE 0."
         FlowLabelIgnored "flow-label-ignored" "Packets carry flow label 0 whatever the address vector says."
@@ -173,6 +174,7 @@ defects! {
         ImmediateSwapped "immediate-swapped" "Immediate data are sent with their bytes in reverse."
     }
     "7.8.1 ICRC" {
+        DatagramIcrcWrong "datagram-icrc-wrong" "Datagrams are sent with a wrong ICRC."
         IcrcCoversTrafficClass "icrc-covers-traffic-class" "The ICRC is made over the type of service as it stands."
         IcrcByteSwapped "icrc-byte-swapped" "The ICRC is sent with its bytes in reverse."
         BadIcrcAccepted "bad-icrc-accepted" "A packet with a wrong ICRC is taken."
@@ -185,6 +187,9 @@ defects! {
     "9.8.3 datagrams" {
         DatagramPsnConstant "datagram-psn-constant" "All datagrams carry the same PSN."
         DatagramWithoutHeader "datagram-without-header" "A datagram's payload stands at the beginning of its receive."
+        DatagramIcrcIgnored "datagram-icrc-ignored" "A datagram whose ICRC is wrong is taken."
+        QKeyIgnoredWithImmediate "q-key-ignored-with-immediate" "A datagram with immediate data and another Q_Key is taken."
+        DatagramTailLost "datagram-tail-lost" "A datagram of more than 512 bytes is cut there."
         DatagramInInit "datagram-in-init" "A datagram is taken in INIT."
         DatagramBeyondMtu "datagram-beyond-mtu" "A datagram of more than the MTU is sent as one packet."
         SqeStopsReceives "sqe-stops-receives" "In SQE a datagram queue pair drops what comes to it."

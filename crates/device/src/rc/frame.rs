@@ -94,6 +94,10 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         return;
     };
     let (at, pad) = (parsed.offsets().bth, usize::from(parsed.bth().pad_count()));
+    let is_nak = parsed
+        .aeth()
+        .is_some_and(|aeth| !matches!(aeth.syndrome().kind(), verbatim_wire::packet::SyndromeKind::Ack(_)));
+    let is_datagram = parsed.opcode().service() == verbatim_wire::Service::Ud;
     let mut changed = false;
     let mut header = |change: &dyn Fn(Bth) -> Bth| {
         edit::<Bth>(frame, at, change);
@@ -105,7 +109,7 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     if faults.has(RcDefect::PKeyZeroOnSend) {
         header(&|bth| bth.with_p_key(PKey(0)));
     }
-    if faults.has(RcDefect::ReservedBitsSet) {
+    if faults.has(RcDefect::ReservedBitsSet) || is_nak && faults.has(RcDefect::ReservedBitsOfNaksSet) {
         header(&|bth| bth.with_reserved_65(Reserved(0x7F)));
     }
     if faults.has(RcDefect::PadCountZero) || faults.has(RcDefect::PadMissing) {
@@ -127,7 +131,7 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         let icrc = icrc_over_traffic_class(&frame[..end], at);
         frame[end..].copy_from_slice(&icrc);
     }
-    if faults.has(RcDefect::IcrcByteSwapped) {
+    if faults.has(RcDefect::IcrcByteSwapped) || is_datagram && faults.has(RcDefect::DatagramIcrcWrong) {
         frame[end..].reverse();
     }
 }

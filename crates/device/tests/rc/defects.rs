@@ -306,6 +306,11 @@ const SCENARIOS: &[Scenario] = &[
 /// Defects of what no scenario here does: qualification alone shows that each of them is seen.
 const WITHOUT_SCENARIO: &[RcDefect] = &[
     MigrationLostOnRetry,
+    ReservedBitsOfNaksSet,
+    DatagramIcrcWrong,
+    DatagramIcrcIgnored,
+    QKeyIgnoredWithImmediate,
+    DatagramTailLost,
     GapAfterReadIgnored,
     ReceiveRearmsGapNak,
     ReadWithoutAckReqUnanswered,

@@ -22,7 +22,7 @@ pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
     })
     .with(request.number);
     // Nobody knows that a READ takes so many PSNs.
-    if into > 0 && (request.psns == 0 || request.is_inferred) {
+    if into > 0 && request.is_open() {
         held.unless(Excuse::RequestsLost)
     } else {
         held
@@ -114,7 +114,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
     // What came next may have been more than that: something between them was lost.
-    let is_shorter = request.is_inferred && ends;
+    let is_shorter = request.is_inferred && ends || into > 0 && request.is_open();
     let held = if is_cut || is_shorter {
         held.unless(Excuse::RequestsLost)
     } else {
@@ -136,7 +136,7 @@ pub(super) fn read_response_length(answered: &Answered<'_>) -> Held {
         Part::First | Part::Middle => length == size && left(size) > size,
         Part::Last | Part::Only => length == left(size) && fits(Part::Only, length, size),
     });
-    Held::must(is_so, || {
+    let held = Held::must(is_so, || {
         let expected = match part {
             Part::First | Part::Middle => format!("the path MTU of {pmtu} bytes"),
             _ => pmtu
@@ -145,7 +145,13 @@ pub(super) fn read_response_length(answered: &Answered<'_>) -> Held {
         };
         (expected, length)
     })
-    .with(request.number)
+    .with(request.number);
+    // It may be that of a READ behind it, which was not seen.
+    if into > 0 && request.is_open() {
+        held.unless(Excuse::RequestsLost)
+    } else {
+        held
+    }
 }
 
 pub(super) fn atomic_again(answered: &Answered<'_>) -> Held {

@@ -60,6 +60,7 @@ pub(in crate::oracle) fn offset(answered: &Answered<'_>) -> Option<Offset> {
         number: answered.heard.number,
         of: most,
         is_sure: false,
+        is_exact: most == least,
     })
 }
 
@@ -74,11 +75,13 @@ pub(in crate::oracle) fn both(earlier: &Offset, later: &Offset) -> Option<Offset
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    let is_sure = earlier.is_sure || earlier.of != later.of && room == 0;
+    // Of one that leaves room both agree in any case: it may be older than all that was seen.
+    let is_sure = earlier.is_sure || earlier.of != later.of && earlier.is_exact && later.is_exact;
     Some(Offset {
         least,
         room,
         is_sure,
+        is_exact: earlier.is_exact || later.is_exact,
         ..*later
     })
 }

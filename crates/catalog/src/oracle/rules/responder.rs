@@ -519,12 +519,21 @@ fn after_refusal(answered: &Answered<'_>) -> Held {
     let Some(fatal) = &answered.responses.fatal else {
         return Held::NotAsked;
     };
-    Held::must(false, || {
+    let held = Held::must(false, || {
         (
             "nothing",
             format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
         )
     })
-    .with(fatal.number)
-    .unless(Excuse::Reordered)
+    .with(fatal.number);
+    // What was sent after the NAK was seen nobody can have answered before it.
+    let is_later = answered
+        .request()
+        .is_some_and(|(request, _)| request.number > fatal.number);
+    let is_behind = answered.heard.psn != fatal.psn && is_up_to(fatal.psn, answered.heard.psn);
+    if is_later && is_behind {
+        held
+    } else {
+        held.unless(Excuse::Reordered)
+    }
 }

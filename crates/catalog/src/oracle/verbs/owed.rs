@@ -116,6 +116,9 @@ fn sent_when_posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         let asked = post.posted.command.asked.latest;
         let came = first.map(|sent| sent.seen.frame.at.earliest);
+        if came.is_none() && is_answered_unseen(talk, post.first) {
+            continue;
+        }
         let within = until_all_tries(talk);
         let owed = talk.owed(asked, within, came);
         let proven = talk.is_lossless() || comes_again(talk);
@@ -133,6 +136,13 @@ fn sent_when_posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// Whether what was never sent can't have been lost: where a timer runs it comes again, as often as tells.
 fn comes_again(talk: &Talk<'_>) -> bool {
     talk.timeout().is_some() && talk.retry_cnt() >= TRIES
+}
+
+/// Whether the peer has answered that PSN, or what lies behind it, though nobody saw it: where packets are lost it was sent, and
+/// need not come again.
+fn is_answered_unseen(talk: &Talk<'_>, offset: u32) -> bool {
+    let reaches = |answer: &Answer<'_>| answer.end().is_some_and(|end| end > offset);
+    !talk.is_lossless() && talk.answers.iter().any(reaches)
 }
 
 /// How long it may take until one of its tries came in.
@@ -173,7 +183,8 @@ fn goes_on<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let was_waiting = sent.is_none_or(|sent| sent.seen.place > answer.place()) && post.place() < answer.place();
-        if !was_waiting || talk.told_of(at).any(|told| !told.is_success()) {
+        let is_over = sent.is_none() && is_answered_unseen(talk, next);
+        if !was_waiting || is_over || talk.told_of(at).any(|told| !told.is_success()) {
             continue;
         }
         let since = told.into_iter().max().map_or(arrived, |told| told.max(arrived));

@@ -1,7 +1,7 @@
 //! What the DUT answered to the peer's requests, and whether it is right.
 
 use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
-use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Syndrome, SyndromeKind};
+use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Service, Syndrome, SyndromeKind};
 
 use super::ask::{HALF, is_sequence_nak, nak_of};
 use super::checks::in_words;
@@ -38,7 +38,7 @@ pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<F
     let psn = sent.first()?.psn();
     let answers = answers
         .into_iter()
-        .filter(|seen| seen.packet.opcode() != Opcode::CNP)
+        .filter(|seen| seen.packet.opcode() != Opcode::CNP && !is_request(seen))
         .filter(|seen| seen.psn().since(psn) < HALF || !is_repeated(trace, seen.frame))
         .collect();
     Some(Turn {
@@ -390,6 +390,18 @@ pub(crate) fn nak_in(seen: &Seen<'_>) -> Option<Syndrome> {
     (seen.packet.opcode() == Opcode::RC_ACKNOWLEDGE)
         .then(|| nak_of(&seen.packet))
         .flatten()
+}
+
+/// Whether it is a request of the DUT: its other half goes its own way, and says nothing of what it is asked.
+pub(crate) fn is_request(seen: &Seen<'_>) -> bool {
+    let opcode = seen.packet.opcode();
+    opcode.service() == Service::Rc && opcode.is_request()
+}
+
+/// Whether it is a NAK that ends the queue pair: what is put off, or missing, may come again.
+pub(crate) fn is_refusal(seen: &Seen<'_>) -> bool {
+    let sequence = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
+    !is_rnr_nak(seen) && nak_in(seen).is_some_and(|nak| nak != sequence)
 }
 
 /// Whether it is an RNR NAK.
