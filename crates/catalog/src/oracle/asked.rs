@@ -15,8 +15,8 @@ pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let mut asked = BTreeMap::new();
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
-            // What another cause may have made was not judged.
-            let judged = count.asked - count.excused;
+            // What another cause may have made was not judged; and what a sound device's record breaks, its peer has sent.
+            let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
                 *asked.entry(rule.name).or_default() += judged;
             }
