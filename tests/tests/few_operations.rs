@@ -259,11 +259,15 @@ const NOT_SHOWN: &[&str] = &[
     "reset-keeps-atomics",
     "duplicate-atomic-of-any-qp",
     "duplicate-read-error-naked",
+    "read-behind-gap-answered",
+    "fetch-add-behind-gap-executed",
     "gap-after-read-ignored",
+    "rights-of-reads-not-withdrawn",
     "max-dest-rd-atomic-0-answers",
     "unaligned-atomic-accepted",
     "unaligned-atomic-wrong-nak",
     "invalidates-before-rnr-nak",
+    "invalidate-spares-reads",
     "invalidate-ignored",
 ];
 

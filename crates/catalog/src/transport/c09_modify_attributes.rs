@@ -29,7 +29,7 @@ const ANSWER: Label<Frames> = Label::new("answer");
 const AGAIN: Label<Frames> = Label::new("answer, again");
 const ASKED: Label<Frames> = Label::new("request of the peer");
 const UNREADY: Label<Frames> = Label::new("SEND without a receive");
-const TAKEN: Label<Frames> = Label::new("WRITE after the rights were taken");
+const TAKEN: Label<Frames> = Label::new("request after the rights were taken");
 const RNR: Label<Frames> = Label::new("RNR NAK");
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 
@@ -71,9 +71,11 @@ const TIMEOUT: AckTimeout = AckTimeout(14);
 
 fn attributes(t: &mut Tester<'_>) -> Step {
     in_rtr_and_rts(t)?;
-    rights_taken(t)?;
+    rights_taken(t, pb::Operation::Write)?;
     rights_by(t, RightsBy::InitAgain)?;
     rights_by(t, RightsBy::Rtr)?;
+    rights_taken(t, pb::Operation::Read)?;
+    rights_taken(t, pb::Operation::FetchAdd)?;
     let drained = Command::ModifyQp(pb::ModifyQp {
         qp: 0,
         state: pb::QpState::Sqd.into(),
@@ -154,18 +156,26 @@ fn with_rts(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A right that was given is taken away: a WRITE before it is done, one after it is refused.
-fn rights_taken(t: &mut Tester<'_>) -> Step {
+/// A right that was given is taken away: what is asked before it is done, and after it refused.
+fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     let dut = Requester::open(t, &ChannelOptions::default())?;
     let channel = dut.channel;
-    let write = |psn| Message::write(&channel, psn, 0, &[0x5A; 8]);
-    ask::ask(t, &channel, ASKED, &write(channel.own_psn))?;
+    let asks = |psn| match operation {
+        pb::Operation::Read => Message::read(&channel, psn, 0, 8),
+        pb::Operation::FetchAdd => Message::fetch_add(&channel, psn, 16, 1),
+        _ => Message::write(&channel, psn, 0, &[0x5A; 8]),
+    };
+    let is_atomic = operation == pb::Operation::FetchAdd;
+    if !t.executes(operation) || is_atomic && !channel.atomics {
+        return dut.close(t);
+    }
+    ask::ask(t, &channel, ASKED, &asks(channel.own_psn))?;
     let taken = pb::QpAttributes {
         access: Some(NONE),
         ..pb::QpAttributes::default()
     };
     if step(t, &channel, pb::QpState::Rts, taken)? {
-        ask::ask(t, &channel, TAKEN, &write(channel.own_psn.next()))?;
+        ask::ask(t, &channel, TAKEN, &asks(channel.own_psn.next()))?;
     }
     dut.close(t)
 }

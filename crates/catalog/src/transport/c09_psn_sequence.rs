@@ -4,7 +4,8 @@
 //! PSN that is missing and with the MSN of before, and executes neither; a duplicate is acknowledged all the same. When the
 //! missing WRITE comes, and the others come again, all are executed. A second gap gets a NAK of its own. On another
 //! connection a WRITE behind a SEND that got an RNR NAK is passed over in silence, before a receive is posted and after. On a third a READ closes a
-//! gap, and the next one is told of; on a fourth a WRITE with Immediate comes again while a receive is left, which stays.
+//! gap, and the next one is told of; on a fourth a WRITE with Immediate comes again while a receive is left, which stays; on a fifth a READ
+//! and a FetchAdd are what lies behind a gap.
 //! Reading: after the NAK what is out of sequence is ignored until the missing request comes. What was ignored comes again
 //! with other data, so that memory tells which was executed.
 //! False alarm: none known; a packet that is lost makes the same NAK, but one that is sent again.
@@ -32,6 +33,9 @@ const IGNORED: Label<Verbs> = Label::new("read the memory while the gap is open"
 const MISSING: Label<Frames> = Label::new("missing WRITE");
 const NEXT: [Label<Frames>; 2] = [Label::new("WRITE behind it"), Label::new("WRITE behind that")];
 const PARTS: Label<Frames> = Label::new("packets of a message, two of them late");
+const DATA: [Label<Frames>; 2] = [Label::new("READ behind a gap"), Label::new("FetchAdd behind a gap")];
+const FILL: Label<Verbs> = Label::new("fill the memory before a READ and a FetchAdd behind gaps");
+const PARTS_MEMORY: Label<Verbs> = Label::new("read the memory with a READ and a FetchAdd behind gaps");
 const PARTS_STATE: Label<Verbs> = Label::new("is the host still there, after two gaps of a message");
 const SECOND_GAP: Label<Frames> = Label::new("WRITE behind a second gap");
 const LAST: Label<Frames> = Label::new("WRITE that closes the second gap");
@@ -64,7 +68,7 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-psn-sequence",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "A gap in the PSNs gets one NAK of the PSN that is missing, and what lies behind it is not executed.",
     reading: "Two WRITEs behind a gap: one NAK 0x60 of the missing PSN; nothing more until it comes, but for duplicates, \
         which are acknowledged. A new gap gets a new NAK. Behind an RNR NAK there is none. Where no NAK comes it is tried \
@@ -92,6 +96,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             break;
         }
     }
+    data_behind_gaps(t)?;
     if t.executes(Operation::WriteImm) {
         imm_again(t)?;
     }
@@ -185,6 +190,35 @@ fn gap_of_read(t: &mut Tester<'_>) -> Step<bool> {
     Ok(answered)
 }
 
+/// A READ behind a gap, and a FetchAdd: neither is executed before what is missing has come.
+fn data_behind_gaps(t: &mut Tester<'_>) -> Step {
+    let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, FILL.name, LOOKED_AT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
+    let mut psn = channel.own_psn;
+    for (operation, label) in [Operation::Read, Operation::FetchAdd].into_iter().zip(DATA) {
+        let is_atomic = operation == Operation::FetchAdd;
+        if !t.executes(operation) || is_atomic && !channel.atomics {
+            continue;
+        }
+        let asked = match is_atomic {
+            true => Message::fetch_add(&channel, psn.next(), 2048, 0x0101_0101),
+            false => Message::read(&channel, psn.next(), 1024, LENGTH),
+        };
+        ask::drain(t)?;
+        ask::put(t, &channel, label, &asked)?;
+        ask::listen(t, &channel)?;
+        t.pause(MOMENT)?;
+        ask::read_memory(t, &channel, PARTS_MEMORY, LOOKED_AT)?;
+        let missing = write(t, &channel, PARTS, 1, psn);
+        ask::ask(t, &channel, PARTS, &missing)?;
+        ask::ask(t, &channel, PARTS, &asked)?;
+        psn = asked.next();
+    }
+    ask::read_memory(t, &channel, PARTS_MEMORY, LOOKED_AT)?;
+    ask::query(t, &channel, PARTS_STATE).map(drop)
+}
+
 /// A WRITE with Immediate comes again while a receive is left.
 fn imm_again(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
@@ -226,7 +260,9 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     // The rules say what must come of these.
     t.not_judged(PARTS);
-    t.not_judged(PARTS_STATE);
+    for label in [PARTS_STATE, PARTS_MEMORY, FILL] {
+        t.not_judged(label);
+    }
     let all = rc::dialogues(t)?;
     let with = |label: Label<Frames>| -> Vec<&Dialogue<'_>> {
         all.iter()
@@ -239,6 +275,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge_gap(t, f, dialogue, tried.len() >= TRIES as usize)?;
     let behind = with(BEHIND);
     judge_behind(t, f, behind.first().ok_or(Gap::Missing(BEHIND.name))?)?;
+    for label in DATA {
+        for turn in all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label)) {
+            // What is missing was never sent by then: no rule that sees packets alone can be sure of that where some are lost.
+            let is_response = |seen: &&Seen<'_>| seen.psn() == turn.last_sent() && answer::nak_in(seen).is_none();
+            let responses: Vec<Seen<'_>> = turn.answers.iter().filter(is_response).copied().collect();
+            let result = if responses.is_empty() {
+                Passed::Pass
+            } else {
+                Passed::Fail
+            };
+            let words = ("no response", rc::in_words(&responses));
+            f.prove(SEQUENCE, &turn.evidence(&responses), label.name, words, result);
+        }
+    }
     let (_, _) = (t.waited(SILENT)?, t.command(STATE)?);
     Ok(())
 }

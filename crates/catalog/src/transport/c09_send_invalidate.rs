@@ -27,7 +27,7 @@ const AGAIN: Label<Frames> = Label::new("SEND with Invalidate, again");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// The cases that name the R_Key of the region, in a SEND of one packet and in one of two.
-const OWN: [usize; 2] = [0, 3];
+const OWN: [usize; 3] = [0, 3, 4];
 /// Of a device that has the operation, and of one that has not.
 const CODES: &[NakCode] = &[NakCode::REMOTE_ACCESS, NakCode::INVALID_REQUEST];
 
@@ -61,6 +61,11 @@ static CASES: &[Refusal] = &[
         },
     )
     .at_second(),
+    Refusal::new("SEND with Invalidate, and a READ with that R_Key", CODES, |c, psn| {
+        let read = Message::read(c, psn.next(), TARGET, 64).packets;
+        let send = invalidates(c, psn, &[(Opcode::RC_SEND_ONLY_INVALIDATE, 64)], 0);
+        send.into_iter().chain(read).collect()
+    }),
 ];
 
 /// SEND with Invalidate.
@@ -69,7 +74,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 4,
     about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
-    reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done; a SEND with another \
+    reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done, the READ not answered; a SEND with another \
         R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open. What an RNR NAK put \
         off took nothing away: it is executed when it comes again.",
     statements: &[ACCESS, ERRORS, rc::GENERATION, rc::ICRC],
@@ -152,7 +157,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::sound_packets(f, dialogue);
         let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
         if OWN.contains(&at) {
-            // An ACK of the SEND, or a NAK of the WRITE behind it, which speaks for the SEND, too.
+            // An ACK of the SEND, or a NAK of what lies behind it, which speaks for the SEND, too.
             let send = turn.last_sent().minus(1);
             let took = turn.answers.iter().any(|seen| {
                 let is_ack = answer::is_ack(seen) && seen.psn() == send;
@@ -167,9 +172,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 .map(|seen| seen.frame.into())
                 .collect();
             ways.push((took, naks));
-            let is_done = |seen: &&rc::Seen<'_>| answer::is_ack(seen) && seen.psn() == turn.last_sent();
+            let is_done = |seen: &&rc::Seen<'_>| answer::nak_in(seen).is_none() && seen.psn() == turn.last_sent();
             let done: Vec<rc::Seen<'_>> = turn.answers.iter().filter(is_done).copied().collect();
-            let words = ("no ACK of the WRITE", rc::in_words(&done));
+            let words = ("no ACK of the WRITE, no response to the READ", rc::in_words(&done));
             f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
         } else {
             let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
@@ -209,7 +214,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             result,
         );
     }
-    if let [(one, of_one), (two, of_two)] = ways.as_slice() {
+    if let [(one, of_one), (two, of_two), ..] = ways.as_slice() {
         let differs = *one && !of_two.is_empty() || *two && !of_one.is_empty();
         let shown = [of_one.as_slice(), of_two.as_slice()].concat();
         let words = (

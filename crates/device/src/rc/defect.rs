@@ -321,6 +321,8 @@ defects! {
         DuplicateRegionHalved "duplicate-region-halved" "Requests more than 2^22 PSNs back are taken as out of sequence."
     }
     "9.7.4.1.1 PSN sequence" {
+        ReadBehindGapAnswered "read-behind-gap-answered" "A READ behind a gap is answered."
+        FetchAddBehindGapExecuted "fetch-add-behind-gap-executed" "A FetchAdd behind a gap is executed and answered."
         ReceiveRearmsGapNak "receive-rearms-gap-nak" "A request behind one that got an RNR NAK gets a sequence NAK once a receive is posted."
         GapAfterReadIgnored "gap-after-read-ignored" "The gap behind one that a READ or atomic closed gets no NAK."
         SecondGapOfMessageIgnored "second-gap-of-message-ignored" "A second gap within a message gets no NAK."
@@ -333,6 +335,7 @@ defects! {
         GapAfterRnrNaked "gap-after-rnr-naked" "A request behind one that got an RNR NAK gets a sequence NAK."
     }
     "9.7.5.2.4 invalid request" {
+        RightsOfReadsNotWithdrawn "rights-of-reads-not-withdrawn" "A step in RTS takes the right to WRITE away, and not those to READ and to atomics."
         RightsNotWithdrawn "rights-not-withdrawn" "A right that the queue pair gave the other side cannot be taken away."
         WriteImmRightIgnored "write-imm-right-ignored" "A WRITE Only with Immediate is done on a queue pair that allows no WRITEs."
         DmaLenInWords "dma-len-in-words" "The last packet of a WRITE may have up to three bytes more or fewer than DMALen says."
@@ -366,6 +369,7 @@ defects! {
         BoundsWrongNak "bounds-wrong-nak" "A request that reaches beyond the region gets an invalid request NAK."
         RegionRightIgnored "region-right-ignored" "What the region does not allow is done."
         RegionRightWrongNak "region-right-wrong-nak" "What the region does not allow gets an invalid request NAK."
+        InvalidateSparesReads "invalidate-spares-reads" "READs and atomics go on with an R_Key that a SEND with Invalidate took away."
         InvalidateIgnored "invalidate-ignored" "A SEND with Invalidate takes no R_Key away, and none is too wrong for it."
         ZeroLengthRKeyChecked "zero-length-r-key-checked" "The R_Key of a READ or WRITE of length 0 is checked."
     }

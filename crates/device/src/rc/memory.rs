@@ -283,6 +283,12 @@ impl Regions {
         })
     }
 
+    /// The same of a region whose key was taken away.
+    pub(crate) fn without_key(&self, address: u64) -> Option<Place> {
+        let place = self.by_address(address)?;
+        self.regions[&place.memory].r_key.is_none().then_some(place)
+    }
+
     /// Takes a remote key away; whether there was one.
     pub(crate) fn invalidate(&mut self, r_key: RKey) -> bool {
         let region = self.regions.values_mut().find(|region| region.r_key == Some(r_key));

@@ -261,6 +261,8 @@ impl Qp {
         a.access = named.access.unwrap_or(before);
         if cx.has(RcDefect::RightsNotWithdrawn) {
             a.access.remote_write |= before.remote_write;
+        }
+        if cx.has(RcDefect::RightsNotWithdrawn) || cx.has(RcDefect::RightsOfReadsNotWithdrawn) {
             a.access.remote_read |= before.remote_read;
             a.access.remote_atomic |= before.remote_atomic;
         }

@@ -23,6 +23,12 @@ impl Qp {
             Ok(place) => return Ok(place),
             Err(denied) => denied,
         };
+        if right != Right::Write
+            && cx.has(RcDefect::InvalidateSparesReads)
+            && let Some(place) = cx.memory.without_key(va)
+        {
+            return Ok(place);
+        }
         if cx.has(RcDefect::BoundsOffByOne)
             && let Ok(place) = cx.memory.remote(r_key, va, u64::from(length).saturating_sub(1), right)
         {

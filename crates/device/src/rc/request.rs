@@ -98,7 +98,12 @@ impl Qp {
     }
 
     fn handle_out_of_sequence(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
-        if cx.has(RcDefect::OutOfSequenceExecuted) {
+        let is_taken = match request.opcode {
+            Opcode::RC_READ_REQUEST => cx.has(RcDefect::ReadBehindGapAnswered),
+            Opcode::RC_FETCH_ADD => cx.has(RcDefect::FetchAddBehindGapExecuted),
+            _ => false,
+        };
+        if is_taken || cx.has(RcDefect::OutOfSequenceExecuted) {
             self.receive.expected = request.bth.psn();
             self.handle_expected(cx, request);
             return;

@@ -306,6 +306,10 @@ const SCENARIOS: &[Scenario] = &[
 /// Defects of what no scenario here does: qualification alone shows that each of them is seen.
 const WITHOUT_SCENARIO: &[RcDefect] = &[
     MigrationLostOnRetry,
+    RightsOfReadsNotWithdrawn,
+    InvalidateSparesReads,
+    ReadBehindGapAnswered,
+    FetchAddBehindGapExecuted,
     ReservedBitsOfNaksSet,
     DatagramIcrcWrong,
     DatagramIcrcIgnored,
