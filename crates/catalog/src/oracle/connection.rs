@@ -320,9 +320,11 @@ impl Connection {
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
-        // It may answer what was sent behind a READ of which nobody knows how many PSNs it takes, and was not seen.
+        // What begins behind the first PSN of a READ of which nobody knows how many it takes may answer what was sent behind that,
+        // and was not seen.
         let window = &self.flows[1 - by].window;
-        let is_of_it = |&(at, into): &(usize, u32)| into == 0 || is_sound || !window.get(at).is_open();
+        let begins = matches!(says, Says::Read(Part::First | Part::Only) | Says::Atomic);
+        let is_of_it = |&(at, into): &(usize, u32)| is_sound || !begins || into == 0 || !window.get(at).is_open();
         self.answered(by, heard, says, found.filter(is_of_it));
         let flow = &mut self.flows[1 - by];
         // What was answered wrongly may be asked again.

@@ -3,6 +3,7 @@
 use super::requester::fits;
 use super::responder::{Answered, Says};
 use crate::oracle::heard::{Asks, Part};
+use crate::oracle::request::Request;
 use crate::oracle::rule::{Excuse, Held};
 
 pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
@@ -21,7 +22,11 @@ pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
         (format!("a response to {}", request.opcode), answered.heard.opcode)
     })
     .with(request.number);
-    // Nobody knows that a READ takes so many PSNs.
+    unless_of_another(held, request, into)
+}
+
+/// What comes behind the first PSN of a READ of which nobody knows how many it takes may be of a request that was not seen.
+fn unless_of_another(held: Held, request: &Request, into: u32) -> Held {
     if into > 0 && request.is_open() {
         held.unless(Excuse::RequestsLost)
     } else {
@@ -114,7 +119,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
     // What came next may have been more than that: something between them was lost.
-    let is_shorter = request.is_inferred && ends || into > 0 && request.is_open();
+    let is_shorter = request.is_inferred && ends;
     let held = if is_cut || is_shorter {
         held.unless(Excuse::RequestsLost)
     } else {
@@ -146,12 +151,7 @@ pub(super) fn read_response_length(answered: &Answered<'_>) -> Held {
         (expected, length)
     })
     .with(request.number);
-    // It may be that of a READ behind it, which was not seen.
-    if into > 0 && request.is_open() {
-        held.unless(Excuse::RequestsLost)
-    } else {
-        held
-    }
+    unless_of_another(held, request, into)
 }
 
 pub(super) fn atomic_again(answered: &Answered<'_>) -> Held {

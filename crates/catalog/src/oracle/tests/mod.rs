@@ -2,6 +2,7 @@
 
 mod altered;
 mod answers;
+mod begun_anew;
 mod golden;
 mod real;
 mod refused;

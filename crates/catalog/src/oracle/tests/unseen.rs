@@ -114,6 +114,70 @@ fn a_capture_may_begin_among_requests_that_come_again() {
 }
 
 #[test]
+fn reads_that_come_again_where_a_capture_begins_count_what_came_before_it() {
+    let mut talk = Talk::default();
+    talk.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 2, Syndrome::ACK, 19, bytes(8, 0));
+    // The first of its responses may have been counted or not: that agrees with whatever was counted before it.
+    talk.asks(Opcode::RC_READ_REQUEST, 3, read_of(2 * PMTU + 8));
+    talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 3, Syndrome::ACK, 19, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 4, Syndrome::ACK, 19, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_LAST, 5, Syndrome::ACK, 19, bytes(8, 0));
+    assert_eq!(broken(Loss::Possible, &talk), ["#6 msn?"]);
+}
+
+#[test]
+fn a_response_behind_a_read_of_unknown_size_may_be_that_of_a_read_that_was_not_seen() {
+    // Among the first packets, and when it is known who talks to whom.
+    for known in [0, 4] {
+        let begun = || {
+            let mut talk = Talk::default();
+            for n in 0..known {
+                talk.send(n);
+                talk.ack(n, n + 1);
+            }
+            talk.asks(Opcode::RC_READ_REQUEST, known, read_of(4 * PMTU));
+            talk
+        };
+        let (next, msn) = (known + 1, known + 2);
+        // The response was seen before its request.
+        let mut talk = begun();
+        talk.answers(Opcode::RC_READ_RESPONSE_ONLY, next, Syndrome::ACK, msn, bytes(8, 0));
+        talk.asks(Opcode::RC_READ_REQUEST, next, read_of(8));
+        talk.answers(Opcode::RC_READ_RESPONSE_ONLY, next, Syndrome::ACK, msn, bytes(8, 0));
+        let found = broken(Loss::Possible, &talk);
+        assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
+        // Its own response and the request behind it were lost.
+        let mut talk = begun();
+        talk.answers(
+            Opcode::RC_READ_RESPONSE_FIRST,
+            next,
+            Syndrome::ACK,
+            msn,
+            bytes(4 * PMTU, 0),
+        );
+        let found = broken(Loss::Possible, &talk);
+        assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
+    }
+}
+
+#[test]
+fn the_last_response_of_a_read_of_unknown_size_ends_it_though_the_first_was_lost() {
+    let mut talk = Talk::default();
+    for n in 0..4 {
+        talk.send(n);
+        talk.ack(n, n + 1);
+    }
+    talk.asks(Opcode::RC_READ_REQUEST, 4, read_of(PMTU + 1));
+    // What was sent between them was lost; the MSN has counted it.
+    talk.send(7);
+    talk.answers(Opcode::RC_READ_RESPONSE_LAST, 5, Syndrome::ACK, 5, bytes(1, 0));
+    talk.ack(7, 7);
+    let found = broken(Loss::Possible, &talk);
+    assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
+}
+
+#[test]
 fn a_read_of_unknown_size_excuses_what_may_stand_behind_it() {
     let mut talk = Talk::default();
     talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU));

@@ -7,6 +7,11 @@
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
 
+use std::collections::BTreeMap;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_words};
+
 use super::credits::Receives;
 use super::due::{Due, Response, WAITED, Why, dues, met, responses};
 use super::owed::after;
@@ -16,9 +21,6 @@ use crate::oracle::heard::Asks;
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
 use crate::oracle::rules::rule;
-use std::collections::BTreeMap;
-use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_words};
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

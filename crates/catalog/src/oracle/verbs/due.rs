@@ -3,16 +3,18 @@
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs).
 
+use core::cmp::Ordering;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::verbs::Command;
+use verbatim_record::{FrameSeen, TRIES, Time};
+use verbatim_wire::packet::Psn;
+
 use super::talk::Talk;
 use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
-use core::cmp::Ordering;
-use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
-use verbatim_record::verbs::Command;
-use verbatim_record::{FrameSeen, TRIES, Time};
-use verbatim_wire::packet::Psn;
 
 /// How long an answer may take before the request is sent again.
 pub(super) const WAITED: Duration = crate::transport::rc::ask::SOON;
