@@ -378,6 +378,12 @@ impl Connections {
 }
 
 impl Another {
+    /// Whether a request cannot be of the one that may have begun.
+    fn differs(&self, by: usize, event: &Event<'_>) -> bool {
+        let doubt = self.begun.doubts(usize::from(by != self.by), event);
+        doubt.is_some_and(|doubt| doubt.differs)
+    }
+
     /// Whether it has rather begun than not, when nothing more comes.
     fn is_likely(&self) -> bool {
         self.doubt.differs && self.doubt.was_acknowledged && self.begun.packets[0] + self.begun.packets[1] > 1
@@ -389,7 +395,11 @@ impl Known {
     fn take(&mut self, by: usize, event: &Event<'_>, (is_response, speaks): (bool, bool)) -> bool {
         let psn = event.packet.bth().psn();
         let doubt = self.connection.doubts(by, event).filter(|_| !is_response);
-        let over = doubt.filter(|_| self.another.is_none()).map(|doubt| {
+        let begins = |doubt: &Doubt| {
+            let another = self.another.as_deref();
+            another.is_none_or(|another| doubt.differs && another.differs(by, event))
+        };
+        let over = doubt.filter(begins).map(|doubt| {
             let mut over = self.connection.clone();
             over.take_as(Excuse::AnotherConnection, by, event);
             (doubt, over)
@@ -411,23 +421,25 @@ impl Known {
                 self.rivals.clear();
             }
         }
-        if let Some((doubt, over)) = over {
-            let mut begun = self.connection.anew();
+        let begin = |connection: &Connection, (doubt, over)| {
+            let mut begun = connection.anew();
             begun.take(0, event);
-            self.another = Some(Box::new(Another { by, doubt, over, begun }));
             holds(2);
-            return false;
-        }
+            Box::new(Another { by, doubt, over, begun })
+        };
         let Some(another) = &mut self.another else {
+            self.another = over.map(|over| begin(&self.connection, over));
             return false;
         };
         // What the responder has counted in all, and cannot have counted since: nothing has begun anew.
         let counted = event.packet.aeth().map_or(0, |aeth| u64::from(aeth.msn()));
+        let is_of_first = by != another.by;
         let goes_on_counting =
-            knows && self.connection.wrong_msns() == wrong_msns && counted > another.begun.packets[0];
-        let (before, of_it) = (another.begun.totals().0, usize::from(another.by != by));
+            knows && is_of_first && self.connection.wrong_msns() == wrong_msns && counted > another.begun.packets[0];
+        let (before, of_it) = (another.begun.totals().0, usize::from(is_of_first));
         let begun_has = !is_response || another.begun.covers(1 - of_it, psn);
-        let begun_differs = !is_response && another.begun.doubts(of_it, event).is_some_and(|doubt| doubt.differs);
+        let begun_goes_on = !is_response && another.begun.is_next(of_it, psn);
+        let begun_differs = !is_response && another.differs(by, event);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
         let contradicts = is_broken
@@ -436,9 +448,11 @@ impl Known {
         if contradicts && fits_begun && !goes_on_counting {
             return true;
         }
-        let speaks = goes_on && by == another.by || knows && !is_broken && !another.doubt.was_acknowledged;
+        let speaks =
+            goes_on && !is_of_first && !begun_goes_on || knows && !is_broken && !another.doubt.was_acknowledged;
         if speaks || contradicts || goes_on_counting {
-            self.another = None;
+            // What contradicts both may begin one more.
+            self.another = over.map(|over| begin(&self.connection, over));
         }
         false
     }

@@ -15,26 +15,29 @@ impl Connection {
     pub(in crate::oracle) fn doubts(&self, by: usize, event: &Event<'_>) -> Option<Doubt> {
         let flow = &self.flows[by];
         let place = flow.window.place(event.packet.bth().psn());
-        let again = match place {
-            Place::Again(at, into) => Some((at, into)),
-            Place::Old | Place::Far => None,
-            _ => return None,
-        };
+        if matches!(place, Place::Next | Place::Hole) {
+            return None;
+        }
         let heard = Heard::of(event);
         if !heard.is_taken || self.is_stranger(by, &heard) {
             return None;
         }
-        let Some((at, into)) = again else {
-            return Some(Doubt {
-                differs: true,
-                was_acknowledged: true,
-            });
-        };
         let asked = Asked {
             heard: &heard,
             place,
             window: &flow.window,
             responses: &flow.responses,
+        };
+        let (at, into) = match place {
+            Place::Again(at, into) => (at, into),
+            // It follows nothing that was seen, and has the size of another path MTU.
+            Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
+            _ => {
+                return Some(Doubt {
+                    differs: true,
+                    was_acknowledged: true,
+                });
+            }
         };
         let psn = flow.window.get(at).psn.plus(into);
         let doubt = Doubt {
@@ -65,6 +68,11 @@ impl Connection {
     /// Whether a request with that PSN is a new one of that end.
     pub(in crate::oracle) fn goes_on(&self, by: usize, psn: Psn) -> bool {
         matches!(self.flows[by].window.place(psn), Place::Next | Place::Ahead(_))
+    }
+
+    /// Whether a request with that PSN follows the newest of that end.
+    pub(in crate::oracle) fn is_next(&self, by: usize, psn: Psn) -> bool {
+        self.flows[by].window.place(psn) == Place::Next
     }
 
     /// Takes a packet that may be of another connection, so that this excuses what it breaks.

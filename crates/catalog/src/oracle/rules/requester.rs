@@ -197,6 +197,11 @@ pub(in crate::oracle) fn is_unasked(asked: &Asked<'_>) -> bool {
     matches!(acknowledged_again(asked), Held::Broken(_))
 }
 
+/// Whether a packet has a size that none of its message has with this path MTU.
+pub(in crate::oracle) fn has_no_such_size(asked: &Asked<'_>) -> bool {
+    matches!(payload_length(asked), Held::Broken(_))
+}
+
 fn same_again(asked: &Asked<'_>) -> Held {
     let Some((request, into)) = asked.earlier() else {
         return Held::NotAsked;

@@ -4,7 +4,7 @@ use verbatim_wire::packet::Syndrome;
 use verbatim_wire::{Aeth, Opcode, Psn, Transport};
 
 use super::super::Loss;
-use super::talk::{Sender, Talk, asking, bytes, result, reth};
+use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
 use super::{broken, judged};
 
 #[test]
@@ -103,4 +103,97 @@ fn both_ends_of_a_queue_pair_that_begins_again_may_ask() {
     let found = broken(Loss::Possible, &talk);
     assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), 2);
+}
+
+/// All is excused, in so many connections.
+fn is_excused(talk: &Talk, connections: usize) {
+    let found = broken(Loss::Possible, talk);
+    assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), connections, "{found:?}");
+}
+
+fn read(bytes: usize) -> Transport {
+    asking(Transport {
+        reth: reth(0, bytes),
+        ..Transport::default()
+    })
+}
+
+#[test]
+fn the_second_request_of_another_connection_may_have_the_psn_that_would_have_gone_on() {
+    let mut talk = Talk::default();
+    for n in 0..3 {
+        talk.send(n);
+        talk.ack(n, n + 1);
+    }
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read(2 * PMTU + 8));
+    talk.asks(Opcode::RC_READ_REQUEST, 3, read(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 0, Syndrome::ACK, 1, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 1, Syndrome::ACK, 1, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_LAST, 2, Syndrome::ACK, 1, bytes(8, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 3, Syndrome::ACK, 2, bytes(8, 0));
+    is_excused(&talk, 2);
+}
+
+#[test]
+fn what_an_end_has_counted_of_the_other_one_says_nothing_of_what_the_other_one_counts() {
+    let mut talk = Talk::default();
+    for n in 0..3 {
+        talk.send(n);
+        talk.ack(n, n + 1);
+    }
+    let of_b = Psn(0x100);
+    (0..4).for_each(|n| talk.says(Sender::B, Opcode::RC_SEND_ONLY, of_b.plus(n), asking(bytes(8, n))));
+    talk.asks(Opcode::RC_SEND_FIRST, 0, asking(bytes(PMTU, 9)));
+    for n in 2..4 {
+        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(n + 1);
+        let ack = Transport {
+            aeth: Some(aeth),
+            ..Transport::default()
+        };
+        talk.says(Sender::A, Opcode::RC_ACKNOWLEDGE, of_b.plus(n), ack);
+    }
+    talk.ack(0, 0);
+    talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(8, 9)));
+    talk.ack(1, 1);
+    is_excused(&talk, 2);
+}
+
+#[test]
+fn another_path_mtu_where_nothing_goes_on_is_that_of_another_connection() {
+    // By the end that has not asked before, or so many PSNs ahead.
+    for ahead in [None, Some(0), Some(14)] {
+        let mut talk = Talk::default();
+        talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+        talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(8, 1)));
+        talk.ack(1, 1);
+        let (by, first) = match ahead {
+            None => (Sender::B, Psn(0x100)),
+            Some(ahead) => (Sender::A, Psn(0xFF_FFFC).plus(2 + ahead)),
+        };
+        talk.says(by, Opcode::RC_SEND_FIRST, first, bytes(4 * PMTU, 2));
+        talk.says(by, Opcode::RC_SEND_MIDDLE, first.plus(1), bytes(4 * PMTU, 3));
+        talk.says(by, Opcode::RC_SEND_LAST, first.plus(2), asking(bytes(8, 4)));
+        match ahead {
+            // What goes on at once is of the same connection.
+            Some(0) => assert!(broken(Loss::Possible, &talk).contains(&"#4 payload-length".to_owned())),
+            _ => is_excused(&talk, 2),
+        }
+    }
+}
+
+#[test]
+fn what_came_twice_before_another_connection_began_does_not_hide_that_it_began() {
+    let mut talk = Talk::default();
+    for _ in 0..2 {
+        for n in 0..3 {
+            talk.send(n);
+            talk.ack(n, n + 1);
+        }
+    }
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read(2 * PMTU + 8));
+    talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 0, Syndrome::ACK, 0, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 1, Syndrome::ACK, 0, bytes(PMTU, 0));
+    talk.answers(Opcode::RC_READ_RESPONSE_LAST, 2, Syndrome::ACK, 1, bytes(8, 0));
+    is_excused(&talk, 2);
 }
