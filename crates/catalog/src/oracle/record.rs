@@ -1,6 +1,8 @@
 //! The device's connections with the packet peer in a record: what it sent there, by the rules, whatever the test was for.
 
+use core::cell::LazyCell;
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
@@ -134,6 +136,7 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
 /// How often each rule of packets was asked, beside them.
 fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
     let (mut broken, mut asked) = (Vec::new(), Vec::new());
+    let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
     for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
         asked.extend(connection.counts().map(|(rule, count)| {
             let held = count.asked - count.broken - count.excused;
@@ -160,7 +163,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
             let is_its_own = match finding.unless {
                 None => true,
                 Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
-                    trace.begin.simulated && had_arrived(frames.clone(), CROSSING + 2 * quickest(trace))
+                    trace.begin.simulated && had_arrived(frames.clone(), *crossing)
                 }
                 // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
                 Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name),
@@ -213,13 +216,15 @@ fn quickest(trace: &Trace) -> Duration {
             opcode.service() == Service::Rc && opcode.is_response() == frame.received && !is_sequence_nak(&packet);
         is_it.then_some(packet.bth().psn())
     };
-    let responses = frames.iter().enumerate().filter(|(_, frame)| frame.received);
-    let took = responses.filter_map(|(at, frame)| {
-        let psn = which(frame)?;
-        // The first with that PSN: of a later one it need not be the response.
-        let mut before = frames[..at].iter().filter(|other| !other.received);
-        let request = before.find(|other| which(other) == Some(psn))?;
-        Some(frame.at.since(request.at).0)
+    // The first request with a PSN: a response need not be that of a later one.
+    let mut first: BTreeMap<u32, &FrameSeen> = BTreeMap::new();
+    let took = frames.iter().filter_map(|frame| {
+        let psn = which(frame)?.0;
+        if frame.received {
+            return Some(frame.at.since(first.get(&psn)?.at).0);
+        }
+        first.entry(psn).or_insert(frame);
+        None
     });
     took.min().unwrap_or_default()
 }
