@@ -1,10 +1,10 @@
 //! What a device may not do with its own memory fails there, in order, and is told to nobody as done.
 //!
 //! `c09-local-errors`: a fenced SEND waits for a READ, its memory is deregistered, then the READ is answered: the SEND fails with
-//! IBV_WC_LOC_PROT_ERR, the one behind it is flushed. On another connection a READ would land where the device may not write,
+//! IBV_WC_LOC_PROT_ERR and nothing of it is sent, the one behind it is flushed. On another connection a READ would land where the device may not write,
 //! between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after that, a WRITE with
 //! Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in
-//! such memory: one NAK 0x63, and its receive gets the error.
+//! such memory: one NAK 0x63, its receive gets the error, and the memory stays as it was.
 //! A READ is what holds the SEND back, and what lands in the wrong place: for a device without, a NAK brings the error state, and
 //! what is posted there is all that is left.
 //! Reading: a READ may be sent before its memory is looked at.
@@ -17,6 +17,7 @@ use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{NakCode, RKey, Syndrome};
 
 use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::steps::FILL;
 use crate::transport::rc::{self, Ask, Requester, offers};
 
 const ERRORS: &str = "9.9.2 requester errors";
@@ -29,8 +30,11 @@ const ANSWER: Label<Frames> = Label::new("answer");
 const AGAIN: Label<Frames> = Label::new("answer, again");
 const LATE: Label<Verbs> = Label::new("post a receive in the error state");
 const RECEIVE: Label<Verbs> = Label::new("post a receive where the device may not write");
+const RESULT: Label<Verbs> = Label::new("read the memory");
 const SEND: Label<Frames> = Label::new("SEND to that receive");
 
+/// Bytes of the receive where the device may not write.
+const LENGTH: u32 = 64;
 /// The receive that is posted in the error state.
 const IN_ERROR: u64 = 300;
 
@@ -38,10 +42,10 @@ const IN_ERROR: u64 = 300;
 pub(super) static TEST: Test = Test {
     id: "c09-local-errors",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "Requests over memory that the device may not use so fail there, in order.",
-    reading: "A SEND whose memory was deregistered, a READ to where the device may not write: IBV_WC_LOC_PROT_ERR, those before \
-        them done, those behind flushed, and so is what is posted in the error state.",
+    reading: "A SEND whose memory was deregistered, and of which nothing is sent, a READ to where the device may not write: \
+        IBV_WC_LOC_PROT_ERR, those before them done, those behind flushed, and so is what is posted in the error state.",
     statements: &[ERRORS, STATE, rc::NAKS, rc::GENERATION],
     needs: &[Need::Packets],
     parameters: &[],
@@ -53,10 +57,10 @@ pub(super) static TEST: Test = Test {
 pub(super) static RECEIVE_ERROR: Test = Test {
     id: "c09-nak-operational",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A SEND whose receive lies where the device may not write gets one NAK 0x63, the receive a local error.",
     reading: "One NAK 0x63, the receive with IBV_WC_LOC_PROT_ERR, or, since such a receive is malformed as well, with \
-        IBV_WC_LOC_QP_OP_ERR. NOT_APPLICABLE where the host refuses such a receive.",
+        IBV_WC_LOC_QP_OP_ERR; the memory stays as it was. NOT_APPLICABLE where the host refuses such a receive.",
     statements: &[RESPONDER],
     needs: &[Need::Packets],
     parameters: &[],
@@ -156,6 +160,8 @@ fn deregistered(t: &mut Tester<'_>) -> Step<bool> {
         t.verbs(GONE, Side::Dut, deregister)?;
         let responses = dut.answers(t, &read);
         dut.answer(t, (ANSWER, AGAIN), &responses, 3)?;
+        // What was sent of it may be on its way.
+        t.pause(ask::SOON)?;
     }
     dut.close(t)?;
     Ok(true)
@@ -212,13 +218,14 @@ fn receive(t: &mut Tester<'_>) -> Step {
         let post = Command::PostReceive(pb::PostReceive {
             qp: dut.channel.qp,
             wr_id: 100,
-            local: Some(dut.channel.memory.slice(0, 64)),
+            local: Some(dut.channel.memory.slice(0, LENGTH)),
         });
         let mut goes_on = false;
         if !matches!(t.verbs(RECEIVE, Side::Dut, post)?, Reply::Refused(_)) {
             let send = Message::send(&dut.channel, dut.channel.own_psn, &[0x5A; 8]);
             goes_on = !ask::ask(t, &dut.channel, SEND, &send)?;
             t.pause(ask::SOON)?;
+            ask::read_memory(t, &dut.channel, RESULT, LENGTH)?;
         }
         dut.close(t)?;
         if !goes_on {
@@ -244,8 +251,20 @@ fn judge_receive(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             one_nak(t, f, dialogue, all.len() >= TRIES as usize)?;
         }
         receive_failed(t, f, dialogue, has_nak(dialogue))?;
+        is_unchanged(t, f, dialogue);
     }
     Ok(())
+}
+
+/// Where the device may not write all is as the host wrote it.
+fn is_unchanged(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
+    let fill = rc::answer::commands_in(t, dialogue, FILL);
+    let read = rc::answer::commands_in(t, dialogue, RESULT);
+    let (Some(fill), Some(read)) = (fill.first(), read.first()) else {
+        return;
+    };
+    let before = rc::effect::written(fill).get(..LENGTH as usize).unwrap_or_default();
+    rc::effect::memory_is(f, (RESPONDER, "memory of the receive"), read, ("as before", before));
 }
 
 /// Where the first SEND of a connection stands in the record.

@@ -2,8 +2,8 @@
 //!
 //! The DUT has an unreliable datagram queue pair with receives, whose Q_Key was changed in RTS. Datagrams with wrong Q_Keys come, one to an address that the
 //! port does not have, and one that ends before its immediate data, each three times since one may be lost, then one with the
-//! right Q_Key, whose payload is another: it alone completes a receive, with its payload behind the 40 bytes of the network
-//! header.
+//! right Q_Key, whose payload is another and shorter: it alone completes a receive, with its payload behind the 40 bytes of the network
+//! header, and the memory behind that and of the other receives is as it was.
 //! That without immediate data is not sent to Linux rxe, whose kernel panics over it, without `--set soft_roce=1`.
 //! Reading: a dropped datagram takes no receive and completes nothing. What the 40 bytes hold is not judged.
 //! False alarm: none known; the right datagram is sent up to three times, and each may complete a receive.
@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Reply, pb};
-use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, VerbsDone, Wait, WcStatus};
+use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, Opcode, Psn, QKey};
@@ -25,6 +25,7 @@ use crate::transport::rc::ask;
 
 const HEADERS: &str = "9.6.1 header validation";
 
+const FILL: Label<Verbs> = Label::new("fill the memory");
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const WRONG: Label<Frames> = Label::new("datagram with a wrong Q_Key");
 const ELSEWHERE: Label<Frames> = Label::new("datagram to another address");
@@ -40,6 +41,8 @@ const OLD: QKey = QKey(0x2468_ACE0);
 /// None, the Q_Key of QP1, and the one of before; beside them each that differs in one bit.
 const OTHERS: [QKey; 3] = [QKey(0), QKey::GSI, OLD];
 const LENGTH: u32 = 48;
+/// Bytes of the right one: fewer, so that it does not cover what a wrong one wrote.
+const SOUND: u32 = 32;
 /// Bytes between two receives.
 const SLOT: u32 = 128;
 /// Receives that are posted, as many as the queue holds: those that wrong datagrams would take, and more.
@@ -49,11 +52,11 @@ const RECEIVES: u32 = 16;
 pub(super) static TEST: Test = Test {
     id: "c09-q-key",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "A datagram with another Q_Key, to another address or without its headers is dropped: it takes no receive.",
     reading: "Datagrams with 35 wrong Q_Keys, 32 of which differ in one bit and one was right before it was changed in RTS, to another address and without immediate data, each three times, then the right \
-        one up to three times: only right ones \
-        complete receives, with 40 bytes of header and their payload.",
+        one, which is shorter, up to three times: only right ones \
+        complete receives, with 40 bytes of header and their payload, and the rest of the memory is as it was.",
     statements: &[HEADERS],
     needs: &[Need::Packets],
     parameters: &[soft_roce::PARAMETER],
@@ -63,6 +66,8 @@ pub(super) static TEST: Test = Test {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
+    let bytes = ask::random_bytes(t, FILL.name, RECEIVES * SLOT);
+    ask::fill(t, &channel, FILL, 0, bytes)?;
     let of = datagrams::open(t, &channel, OLD, Psn(0))?;
     let other = pb::QpAttributes {
         qkey: Some(Q_KEY.0),
@@ -91,7 +96,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         cut.bth = cut.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
         ask::insist(t, CUT, &channel.frame(&cut))?;
     }
-    let payload = ask::random_bytes(t, RIGHT.name, LENGTH);
+    let payload = ask::random_bytes(t, RIGHT.name, SOUND);
     for _ in 0..TRIES {
         t.send_frame(RIGHT, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload.clone())))?;
         if t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?.is_some() {
@@ -138,7 +143,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     done.retain(|done| done.completion.qp == qp.qp);
     let is_right = |done: &rc::Done<'_>| {
         done.status() == WcStatus::SUCCESS
-            && done.completion.byte_len == HEADER + LENGTH
+            && done.completion.byte_len == HEADER + SOUND
             && done.told.place > first.place
     };
     let in_order = done.iter().zip(1..).all(|(done, wr_id)| done.completion.wr_id == wr_id);
@@ -152,7 +157,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let expected = format!(
         "1 to {} completions of receives in order, with {} bytes",
         right.len(),
-        HEADER + LENGTH
+        HEADER + SOUND
     );
     let seen = rc::completions_in_words(&done);
     let passed = f.prove(
@@ -163,25 +168,22 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         result,
     );
     let read = t.command(RESULT)?;
-    if passed {
-        was_received(f, read, done.len(), &payload);
+    if !passed {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// Each of the first receives holds the payload behind its header.
-fn was_received(f: &mut Findings<'_>, read: &VerbsDone, count: usize, payload: &[u8]) {
-    let (seen, result) = if let Some(Reply::Bytes(found)) = rc::reply(read) {
-        let slots = found
-            .bytes
-            .chunks(SLOT as usize)
-            .map(|slot| slot.get(HEADER as usize..(HEADER + LENGTH) as usize));
-        let taken = slots.take(count).filter(|slot| *slot == Some(payload)).count();
-        let result = if taken == count { Passed::Pass } else { Passed::Fail };
-        (format!("it is in {taken} of {count}"), result)
-    } else {
-        ("the memory could not be read".into(), Passed::Inconclusive)
+    let mut memory = rc::effect::written(t.command(FILL)?).to_vec();
+    let Some(Reply::Bytes(found)) = rc::reply(read) else {
+        return Err(Gap::Missing(RESULT.name));
     };
-    let words = ("the payload of the right datagram in each", seen);
-    f.prove(HEADERS, &[read.into()], "what was received", words, result);
+    for at in (0u32..).map(|n| n * SLOT).take(done.len()) {
+        let header = found.bytes.get(at as usize..(at + HEADER) as usize);
+        rc::effect::put(&mut memory, at, header.unwrap_or_default());
+        rc::effect::put(&mut memory, at + HEADER, &payload);
+    }
+    let words = (
+        "the payload of the right datagram in each receive that completed, the rest unchanged",
+        memory.as_slice(),
+    );
+    rc::effect::memory_is(f, (HEADERS, "memory of the DUT"), read, words);
+    Ok(())
 }

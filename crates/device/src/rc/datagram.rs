@@ -29,6 +29,10 @@ impl Qp {
             || has_imm && cx.has(RcDefect::QKeyIgnoredWithImmediate)
             || cx.has(RcDefect::QKeyBit31NotCompared) && other == 1 << 31;
         if other != 0 && !is_tolerated && self.old_qkey != Some(deth.q_key()) {
+            let next = self.receive.posted.front();
+            if let Some(receive) = next.filter(|_| cx.has(RcDefect::DroppedDatagramWritten)) {
+                cx.memory.write(receive.local, NETWORK_HEADER, packet.payload());
+            }
             return;
         }
         // Without a receive the datagram is lost.

@@ -182,6 +182,7 @@ defects! {
     "9.9.2 requester errors" {
         ZeroLengthReadFails "zero-length-read-fails" "A READ of no bytes fails with a local length error when its response comes."
         LocalFaultWrongStatus "local-fault-wrong-status" "A request over memory that is gone fails as an error of the queue pair."
+        LocalFaultSent "local-fault-sent" "A request over memory that is gone is sent, and fails then."
         LocalFaultAtOnce "local-fault-at-once" "A request over memory that is gone fails before those in front of it are done."
     }
     "9.8.3 datagrams" {
@@ -243,6 +244,7 @@ defects! {
         DestQpLow16Bits "dest-qp-low-16-bits" "Of DestQP only the low 16 bits are looked at."
         QKeyBit31NotCompared "q-key-bit-31-not-compared" "The highest bit of a Q_Key is not compared."
         QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
+        DroppedDatagramWritten "dropped-datagram-written" "A datagram with another Q_Key is dropped once it was written into the next receive."
     }
     // The responder.
     "C9-27" {
@@ -375,6 +377,7 @@ defects! {
     }
     "9.9.3 responder errors" {
         FatalNakMissing "fatal-nak-missing" "A request that is refused gets no NAK."
+        RefusedReceiveWritten "refused-receive-written" "What comes to a receive where the device may not write is refused, and written there."
         ReceiveFaultAsInvalidRequest "receive-fault-as-invalid-request" "A receive where the device may not write makes the SEND an invalid request."
         FatalNakWithWrongPsn "fatal-nak-with-wrong-psn" "The NAK of a refused request carries the PSN before it."
         EmptyReceiveTooShort "empty-receive-too-short" "A SEND of no bytes does not fit a receive of no bytes."

@@ -261,6 +261,9 @@ impl Qp {
         if !cx.memory.is_writable(receive.local) {
             self.take_receive();
             self.complete_receive(cx, &receive, WcStatus::LOC_PROT_ERR);
+            if cx.has(RcDefect::RefusedReceiveWritten) {
+                cx.memory.write(receive.local, at, payload);
+            }
             let wrong = cx.has(RcDefect::ReceiveFaultAsInvalidRequest);
             return Err(if wrong { INVALID } else { OPERATIONAL });
         }

@@ -60,6 +60,15 @@ impl Qp {
             if (index > 0 || self.send.awaits_answer()) && !cx.has(RcDefect::LocalFaultAtOnce) {
                 return false;
             }
+            if cx.has(RcDefect::LocalFaultSent)
+                && !begun
+                && let Some(path) = self.attributes.path
+            {
+                self.begin(cx, index);
+                let packet = self.send.packet;
+                let transport = self.request_packet(cx, index, packet, true);
+                cx.port.send(cx.now + cx.profile.latency, path, transport);
+            }
             let wrong = cx.has(RcDefect::LocalFaultWrongStatus);
             self.fail(cx, if wrong { WcStatus::LOC_QP_OP_ERR } else { status });
             return true;
@@ -315,7 +324,11 @@ impl Qp {
         } else {
             from
         };
-        let payload = bytes[begin as usize..(begin + length) as usize].to_vec();
+        let payload = match bytes.get(begin as usize..(begin + length) as usize) {
+            Some(payload) => payload.to_vec(),
+            // Memory that is gone; only a defect sends it.
+            None => vec![0; length as usize],
+        };
         let is_write = matches!(request.operation, Operation::Write | Operation::WriteImm);
         let ends_with_imm = is_last && matches!(request.operation, Operation::SendImm | Operation::WriteImm);
         let invalidates = is_last && request.operation == Operation::SendInvalidate;

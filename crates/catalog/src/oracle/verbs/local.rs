@@ -8,7 +8,7 @@ use verbatim_record::{Evidence, WcStatus, duration_words};
 use super::completion::{known, words};
 use super::next::fits;
 use super::owed::in_words;
-use super::talk::{Answer, Post, SOON, Talk, Told};
+use super::talk::{Answer, Post, Request, SOON, Talk, Told};
 use super::{Asking, VerbsRule};
 use crate::oracle::rule::Rule;
 use crate::oracle::rules::responder::Says;
@@ -19,7 +19,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
         rule!(
             "local-fault",
             "9.9.2 requester errors",
-            "A request over memory that its own side may not use so fails with IBV_WC_LOC_PROT_ERR."
+            "A request over memory that its own side may not use so fails with IBV_WC_LOC_PROT_ERR; what it would carry is not sent."
         ),
         local_fault,
     ),
@@ -77,12 +77,20 @@ fn local_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let since = before.last().map(|told| told.done.told.at.latest);
         let since = since.into_iter().chain([post.posted.command.asked.latest]).max();
         let is_done = told.iter().any(|told| told.done.status() == WcStatus::LOC_PROT_ERR);
+        let of_it = |sent: &&Request<'_>| sent.offset.is_some_and(|offset| post.has(offset));
+        let sent = talk.requests.iter().find(of_it);
+        if let Some(sent) = sent.filter(|_| !post.posted.has_response_data()) {
+            asking.must(false, [Evidence::from(sent.seen.frame)], || {
+                (
+                    post.in_words(),
+                    "nothing of it is sent".into(),
+                    sent.seen.packet.to_string(),
+                )
+            });
+            continue;
+        }
         // A READ may have been sent before its memory was looked at: then its responses show it.
-        let was_sent = talk
-            .requests
-            .iter()
-            .any(|sent| sent.offset.is_some_and(|offset| post.has(offset)));
-        if was_sent && told.is_empty() {
+        if sent.is_some() && told.is_empty() {
             continue;
         }
         let met = is_done.then(|| since.unwrap_or_default());
