@@ -230,6 +230,7 @@ const NOT_SHOWN: &[&str] = &[
     "atomic-overtakes-reads",
     "ack-overtakes-reads",
     "reads-answered-in-reverse",
+    "read-response-syndrome-reserved",
     "read-without-ack-req-unanswered",
     "read-response-short",
     "read-response-wrong-data",

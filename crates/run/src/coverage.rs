@@ -1,6 +1,8 @@
 //! What the catalogue covers: of each statement its rules and tests, how often they were exercised on sound models, and on
 //! which kinds of rig they can be.
 
+mod noticed;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -12,7 +14,9 @@ use verbatim_tester::{KINDS, Test};
 
 use crate::error::RunError;
 use crate::execute::execute;
-use crate::qualify::{Extent, Rules, sound_models};
+use crate::qualify::{AnyDefect, Extent, Rules, sound_models};
+
+pub use noticed::Noticed;
 
 /// States of each sound model in which tests are run for it.
 const SEEDS: u64 = 8;
@@ -21,6 +25,52 @@ const SEEDS: u64 = 8;
 const NOT_IN_A_TEST: &[(&str, &str)] = &[
     ("vcrc", "only captures of native links have a VCRC"),
     ("after-refusal", "it speaks only of what a device sends that breaks it"),
+];
+
+/// A record cannot tell what it speaks of from what was lost.
+const IN_CONVERSATIONS: &str = "in a record a lost packet excuses it; conversations break it (oracle/tests/rules.rs)";
+/// Rules that no defect of the device model breaks, each with what shows that they can fail.
+const UNBROKEN: &[(&str, &str)] = &[
+    ("vcrc", "only captures of native links have a VCRC"),
+    (
+        "reserved",
+        "c09-reserved-bits alone judges them, with checks of its own",
+    ),
+    ("udp-length", "altered captures break it (oracle/tests/altered.rs)"),
+    ("opcode", "altered captures break it (oracle/tests/altered.rs)"),
+    ("psn", IN_CONVERSATIONS),
+    ("go-back", IN_CONVERSATIONS),
+    ("acknowledged-again", IN_CONVERSATIONS),
+    ("retry-before-ack", IN_CONVERSATIONS),
+    (
+        "answered-at-once",
+        "it speaks where packets can be lost: by the rules of hardware defects break it",
+    ),
+    (
+        "left-alone",
+        "a mutant breaks it: rc/send_queue.rs SendQueue::reload: false -> true",
+    ),
+    (
+        "format",
+        "a mutant breaks it: rc/transmit.rs Qp::data_packet: ends_with_imm -> !(ends_with_imm)",
+    ),
+    (
+        "credits-there",
+        "a mutant breaks it: rc/rdma.rs Qp::execute_write: without return Err(Refused::NotReady);",
+    ),
+    (
+        "nak-resends-all",
+        "a mutant breaks it: rc/transmit.rs Qp::send_next: self.send.limited || self.send.slow -> self.send.limited && self.send.slow",
+    ),
+    (
+        "responses-odd",
+        "a mutant breaks it: rc/response.rs Qp::handle_read_response: start < at -> start <= at",
+    ),
+    ("work-refused", "mutants of rc/qp.rs Qp::check_send break it"),
+    (
+        "datagram-completes",
+        "a mutant breaks it: rc/datagram.rs Qp::send_datagram: at once return false",
+    ),
 ];
 
 /// What the catalogue covers.
@@ -58,6 +108,10 @@ pub struct Exercised {
     pub times: u64,
     /// Why a rule is exercised by no test, where that must be so.
     pub reason: Option<&'static str>,
+    /// In how many cases of defects a rule failed; none of a test.
+    pub noticed: Option<Noticed>,
+    /// Why no defect breaks a rule, where that must be so.
+    pub unbroken: Option<&'static str>,
 }
 
 impl Coverage {
@@ -66,6 +120,14 @@ impl Coverage {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
             .filter(|rule| (rule.times == 0) == rule.reason.is_none())
+            .map(|rule| rule.name.as_str())
+    }
+
+    /// Rules that no defect breaks, so that nobody would notice if they went, and those that one does against a reason that is given.
+    pub fn unnoticed_rules(&self) -> impl Iterator<Item = &str> {
+        let rules = self.statements.iter().flat_map(|covered| &covered.rules);
+        rules
+            .filter(|rule| rule.noticed.is_none_or(|noticed| noticed.failed == 0) == rule.unbroken.is_none())
             .map(|rule| rule.name.as_str())
     }
 
@@ -79,7 +141,7 @@ impl Coverage {
     }
 }
 
-/// Runs every test on sound models, and counts.
+/// Runs every test on sound models, and every defect against the tests of its statement, and counts.
 ///
 /// # Errors
 /// When records cannot be written to, or read from, a temporary directory.
@@ -115,14 +177,25 @@ pub fn coverage() -> Result<Coverage, RunError> {
             }
         }
     }
+    let hunted = Extent {
+        sweep: 512,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        // The rules are of connections: the agents have nothing to do with them.
+        defects: AnyDefect::all()
+            .filter(|defect| !matches!(defect, AnyDefect::Agent(_)))
+            .collect(),
+        ..extent
+    };
+    let noticed = noticed::noticed(&hunted);
+    let reason =
+        |all: &[(&str, &'static str)], of: &str| all.iter().find(|(name, _)| *name == of).map(|(_, reason)| *reason);
     let of = |id: &str| {
         let rules = rules().filter(|rule| rule.statement == id).map(|rule| Exercised {
             name: rule.name.into(),
             times: times.get(rule.name).copied().unwrap_or(0),
-            reason: NOT_IN_A_TEST
-                .iter()
-                .find(|(name, _)| *name == rule.name)
-                .map(|(_, reason)| *reason),
+            reason: reason(NOT_IN_A_TEST, rule.name),
+            noticed: Some(noticed.get(rule.name).copied().unwrap_or_default()),
+            unbroken: reason(UNBROKEN, rule.name),
         });
         let tests = TESTS
             .iter()
@@ -130,6 +203,8 @@ pub fn coverage() -> Result<Coverage, RunError> {
             .map(|test| Exercised {
                 name: test.id.into(),
                 reason: None,
+                noticed: None,
+                unbroken: None,
                 times: checks.get(&(test.id.into(), id.into())).copied().unwrap_or(0),
             });
         (rules.collect(), tests.collect())

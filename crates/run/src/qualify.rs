@@ -201,6 +201,19 @@ impl Extent {
         runs.collect()
     }
 
+    /// Of one state after the other in which a defect may show, the verdicts of all tests that are there for it.
+    pub(crate) fn verdicts_of(&self, defect: AnyDefect) -> impl Iterator<Item = Vec<Verdict>> + '_ {
+        let (tests, states) = places(self, defect);
+        let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER)];
+        states.into_iter().map(move |(model, seed)| {
+            let of = |test: &'static Test| {
+                let device = defect.put_into(model.for_test(test, seed));
+                verdict(&self.request(&[test], device, seed, &parameters))
+            };
+            tests.iter().copied().map(of).collect()
+        })
+    }
+
     /// Tests on a rig in a state, as `verbatim run` would run them. By the rules of hardware parameters are as usual there, but
     /// for the length of a sweep: what is left out of it comes last.
     fn request(
@@ -335,10 +348,29 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
     judged.collect()
 }
 
+/// The tests that are there for a defect, first those that are there for little else, and the states of models in which it may
+/// show.
+fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Model, u64)>) {
+    let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
+    let mut tests: Vec<_> = concerned.collect();
+    let is_for = |test: &&'static Test| {
+        let place = test.statements.iter().position(|of| *of == defect.statement());
+        (place, test.statements.len())
+    };
+    tests.sort_by_key(is_for);
+    let shows = |model: &&Model| {
+        !model.is_drawn() && tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config)
+    };
+    let of = |model| (1..=DEFECT_SEEDS).map(move |seed| (model, seed));
+    let states = extent.models.iter().filter(shows).flat_map(of).collect();
+    (tests, states)
+}
+
 /// Looks for a defect on one model after the other. Some show only in some states of the device: a port with one
 /// operational VL, say.
 fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
     let statement = defect.statement();
+    let (tests, states) = places(extent, defect);
     let mut cases = 0;
     let mut came = QualifiedDefect {
         name: defect.name().into(),
@@ -349,23 +381,6 @@ fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
         set: None,
         repeat: String::new(),
     };
-    let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
-    let mut tests: Vec<_> = concerned.collect();
-    // First those that are there for little else.
-    let is_for = |test: &&'static Test| {
-        let place = test.statements.iter().position(|of| *of == statement);
-        (place, test.statements.len())
-    };
-    tests.sort_by_key(is_for);
-    let shows = |model: &&Model| {
-        !model.is_drawn() && tests.iter().any(|test| model.is_for(test)) && defect.shows_on(&model.config)
-    };
-    let states: Vec<_> = extent
-        .models
-        .iter()
-        .filter(shows)
-        .flat_map(|model| (1..=DEFECT_SEEDS).map(move |seed| (model, seed)))
-        .collect();
     let exception = match extent.rules {
         Rules::Hardware => EXCEPTIONS.iter().find(|exception| exception.defect == defect.name()),
         Rules::Simulated => None,

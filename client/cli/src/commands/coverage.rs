@@ -36,16 +36,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         let mut text: String = coverage.statements.iter().map(in_words).collect();
         let idle: Vec<&str> = coverage.idle_rules().collect();
+        let unnoticed: Vec<&str> = coverage.unnoticed_rules().collect();
         let unchecked: Vec<&str> = coverage.idle_statements().collect();
         for (what, names) in [
             ("rules that no test exercises", &idle),
+            ("rules that no defect breaks", &unnoticed),
             ("statements that no test checks", &unchecked),
         ] {
             text.push_str(&format!("{}: {}{}\n", names.len(), what, list(names)));
         }
         print::text(&text)?;
     }
-    let is_whole = coverage.idle_rules().next().is_none() && coverage.idle_statements().next().is_none();
+    let is_whole = coverage.idle_rules().next().is_none()
+        && coverage.unnoticed_rules().next().is_none()
+        && coverage.idle_statements().next().is_none();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -61,9 +65,13 @@ fn in_words(covered: &Covered) -> String {
     let mut text = format!("{}  {}\n", covered.statement, covered.title);
     for (kind, all) in [("rule", &covered.rules), ("test", &covered.tests)] {
         for one in all {
-            let reason = one.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            let noticed = one.noticed.map_or_else(String::new, |noticed| {
+                format!(", failed in {} of defects, alone in {}", noticed.failed, noticed.alone)
+            });
+            let reasons = one.reason.into_iter().chain(one.unbroken);
+            let reason: String = reasons.map(|reason| format!(": {reason}")).collect();
             text.push_str(&format!(
-                "  {kind} {:<38} {:>8} {}{reason}\n",
+                "  {kind} {:<38} {:>8} {}{noticed}{reason}\n",
                 one.name,
                 one.times,
                 print::plural(one.times, "time", "times")
@@ -89,6 +97,8 @@ mod tests {
             name: name.into(),
             times,
             reason: None,
+            noticed: None,
+            unbroken: None,
         };
         let covered = Covered {
             statement: "C14-16".into(),

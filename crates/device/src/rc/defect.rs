@@ -243,6 +243,7 @@ defects! {
         PadCountIgnored "pad-count-ignored" "Padding that arrives is taken as payload."
         DestQpLow16Bits "dest-qp-low-16-bits" "Of DestQP only the low 16 bits are looked at."
         QKeyBit31NotCompared "q-key-bit-31-not-compared" "The highest bit of a Q_Key is not compared."
+        IpChecksumWrong "ip-checksum-wrong" "Packets over IPv4 carry an IP checksum that is not theirs."
         QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
         DroppedDatagramWritten "dropped-datagram-written" "A datagram with another Q_Key is dropped once it was written into the next receive."
     }
@@ -253,6 +254,8 @@ defects! {
         ReadsAnsweredInReverse "reads-answered-in-reverse" "Of two READs that come together, the second is answered first."
     }
     "9.7.5.1 acknowledgement" {
+        AckReqOnResponses "ack-req-on-responses" "Responses ask for an acknowledgement."
+        ReadResponseSyndromeReserved "read-response-syndrome-reserved" "READ responses carry a syndrome without a meaning."
         ReadWithoutAckReqUnanswered "read-without-ack-req-unanswered" "A READ or atomic with AckReq 0 is done and not answered."
         WriteOffset16Bits "write-offset-16-bits" "The bytes of a WRITE from 65536 on land at its beginning."
         DuplicateAckAtWrap "duplicate-ack-at-wrap" "When the expected PSN is 0 a duplicate is acknowledged with PSN 0."

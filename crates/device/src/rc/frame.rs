@@ -2,11 +2,12 @@
 
 use core::net::IpAddr;
 
-use verbatim_wire::ether::Udp;
+use verbatim_wire::ether::{Ipv4, Udp};
 use verbatim_wire::values::{Hex16, Hex32, Hex64};
 use verbatim_wire::{
-    Bth, Layout, MacAddress, Medium, Network, PKey, Packet, Reserved, Station, Transport, edit, mend_icrc,
-    mend_lengths, packet::packet,
+    Aeth, Bth, Layout, MacAddress, Medium, Network, Opcode, PKey, Packet, Reserved, Station, Transport, edit,
+    mend_icrc, mend_lengths,
+    packet::{Syndrome, packet},
 };
 
 use super::defect::{RcDefect, RcFaults};
@@ -98,6 +99,17 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
         .aeth()
         .is_some_and(|aeth| !matches!(aeth.syndrome().kind(), verbatim_wire::packet::SyndromeKind::Ack(_)));
     let is_datagram = parsed.opcode().service() == verbatim_wire::Service::Ud;
+    let (is_response, has_ipv4) = (parsed.opcode().is_response(), parsed.ipv4().is_some());
+    let has_data = matches!(
+        parsed.opcode(),
+        Opcode::RC_READ_RESPONSE_FIRST | Opcode::RC_READ_RESPONSE_LAST | Opcode::RC_READ_RESPONSE_ONLY
+    );
+    if has_data && faults.has(RcDefect::ReadResponseSyndromeReserved) {
+        edit::<Aeth>(frame, at + Bth::SIZE, |aeth| {
+            aeth.with_syndrome(Syndrome(aeth.syndrome().0 | 0x80))
+        });
+        let _ = mend_icrc(Medium::Ethernet, frame);
+    }
     let mut changed = false;
     let mut header = |change: &dyn Fn(Bth) -> Bth| {
         edit::<Bth>(frame, at, change);
@@ -112,6 +124,9 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     if faults.has(RcDefect::ReservedBitsSet) || is_nak && faults.has(RcDefect::ReservedBitsOfNaksSet) {
         header(&|bth| bth.with_reserved_65(Reserved(0x7F)));
     }
+    if is_response && faults.has(RcDefect::AckReqOnResponses) {
+        header(&|bth| bth.with_ack_request(true));
+    }
     if faults.has(RcDefect::PadCountZero) || faults.has(RcDefect::PadMissing) {
         header(&|bth| bth.with_pad_count(0));
     }
@@ -125,6 +140,9 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     }
     if faults.has(RcDefect::UdpChecksumWrong) {
         edit::<Udp>(frame, at - Udp::SIZE, |udp| udp.with_checksum(Hex16(0xBAD1)));
+    }
+    if has_ipv4 && faults.has(RcDefect::IpChecksumWrong) {
+        edit::<Ipv4>(frame, at - Udp::SIZE - Ipv4::SIZE, |ip| ip.with_checksum(Hex16(0xBAD1)));
     }
     let end = frame.len() - ICRC_LENGTH;
     if faults.has(RcDefect::IcrcCoversTrafficClass) {
