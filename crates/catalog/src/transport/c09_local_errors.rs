@@ -1,10 +1,10 @@
 //! What a device may not do with its own memory fails there, in order, and is told to nobody as done.
 //!
 //! `c09-local-errors`: a fenced SEND waits for a READ, its memory is deregistered, then the READ is answered: the SEND fails with
-//! IBV_WC_LOC_PROT_ERR and nothing of it is sent, the one behind it is flushed. On another connection a READ would land where the device may not write,
-//! between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after that, a WRITE with
-//! Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in
-//! such memory: one NAK 0x63, its receive gets the error, and the memory stays as it was.
+//! IBV_WC_LOC_PROT_ERR and nothing of it is sent, the one behind it is flushed. On another connection a READ would land where the
+//! device may not write, between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after
+//! that, a WRITE with Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in such
+//! memory: one NAK 0x63, its receive gets the error, and the memory stays as it was.
 //! A READ is what holds the SEND back, and what lands in the wrong place: for a device without, a NAK brings the error state, and
 //! what is posted there is all that is left.
 //! Reading: a READ may be sent before its memory is looked at.

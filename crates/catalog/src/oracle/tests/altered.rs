@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use verbatim_wire::ether::Udp;
 use verbatim_wire::packet::mend_icrc;
-use verbatim_wire::{Bth, Layout, Medium, Packet};
+use verbatim_wire::{Bth, Layout, Medium, Opcode, Packet, edit};
 
 use super::super::Loss;
 use super::broken;
@@ -205,4 +206,24 @@ fn two_packets_that_changed_places_make_no_violation_and_are_found_where_nothing
     // A response may come later, and so after another request. 3 and 30: a request and the first response of that
     // direction, of which nobody knows what it answers.
     assert_eq!(unfound, [3, 4, 8, 10, 14, 19, 23, 25, 29, 30]);
+}
+
+#[test]
+fn a_length_of_udp_and_an_opcode_without_a_meaning_are_told_by_their_names() {
+    let talk = Talk::of_everything();
+    let bth = Packet::parse(Medium::Ethernet, &talk.frames[1].1)
+        .unwrap()
+        .offsets()
+        .bth;
+    let length = |frame: &mut [u8]| edit::<Udp>(frame, bth - Udp::SIZE, |udp| udp.with_length(udp.length() - 4));
+    let opcode = |frame: &mut [u8]| edit::<Bth>(frame, bth, |bth| bth.with_opcode(Opcode(0x1F)));
+    let alters: [(&str, &dyn Fn(&mut [u8])); 2] = [("udp-length", &length), ("opcode", &opcode)];
+    for (rule, alter) in alters {
+        let mut altered = talk.clone();
+        let frame = &mut altered.frames[1].1;
+        alter(frame);
+        mend_icrc(Medium::Ethernet, frame).unwrap();
+        let found = broken(Loss::Possible, &altered);
+        assert!(found.contains(&format!("#2 {rule}")), "{rule}: {found:?}");
+    }
 }

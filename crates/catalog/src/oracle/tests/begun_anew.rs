@@ -1,10 +1,10 @@
 //! Queue pairs that are used again: what contradicts the connection before is of another one.
 
 use verbatim_wire::packet::Syndrome;
-use verbatim_wire::{Aeth, Opcode, Psn, Transport};
+use verbatim_wire::{Opcode, Psn, Transport};
 
 use super::super::Loss;
-use super::talk::{PMTU, Sender, Talk, asking, bytes, result, reth};
+use super::talk::{PMTU, Sender, Talk, asking, bytes, read_of, result};
 use super::{broken, judged};
 
 #[test]
@@ -85,20 +85,11 @@ fn both_ends_of_a_queue_pair_that_begins_again_may_ask() {
         talk.ack(n, n + 1);
     }
     for n in 0..6 {
-        let read = Transport {
-            reth: reth(0, 8),
-            ..Transport::default()
-        };
         let of_b = Psn(0xFF_FFFC).plus(n);
-        talk.asks(Opcode::RC_READ_REQUEST, n, asking(read));
+        talk.asks(Opcode::RC_READ_REQUEST, n, read_of(8));
         talk.says(Sender::B, Opcode::RC_SEND_ONLY, of_b, asking(bytes(8, n)));
         talk.answers(Opcode::RC_READ_RESPONSE_ONLY, n, Syndrome::ACK, n + 1, bytes(8, n));
-        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(n + 1);
-        let ack = Transport {
-            aeth: Some(aeth),
-            ..Transport::default()
-        };
-        talk.says(Sender::A, Opcode::RC_ACKNOWLEDGE, of_b, ack);
+        talk.ack_of_a(of_b, n + 1);
     }
     let found = broken(Loss::Possible, &talk);
     assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
@@ -112,13 +103,6 @@ fn is_excused(talk: &Talk, connections: usize) {
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), connections, "{found:?}");
 }
 
-fn read(bytes: usize) -> Transport {
-    asking(Transport {
-        reth: reth(0, bytes),
-        ..Transport::default()
-    })
-}
-
 #[test]
 fn the_second_request_of_another_connection_may_have_the_psn_that_would_have_gone_on() {
     let mut talk = Talk::default();
@@ -126,8 +110,8 @@ fn the_second_request_of_another_connection_may_have_the_psn_that_would_have_gon
         talk.send(n);
         talk.ack(n, n + 1);
     }
-    talk.asks(Opcode::RC_READ_REQUEST, 0, read(2 * PMTU + 8));
-    talk.asks(Opcode::RC_READ_REQUEST, 3, read(8));
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU + 8));
+    talk.asks(Opcode::RC_READ_REQUEST, 3, read_of(8));
     talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 0, Syndrome::ACK, 1, bytes(PMTU, 0));
     talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 1, Syndrome::ACK, 1, bytes(PMTU, 0));
     talk.answers(Opcode::RC_READ_RESPONSE_LAST, 2, Syndrome::ACK, 1, bytes(8, 0));
@@ -145,14 +129,7 @@ fn what_an_end_has_counted_of_the_other_one_says_nothing_of_what_the_other_one_c
     let of_b = Psn(0x100);
     (0..4).for_each(|n| talk.says(Sender::B, Opcode::RC_SEND_ONLY, of_b.plus(n), asking(bytes(8, n))));
     talk.asks(Opcode::RC_SEND_FIRST, 0, asking(bytes(PMTU, 9)));
-    for n in 2..4 {
-        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(n + 1);
-        let ack = Transport {
-            aeth: Some(aeth),
-            ..Transport::default()
-        };
-        talk.says(Sender::A, Opcode::RC_ACKNOWLEDGE, of_b.plus(n), ack);
-    }
+    (2..4).for_each(|n| talk.ack_of_a(of_b.plus(n), n + 1));
     talk.ack(0, 0);
     talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(8, 9)));
     talk.ack(1, 1);
@@ -191,7 +168,7 @@ fn what_came_twice_before_another_connection_began_does_not_hide_that_it_began()
             talk.ack(n, n + 1);
         }
     }
-    talk.asks(Opcode::RC_READ_REQUEST, 0, read(2 * PMTU + 8));
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU + 8));
     talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 0, Syndrome::ACK, 0, bytes(PMTU, 0));
     talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 1, Syndrome::ACK, 0, bytes(PMTU, 0));
     talk.answers(Opcode::RC_READ_RESPONSE_LAST, 2, Syndrome::ACK, 1, bytes(8, 0));

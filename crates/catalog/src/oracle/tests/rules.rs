@@ -372,14 +372,15 @@ fn an_atomic_that_comes_again_has_the_result_that_it_had() {
     let atomic = talk.frames[19].clone();
     talk.frames.push(atomic);
     talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 8, result(12));
-    let broken = broken(Loss::Possible, &talk);
     assert_eq!(
-        broken,
+        broken(Loss::Possible, &talk),
         [
             format!("#{} acknowledged-again?", again + 1),
             format!("#{} atomic-again", again + 2)
         ]
     );
+    let told = format!("#{} acknowledged-again", again + 1);
+    assert!(broken(Loss::Excluded, &talk).contains(&told));
 }
 
 #[test]

@@ -93,6 +93,16 @@ impl Talk {
         self.answers(Opcode::RC_ACKNOWLEDGE, n, Syndrome::ACK, msn, Transport::default());
     }
 
+    /// A's acknowledgement of B's request with that PSN.
+    pub(super) fn ack_of_a(&mut self, psn: Psn, msn: u32) {
+        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(msn);
+        let ack = Transport {
+            aeth: Some(aeth),
+            ..Transport::default()
+        };
+        self.says(A, Opcode::RC_ACKNOWLEDGE, psn, ack);
+    }
+
     pub(super) fn nak(&mut self, n: u32, syndrome: Syndrome, msn: u32) {
         self.answers(Opcode::RC_ACKNOWLEDGE, n, syndrome, msn, Transport::default());
     }
@@ -124,28 +134,14 @@ impl Talk {
         talk.asks(Opcode::RC_WRITE_LAST, 5, asking(bytes(10, 6)));
         talk.ack(5, 2);
         // A READ and two atomics.
-        talk.asks(
-            Opcode::RC_READ_REQUEST,
-            6,
-            asking(Transport {
-                reth: reth(0, 2 * PMTU + 10),
-                ..Transport::default()
-            }),
-        );
+        talk.asks(Opcode::RC_READ_REQUEST, 6, read_of(2 * PMTU + 10));
         talk.asks(Opcode::RC_FETCH_ADD, 9, asking(atomic()));
         talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 6, Syndrome::ACK, 3, bytes(PMTU, 7));
         talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
         talk.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
         talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
         // The atomic comes again, and is answered as before; so does a part of a READ.
-        talk.asks(
-            Opcode::RC_READ_REQUEST,
-            10,
-            asking(Transport {
-                reth: reth(0, 3 * PMTU),
-                ..Transport::default()
-            }),
-        );
+        talk.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
         talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
         talk.wait(10_000_000);
         talk.asks(
@@ -172,16 +168,7 @@ impl Talk {
         talk.ack(15, 8);
         // B asks, too.
         talk.says(B, Opcode::RC_SEND_ONLY, B_PSN, asking(bytes(0, 0)));
-        let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(1);
-        talk.says(
-            A,
-            Opcode::RC_ACKNOWLEDGE,
-            B_PSN,
-            Transport {
-                aeth: Some(aeth),
-                ..Transport::default()
-            },
-        );
+        talk.ack_of_a(B_PSN, 1);
         talk
     }
 }
@@ -192,6 +179,14 @@ pub(super) fn bytes(length: usize, first: u32) -> Transport {
         payload,
         ..Transport::default()
     }
+}
+
+/// A READ of so many bytes.
+pub(super) fn read_of(bytes: usize) -> Transport {
+    asking(Transport {
+        reth: reth(0, bytes),
+        ..Transport::default()
+    })
 }
 
 /// With AckReq.

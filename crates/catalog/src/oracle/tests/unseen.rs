@@ -2,21 +2,17 @@
 //! violation.
 
 use verbatim_wire::packet::Syndrome;
-use verbatim_wire::{Opcode, PKey, Psn, Transport};
+use verbatim_wire::{Opcode, PKey, Psn};
 
 use super::super::Loss;
 use super::super::responses::Responses;
 use super::broken;
-use super::talk::{PMTU, Talk, asking, atomic, bytes, reth};
+use super::talk::{PMTU, Talk, asking, atomic, bytes, read_of};
 
 #[test]
 fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
     let mut talk = Talk::default();
-    let read = Transport {
-        reth: reth(0, 32 * PMTU),
-        ..Transport::default()
-    };
-    talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+    talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(32 * PMTU));
     talk.send(9);
     talk.send(10);
     assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?"]);
@@ -27,11 +23,7 @@ fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
     // 300 bytes are one response, or two of 256; the request behind it is lost, so that it looks like two.
     let talk = |bytes_at_once: &[(Opcode, usize)], total: usize, next: u32, msn: u32| {
         let mut talk = Talk::default();
-        let read = Transport {
-            reth: reth(0, total),
-            ..Transport::default()
-        };
-        talk.asks(Opcode::RC_READ_REQUEST, 0, asking(read));
+        talk.asks(Opcode::RC_READ_REQUEST, 0, read_of(total));
         talk.send(next);
         for (n, (opcode, size)) in bytes_at_once.iter().enumerate() {
             let n = u32::try_from(n).unwrap();
@@ -55,13 +47,6 @@ fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
         cut_short.contains(&"#3 read-response-length?".to_owned()),
         "{cut_short:?}"
     );
-}
-
-fn read_of(bytes: usize) -> Transport {
-    asking(Transport {
-        reth: reth(0, bytes),
-        ..Transport::default()
-    })
 }
 
 #[test]
