@@ -1,6 +1,6 @@
 //! `c09-header-validation`: packets whose headers are wrong are dropped without a word.
 //!
-//! For each case the peer sends a WRITE with one header that is wrong, and the right ICRC, three times since one may be lost,
+//! For each case the peer sends a WRITE with one header that is wrong, or several, and the right ICRC, three times since one may be lost,
 //! then a sound WRITE with the same PSN to a place beside it: the DUT says nothing to the wrong ones, acknowledges the sound
 //! one, and memory shows the sound one alone.
 //! Then a SEND whose payload is padded fills a receive without its padding, and a WRITE of a limited member is taken by a
@@ -42,46 +42,50 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 struct Case {
     wrong: Label<Frames>,
     sound: Label<Frames>,
-    frame: fn(&Channel, Transport) -> Vec<u8>,
+    frames: fn(&Channel, Transport) -> Vec<Vec<u8>>,
 }
 
 macro_rules! cases {
-    ($($name:literal $frame:expr;)*) => {
+    ($($name:literal $frames:expr;)*) => {
         &[$( Case {
             wrong: Label::new($name),
             sound: Label::new(concat!("sound WRITE after ", $name)),
-            frame: $frame,
+            frames: $frames,
         }, )*]
     };
 }
 
 static CASES: &[Case] = cases! {
-    "TVer 1" |c, packet| with_bth(c, packet, |bth| bth.with_tver(1));
-    "TVer 15" |c, packet| with_bth(c, packet, |bth| bth.with_tver(15));
-    "P_Key of another partition" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0xDA5A)));
-    "P_Key that differs in its lowest bit" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0xFFFE)));
-    "P_Key 0x0000" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0)));
-    "P_Key 0x8000" |c, packet| with_bth(c, packet, |bth| bth.with_p_key(PKey(0x8000)));
-    "opcode of UC" |c, packet| with_bth(c, packet, |bth| bth.with_opcode(Opcode::UC_WRITE_ONLY));
+    "TVer 1" |c, packet| vec![with_bth(c, packet, |bth| bth.with_tver(1))];
+    "TVer 15" |c, packet| vec![with_bth(c, packet, |bth| bth.with_tver(15))];
+    "P_Key of another partition" |c, packet| vec![with_bth(c, packet, |bth| bth.with_p_key(PKey(0xDA5A)))];
+    "P_Keys that differ in one bit" |c, packet| {
+        let own = packet.bth.p_key();
+        let others = (0..15).map(|bit| PKey(own.0 ^ 1 << bit));
+        others.map(|other| with_bth(c, packet.clone(), |bth| bth.with_p_key(other))).collect()
+    };
+    "P_Key 0x0000" |c, packet| vec![with_bth(c, packet, |bth| bth.with_p_key(PKey(0)))];
+    "P_Key 0x8000" |c, packet| vec![with_bth(c, packet, |bth| bth.with_p_key(PKey(0x8000)))];
+    "opcode of UC" |c, packet| vec![with_bth(c, packet, |bth| bth.with_opcode(Opcode::UC_WRITE_ONLY))];
     "opcode of UD" |c, mut packet| {
         packet.reth = None;
         packet.deth = Some(Deth::default().with_q_key(QKey(0x1111_1111)).with_src_qp(c.own_qpn));
-        with_bth(c, packet, |bth| bth.with_opcode(Opcode::UD_SEND_ONLY))
+        vec![with_bth(c, packet, |bth| bth.with_opcode(Opcode::UD_SEND_ONLY))]
     };
     "opcode of XRC" |c, mut packet| {
         packet.xrceth = Some(Xrceth::default());
-        with_bth(c, packet, |bth| bth.with_opcode(Opcode::XRC_WRITE_ONLY))
+        vec![with_bth(c, packet, |bth| bth.with_opcode(Opcode::XRC_WRITE_ONLY))]
     };
-    "opcode of no service" |c, packet| with_bth(c, packet, |bth| bth.with_opcode(Opcode(0x8A)));
-    "DestQP that does not exist" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(no_qp(c)));
-    "DestQP that differs in its highest bit" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 23)));
-    "DestQP that differs in bit 16" |c, packet| with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 16)));
-    "another source address" |c, packet| elsewhere(c).frame(&packet);
-    "the source address in another network" |c, packet| far(c).frame(&packet);
+    "opcode of no service" |c, packet| vec![with_bth(c, packet, |bth| bth.with_opcode(Opcode(0x8A)))];
+    "DestQP that does not exist" |c, packet| vec![with_bth(c, packet, |bth| bth.with_dest_qp(no_qp(c)))];
+    "DestQP that differs in its highest bit" |c, packet| vec![with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 23)))];
+    "DestQP that differs in bit 16" |c, packet| vec![with_bth(c, packet, |bth| bth.with_dest_qp(other_qp(c, 16)))];
+    "another source address" |c, packet| vec![elsewhere(c).frame(&packet)];
+    "the source address in another network" |c, packet| vec![far(c).frame(&packet)];
     "frame that ends before its IP length" |c, packet| {
         let mut frame = c.frame(&packet);
         frame.truncate(frame.len() - 4);
-        frame
+        vec![frame]
     };
 };
 
@@ -102,7 +106,7 @@ const fn place(n: u32) -> u32 {
 pub(super) static TEST: Test = Test {
     id: "c09-header-validation",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
     reading: "A wrong WRITE, three times, then a sound one with the same PSN to a place beside it: no answer to the \
         wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
@@ -187,8 +191,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let bytes = ask::random_bytes(t, case.wrong.name, LENGTH);
         let wrong = Message::write(&channel, psn, place(n) + LENGTH, &bytes);
         t.skip_packets();
-        let wrong = (case.frame)(&channel, wrong.packets[0].clone());
-        ask::insist(t, case.wrong, &wrong)?;
+        for wrong in (case.frames)(&channel, wrong.packets[0].clone()) {
+            ask::insist(t, case.wrong, &wrong)?;
+        }
         t.pause(MOMENT)?;
         let sound = write(t, case.sound, psn, n);
         ask::ask(t, &channel, case.sound, &sound)?;

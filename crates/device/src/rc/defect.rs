@@ -243,6 +243,7 @@ defects! {
         PadCountIgnored "pad-count-ignored" "Padding that arrives is taken as payload."
         DestQpLow16Bits "dest-qp-low-16-bits" "Of DestQP only the low 16 bits are looked at."
         QKeyBit31NotCompared "q-key-bit-31-not-compared" "The highest bit of a Q_Key is not compared."
+        PKeyBit14NotCompared "p-key-bit-14-not-compared" "The highest bit of a partition's number is not compared."
         IpChecksumWrong "ip-checksum-wrong" "Packets over IPv4 carry an IP checksum that is not theirs."
         QKeyIgnored "q-key-ignored" "A datagram with another Q_Key is taken."
         DroppedDatagramWritten "dropped-datagram-written" "A datagram with another Q_Key is dropped once it was written into the next receive."

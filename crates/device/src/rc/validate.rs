@@ -84,7 +84,9 @@ impl Qp {
             return false;
         }
         let is_unseen = opcode.is_response() && cx.has(RcDefect::ResponsePKeyIgnored);
-        if !p_keys_match(self.attributes.p_key, bth.p_key()) && !cx.has(RcDefect::PKeyIgnored) && !is_unseen {
+        let (ours, theirs) = (self.attributes.p_key, bth.p_key());
+        let is_like = cx.has(RcDefect::PKeyBit14NotCompared) && p_keys_match(ours, PKey(theirs.0 ^ 1 << 14));
+        if !p_keys_match(ours, theirs) && !is_like && !cx.has(RcDefect::PKeyIgnored) && !is_unseen {
             return true;
         }
         if self.service == Service::Ud {

@@ -316,6 +316,7 @@ const WITHOUT_SCENARIO: &[RcDefect] = &[
     QKeyIgnoredWithImmediate,
     DatagramTailLost,
     DroppedDatagramWritten,
+    PKeyBit14NotCompared,
     IpChecksumWrong,
     AckReqOnResponses,
     ReadResponseSyndromeReserved,
