@@ -217,13 +217,14 @@ fn a_length_of_udp_and_an_opcode_without_a_meaning_are_told_by_their_names() {
         .bth;
     let length = |frame: &mut [u8]| edit::<Udp>(frame, bth - Udp::SIZE, |udp| udp.with_length(udp.length() - 4));
     let opcode = |frame: &mut [u8]| edit::<Bth>(frame, bth, |bth| bth.with_opcode(Opcode(0x1F)));
-    let alters: [(&str, &dyn Fn(&mut [u8])); 2] = [("udp-length", &length), ("opcode", &opcode)];
-    for (rule, alter) in alters {
+    let is_told = |rule: &str, alter: &dyn Fn(&mut [u8])| {
         let mut altered = talk.clone();
         let frame = &mut altered.frames[1].1;
         alter(frame);
         mend_icrc(Medium::Ethernet, frame).unwrap();
         let found = broken(Loss::Possible, &altered);
         assert!(found.contains(&format!("#2 {rule}")), "{rule}: {found:?}");
-    }
+    };
+    is_told("udp-length", &length);
+    is_told("opcode", &opcode);
 }
