@@ -66,7 +66,10 @@ fn in_words(covered: &Covered) -> String {
     for (kind, all) in [("rule", &covered.rules), ("test", &covered.tests)] {
         for one in all {
             let noticed = one.noticed.map_or_else(String::new, |noticed| {
-                format!(", failed in {} of defects, alone in {}", noticed.failed, noticed.alone)
+                format!(
+                    ", failed in {} cases of defects, alone in {}",
+                    noticed.failed, noticed.alone
+                )
             });
             let reasons = one.reason.into_iter().chain(one.unbroken);
             let reason: String = reasons.map(|reason| format!(": {reason}")).collect();

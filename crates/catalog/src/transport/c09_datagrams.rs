@@ -327,9 +327,7 @@ fn received(
         let slot = (SLOTS + at as u32 * SLOT) as usize;
         addresses(f, read, &about, (&packet, &found.bytes[slot..]));
         // The rest of the header is the device's.
-        let header = found.bytes[slot..slot + HEADER as usize].to_vec();
-        rc::effect::put(&mut memory, slot as u32, &header);
-        rc::effect::put(&mut memory, slot as u32 + HEADER, packet.payload());
+        datagrams::put(&mut memory, &found.bytes, slot as u32, packet.payload());
     }
     let told = done.get(SENDS.len());
     let seen = told.map_or("none".into(), rc::Done::in_words);

@@ -230,9 +230,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             continue;
         };
         // What the header holds, c09-datagrams looks at.
-        let header = found.bytes.get((at * SLOT) as usize..(at * SLOT + HEADER) as usize);
-        rc::effect::put(&mut memory, at * SLOT, header.unwrap_or_default());
-        rc::effect::put(&mut memory, at * SLOT + HEADER, packet.payload());
+        datagrams::put(&mut memory, &found.bytes, at * SLOT, packet.payload());
     }
     let words = ("the payloads that were taken, the rest unchanged", memory.as_slice());
     rc::effect::memory_is(f, (DATAGRAMS, "memory of the DUT"), read, words);

@@ -176,9 +176,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Err(Gap::Missing(RESULT.name));
     };
     for at in (0u32..).map(|n| n * SLOT).take(done.len()) {
-        let header = found.bytes.get(at as usize..(at + HEADER) as usize);
-        rc::effect::put(&mut memory, at, header.unwrap_or_default());
-        rc::effect::put(&mut memory, at + HEADER, &payload);
+        datagrams::put(&mut memory, &found.bytes, at, &payload);
     }
     let words = (
         "the payload of the right datagram in each receive that completed, the rest unchanged",

@@ -163,3 +163,11 @@ pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8
     packet.bth = packet.bth.with_dest_qp(qpn);
     packet
 }
+
+/// Puts the payload of a datagram into a picture of the memory, where its receive begins, and in front of it the header that the
+/// device wrote there, of which the caller says nothing.
+pub(super) fn put(memory: &mut [u8], found: &[u8], at: u32, payload: &[u8]) {
+    let header = found.get(at as usize..(at + HEADER) as usize);
+    rc::effect::put(memory, at, header.unwrap_or_default());
+    rc::effect::put(memory, at + HEADER, payload);
+}
