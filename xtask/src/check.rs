@@ -5,7 +5,7 @@ use std::env;
 use verbatim_lab::host::apt_line;
 use verbatim_lab::workspace::{cargo, run, target_directory};
 
-use crate::lanes::{self, of_workspace};
+use crate::testing::{self, of_workspace};
 use crate::{deps, setup};
 
 /// Formatting, lints, dependency directions, documentation and tests. Stops at the first that fails.
@@ -24,7 +24,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     run("lints", of_workspace("clippy").args(all))?;
     let mut doc = of_workspace("doc");
     run("documentation", doc.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings"))?;
-    lanes::test()?;
+    testing::test(false)?;
     bindings()
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When a test fails, or a package is missing on CI.
-pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
+pub(crate) fn test(times: bool, arguments: &[String]) -> anyhow::Result<()> {
     if let Err(error) = setup::setup() {
         if is_ci() {
             return Err(error);
@@ -45,7 +45,7 @@ pub(crate) fn test(arguments: &[String]) -> anyhow::Result<()> {
         eprintln!("xtask: going on; tests that need what is missing are skipped");
     }
     if arguments.is_empty() {
-        lanes::test()?;
+        testing::test(times)?;
     } else {
         run("tests", of_workspace("test").arg("--no-fail-fast").args(arguments))?;
     }

@@ -4,9 +4,9 @@ mod campaign;
 mod check;
 mod deps;
 mod golden;
-mod lanes;
 mod setup;
 mod supply;
+mod testing;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -30,6 +30,9 @@ enum Task {
     Setup,
     /// Set up, then run all tests; further arguments go to `cargo test`.
     Test {
+        /// Print what each step took, not the ten longest alone.
+        #[arg(long)]
+        times: bool,
         /// For `cargo test`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -173,7 +176,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<u8> {
     match task {
         Task::Setup => setup::setup()?,
-        Task::Test { arguments } => check::test(&arguments)?,
+        Task::Test { times, arguments } => check::test(times, &arguments)?,
         Task::Check => check::check()?,
         Task::Deps => deps::check_workspace()?,
         Task::Golden { test: None, .. } => golden::write_verdicts()?,

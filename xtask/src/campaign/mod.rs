@@ -1,5 +1,6 @@
 //! Campaigns: long runs that a test suite has no time for, each with one entry in [`CAMPAIGNS`].
 
+mod all;
 mod fuzz;
 mod mutants;
 
@@ -51,12 +52,14 @@ impl Options {
 /// One campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Campaign {
-    /// What people type.
+    /// The name on the command line.
     pub(crate) name: &'static str,
     /// One line for the list.
     pub(crate) summary: &'static str,
     /// Does it; fails when it found something.
     pub(crate) run: fn(&Options) -> anyhow::Result<()>,
+    /// Arguments of the short sample that CI runs; `SEED` stands for a number that is another each time.
+    pub(crate) sample: &'static [&'static str],
 }
 
 /// All campaigns.
@@ -65,46 +68,55 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         name: "abuse",
         summary: "attacks on a daemon by its doors, each for --seconds (10): it neither crashes nor hangs, lets nobody in, gives back what it took; --requests N, --only, --seed",
         run: abuse,
+        sample: &["--seconds", "2"],
     },
     Campaign {
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
         run: fuzz::run,
+        sample: &["--seconds", "5"],
     },
     Campaign {
         name: "kill",
         summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times (300), --jobs (2) at a time: nothing lost or left altered; --seed",
         run: kill,
+        sample: &["--times", "15"],
     },
     Campaign {
         name: "leases",
         summary: "--ops (10000) lease operations, the daemon killed meanwhile: nothing lost or held twice; --store postgres: three daemons share one, which is cut off and restarted too; --kills, --seed",
         run: leases,
+        sample: &["--times", "300"],
     },
     Campaign {
         name: "link",
         summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
         run: link,
+        sample: &["--times", "500000"],
     },
     Campaign {
         name: "mutants",
         summary: "the device's code changed at one place each: 95 % must be noticed; --sample N, --seed, --jobs, --rules, --only",
         run: mutants::run,
+        sample: &["--sample", "25", "--seed", "SEED", "--least", "70"],
     },
     Campaign {
         name: "soak",
         summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
         run: soak,
+        sample: &["--seconds", "20"],
     },
     Campaign {
         name: "vib",
         summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
         run: vib,
+        sample: &["--sample", "3", "--kills", "6"],
     },
     Campaign {
         name: "walk",
         summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first on: no findings; --walk NAME: that one; --defect-seeds N: which defects c09-walk does not find",
         run: walk,
+        sample: &["--seeds", "200", "--first", "SEED"],
     },
 ];
 
@@ -224,6 +236,9 @@ pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
     if !options.scale.is_finite() || options.scale <= 0.0 {
         bail!("--scale must be a number above 0, not {}", options.scale);
     }
+    if name == "all" {
+        return all::run(options);
+    }
     match CAMPAIGNS.iter().find(|campaign| campaign.name == name) {
         Some(campaign) => (campaign.run)(options),
         None => bail!("no campaign {name:?}; there are:\n{}", list()),
@@ -232,9 +247,11 @@ pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
 
 /// The campaigns, one a line.
 pub(crate) fn list() -> String {
-    CAMPAIGNS
-        .iter()
-        .map(|campaign| format!("  {:<12} {}\n", campaign.name, campaign.summary))
+    let all = "every campaign in full, one summary, one exit code: for a night; --scale; --sample: what CI runs of each";
+    let lines = CAMPAIGNS.iter().map(|campaign| (campaign.name, campaign.summary));
+    lines
+        .chain([("all", all)])
+        .map(|(name, summary)| format!("  {name:<12} {summary}\n"))
         .collect()
 }
 

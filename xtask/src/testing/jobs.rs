@@ -1,0 +1,133 @@
+//! The jobs of a test run: a process for each test program, or for some of its modules.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+
+use super::of_workspace;
+use super::programs::Program;
+use super::schedule::{Job, Percent};
+
+/// Tests that take long or wait for something: measured on two idle cores, without KVM.
+struct Slice {
+    /// The test program.
+    program: &'static str,
+    /// The module at its root; empty: all of the program that no other slice has.
+    module: &'static str,
+    /// Tests at a time.
+    threads: u32,
+    /// What it takes of one processor.
+    load: Percent,
+    /// How long it takes.
+    seconds: u32,
+}
+
+const fn slice(program: &'static str, module: &'static str, threads: u32, load: Percent, seconds: u32) -> Slice {
+    Slice {
+        program,
+        module,
+        threads,
+        load,
+        seconds,
+    }
+}
+
+/// The slices. A test program that has none is one job, one test at a time, that takes one processor.
+const SLICES: &[Slice] = &[
+    slice("rxe", "", 1, 120, 483),
+    slice("ibsim", "", 8, 60, 478),
+    slice("python", "", 2, 50, 275),
+    slice("vib", "", 2, 100, 138),
+    slice("service", "", 1, 100, 111),
+    slice("kernel_places", "", 1, 60, 96),
+    slice("docs", "", 1, 100, 88),
+    slice("command_line", "", 2, 100, 63),
+    slice("worker", "", 2, 60, 62),
+];
+/// What a program without a slice is taken for.
+const OTHERS: Slice = slice("", "", 1, 100, 5);
+
+/// A job for each slice and for each other program, and one for the examples in the documentation.
+///
+/// # Errors
+///
+/// When a slice has no tests, or a program does not list its tests.
+pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    for program in programs {
+        let slices: Vec<&Slice> = SLICES.iter().filter(|slice| slice.program == program.target).collect();
+        if slices.is_empty() {
+            jobs.push(job(program, &OTHERS, None));
+            continue;
+        }
+        let mut modules = by_module(program.tests()?, &slices);
+        for slice in slices {
+            let Some(tests) = modules.remove(slice.module).filter(|tests| !tests.is_empty()) else {
+                bail!("{} has no tests in {:?}: correct SLICES in {}", program.target, slice.module, file!());
+            };
+            jobs.push(job(program, slice, Some(tests)));
+        }
+        if let Some(tests) = modules.remove("") {
+            jobs.push(job(program, &OTHERS, Some(tests)));
+        }
+    }
+    for slice in SLICES {
+        if !programs.iter().any(|program| program.target == slice.program) {
+            bail!("no test program is called {:?}: correct SLICES in {}", slice.program, file!());
+        }
+    }
+    let mut documentation = of_workspace("test");
+    documentation.args(["--no-fail-fast", "--doc"]);
+    jobs.push(Job {
+        name: "documentation".to_owned(),
+        command: documentation,
+        load: 100,
+        seconds: 60,
+    });
+    Ok(jobs)
+}
+
+/// The tests of each slice by its module; those of no slice's module have the empty name.
+fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, Vec<String>> {
+    let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for test in tests {
+        let root = test.split("::").next().unwrap_or_default();
+        let module = slices.iter().map(|slice| slice.module).find(|module| *module == root);
+        modules.entry(module.unwrap_or_default()).or_default().push(test);
+    }
+    modules
+}
+
+/// A job of a program: these tests of it, or all.
+fn job(program: &Program, slice: &Slice, tests: Option<Vec<String>>) -> Job {
+    let mut command = program.command();
+    if let Some(tests) = tests {
+        command.arg("--exact").args(tests);
+    }
+    command.args(["--test-threads", &slice.threads.to_string()]);
+    let mut name = format!("{} {}", program.package, program.target);
+    if !slice.module.is_empty() {
+        name = format!("{} {}", program.target, slice.module);
+    }
+    Job {
+        name,
+        command,
+        load: slice.load,
+        seconds: slice.seconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_is_in_one_slice_and_the_rest_in_the_unnamed_one() {
+        let (rxe, vib) = (slice("labs", "rxe", 1, 100, 9), slice("labs", "vib", 1, 100, 9));
+        let tests = ["rxe::a", "vib::rxe::b", "rxes::c", "d"].map(str::to_owned).to_vec();
+        let modules = by_module(tests, &[&rxe, &vib]);
+        assert_eq!(modules["rxe"], ["rxe::a"]);
+        assert_eq!(modules["vib"], ["vib::rxe::b"]);
+        assert_eq!(modules[""], ["rxes::c", "d"]);
+    }
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask test`: builds all test programs, then runs them beside each other by what they take of the processors.
+
+mod jobs;
+mod programs;
+mod schedule;
+mod times;
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::bail;
+use verbatim_lab::LAB_PROFILE;
+use verbatim_lab::workspace::cargo;
+
+use self::times::{Row, Table};
+
+/// A command of cargo on all packages, in the profile of labs and campaigns: there is one build for all.
+pub(crate) fn of_workspace(command: &str) -> Command {
+    let mut cargo = cargo();
+    cargo.args([command, "--profile", LAB_PROFILE, "--workspace"]);
+    cargo
+}
+
+/// Builds and runs all tests, those of the documentation too, and prints where the time went; with `every_job` a line for each
+/// job, else the ten longest.
+///
+/// # Errors
+///
+/// When a build or a job fails, with the names of all that failed.
+pub(crate) fn test(every_job: bool) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let (programs, building) = programs::build()?;
+    let jobs = jobs::all(&programs)?;
+    let ran = schedule::run(jobs)?;
+    let failed: Vec<&str> = ran.iter().filter(|row| row.failed).map(|row| row.name.as_str()).collect();
+    let table = Table {
+        rows: std::iter::once(building).chain(ran.iter().cloned()).collect(),
+        wall: start.elapsed(),
+    };
+    println!("{}", table.text(every_job));
+    let (passed, broken) = ran
+        .iter()
+        .fold((0, 0), |(passed, broken), row: &Row| (passed + row.passed, broken + row.broken));
+    println!("{passed} passed, {broken} failed");
+    if !failed.is_empty() {
+        bail!("tests failed in: {}", failed.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Jobs beside each other, so that the processors are busy and no job has less of them than it needs.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::process::{Child, Command, Stdio};
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use anyhow::Context;
+use verbatim_lab::workspace::shown;
+
+use super::times::{self, Row};
+
+/// What a job takes of one processor, in percent.
+pub(super) type Percent = u32;
+
+/// A process that runs tests.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// For people.
+    pub(super) name: String,
+    /// The process.
+    pub(super) command: Command,
+    /// Its mean load.
+    pub(super) load: Percent,
+    /// How long it takes alone, in seconds: the longest begins first.
+    pub(super) seconds: u32,
+}
+
+/// A job under way.
+struct Running {
+    job: Job,
+    child: Child,
+    output: File,
+    start: Instant,
+}
+
+/// Runs all jobs to their end, also when one fails, and returns a row for each.
+///
+/// # Errors
+///
+/// When a job cannot be started.
+pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
+    let processors = available_parallelism().map_or(2, std::num::NonZero::get);
+    let room = 100 * Percent::try_from(processors)?;
+    let count = waiting.len();
+    waiting.sort_by_key(|job| std::cmp::Reverse(job.seconds));
+    let mut running: Vec<Running> = Vec::new();
+    let mut rows = Vec::new();
+    loop {
+        while let Some(next) = next(&waiting, running.iter().map(|running| running.job.load).sum(), room) {
+            running.push(start(waiting.remove(next))?);
+        }
+        if running.is_empty() {
+            return Ok(rows);
+        }
+        let pid = times::next_ended()?;
+        let Some(place) = running.iter().position(|running| running.child.id() == pid) else {
+            continue;
+        };
+        let row = end(running.remove(place))?;
+        eprintln!(
+            "xtask: {}/{count} {} {} in {} s",
+            rows.len() + 1,
+            row.name,
+            if row.failed { "FAILED" } else { "ok" },
+            row.wall.as_secs()
+        );
+        rows.push(row);
+    }
+}
+
+/// The longest job that there is room for; one that is too large for any room begins when nothing else runs.
+fn next(waiting: &[Job], load: Percent, room: Percent) -> Option<usize> {
+    waiting.iter().position(|job| load == 0 || load + job.load <= room)
+}
+
+fn start(mut job: Job) -> anyhow::Result<Running> {
+    let output = tempfile::tempfile().context("making a file for what a job prints")?;
+    job.command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let start = Instant::now();
+    let child = job
+        .command
+        .spawn()
+        .with_context(|| format!("starting {}: {}", job.name, shown(&job.command)))?;
+    Ok(Running {
+        job,
+        child,
+        output,
+        start,
+    })
+}
+
+/// Takes the status of a job that ended, and prints its output when it failed.
+fn end(mut running: Running) -> anyhow::Result<Row> {
+    let cpu = times::cpu_when_ended(running.child.id())?;
+    let status = running.child.wait().context("waiting for a job")?;
+    let wall = running.start.elapsed();
+    let mut text = Vec::new();
+    running.output.rewind()?;
+    running.output.read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    if !status.success() {
+        eprintln!("{text}xtask: {} ended with {status}: {}", running.job.name, shown(&running.job.command));
+    }
+    let (passed, broken) = counts(&text);
+    Ok(Row {
+        name: running.job.name,
+        wall,
+        cpu,
+        passed,
+        broken,
+        failed: !status.success(),
+    })
+}
+
+/// Passed and failed tests, as the programs' closing lines say.
+fn counts(text: &str) -> (u64, u64) {
+    let closing = text.lines().filter_map(|line| line.strip_prefix("test result: "));
+    closing.fold((0, 0), |(passed, broken), line| {
+        let number = |word: &str| {
+            let before = line.split(word).next().unwrap_or_default();
+            before.rsplit([' ', '.']).next().and_then(|number| number.parse::<u64>().ok())
+        };
+        (
+            passed + number(" passed").unwrap_or(0),
+            broken + number(" failed").unwrap_or(0),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(command: &str, load: Percent) -> Job {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]);
+        Job {
+            name: command.to_owned(),
+            command: shell,
+            load,
+            seconds: 1,
+        }
+    }
+
+    #[test]
+    fn a_job_begins_when_there_is_room_and_one_too_large_when_nothing_runs() {
+        let jobs = [job("a", 150), job("b", 60)];
+        assert_eq!(next(&jobs, 100, 200), Some(1));
+        assert_eq!(next(&jobs, 50, 200), Some(0));
+        assert_eq!(next(&jobs, 150, 200), None);
+        assert_eq!(next(&[job("a", 900)], 0, 200), Some(0));
+        assert_eq!(next(&[], 0, 200), None);
+    }
+
+    #[test]
+    fn passed_and_failed_tests_are_counted_over_all_closing_lines() {
+        let text = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 1 ignored\nx\n\
+                    test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.1s\n";
+        assert_eq!(counts(text), (15, 2));
+    }
+
+    #[test]
+    fn a_job_that_fails_does_not_keep_the_others_from_running() {
+        let fails = "echo test result: FAILED. 1 passed, 2 failed; exit 3";
+        let rows = run(vec![job(fails, 100), job("true", 100), job("true", 100)]).unwrap();
+        assert_eq!(rows.len(), 3);
+        let failed: Vec<&Row> = rows.iter().filter(|row| row.failed).collect();
+        assert_eq!(failed.len(), 1);
+        assert_eq!((failed[0].passed, failed[0].broken), (1, 2));
+    }
+}
