@@ -27,6 +27,7 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only("")),
     ("verbatim-manual", Rule::Only("")),
+    ("verbatim-one-build", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
     ("verbatim-tls", Rule::Only("")),
     ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
@@ -88,7 +89,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-lab", Rule::Only("")),
     ("verbatim-tests", Rule::AllBut("xtask")),
     // Built before each of its commands: nothing of the product.
-    ("xtask", Rule::Only("verbatim-lab")),
+    ("xtask", Rule::Only("verbatim-lab verbatim-one-build")),
 ];
 
 /// The two crates that may meet in one crate only.

@@ -3,6 +3,8 @@
 mod campaign;
 mod check;
 mod deps;
+#[cfg(test)]
+mod features;
 mod golden;
 mod setup;
 mod supply;

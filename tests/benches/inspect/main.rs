@@ -96,7 +96,7 @@ fn run() -> anyhow::Result<bool> {
     if python.is_some() {
         good &= report("times scapy with ICRC, --only discarded", &mut to_scapy, 500.0);
     } else {
-        println!("scapy is not there: `cargo test -p verbatim-tests --test scapy_agrees` fetches it");
+        println!("scapy is not there: `cargo test -p verbatim-tests --test product scapy_agrees` fetches it");
     }
     Ok(good)
 }

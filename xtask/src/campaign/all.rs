@@ -30,7 +30,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let seed = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() % 1_000_000;
     let mut came = Vec::new();
     for campaign in CAMPAIGNS {
-        let words = if sample { sampled(campaign, seed) } else { scaled(options) };
+        let words = if sample {
+            sampled(campaign, seed)
+        } else {
+            scaled(options)
+        };
         eprintln!("xtask: campaign {} {}", campaign.name, words.join(" "));
         let start = Instant::now();
         let status = Command::new(env::current_exe().context("this program's own path")?)
@@ -60,10 +64,19 @@ fn sampled(campaign: &Campaign, seed: u64) -> Vec<String> {
 
 /// What was given for all campaigns, for one.
 fn scaled(options: &Options) -> Vec<String> {
-    let seconds = options.seconds.iter().flat_map(|seconds| ["--seconds".into(), seconds.to_string()]);
+    let seconds = options
+        .seconds
+        .iter()
+        .flat_map(|seconds| ["--seconds".into(), seconds.to_string()]);
     match options.times {
-        Some(times) => iter::once("--times".into()).chain([times.to_string()]).chain(seconds).collect(),
-        None => iter::once("--scale".into()).chain([options.scale.to_string()]).chain(seconds).collect(),
+        Some(times) => iter::once("--times".into())
+            .chain([times.to_string()])
+            .chain(seconds)
+            .collect(),
+        None => iter::once("--scale".into())
+            .chain([options.scale.to_string()])
+            .chain(seconds)
+            .collect(),
     }
 }
 
@@ -72,7 +85,13 @@ fn summary(came: &[Came]) -> String {
     for came in came {
         let result = if came.failed { "FAILED" } else { "ok" };
         let seconds = came.wall.as_secs();
-        let _ = writeln!(text, "{:<8} {:>4}m{:02}s  {result}", came.name, seconds / 60, seconds % 60);
+        let _ = writeln!(
+            text,
+            "{:<8} {:>4}m{:02}s  {result}",
+            came.name,
+            seconds / 60,
+            seconds % 60
+        );
     }
     let failed = came.iter().filter(|came| came.failed).count();
     let _ = write!(text, "campaigns: {} passed, {failed} failed", came.len() - failed);
@@ -101,7 +120,10 @@ mod tests {
             failed,
         };
         let text = summary(&[came("kill", false), came("walk", true)]);
-        assert!(text.contains("kill        1m01s  ok\n") && text.contains("walk        1m01s  FAILED\n"), "{text}");
+        assert!(
+            text.contains("kill        1m01s  ok\n") && text.contains("walk        1m01s  FAILED\n"),
+            "{text}"
+        );
         assert!(text.ends_with("campaigns: 1 passed, 1 failed"), "{text}");
     }
 

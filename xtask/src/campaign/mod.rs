@@ -5,10 +5,11 @@ mod fuzz;
 mod mutants;
 
 use std::ffi::OsStr;
+use std::process::Command;
 
 use anyhow::bail;
-use verbatim_lab::workspace::{cargo, run as run_command};
-use verbatim_lab::{LAB_PROFILE, build_binaries, build_examples};
+use verbatim_lab::workspace::{root, run as run_command};
+use verbatim_lab::{build_binaries, build_examples};
 
 /// How large a campaign shall be, and what only one campaign understands.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,35 +196,13 @@ fn vib(options: &Options) -> anyhow::Result<()> {
 /// Random walks on the device model: none finds anything on a sound one.
 fn walk(options: &Options) -> anyhow::Result<()> {
     let seeds = options.times_or(10_000).to_string();
-    example_of("verbatim-run", "walk", ["--seeds".as_ref(), seeds.as_ref()], options)
+    example("walk", ["--seeds".as_ref(), seeds.as_ref()], options)
 }
 
-/// Runs a campaign that is an example of the end-to-end tests, which may know every crate. What people give comes last,
-/// and holds.
+/// Runs a campaign that is an example program. What people give comes last, and holds.
 fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, options: &Options) -> anyhow::Result<()> {
-    example_of("verbatim-tests", name, arguments, options)
-}
-
-/// Runs a campaign that is an example of a package.
-fn example_of<'a>(
-    package: &str,
-    name: &str,
-    arguments: impl IntoIterator<Item = &'a OsStr>,
-    options: &Options,
-) -> anyhow::Result<()> {
-    let run = [
-        "run",
-        "--profile",
-        LAB_PROFILE,
-        "--quiet",
-        "-p",
-        package,
-        "--example",
-        name,
-        "--",
-    ];
-    let mut command = cargo();
-    command.args(run).args(arguments).args(&options.arguments);
+    let mut command = Command::new(build_examples(&[name])?.join(name));
+    command.current_dir(root()).args(arguments).args(&options.arguments);
     run_command(&format!("the campaign {name}"), &mut command)
 }
 
@@ -247,7 +226,8 @@ pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
 
 /// The campaigns, one a line.
 pub(crate) fn list() -> String {
-    let all = "every campaign in full, one summary, one exit code: for a night; --scale; --sample: what CI runs of each";
+    let all =
+        "every campaign in full, one summary, one exit code: for a night; --scale; --sample: what CI runs of each";
     let lines = CAMPAIGNS.iter().map(|campaign| (campaign.name, campaign.summary));
     lines
         .chain([("all", all)])

@@ -63,7 +63,12 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
         let mut modules = by_module(program.tests()?, &slices);
         for slice in slices {
             let Some(tests) = modules.remove(slice.module).filter(|tests| !tests.is_empty()) else {
-                bail!("{} has no tests in {:?}: correct SLICES in {}", program.target, slice.module, file!());
+                bail!(
+                    "{} has no tests in {:?}: correct SLICES in {}",
+                    program.target,
+                    slice.module,
+                    file!()
+                );
             };
             jobs.push(job(program, slice, Some(tests)));
         }
@@ -73,7 +78,11 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     }
     for slice in SLICES {
         if !programs.iter().any(|program| program.target == slice.program) {
-            bail!("no test program is called {:?}: correct SLICES in {}", slice.program, file!());
+            bail!(
+                "no test program is called {:?}: correct SLICES in {}",
+                slice.program,
+                file!()
+            );
         }
     }
     let mut documentation = of_workspace("test");

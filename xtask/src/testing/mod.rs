@@ -32,15 +32,19 @@ pub(crate) fn test(every_job: bool) -> anyhow::Result<()> {
     let (programs, building) = programs::build()?;
     let jobs = jobs::all(&programs)?;
     let ran = schedule::run(jobs)?;
-    let failed: Vec<&str> = ran.iter().filter(|row| row.failed).map(|row| row.name.as_str()).collect();
+    let failed: Vec<&str> = ran
+        .iter()
+        .filter(|row| row.failed)
+        .map(|row| row.name.as_str())
+        .collect();
     let table = Table {
         rows: std::iter::once(building).chain(ran.iter().cloned()).collect(),
         wall: start.elapsed(),
     };
     println!("{}", table.text(every_job));
-    let (passed, broken) = ran
-        .iter()
-        .fold((0, 0), |(passed, broken), row: &Row| (passed + row.passed, broken + row.broken));
+    let (passed, broken) = ran.iter().fold((0, 0), |(passed, broken), row: &Row| {
+        (passed + row.passed, broken + row.broken)
+    });
     println!("{passed} passed, {broken} failed");
     if !failed.is_empty() {
         bail!("tests failed in: {}", failed.join(", "));

@@ -97,7 +97,9 @@ fn program(message: &Value) -> Option<Program> {
         return None;
     }
     let executable = PathBuf::from(message["executable"].as_str()?);
-    let directory = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    let directory = PathBuf::from(message["manifest_path"].as_str()?)
+        .parent()?
+        .to_path_buf();
     let name = message["target"]["name"].as_str()?;
     let target = match message["target"]["kind"][0].as_str()? {
         "test" => name.to_owned(),
@@ -106,7 +108,9 @@ fn program(message: &Value) -> Option<Program> {
     };
     // `path+file:///work/crates/wire#verbatim-wire@0.1.0`, or without a name where the folder has it.
     let id = message["package_id"].as_str()?;
-    let last = id.rsplit(['#', '/']).find(|part| part.contains(|c: char| c.is_ascii_alphabetic()))?;
+    let last = id
+        .rsplit(['#', '/'])
+        .find(|part| part.contains(|c: char| c.is_ascii_alphabetic()))?;
     let package = last.split('@').next()?.to_owned();
     Some(Program {
         package,
@@ -135,7 +139,10 @@ mod tests {
         };
         let long = "path+file:///w/crates/wire#verbatim-wire@0.1.0";
         assert_eq!(named(long, "lib"), ("verbatim-wire".into(), "lib".into()));
-        assert_eq!(named("path+file:///w/xtask#0.1.0", "bin"), ("xtask".into(), "bin wire".into()));
+        assert_eq!(
+            named("path+file:///w/xtask#0.1.0", "bin"),
+            ("xtask".into(), "bin wire".into())
+        );
         assert_eq!(named(long, "test"), ("verbatim-wire".into(), "wire".into()));
     }
 

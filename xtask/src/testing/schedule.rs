@@ -104,7 +104,11 @@ fn end(mut running: Running) -> anyhow::Result<Row> {
     running.output.read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     if !status.success() {
-        eprintln!("{text}xtask: {} ended with {status}: {}", running.job.name, shown(&running.job.command));
+        eprintln!(
+            "{text}xtask: {} ended with {status}: {}",
+            running.job.name,
+            shown(&running.job.command)
+        );
     }
     let (passed, broken) = counts(&text);
     Ok(Row {
@@ -123,7 +127,10 @@ fn counts(text: &str) -> (u64, u64) {
     closing.fold((0, 0), |(passed, broken), line| {
         let number = |word: &str| {
             let before = line.split(word).next().unwrap_or_default();
-            before.rsplit([' ', '.']).next().and_then(|number| number.parse::<u64>().ok())
+            before
+                .rsplit([' ', '.'])
+                .next()
+                .and_then(|number| number.parse::<u64>().ok())
         };
         (
             passed + number(" passed").unwrap_or(0),

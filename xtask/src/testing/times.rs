@@ -87,7 +87,11 @@ impl Table {
             let _ = writeln!(text, "{}  {}  {tests:>6}  {name}", clock(wall), clock(cpu));
         };
         for row in &rows[..shown] {
-            let name = if row.failed { format!("{} FAILED", row.name) } else { row.name.clone() };
+            let name = if row.failed {
+                format!("{} FAILED", row.name)
+            } else {
+                row.name.clone()
+            };
             line(&name, row.wall, row.cpu, row.passed + row.broken);
         }
         let sum = |rows: &[&Row]| {
@@ -97,7 +101,12 @@ impl Table {
         if shown < rows.len() {
             let (cpu, tests) = sum(&rows[shown..]);
             let wall = rows[shown..].iter().map(|row| row.wall).sum();
-            line(&format!("{} other steps (--times lists them)", rows.len() - shown), wall, cpu, tests);
+            line(
+                &format!("{} other steps (--times lists them)", rows.len() - shown),
+                wall,
+                cpu,
+                tests,
+            );
         }
         let (cpu, tests) = sum(&rows);
         line("all, steps beside each other", self.wall, cpu, tests);

@@ -18,6 +18,7 @@ use std::{
 
 use crate::machine::{
     BootOptions, DATA_MAC, DataSockets, Image, MANAGEMENT_MAC, MachineError,
+    accelerator::{Accelerator, accelerator},
     error::{io_error, path_error},
     host,
     options::{DataNic, is_mountable},
@@ -199,12 +200,20 @@ fn arguments(
             what: "a script was expected here, with a name without white space".to_owned(),
         });
     }
+    let accelerator = if options.counted_time {
+        Accelerator::Tcg
+    } else {
+        accelerator(image)?
+    };
     // The time-stamp counter can run at a wrong rate under emulation. And on a busy host the
     // emulated timer's first interrupts can come later than Linux waits for them: it then takes
     // the timer for not connected and hangs as it tries the other ways to connect one.
+    let clock = match accelerator {
+        Accelerator::Kvm => "",
+        Accelerator::Tcg => " clocksource=hpet tsc=unstable",
+    };
     let mut line = format!(
-        "console=ttyS0 quiet panic=-1 mitigations=off nokaslr clocksource=hpet tsc=unstable no_timer_check \
-         machine.script={}",
+        "console=ttyS0 quiet panic=-1 mitigations=off nokaslr{clock} no_timer_check machine.script={}",
         options.script
     );
     if let Some(directory) = &options.directory {
@@ -221,13 +230,12 @@ fn arguments(
     }
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
-    // KVM is absent or broken on many build machines; emulation is the same everywhere.
     add(&["-machine", "q35", "-cpu", "max", "-accel"]);
     let cpus = if options.counted_time { 1 } else { options.cpus };
-    if options.counted_time {
-        add(&["tcg,thread=single", "-icount", "shift=1,sleep=off"]);
-    } else {
-        add(&["tcg,thread=multi"]);
+    match accelerator {
+        _ if options.counted_time => add(&["tcg,thread=single", "-icount", "shift=1,sleep=off"]),
+        Accelerator::Kvm => add(&["kvm"]),
+        Accelerator::Tcg => add(&["tcg,thread=multi"]),
     }
     add(&["-smp", &cpus.to_string(), "-m", &options.memory.to_string()]);
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);

@@ -16,6 +16,7 @@
 //! # Ok::<(), verbatim_lab::machine::MachineError>(())
 //! ```
 
+mod accelerator;
 mod archive;
 mod boot;
 mod debian;

@@ -1,0 +1,2 @@
+//! Cargo looks at the build dependencies of a package that has a build script only.
+fn main() {}

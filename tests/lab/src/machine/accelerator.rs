@@ -1,0 +1,118 @@
+//! Whether machines run under KVM or under emulation.
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::error::{io_error, path_error};
+use super::image::locked_store;
+use super::{Image, MachineError, host};
+
+/// A kernel that KVM runs is at its end sooner; under emulation an idle host takes 3 s.
+const PROBE: Duration = Duration::from_secs(10);
+/// The user's choice: `kvm` or `tcg`.
+const CHOICE: &str = "VERBATIM_ACCELERATOR";
+
+/// What runs the machine's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accelerator {
+    /// The host's kernel.
+    Kvm,
+    /// QEMU's emulation.
+    Tcg,
+}
+
+/// The accelerator of this host. `/dev/kvm` is there on hosts where a machine hangs under it, so the first caller since the
+/// host came up boots the image once without a share, which ends by itself, and the answer is kept beside the image.
+///
+/// # Errors
+///
+/// When the answer cannot be kept, or QEMU cannot be started.
+pub(crate) fn accelerator(image: &Image) -> Result<Accelerator, MachineError> {
+    match env::var(CHOICE).as_deref() {
+        Ok("kvm") => return Ok(Accelerator::Kvm),
+        Ok("tcg") => return Ok(Accelerator::Tcg),
+        _ => {}
+    }
+    if OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(Accelerator::Tcg);
+    }
+    let (store, _lock) = locked_store()?;
+    let kept = store.join("accelerator");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let known = fs::read_to_string(&kept).unwrap_or_default();
+    if let Some(answer) = known.strip_prefix(boot.trim()).and_then(parse) {
+        return Ok(answer);
+    }
+    let (answer, word) = if boots_under_kvm(image)? {
+        eprintln!("machines run under KVM");
+        (Accelerator::Kvm, "kvm")
+    } else {
+        eprintln!(
+            "machines run under emulation (tcg): /dev/kvm opens, but a kernel did not boot under it within {PROBE:?}"
+        );
+        (Accelerator::Tcg, "tcg")
+    };
+    fs::write(&kept, format!("{} {word}\n", boot.trim())).map_err(path_error("writing", &kept))?;
+    Ok(answer)
+}
+
+fn parse(word: &str) -> Option<Accelerator> {
+    match word.trim() {
+        "kvm" => Some(Accelerator::Kvm),
+        "tcg" => Some(Accelerator::Tcg),
+        _ => None,
+    }
+}
+
+/// Whether the image's kernel comes to the end of its script, which without a share is at once.
+fn boots_under_kvm(image: &Image) -> Result<bool, MachineError> {
+    let mut command = Command::new(host::needed("qemu-system-x86_64")?);
+    command
+        .args([
+            "-machine",
+            "q35",
+            "-cpu",
+            "max",
+            "-accel",
+            "kvm",
+            "-m",
+            "384",
+            "-no-reboot",
+        ])
+        .args(["-nodefaults", "-no-user-config", "-display", "none"])
+        .args(["-append", "quiet panic=-1", "-kernel"])
+        .arg(image.vmlinux())
+        .arg("-initrd")
+        .arg(image.initramfs())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut probe = command.spawn().map_err(io_error("starting QEMU"))?;
+    let deadline = Instant::now() + PROBE;
+    loop {
+        if let Some(status) = probe.try_wait().map_err(io_error("waiting for QEMU"))? {
+            return Ok(status.success());
+        }
+        if Instant::now() > deadline {
+            let _ = probe.kill();
+            let _ = probe.wait();
+            return Ok(false);
+        }
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_another_form_is_no_answer() {
+        assert_eq!(parse(" kvm\n"), Some(Accelerator::Kvm));
+        assert_eq!(parse(" tcg"), Some(Accelerator::Tcg));
+        assert_eq!(parse(""), None);
+    }
+}

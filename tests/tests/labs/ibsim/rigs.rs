@@ -1,0 +1,89 @@
+//! Rigs that cannot be used as the rig file has them.
+
+use std::fs;
+
+use verbatim_tests::product::{Running, run};
+
+use crate::ibsim::lab::{LONG, PLAIN, SOON, Sim};
+
+/// Runs on a rig file that differs from the lab's in these places; what stderr says.
+fn unavailable(sim: &Sim, changes: &[(&str, &str)]) -> String {
+    let mut text = fs::read_to_string(sim.lab.rig_file()).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{text}");
+        text = text.replace(from, to);
+    }
+    sim.place.write("rigs.toml", text);
+    let mut command = sim.verbatim(&format!("run --rig ibsim {PLAIN} --json --rig-file rigs.toml"));
+    let output = Running::start(&mut command).end(SOON);
+    assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
+    assert!(output.stderr.contains("rig \"ibsim\" is unavailable: "), "{output}");
+    assert!(!output.stderr.contains("panicked"), "{output}");
+    assert!(!sim.place.path("state/journals/ibsim.journal.json").exists());
+    output.stderr
+}
+
+#[test]
+fn a_device_or_port_that_is_not_there_is_unavailable_and_those_that_are_there_are_named() {
+    let Some(sim) = Sim::start() else { return };
+    let said = unavailable(&sim, &[("device = \"ibsim0\"", "device = \"ibsim7\"")]);
+    assert!(said.contains("ibsim7") && said.contains("ibsim0"), "{said}");
+    let said = unavailable(&sim, &[("port = 1", "port = 2"), ("\"0,1\"", "\"0,2\"")]);
+    assert!(said.contains("port 2") && said.contains("ibsim0"), "{said}");
+}
+
+#[test]
+fn a_simulator_that_does_not_run_is_unavailable_within_the_deadline() {
+    let Some(mut sim) = Sim::start() else { return };
+    sim.lab.kill();
+    let said = unavailable(&sim, &[]);
+    assert!(!said.is_empty());
+}
+
+#[test]
+fn a_route_that_leads_nowhere_is_an_error_of_the_rig_and_changes_nothing() {
+    let Some(sim) = Sim::start() else { return };
+    let before = sim.tables();
+    sim.lab.console("Unlink \"A\"[1]").unwrap();
+    let output = Running::start(&mut sim.verbatim(&format!("run --rig ibsim {LONG} {PLAIN}")))
+        .end(std::time::Duration::from_secs(60));
+    assert_eq!(output.code(), 3, "{output}");
+    assert!(
+        output.stdout.contains("[RIG]") && output.stdout.contains("SKIPPED"),
+        "{output}"
+    );
+    sim.lab.console("ReLink \"A\"[1]").unwrap();
+    assert_eq!(sim.tables(), before);
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_stops_the_run_before_anything_is_sent() {
+    let Some(sim) = Sim::start() else { return };
+    let before = sim.tables();
+    let mut command = sim.verbatim(&format!("run --rig ibsim {LONG} --json"));
+    let output = run(command.env("STATE_DIRECTORY", "/proc/verbatim"));
+    assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
+    assert!(output.stderr.contains("restore journal /proc/verbatim"), "{output}");
+    assert!(output.stderr.contains("STATE_DIRECTORY"), "{output}");
+    assert_eq!(sim.tables(), before);
+}
+
+#[test]
+fn doctor_opens_the_rig_and_names_the_device() {
+    let Some(sim) = Sim::start() else { return };
+    let output = run(&mut sim.verbatim("doctor --rig ibsim"));
+    assert_eq!(output.code(), 0, "{output}");
+    assert!(
+        output.stdout.contains("ok      rig ibsim") && output.stdout.contains("ibsim0"),
+        "{output}"
+    );
+    let nothing_left = fs::read_dir(sim.place.path(".")).unwrap().filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name != "state"
+    });
+    assert_eq!(
+        nothing_left.count(),
+        0,
+        "the simulator's preload leaves files behind, not here"
+    );
+}

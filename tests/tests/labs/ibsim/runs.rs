@@ -1,0 +1,58 @@
+//! Whole runs: what they come to, and that the device is as before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use verbatim_tests::outcomes::{in_words, table};
+use verbatim_tests::product::{Running, run};
+
+use crate::ibsim::lab::{LONG, Sim, came_to};
+
+#[test]
+fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
+    let Some(sim) = Sim::start() else { return };
+    let before = sim.tables();
+    let mut command =
+        sim.verbatim("run --rig ibsim c13-* c14-* --set illegal_parts=2000 --set wait_s=5 --json --record record");
+    let output = Running::start(&mut command).end(Duration::from_secs(600));
+    let (report, mut expected) = (output.json(), table(include_str!("../../../data/ibsim-outcomes.toml")));
+    for verdict in report["verdicts"].as_array().unwrap() {
+        let test = verdict["test"].as_str().unwrap();
+        let expected = expected
+            .remove(test)
+            .unwrap_or_else(|| panic!("{test} is not in tests/data/ibsim-outcomes.toml: {verdict:#}"));
+        let checks = verdict["findings"].as_array().unwrap();
+        let findings: BTreeSet<String> = checks.iter().map(in_words).collect();
+        assert_eq!(verdict["outcome"], expected.outcomes[0], "{test}: {verdict:#}");
+        assert_eq!(
+            verdict["cause"].as_str(),
+            expected.cause.as_deref(),
+            "{test}: {verdict:#}"
+        );
+        assert_eq!(findings, expected.findings, "{test}");
+    }
+    assert_eq!(expected, BTreeMap::new(), "these did not run");
+    assert_eq!((output.code(), output.stderr.as_str()), (1, ""));
+    assert_eq!(sim.tables(), before);
+    assert!(!sim.journal().exists());
+
+    let judged = run(&mut sim.place.verbatim("judge record --json"));
+    assert_eq!(judged.code(), 1);
+    assert_eq!(judged.json()["verdicts"], output.json()["verdicts"], "judged offline");
+}
+
+#[test]
+fn all_65532_illegal_parts_are_tried_and_the_device_is_as_before() {
+    let Some(sim) = Sim::start() else { return };
+    let before = sim.tables();
+    let output = run(&mut sim.verbatim(&format!("run --rig ibsim {LONG} --json --record record")));
+    assert_eq!(came_to(&output), ("PASS".into(), String::new()), "{output}");
+    assert_eq!((output.code(), output.stderr.as_str()), (0, ""));
+    assert_eq!(sim.tables(), before);
+    let record = std::fs::metadata(sim.place.path(&format!("record/001-{LONG}.rec"))).unwrap();
+    assert!(
+        (10_000_000..60_000_000).contains(&record.len()),
+        "{} bytes",
+        record.len()
+    );
+}

@@ -1,0 +1,12 @@
+//! `verbatim` on devices that others made: ibsim, Linux rxe, a native adapter under Linux, the installed service.
+//!
+//! A module is a job of `cargo xtask test`; it boots its machines once.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod ibsim;
+mod kernel_places;
+mod remote_lab;
+mod rxe;
+mod service;
+mod umad_rig;
+mod vib;

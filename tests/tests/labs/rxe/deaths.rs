@@ -1,0 +1,162 @@
+//! Sudden ends in mid-run: of the agent, of the agent's client, of the device, of the whole machine. No verdict on the
+//! device comes of it, and everything that the agent made is gone afterwards, as the kernel counts it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use verbatim_lab::RxeVerbsLab;
+use verbatim_lab::machine::Machine;
+use verbatim_tests::product::{Place, Running};
+
+use crate::rxe::guest::{LIMIT, run, rxe_lab, verbs_lab};
+
+/// A test that has queue pairs for about four seconds: six intervals of 655.36 ms.
+const VERBS_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=0 --set rnr_retry=6";
+/// The same with packets of the tester's own making.
+const PACKET_TEST: &str = "c09-130-rnr-interval --set rnr_code=0 --set rnr_retry=6";
+/// The verbs test when it is over at once.
+const SHORT_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=1 --set rnr_retry=1";
+
+/// Queue pairs and memory regions of a device, as `rdma resource` counts them. None when the device is gone.
+fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
+    let ran = machine.run(&format!("rdma resource show {device}"), LIMIT).unwrap();
+    let text = ran.text();
+    let number = |name: &str| {
+        let mut words = text.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1)?.parse().ok()
+    };
+    // Of a device that is gone it says so on one line, and ends with success all the same.
+    text.contains(&format!(": {device}: ")).then(|| {
+        number("qp")
+            .zip(number("mr"))
+            .unwrap_or_else(|| panic!("no counts in: {text}"))
+    })
+}
+
+/// Waits until a device has what it had.
+fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let now = resources(machine, device);
+        if now == before {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "queue pairs and memory regions of {device}: {before:?} before, {now:?} left"
+        );
+    }
+}
+
+/// Waits until the agent has a connected queue pair on rxe0: a function of the machine's shell.
+const UNDER_WAY: &str = "under_way() {
+    n=0
+    until rdma resource show qp link rxe0 | grep 'type RC' | grep -q 'state RTS'; do
+        n=$((n+1)); [ $n -gt 1200 ] && { cat /run/run.json /run/run.err; exit 91; }
+        sleep 0.02
+    done
+}";
+
+/// Starts the verbs test in the machine, does `death` while it has queue pairs, and returns the run's exit code and what
+/// it printed.
+fn interrupted(lab: &RxeVerbsLab, environment: &str, death: &str) -> (u32, String) {
+    let text = run(
+        lab.machine(),
+        &format!(
+            "{environment}\n{UNDER_WAY}\n\
+             verbatim run --rig rxe-verbs {VERBS_TEST} --json >/run/run.json 2>/run/run.err &\nrun=$!\nunder_way\n\
+             rdma resource show rxe0\n{death}\nwait $run\ncode=$?\ncat /run/run.err\necho \"exit $code\"\ncat /run/run.json"
+        ),
+    );
+    let (before, after) = text.split_once("\nexit ").unwrap_or_else(|| panic!("{text}"));
+    eprintln!("{before}");
+    let (code, json) = after.split_once('\n').unwrap();
+    (code.parse().unwrap(), json.to_owned())
+}
+
+/// That a run says nothing of the device, and why.
+fn no_verdict_on_the_device(code: u32, json: &str) -> String {
+    let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: exit {code}: {json}"));
+    let verdict = &report["verdicts"][0];
+    let outcome = verdict["outcome"].as_str().unwrap_or_default();
+    let reason = verdict["reason"].as_str().unwrap_or_default();
+    assert!(
+        matches!(outcome, "ERROR" | "INCONCLUSIVE") && code != 0,
+        "exit {code}: {json}"
+    );
+    assert!(verdict["cause"].is_string() && !reason.is_empty(), "{json}");
+    eprintln!("{outcome} {}: {reason}", verdict["cause"]);
+    reason.to_owned()
+}
+
+#[test]
+fn an_agent_that_is_killed_in_mid_run_leaves_nothing_and_no_verdict_on_the_device() {
+    let Some(lab) = verbs_lab() else { return };
+    let before = ["rxe0", "rxe1"].map(|device| resources(lab.machine(), device));
+    let (code, json) = interrupted(&lab, &lab.environment(), "kill -9 $(pidof verbatim-agent)");
+    let reason = no_verdict_on_the_device(code, &json);
+    assert!(
+        reason.starts_with("agent at unix:/run/agent.sock: ")
+            && reason.contains("killed")
+            && reason.contains("start it again"),
+        "{reason}"
+    );
+    for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
+        counts_back(lab.machine(), device, before);
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_in_mid_run_leaves_nothing_and_the_next_one_is_served() {
+    let Some(lab) = verbs_lab() else { return };
+    let before = ["rxe0", "rxe1"].map(|device| resources(lab.machine(), device));
+    // Without the daemon: the program is the agent's client itself.
+    let own = "export STATE_DIRECTORY=/run/own RUNTIME_DIRECTORY=/run/none VERBATIM_RIG_FILE=/mnt/share/rigs.toml";
+    let (code, _) = interrupted(&lab, own, "kill -9 $run");
+    assert_eq!(code, 137);
+    for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
+        counts_back(lab.machine(), device, before);
+    }
+    let next = run(
+        lab.machine(),
+        &format!("{own}\nverbatim run --rig rxe-verbs {SHORT_TEST} 2>&1"),
+    );
+    assert!(next.contains("PASS"), "{next}");
+    for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
+        counts_back(lab.machine(), device, before);
+    }
+}
+
+#[test]
+fn a_device_that_is_taken_away_in_mid_run_is_no_verdict_on_it() {
+    let Some(lab) = verbs_lab() else { return };
+    let before = resources(lab.machine(), "rxe1");
+    // The kernel may keep the deletion waiting until nobody has the device open.
+    let death = "rdma link delete rxe0 & deleted=$!";
+    let (code, json) = interrupted(&lab, &lab.environment(), death);
+    let reason = no_verdict_on_the_device(code, &json);
+    assert!(reason.contains("gone") || reason.contains("away"), "{reason}");
+    counts_back(lab.machine(), "rxe0", None);
+    counts_back(lab.machine(), "rxe1", before);
+}
+
+#[test]
+fn a_machine_that_is_killed_in_mid_run_is_an_error_of_the_rig() {
+    let Some(mut lab) = rxe_lab() else { return };
+    let place = Place::new();
+    let mut command = place.verbatim(&format!("run --rig rxe {PACKET_TEST} --json --record record"));
+    command.envs(lab.environment());
+    let running = Running::start(&mut command);
+    run(lab.machine(), &format!("{UNDER_WAY}\nunder_way"));
+    lab.machine_mut().kill();
+    let output = running.end(LIMIT);
+    let reason = no_verdict_on_the_device(u32::try_from(output.code()).unwrap(), &output.stdout);
+    assert!(
+        reason.contains("its host went down") || reason.contains(" is gone"),
+        "{reason}"
+    );
+    assert_eq!(output.json()["verdicts"][0]["cause"], "RIG", "{output}");
+    // What was recorded until then is judged to the same again.
+    let judged = verbatim_tests::product::run(&mut place.verbatim("judge record --json"));
+    assert_eq!(judged.json()["verdicts"], output.json()["verdicts"]);
+}

@@ -1,0 +1,129 @@
+//! The reference device on a real Ethernet link: `ibv_rc_pingpong` with the kernel's adapter, in both roles.
+
+use verbatim_lab::machine::Machine;
+
+use crate::rxe::guest::{gid_index, in_machine, run};
+
+/// Another veth pair in the machine: the kernel's adapter on one end, the model on the other, which has no address of
+/// the kernel's. Its MTU leaves room for 4096 bytes and all headers.
+const LINK: &str = "ip link show vm0 >/dev/null 2>&1 && exit 0
+. /etc/lab.sh
+ip link add vm0 mtu 4300 type veth peer name vm1 mtu 4300 || exit 1
+echo 1 >/proc/sys/net/ipv6/conf/vm1/disable_ipv6
+ip link set vm1 up
+up vm0 10.9.0.1/24 fd09::1/64
+settled vm0
+rdma link add rxe2 type rxe netdev vm0";
+
+const SIZES: [u32; 5] = [1, 64, 1024, 4096, 65_536];
+const PATH_MTUS: [u32; 3] = [256, 1024, 4096];
+const ITERATIONS: u32 = 100;
+
+/// Who listens and answers; the other one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Kernel,
+    Model,
+}
+
+/// A GID family: what the kernel's GID reads, and its place in the model's table.
+const FAMILIES: [(&str, u32); 2] = [
+    ("0000:0000:0000:0000:0000:ffff:0a09:0001", 0),
+    ("fd09:0000:0000:0000:0000:0000:0000:0001", 1),
+];
+
+fn all_sizes_and_path_mtus(server: Server, family: usize) {
+    in_machine(|machine| {
+        run(machine, LINK);
+        let (gid, own_index) = FAMILIES[family];
+        let index = gid_index(machine, "rxe2", gid);
+        // A TCP port of its own for each, so that none waits for another's end.
+        let ports = 20_000 + 100 * family as u16 + if server == Server::Model { 50 } else { 0 };
+        let combinations = PATH_MTUS
+            .iter()
+            .flat_map(|mtu| SIZES.iter().map(move |size| (*mtu, *size)));
+        for (port, (mtu, size)) in (ports..).zip(combinations) {
+            let line = exchange(machine, server, (index, own_index), port, (mtu, size));
+            eprintln!("{line}");
+        }
+    });
+}
+
+/// Runs both, and returns what the model counted. Both must end with success, with all messages counted.
+fn exchange(
+    machine: &Machine,
+    server: Server,
+    (kernel, model): (u32, u32),
+    port: u16,
+    (mtu, size): (u32, u32),
+) -> String {
+    let (to_kernel, to_model) = match server {
+        Server::Kernel => ("127.0.0.1", ""),
+        Server::Model => ("", "127.0.0.1"),
+    };
+    let kernel = format!(
+        "timeout 100 ibv_rc_pingpong -d rxe2 -g {kernel} -s {size} -m {mtu} -n {ITERATIONS} -p {port} {to_model}"
+    );
+    let model = format!(
+        "timeout 100 pingpong --interface vm1 --ip 10.9.0.2 --ip fd09::2 --gid-index {model} --size {size} --mtu {mtu} \
+         --iterations {ITERATIONS} --port {port} {to_kernel}"
+    );
+    // Who answers is started first. The model waits for a server; the other program does not.
+    let (first, second, wait) = match server {
+        Server::Kernel => (&kernel, &model, ":"),
+        Server::Model => (&model, &kernel, "started $first server listens $hex"),
+    };
+    let script = format!(
+        ". /etc/lab.sh\nhex=$(printf %04X {port})\n{first} >/run/first.out 2>&1 &\nfirst=$!\n{wait}\n\
+         {second} >/run/second.out 2>&1\nsecond=$?\nwait $first\nfirst=$?\n\
+         cat /run/first.out /run/second.out\n[ $first = 0 ] && [ $second = 0 ]"
+    );
+    let ran = machine
+        .run(&script, crate::rxe::guest::LIMIT)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let text = ran.text();
+    assert_eq!(
+        ran.status, 0,
+        "{server:?} as server, {size} bytes, path MTU {mtu}: {text}"
+    );
+    // Each side's own count.
+    assert!(text.contains(&format!("{ITERATIONS} iters in")), "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("role="))
+        .unwrap_or_else(|| panic!("{text}"));
+    // The first message of a client is of its own making; all others carry our bytes back.
+    let checked = match server {
+        Server::Kernel => ITERATIONS,
+        Server::Model => ITERATIONS - 1,
+    };
+    let counts = format!("size={size} mtu={mtu} sent={ITERATIONS} received={ITERATIONS} checked={checked} ");
+    assert!(line.contains(&counts) && line.ends_with("dropped=0"), "{line}");
+    // As many packets as the path MTU makes of so many messages, at least: the path MTU was used.
+    let frames: u32 = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("frames_in=")?.parse().ok())
+        .unwrap();
+    assert!(frames >= ITERATIONS * size.div_ceil(mtu), "{line}");
+    line.to_owned()
+}
+
+#[test]
+fn the_model_sends_first_to_the_kernels_adapter_over_ipv4() {
+    all_sizes_and_path_mtus(Server::Kernel, 0);
+}
+
+#[test]
+fn the_model_sends_first_to_the_kernels_adapter_over_ipv6() {
+    all_sizes_and_path_mtus(Server::Kernel, 1);
+}
+
+#[test]
+fn the_model_answers_the_kernels_adapter_over_ipv4() {
+    all_sizes_and_path_mtus(Server::Model, 0);
+}
+
+#[test]
+fn the_model_answers_the_kernels_adapter_over_ipv6() {
+    all_sizes_and_path_mtus(Server::Model, 1);
+}

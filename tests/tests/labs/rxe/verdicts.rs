@@ -1,0 +1,111 @@
+//! What the tests of chapter 9 come to on rxe, the tester outside the machine with packets of its own making: against a
+//! committed table, in which every FAIL has its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use verbatim_tests::outcomes::{in_words, sometimes, table};
+use verbatim_tests::product::{Output, Place, Running};
+
+use crate::rxe::guest::rxe_lab;
+
+/// The checks that failed.
+fn failed(verdict: &Value) -> BTreeSet<String> {
+    let checks = verdict["findings"].as_array().unwrap().iter();
+    checks.filter(|check| check["result"] == "FAIL").map(in_words).collect()
+}
+
+/// Runs `verbatim` in a lab of its own; nothing where this host lacks something and need not have it.
+fn run(place: &Place, arguments: &str, within: Duration) -> Option<Output> {
+    let lab = rxe_lab()?;
+    let mut command = place.verbatim(arguments);
+    command.envs(lab.environment());
+    Some(Running::start(&mut command).end(within))
+}
+
+/// Where the records of tests are kept that came to something else than the table says.
+const KEPT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/rxe-surprises");
+
+/// Keeps the record of a test: what is seen once in ten runs is not seen again for the asking.
+fn keep(records: &Path, test: &str) {
+    let is_of_it = |name: &str| name.ends_with(&format!("-{test}.rec"));
+    for entry in fs::read_dir(records).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_of_it) {
+            fs::create_dir_all(KEPT).unwrap();
+            fs::copy(entry.path(), Path::new(KEPT).join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_outcome_is_the_one_in_the_table() {
+    let place = Place::new();
+    let arguments = "run --rig rxe c09-* --json --record records";
+    let Some(output) = run(&place, arguments, Duration::from_secs(900)) else {
+        return;
+    };
+    let report = output.json();
+    let text = include_str!("../../../data/rxe-outcomes.toml");
+    let mut expected = table(text);
+    // All of them, then what was wrong: a run takes minutes, and one surprise hides no other.
+    let mut surprises = Vec::new();
+    for verdict in report["verdicts"].as_array().unwrap() {
+        let test = verdict["test"].as_str().unwrap();
+        let Some(expected) = expected.remove(test) else {
+            surprises.push((test, format!("is not in tests/data/rxe-outcomes.toml: {verdict:#}")));
+            continue;
+        };
+        let outcome = verdict["outcome"].as_str().unwrap();
+        let mut failed = failed(verdict);
+        let sometimes = sometimes(text, test);
+        failed.retain(|finding| expected.findings.contains(finding) || !sometimes.contains(finding));
+        let only_sometimes = outcome == "FAIL" && failed.is_empty();
+        let timing = expected.outcomes.len() > 1;
+        if !only_sometimes && !expected.outcomes.iter().any(|allowed| allowed == outcome) {
+            let allowed = &expected.outcomes;
+            surprises.push((test, format!("came to {outcome}, not {allowed:?}: {verdict:#}")));
+        } else if !failed.is_subset(&expected.findings) {
+            let unexpected: Vec<_> = failed.difference(&expected.findings).collect();
+            surprises.push((test, format!("{unexpected:?} failed, and is not in the table")));
+        } else if outcome == "FAIL" && !timing && failed != expected.findings {
+            let missing: Vec<_> = expected.findings.difference(&failed).collect();
+            surprises.push((test, format!("{missing:?} of the table did not fail")));
+        }
+    }
+    surprises
+        .iter()
+        .for_each(|(test, _)| keep(&place.path("records"), test));
+    assert!(surprises.is_empty(), "{surprises:#?}; their records are in {KEPT}");
+    assert_eq!(expected, BTreeMap::new(), "these did not run");
+    assert_eq!(output.code(), 1, "{output}");
+}
+
+/// The kernels that are known panic. One that is mended refuses such packets; one that drops them does not pass either.
+#[test]
+fn a_reserved_opcode_that_takes_the_host_down_is_an_error_of_the_rig_and_no_verdict_on_the_device() {
+    let arguments = "run --rig rxe c09-nak-reserved-opcode --set soft_roce=1 --json";
+    let Some(output) = run(&Place::new(), arguments, Duration::from_secs(300)) else {
+        return;
+    };
+    let report = output.json();
+    let verdict = &report["verdicts"][0];
+    let came_to = (
+        verdict["outcome"].as_str().unwrap(),
+        verdict["cause"].as_str().unwrap_or(""),
+    );
+    let reason = verdict["reason"].as_str().unwrap();
+    match came_to {
+        ("ERROR", "RIG") => assert!(reason.contains("the connection is lost"), "{reason}"),
+        ("FAIL", "DUT") => assert!(
+            failed(verdict).iter().all(|check| check.contains("reserved opcode")),
+            "{reason}"
+        ),
+        ("PASS", "") => {}
+        other => panic!("{other:?}: {reason}"),
+    }
+}

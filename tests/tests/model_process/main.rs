@@ -1,7 +1,0 @@
-//! `verbatim` against `verbatimd model`: a device that enforces its M_Key and outlives its tester. Whenever the tester
-//! ends, the next run finds the device locked or not, and leaves it as the first one found it.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
-mod device;
-mod ends;
-mod proxy;

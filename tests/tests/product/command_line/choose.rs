@@ -1,0 +1,235 @@
+//! Which tests are run, how often, where a run ends, and how much is said of it.
+
+use std::fs;
+
+use verbatim_tests::product::{Output, Place, run};
+
+use crate::command_line::BROKEN;
+
+/// The tests of which a run printed a line, with their outcomes.
+fn lines(output: &Output) -> Vec<(String, String)> {
+    let outcomes = ["PASS", "FAIL", "ERROR", "INCONCLUSIVE", "NOT_APPLICABLE", "SKIPPED"];
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let outcome = words.next().filter(|word| outcomes.contains(word))?;
+        let test = words
+            .next()
+            .filter(|word| word.starts_with('c') && !word.ends_with(','))?;
+        Some((test.trim_end_matches(',').to_owned(), outcome.to_owned()))
+    };
+    output
+        .stdout
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(line)
+        .collect()
+}
+
+fn broken(place: &Place) {
+    fs::write(place.path("broken.toml"), BROKEN).unwrap();
+}
+
+const ON_BROKEN: &str = "run --rig-file broken.toml --rig broken";
+
+#[test]
+fn an_expression_chooses_among_the_tests_that_are_named() {
+    let place = Place::new();
+    let output = run(place
+        .verbatim("run c14-*")
+        .args(["-k", "lease and not (periods or walk)"]));
+    assert_eq!(output.code(), 0, "{output}");
+    let tests = lines(&output);
+    assert!(tests.len() >= 5, "{output}");
+    for (test, _) in &tests {
+        assert!(test.contains("lease") && !test.contains("periods"), "{test}");
+    }
+    for (words, told) in [("lease and", "seen the end"), ("zzz", "no test matches the expression")] {
+        let output = run(place.verbatim("run").args(["-k", words]));
+        assert_eq!(output.code(), 2, "{output}");
+        assert!(output.stderr.contains(told), "{output}");
+    }
+}
+
+#[test]
+fn with_x_the_first_failure_ends_the_run_and_the_exit_code_is_still_that_of_a_fail() {
+    let place = Place::new();
+    broken(&place);
+    let output = run(&mut place.verbatim(&format!("{ON_BROKEN} -x c14-016*")));
+    assert_eq!(output.code(), 1, "{output}");
+    let tests = lines(&output);
+    let failed: Vec<_> = tests.iter().filter(|(_, outcome)| outcome == "FAIL").collect();
+    assert_eq!(failed.len(), 1, "{output}");
+    assert_eq!(tests.last().unwrap().1, "SKIPPED");
+    assert!(output.stdout.contains("at the first failure, as asked"), "{output}");
+    let output = run(&mut place.verbatim(&format!("{ON_BROKEN} --json -x c14-016*")));
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let left_out: Vec<_> = verdicts.iter().filter(|one| one["outcome"] == "SKIPPED").collect();
+    assert!(!left_out.is_empty(), "{output}");
+    assert!(left_out.iter().all(|one| one["cause"] == "OPERATOR"), "{left_out:?}");
+}
+
+#[test]
+fn what_did_not_pass_is_run_again_and_nothing_else() {
+    let place = Place::new();
+    broken(&place);
+    let never = run(&mut place.verbatim(&format!("{ON_BROKEN} --failed")));
+    assert_eq!(never.code(), 2, "{never}");
+    assert!(never.stderr.contains("nothing to run again"), "{never}");
+    let first = run(&mut place.verbatim(&format!("{ON_BROKEN} c14-016*")));
+    let failed: Vec<_> = lines(&first)
+        .into_iter()
+        .filter(|(_, outcome)| outcome == "FAIL")
+        .collect();
+    assert!(!failed.is_empty() && failed.len() < lines(&first).len(), "{first}");
+    let again = run(&mut place.verbatim(&format!("{ON_BROKEN} --failed")));
+    assert_eq!(lines(&again), failed, "{again}");
+    let sound = run(&mut place.verbatim("run c14-024-node-info"));
+    assert_eq!(sound.code(), 0, "{sound}");
+    let nothing = run(&mut place.verbatim("run --failed"));
+    assert_eq!(nothing.code(), 2, "{nothing}");
+    assert!(nothing.stderr.contains("nothing to run again"), "{nothing}");
+}
+
+#[test]
+fn a_run_that_is_repeated_takes_the_next_seed_each_time_and_ends_with_the_gravest_code() {
+    let place = Place::new();
+    broken(&place);
+    let output = run(&mut place.verbatim("run --repeat 3 --seed 8 --record kept c14-024-node-info"));
+    assert_eq!(output.code(), 0, "{output}");
+    for (directory, seed) in [("1", 8), ("2", 9), ("3", 10)] {
+        assert!(
+            output
+                .stdout
+                .contains(&format!("1 test on virtual, seed {seed}: 1 passed")),
+            "{output}"
+        );
+        let judged = run(&mut place.verbatim(&format!("verify kept/{directory}")));
+        assert_eq!(judged.code(), 0, "{judged}");
+    }
+    assert!(
+        output.stdout.ends_with("3 of 3 runs: 1 of 1 test passed in each\n"),
+        "{output}"
+    );
+    let json = run(&mut place.verbatim(&format!("{ON_BROKEN} --json --repeat 2 c14-016-get-protect-2")));
+    assert_eq!(json.code(), 1, "{json}");
+    let runs = json.json();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{json}");
+    let ends = run(&mut place.verbatim(&format!("{ON_BROKEN} -x --repeat 9 c14-016-get-protect-2")));
+    assert!(ends.stdout.contains("1 of 9 runs"), "{ends}");
+}
+
+#[test]
+fn quiet_says_what_did_not_pass_and_verbose_what_was_checked() {
+    let place = Place::new();
+    broken(&place);
+    let quiet = run(&mut place.verbatim(&format!("{ON_BROKEN} -q c14-016-get*")));
+    assert!(
+        !quiet.stdout.contains("PASS ") && quiet.stdout.contains("FAIL "),
+        "{quiet}"
+    );
+    let verbose = run(&mut place.verbatim("run -v --durations 1 c14-024-node-info"));
+    assert!(
+        verbose.stdout.contains("    C14-24 NodeType: channel adapter\n"),
+        "{verbose}"
+    );
+    assert!(
+        verbose.stdout.contains("\nLongest:\n") && verbose.stdout.contains("\ntook "),
+        "{verbose}"
+    );
+}
+
+#[test]
+fn a_finding_is_explained_field_by_field_beside_its_statement() {
+    let place = Place::new();
+    broken(&place);
+    run(&mut place.verbatim(&format!("{ON_BROKEN} --record kept c14-016-get-protect-2")));
+    let all = run(&mut place.verbatim("explain kept"));
+    assert_eq!(all.code(), 0, "{all}");
+    for words in [
+        "FAIL c14-016-get-protect-2#1\n",
+        "  demands:  With another M_Key",
+        "  expected: no answer\n",
+        "      AttributeID                        PortInfo\n",
+        " --rig broken c14-016-get-protect-2 --seed 0\n",
+    ] {
+        assert!(all.stdout.contains(words), "{words}: {all}");
+    }
+    let one = run(&mut place.verbatim("explain kept c14-016-get-protect-2#1"));
+    assert_eq!(one.stdout.matches("\n  again: ").count(), 1, "{one}");
+    for wrong in ["c14-016-get-protect-2#99", "C14-24", "c14-016-get-protect-2#x"] {
+        let output = run(&mut place.verbatim(&format!("explain kept {wrong}")));
+        assert_eq!(output.code(), 2, "{wrong}: {output}");
+    }
+}
+
+#[test]
+fn what_runs_a_test_again_is_the_rig_of_the_run_wherever_it_is_pasted() {
+    let place = Place::new();
+    let file = place.path("my rigs.toml");
+    fs::write(&file, BROKEN).unwrap();
+    let rig = [
+        "--rig-file",
+        "my rigs.toml",
+        "--rig",
+        "broken",
+        "--rig-key",
+        "profile=\"minimal\"",
+    ];
+    let failed = run(place
+        .verbatim("--server none run --record kept c14-016-get-protect-2")
+        .args(rig));
+    assert_eq!(failed.code(), 1, "{failed}");
+    let explained = run(&mut place.verbatim("explain kept"));
+    let again = explained
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("  again: verbatim "))
+        .unwrap_or_else(|| panic!("{explained}"));
+    let options = format!(
+        "run --server none --rig-file '{}' --rig-key 'profile=\"minimal\"' --rig broken ",
+        file.display()
+    );
+    assert!(again.starts_with(&options), "{again}");
+    let verbatim = place.verbatim("").get_program().to_owned();
+    let script = format!("cd / && exec \"$0\" {again}");
+    let pasted = run(place.command("sh").arg("-c").arg(script).arg(verbatim));
+    assert_eq!(lines(&pasted), lines(&failed), "{pasted}");
+}
+
+#[test]
+fn a_test_without_a_finding_is_explained_by_its_verdict_and_by_how_far_it_got() {
+    let place = Place::new();
+    broken(&place);
+    let tests = "c14-016-get-protect-2 c14-024-node-info";
+    run(&mut place.verbatim(&format!("{ON_BROKEN} --record kept {tests}")));
+    let passed = run(&mut place.verbatim("explain kept c14-024-node-info"));
+    assert_eq!(passed.code(), 0, "{passed}");
+    for words in [
+        "PASS c14-024-node-info\n",
+        "  held:     C14-24 NodeType: channel adapter\n",
+        "  reached:  its end: ",
+        "  again: verbatim run ",
+    ] {
+        assert!(passed.stdout.contains(words), "{words}: {passed}");
+    }
+    let unknown = run(&mut place.verbatim("explain kept c14-024-node-info#1"));
+    assert_eq!(unknown.code(), 2, "{unknown}");
+    let absent = run(&mut place.verbatim("explain kept c14-015-get"));
+    assert_eq!(absent.code(), 2, "{absent}");
+    assert!(absent.stderr.contains("no test of this run"), "{absent}");
+}
+
+#[test]
+fn statements_are_listed_and_found_in_any_form_of_their_id() {
+    let place = Place::new();
+    let all = run(&mut place.verbatim("statements --json")).json();
+    assert!(all["statements"].as_array().unwrap().len() > 20, "{all}");
+    for form in ["C14-16", "c14_016", "v1c14-016.1.1#03"] {
+        let one = run(place.verbatim("statements").arg(form));
+        assert!(one.stdout.starts_with("C14-16  M_Key check"), "{one}");
+    }
+    let near = run(&mut place.verbatim("statements C14-161"));
+    assert_eq!(near.code(), 2, "{near}");
+    assert!(near.stderr.contains("did you mean C14-16?"), "{near}");
+}

@@ -1,0 +1,65 @@
+//! `verbatim` as people run it, on the virtual rig: no lab, no hardware.
+
+mod capture;
+mod choose;
+mod damage;
+mod deviations;
+mod machine;
+mod pipes;
+mod records;
+mod repeat;
+mod revision;
+mod signature;
+mod usage;
+mod verdicts;
+
+use std::fs;
+use std::path::Path;
+
+use verbatim_tests::product::{Place, run};
+
+/// Enough of the long sweeps to be a sweep, in a record of some 100 kB.
+const SHORT: &str = "--set illegal_parts=100 --set violations=300";
+
+/// A rig whose device answers what it must not.
+const BROKEN: &str = r#"config_version = 1
+
+[[rig]]
+name = "broken"
+kind = "virtual"
+defects = ["m-key-ignored-on-get"]
+"#;
+
+/// A pair of keys as openssl makes them: NAME.pem and NAME.pub.
+fn keys(place: &Place, name: &str) {
+    let openssl = |arguments: &str| {
+        let output = run(place.command("openssl").args(arguments.split_whitespace()));
+        assert_eq!(output.code(), 0, "{output}");
+    };
+    openssl(&format!("genpkey -algorithm ed25519 -out {name}.pem"));
+    openssl(&format!("pkey -in {name}.pem -pubout -out {name}.pub"));
+}
+
+/// The files of a directory: name and content, in order of name.
+fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read(entry.path()).unwrap(),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// The records among them.
+fn records(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut records = files(directory);
+    records.retain(|(name, _)| name.ends_with(".rec"));
+    assert!(records.len() > 20, "{}", records.len());
+    records
+}

@@ -1,0 +1,87 @@
+//! Nobody reads, or nothing can be written: an end without a panic.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use verbatim_tests::product::{Place, program, run};
+
+use crate::command_line::SHORT;
+
+/// Each command that prints, and the exit code of its result if somebody read it.
+const PRINTING: [&str; 8] = [
+    "run c14-016-*",
+    "run c14-016-* --json",
+    "judge record",
+    "judge record --json",
+    "tests --long",
+    "tests --json",
+    "rigs",
+    "qualify C13_013 --seeds 1 --json",
+];
+
+fn with_record() -> Place {
+    let place = Place::new();
+    assert_eq!(
+        run(&mut place.verbatim("run C13_013 C14_016_Get --record record")).code(),
+        0
+    );
+    place
+}
+
+/// Runs with this stdout; what came on stderr.
+fn ended_by_stdout(command: &mut Command, stdout: Stdio) -> String {
+    let output = command.stdout(stdout).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_closed_pipe_ends_every_command_quietly() {
+    let place = with_record();
+    for arguments in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(
+            ended_by_stdout(&mut place.verbatim(arguments), writer.into()),
+            "",
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_under_stdout_is_told() {
+    let place = with_record();
+    for arguments in PRINTING {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let said = ended_by_stdout(&mut place.verbatim(arguments), full.into());
+        assert!(
+            said.contains("No space left on device") && !said.contains("panicked"),
+            "{arguments}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn head_may_take_one_line_of_a_run() {
+    let place = Place::new();
+    let script = format!("{{ \"$0\" run {SHORT}; echo \"code $?\" >&2; }} | head -1");
+    let output = run(place.command("sh").arg("-c").arg(script).arg(program("verbatim")));
+    assert_eq!(output.stdout.lines().count(), 1, "{output}");
+    assert!(output.stdout.starts_with("PASS "), "{output}");
+    assert!(["code 0\n", "code 3\n"].contains(&output.stderr.as_str()), "{output}");
+}
+
+#[test]
+fn a_run_whose_reader_went_away_leaves_a_whole_record() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    ended_by_stdout(
+        &mut place.verbatim(&format!("run --record record {SHORT}")),
+        writer.into(),
+    );
+    let judged = run(&mut place.verbatim("judge record"));
+    assert_eq!(judged.code(), 0, "{judged}");
+}

@@ -1,0 +1,169 @@
+//! What a run leaves on disk: the same for the same seed, and enough to judge again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use verbatim_record::{Entry, read_file};
+use verbatim_tests::product::{Output, Place, debug_verbatim, program, run};
+use verbatim_wire::MKey;
+
+use crate::command_line::{BROKEN, SHORT, files, records};
+
+fn keep(place: &Place, verbatim: &Path, name: &str, more: &str) -> PathBuf {
+    let mut command = place.command(verbatim);
+    let output = run(command.args(format!("run --record {name} {more}").split_whitespace()));
+    assert_eq!(output.code(), 0, "{output}");
+    place.path(name)
+}
+
+fn differing(one: &Path, other: &Path) -> Vec<String> {
+    let (one, other) = (records(one), records(other));
+    assert_eq!(one.len(), other.len());
+    let differ = one.into_iter().zip(other).filter(|(one, other)| one != other);
+    differ.map(|((name, _), _)| name).collect()
+}
+
+#[test]
+fn two_runs_with_one_seed_leave_the_same_bytes() {
+    let place = Place::new();
+    let release = program("verbatim");
+    for seed in [0, 4711, u64::MAX] {
+        let seed = format!("--seed {seed}");
+        let [one, other] = ["one", "other"].map(|name| keep(&place, &release, name, &seed));
+        assert_eq!(differing(&one, &other), [] as [&str; 0], "{seed}");
+        fs::remove_dir_all(one).unwrap();
+        fs::remove_dir_all(other).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "builds everything a second time, without optimisation: minutes; by hand, with --ignored"]
+fn a_debug_build_and_an_optimised_one_leave_the_same_bytes() {
+    let place = Place::new();
+    let more = format!("--seed 3 {SHORT}");
+    let release = keep(&place, &program("verbatim"), "release", &more);
+    let debug = keep(&place, debug_verbatim(), "debug", &more);
+    assert_eq!(differing(&release, &debug), [] as [&str; 0]);
+}
+
+#[test]
+fn another_seed_leaves_another_record_of_every_test_that_chooses() {
+    let place = Place::new();
+    let release = program("verbatim");
+    let one = keep(&place, &release, "one", &format!("--seed 1 {SHORT}"));
+    let two = keep(&place, &release, "two", &format!("--seed 2 {SHORT}"));
+    let differ = differing(&one, &two);
+    assert_eq!(
+        differ.len(),
+        records(&one).len(),
+        "the seed is part of every record: {differ:?}"
+    );
+    // Beyond the seed itself: other keys.
+    let keys = |directory: &Path| -> Vec<MKey> {
+        let (name, _) = records(directory)
+            .into_iter()
+            .find(|(name, _)| name.contains("c14-016-get-protect-2"))
+            .unwrap();
+        let entries = read_file(&directory.join(name)).unwrap();
+        entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Sent(sent) => Some(sent.mad.m_key()).filter(|key| *key != MKey(0)),
+                _ => None,
+            })
+            .collect()
+    };
+    let (one, two) = (keys(&one), keys(&two));
+    assert!(
+        one.len() > 3 && one.iter().all(|key| !two.contains(key)),
+        "{one:?} {two:?}"
+    );
+}
+
+#[test]
+fn a_test_leaves_the_same_record_alone_and_in_company() {
+    let place = Place::new();
+    let release = program("verbatim");
+    let company = keep(&place, &release, "company", SHORT);
+    let alone = keep_one(&place, "alone", "c14-016-set-protect-2");
+    let all = records(&company);
+    let (_, in_company) = all
+        .iter()
+        .find(|(name, _)| name.ends_with("c14-016-set-protect-2.rec"))
+        .unwrap();
+    assert_eq!(in_company, &alone);
+}
+
+fn keep_one(place: &Place, name: &str, test: &str) -> Vec<u8> {
+    let output = run(&mut place.verbatim(&format!("run {test} --record {name}")));
+    assert_eq!(output.code(), 0, "{output}");
+    fs::read(place.path(name).join(format!("001-{test}.rec"))).unwrap()
+}
+
+/// The document without the outcome's place on disk.
+fn judged(output: &Output) -> Value {
+    assert!(!output.stderr.contains("judged otherwise"), "{output}");
+    output.json()
+}
+
+#[test]
+fn judging_a_record_gives_the_verdicts_of_the_run_and_changes_nothing() {
+    let place = Place::new();
+    place.write("rigs.toml", BROKEN);
+    for (record, what, code) in [
+        ("sound", format!("run --json --seed 9 {SHORT}"), 0),
+        (
+            "broken",
+            "run --json --rig-file rigs.toml --rig broken C14_016_Get C13_013".to_owned(),
+            1,
+        ),
+    ] {
+        let ran = run(&mut place.verbatim(&format!("{what} --record {record}")));
+        assert_eq!(ran.code(), code, "{ran}");
+        let before = files(&place.path(record));
+        let judge = run(&mut place.verbatim(&format!("judge {record} --json")));
+        assert_eq!((judge.code(), judge.stderr.as_str()), (code, ""), "{judge}");
+        assert_eq!(judged(&judge), judged(&ran));
+        assert_eq!(files(&place.path(record)), before);
+    }
+}
+
+#[test]
+fn a_record_is_judged_wherever_it_was_moved_and_by_a_user_who_may_not_write_there() {
+    let place = Place::new();
+    let first = keep(&place, &program("verbatim"), "first", "c14-016-get-*");
+    fs::rename(first, place.path("second place")).unwrap();
+    let output = run(place
+        .command(program("verbatim"))
+        .arg("judge")
+        .arg(place.path("second place")));
+    assert_eq!(output.code(), 0, "{output}");
+    assert_eq!(output.stdout.lines().filter(|line| line.starts_with("PASS")).count(), 4);
+}
+
+#[test]
+fn a_directory_that_holds_something_is_refused_and_left_alone() {
+    let place = Place::new();
+    let kept = keep(&place, &program("verbatim"), "kept", "C13_013");
+    fs::create_dir(place.path("other")).unwrap();
+    place.write("other/notes.txt", "mine");
+    for (name, directory) in [("kept", kept), ("other", place.path("other"))] {
+        let before = files(&directory);
+        let output = run(&mut place.verbatim(&format!("run C13_013 --record {name}")));
+        assert_eq!((output.code(), output.stdout.as_str()), (2, ""), "{output}");
+        assert!(
+            output.stderr.contains("not empty") && output.stderr.contains("name a new one"),
+            "{output}"
+        );
+        assert!(output.stderr.contains(directory.to_str().unwrap()), "{output}");
+        assert_eq!(files(&directory), before);
+    }
+    place.write("file", "mine");
+    let output = run(&mut place.verbatim("run C13_013 --record file"));
+    assert_eq!((output.code(), output.stdout.as_str()), (2, ""), "{output}");
+    assert!(output.stderr.contains("file of this name"), "{output}");
+    fs::create_dir(place.path("empty")).unwrap();
+    let output = run(&mut place.verbatim("run C13_013 --record empty"));
+    assert_eq!(output.code(), 0, "an empty directory is as good as none: {output}");
+}

@@ -1,0 +1,160 @@
+//! A bundle that is signed: openssl's keys, and openssl agrees with what we sign and with what we refuse.
+
+use std::fs;
+
+use verbatim_record::BundleWriter;
+use verbatim_tests::product::{Output, Place, run};
+
+use crate::command_line::{files, keys};
+
+fn verbatim(place: &Place, arguments: &str) -> Output {
+    run(&mut place.verbatim(arguments))
+}
+
+/// What openssl makes of the signature in `kept`.
+fn openssl_takes(place: &Place, public: &str) -> bool {
+    let command =
+        format!("pkeyutl -verify -rawin -pubin -inkey {public} -sigfile kept/manifest.sig -in kept/manifest.json");
+    run(place.command("openssl").args(command.split_whitespace())).code() == 0
+}
+
+/// A record of one test, in `kept`.
+fn kept(place: &Place, more: &str) {
+    let output = verbatim(place, &format!("run c14-024-node-type --record kept {more}"));
+    assert_eq!(output.code(), 0, "{output}");
+}
+
+#[test]
+fn openssl_verifies_what_is_signed_with_its_key_and_names_the_key_as_we_do() {
+    let place = Place::new();
+    keys(&place, "mine");
+    kept(&place, "");
+    let unsigned = verbatim(&place, "verify kept --json");
+    assert!(unsigned.json()["signed_by"].is_null(), "{unsigned}");
+    assert!(verbatim(&place, "verify kept").stdout.contains("signed   no"));
+    assert_eq!(verbatim(&place, "verify kept --key mine.pub").code(), 3, "not signed");
+
+    let signed = verbatim(&place, "sign kept --key mine.pem");
+    assert_eq!(signed.code(), 0, "{signed}");
+    assert!(openssl_takes(&place, "mine.pub"));
+    assert!(openssl_takes(&place, "kept/manifest.pub"));
+    assert_eq!(
+        fs::read(place.path("mine.pub")).unwrap(),
+        fs::read(place.path("kept/manifest.pub")).unwrap()
+    );
+    let id = verbatim(&place, "verify kept --json --key mine.pub").json()["signed_by"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let der = "openssl pkey -pubin -in mine.pub -outform DER | sha256sum";
+    let theirs = run(place.command("sh").args(["-c", der]));
+    assert_eq!(theirs.stdout.split(' ').next(), Some(id.as_str()), "{theirs}");
+    assert!(signed.stdout.contains(&id), "{signed}");
+    // A record that is signed is read like any other.
+    assert_eq!(verbatim(&place, "judge kept").code(), 0);
+}
+
+#[test]
+fn what_openssl_signs_is_taken_too() {
+    let place = Place::new();
+    keys(&place, "mine");
+    kept(&place, "");
+    let sign = "pkeyutl -sign -rawin -inkey mine.pem -in kept/manifest.json -out kept/manifest.sig";
+    assert_eq!(run(place.command("openssl").args(sign.split(' '))).code(), 0);
+    fs::copy(place.path("mine.pub"), place.path("kept/manifest.pub")).unwrap();
+    let output = verbatim(&place, "verify kept --key mine.pub");
+    assert_eq!(output.code(), 0, "{output}");
+}
+
+#[test]
+fn who_forges_a_signed_record_needs_the_key() {
+    let place = Place::new();
+    keys(&place, "mine");
+    keys(&place, "other");
+    kept(&place, "--sign mine.pem");
+    let [signature, public] =
+        ["kept/manifest.sig", "kept/manifest.pub"].map(|name| fs::read(place.path(name)).unwrap());
+
+    // A verdict is altered, and the manifest made anew, behind the old signature.
+    let verdicts = fs::read_to_string(place.path("kept/verdicts.json")).unwrap();
+    fs::write(place.path("kept/verdicts.json"), format!("{verdicts}\n")).unwrap();
+    BundleWriter::resume(&place.path("kept"), 99).unwrap().seal().unwrap();
+    fs::write(place.path("kept/manifest.sig"), signature).unwrap();
+    fs::write(place.path("kept/manifest.pub"), public).unwrap();
+    for command in ["judge kept", "verify kept", "verify kept --key mine.pub", "report kept"] {
+        let output = verbatim(&place, command);
+        assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{command}: {output}");
+        assert!(output.stderr.contains("manifest.sig is damaged"), "{output}");
+    }
+    assert!(!openssl_takes(&place, "mine.pub"), "openssl refuses it, too");
+
+    // Signed with a key of the forger's own, it is whole, and not by whom it should be.
+    assert_eq!(verbatim(&place, "sign kept --key other.pem --force").code(), 0);
+    let whole = verbatim(&place, "verify kept");
+    assert!(whole.stdout.contains("--key PUBLIC.pem demands whose"), "{whole}");
+    let output = verbatim(&place, "verify kept --key mine.pub");
+    assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
+    assert!(output.stderr.contains("is not signed as demanded"), "{output}");
+}
+
+#[test]
+fn half_a_signature_is_found_out() {
+    let place = Place::new();
+    keys(&place, "mine");
+    kept(&place, "--sign mine.pem");
+    for (gone, words) in [
+        ("kept/manifest.sig", "has what the run did not leave: manifest.pub"),
+        ("kept/manifest.pub", "kept/manifest.pub is damaged"),
+    ] {
+        let content = fs::read(place.path(gone)).unwrap();
+        fs::remove_file(place.path(gone)).unwrap();
+        let output = verbatim(&place, "verify kept");
+        assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
+        assert!(output.stderr.contains(words), "{output}");
+        fs::write(place.path(gone), content).unwrap();
+    }
+    assert_eq!(verbatim(&place, "verify kept").code(), 0);
+}
+
+#[test]
+fn a_key_that_cannot_be_used_is_told_before_the_run_and_a_signature_is_not_written_over() {
+    let place = Place::new();
+    keys(&place, "mine");
+    let openssl = |arguments: &str| run(place.command("openssl").args(arguments.split(' ')));
+    openssl("genpkey -algorithm x25519 -out x.pem");
+    openssl("genpkey -algorithm ed25519 -aes256 -pass pass:secret -out locked.pem");
+    place.write("text.pem", "no key");
+    for (key, seen) in [
+        ("mine.pub", "seen PUBLIC KEY"),
+        ("x.pem", "of another kind"),
+        ("locked.pem", "seen ENCRYPTED PRIVATE KEY"),
+        ("text.pem", "seen no PEM"),
+        ("nowhere.pem", "No such file"),
+    ] {
+        let output = verbatim(&place, &format!("run c14-024-node-type --record kept --sign {key}"));
+        assert_eq!((output.code(), output.stdout.as_str()), (2, ""), "{key}: {output}");
+        assert!(output.stderr.contains(key) && output.stderr.contains(seen), "{output}");
+        assert!(!place.path("kept").exists(), "nothing was run");
+    }
+    let output = verbatim(&place, "run c14-024-node-type --sign mine.pem");
+    assert_eq!(output.code(), 2, "there is nothing to sign without --record: {output}");
+    kept(&place, "--sign mine.pem");
+    let before = files(&place.path("kept"));
+    let output = verbatim(&place, "sign kept --key mine.pem");
+    assert_eq!(output.code(), 2, "{output}");
+    assert!(output.stderr.contains("is signed already, by key"), "{output}");
+    assert_eq!(
+        verbatim(&place, "verify kept --key mine.pem").code(),
+        2,
+        "a private key"
+    );
+    assert_eq!(files(&place.path("kept")), before);
+    assert_eq!(
+        verbatim(&place, "run c14-024-node-type --repeat 2 --record many --sign mine.pem").code(),
+        0
+    );
+    for one in ["many/1", "many/2"] {
+        let output = verbatim(&place, &format!("verify {one} --key mine.pub"));
+        assert_eq!(output.code(), 0, "{output}");
+    }
+}

@@ -1,0 +1,30 @@
+//! A capture that comes through a pipe while it is taken.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use verbatim_tests::product::Place;
+
+use crate::inspect::kinds::roce;
+use crate::inspect::{pcap_header, pcap_packet};
+
+#[test]
+fn a_packet_is_shown_as_soon_as_it_has_come() {
+    let place = Place::new();
+    let mut command = place.verbatim("inspect - --json");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut into = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    into.write_all(&pcap_header(1)).unwrap();
+    for number in 1..=3 {
+        // Nothing more is written before the line is there.
+        into.write_all(&pcap_packet(&roce(64)[0])).unwrap();
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.contains(&format!("\"packet\":{number},")), "{line}");
+        assert!(line.contains("\"verdict\":\"accept\""), "{line}");
+    }
+    drop(into);
+    assert!(lines.next().unwrap().unwrap().contains("\"summary\""));
+    assert!(lines.next().is_none());
+    assert!(child.wait().unwrap().success());
+}

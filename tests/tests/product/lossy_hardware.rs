@@ -1,0 +1,368 @@
+//! On hardware any MAD may be lost, and a host may give one back unsent. A conforming device is never failed for it, no
+//! test passes on what the device never saw, and the device is restored all the same.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use verbatim_catalog::TESTS;
+use verbatim_device::Profile;
+use verbatim_record::{Cause, Outcome, Span, Time, Verdict};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Arrival, Need, Ran, Rig, RigInfo, Step, Stimulus, Stop, Test};
+use verbatim_tests::judged::{judged, judged_with, test};
+use verbatim_wire::{AttributeId, Layout as _, MKey, Mad, Method, PortCounters, PortInfo};
+
+/// What happens to a MAD on its way out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Arrives,
+    IsLost,
+    ComesBack,
+}
+
+/// A rig that passes for hardware, and on which `fate` decides what becomes of each MAD sent.
+struct Lossy<F> {
+    rig: VirtualRig,
+    fate: F,
+    back: VecDeque<Mad>,
+}
+
+/// The tests that work with MADs alone, as this rig does.
+fn mad_tests() -> impl Iterator<Item = &'static Test> {
+    let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort, Need::Counters];
+    let only_mads = move |test: &&Test| test.needs.iter().all(|need| offered.contains(need));
+    TESTS.iter().copied().filter(only_mads)
+}
+
+impl<F: FnMut(&Mad) -> Fate> Rig for Lossy<F> {
+    fn now(&self) -> Time {
+        self.rig.now()
+    }
+
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        let Stimulus::Mad(_, mad) = what else {
+            return self.rig.send(what);
+        };
+        match (self.fate)(mad) {
+            Fate::Arrives => return self.rig.send(what),
+            Fate::IsLost => {}
+            Fate::ComesBack => self.back.push_back(*mad),
+        }
+        Ok(Span::exactly(self.rig.now()))
+    }
+
+    fn wait(&mut self, until: Time) -> Arrival {
+        match self.back.pop_front() {
+            Some(mad) => Arrival::Returned(0, Span::exactly(self.rig.now()), mad, 5),
+            None => self.rig.wait(until),
+        }
+    }
+}
+
+fn hardware() -> RigInfo {
+    RigInfo {
+        simulated: false,
+        host_bound: Duration::from_millis(10),
+        ..VirtualRig::info(MKey(0))
+    }
+}
+
+fn execute(test: &Test, rig: &mut dyn Rig, info: &RigInfo) -> (Verdict, Ran) {
+    let parameters = [("illegal_parts", 40), ("violations", 20), ("wait_s", 30)];
+    let judged = judged(rig, info, test, 1, &parameters);
+    (judged.verdict, judged.ran)
+}
+
+fn with_fate(test: &Test, fate: impl FnMut(&Mad) -> Fate) -> (Verdict, Ran) {
+    let mut rig = Lossy {
+        rig: VirtualRig::new(Profile::full(), &[]),
+        fate,
+        back: VecDeque::new(),
+    };
+    execute(test, &mut rig, &hardware())
+}
+
+/// Only the `n`th MAD meets that fate.
+fn nth(n: usize, met: Fate) -> impl FnMut(&Mad) -> Fate {
+    let mut sent = 0;
+    move |_| {
+        sent += 1;
+        if sent == n { met } else { Fate::Arrives }
+    }
+}
+
+#[test]
+fn without_losses_every_test_passes_on_what_passes_for_hardware() {
+    for test in mad_tests() {
+        let (verdict, _) = with_fate(test, |_| Fate::Arrives);
+        assert!(
+            matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable),
+            "{}: {} {}",
+            test.id,
+            verdict.outcome(),
+            verdict.reason
+        );
+    }
+}
+
+#[test]
+fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_restored() {
+    for test in mad_tests() {
+        for met in [Fate::IsLost, Fate::ComesBack] {
+            for n in 1..60 {
+                let (verdict, ran) = with_fate(test, nth(n, met));
+                assert!(
+                    verdict.outcome() != Outcome::Fail,
+                    "{} {met:?} {n}: {verdict:#?}",
+                    test.id
+                );
+                assert!(
+                    ran.restored.iter().all(|r| r.is_complete()),
+                    "{} {met:?} {n}: {:#?}",
+                    test.id,
+                    ran.restored
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn three_mads_in_a_row_that_are_lost_between_packets_say_nothing_of_device_or_tester() {
+    // Without packets around it, three unanswered tries of one MAD are the proof of silence itself.
+    let by_packets = |test: &&&Test| test.needs.contains(&Need::Link);
+    for test in TESTS.iter().filter(by_packets) {
+        // The first ones ask whether the device is sane.
+        for first in 4..24 {
+            let mut sent = 0;
+            let (verdict, ran) = with_fate(test, |_| {
+                sent += 1;
+                let is_lost = (first..first + 3).contains(&sent);
+                if is_lost { Fate::IsLost } else { Fate::Arrives }
+            });
+            let was_restored = ran.restored.iter().all(|restored| restored.is_complete());
+            assert!(
+                !was_restored || !matches!(verdict.outcome(), Outcome::Fail | Outcome::Error),
+                "{} {first}: {verdict:#?}",
+                test.id
+            );
+        }
+    }
+}
+
+#[test]
+fn a_violation_that_never_reached_the_device_proves_nothing() {
+    for id in [
+        "c14-016-get-protect-2",
+        "c14-017-lease-not-early",
+        "c14-017-lease-expires",
+        "c14-017-lease-reset",
+        "c14-017-lease-reload",
+        "c14-017-lease-zero",
+        "c14-015-trap-repress",
+    ] {
+        let test = test(id);
+        for met in [Fate::IsLost, Fate::ComesBack] {
+            let mut keys = Vec::new();
+            let (verdict, _) = with_fate(test, move |mad| {
+                // Every Get with a key that was never set, and every TrapRepress.
+                if mad.method() == Method::SET && mad.attribute_id() == AttributeId::PORT_INFO {
+                    keys.push(mad.attribute::<verbatim_wire::PortInfo>().m_key());
+                }
+                let wrong = mad.method() == Method::GET && mad.m_key() != MKey(0) && !keys.contains(&mad.m_key());
+                if wrong || mad.method() == Method::TRAP_REPRESS {
+                    met
+                } else {
+                    Fate::Arrives
+                }
+            });
+            let lost_unseen = id == "c14-015-trap-repress" && met == Fate::IsLost;
+            assert!(
+                verdict.outcome() != Outcome::Pass || lost_unseen,
+                "{id} {met:?}: {verdict:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_device_that_dies_in_the_middle_is_an_error_of_the_rig() {
+    for test in mad_tests() {
+        for lives in [3, 5, 8, 12] {
+            let mut sent = 0;
+            let (verdict, _) = with_fate(test, move |_| {
+                sent += 1;
+                if sent > lives { Fate::IsLost } else { Fate::Arrives }
+            });
+            let over_before = matches!(verdict.outcome(), Outcome::Pass | Outcome::NotApplicable);
+            assert!(
+                over_before
+                    || (verdict.outcome(), verdict.cause()) == (Outcome::Error, Cause::Rig)
+                    || verdict.outcome() == Outcome::Inconclusive,
+                "{} after {lives}: {verdict:#?}",
+                test.id
+            );
+        }
+    }
+}
+
+#[test]
+fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
+    use verbatim_tester::{FileJournal, recover};
+    for id in [
+        "c14-016-set-protect-1",
+        "c14-016-get-protect-1",
+        "c14-017-lease-expires-after-set",
+    ] {
+        for lives in 5..12 {
+            let directory = tempfile::tempdir().unwrap();
+            let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+            let mut sent = 0;
+            let mut rig = Dying {
+                rig: VirtualRig::new(Profile::full(), &[]),
+                dead: false,
+                fate: move || {
+                    sent += 1;
+                    sent > lives
+                },
+            };
+            judged_with(&mut journal, &mut rig, &hardware(), test(id), 1, &[]);
+            let mut rig = rig.rig;
+            drop(journal);
+            let mut journal = FileJournal::open(directory.path(), "r").unwrap();
+            let restored = recover(&mut rig, &hardware(), &mut Vec::new(), journal.left(), &mut journal);
+            assert!(
+                restored.iter().all(|r| r.is_complete()),
+                "{id} after {lives}: {restored:#?}"
+            );
+            assert!(journal.pending().is_empty());
+            // A key of our own would now be taken for a wrong one by the sanity check.
+            let (verdict, _) = execute(mad_tests().next().unwrap(), &mut rig, &hardware());
+            assert_eq!(
+                verdict.outcome(),
+                Outcome::Pass,
+                "{id} after {lives}: {}",
+                verdict.reason
+            );
+        }
+    }
+}
+
+/// A tester that dies: its rig is gone for it, and lives on for the next one.
+struct Dying<F> {
+    rig: VirtualRig,
+    dead: bool,
+    fate: F,
+}
+
+impl<F: FnMut() -> bool> Rig for Dying<F> {
+    fn now(&self) -> Time {
+        self.rig.now()
+    }
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        if self.dead {
+            return Err(Stop::RigGone("the tester died".into()));
+        }
+        self.dead = (self.fate)();
+        self.rig.send(what)
+    }
+    fn wait(&mut self, until: Time) -> Arrival {
+        if self.dead {
+            // What is on the way still reaches the device.
+            let _ = self.rig.wait(self.rig.now().after(Duration::from_millis(20)));
+            return Arrival::Stop(Stop::RigGone("the tester died".into()));
+        }
+        self.rig.wait(until)
+    }
+}
+
+#[test]
+fn a_busy_device_is_asked_again_and_never_failed() {
+    for test in mad_tests() {
+        let mut answers = 0;
+        let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(move |mad| {
+            answers += 1;
+            let busy = mad.with_status(verbatim_wire::Status::BUSY);
+            vec![(Duration::ZERO, if answers == 2 { busy } else { *mad })]
+        }));
+        let mut rig = rig;
+        let (verdict, _) = execute(test, &mut rig, &VirtualRig::info(MKey(0)));
+        assert!(
+            matches!(
+                verdict.outcome(),
+                Outcome::Pass | Outcome::NotApplicable | Outcome::Inconclusive
+            ),
+            "{}: {verdict:#?}",
+            test.id
+        );
+    }
+}
+
+#[test]
+fn a_subnet_manager_that_resets_or_raises_the_counter_of_violations_fails_nobody() {
+    let mut info = hardware();
+    info.shared_subnet = true;
+    info.offers.retain(|need| *need != Need::OwnSubnet);
+    for test in mad_tests() {
+        for shown in [0, 700] {
+            let mut answers = 0;
+            let tamper = move |mad: &Mad| {
+                answers += 1;
+                let is_port = mad.attribute_id() == AttributeId::PORT_INFO && mad.method() == Method::GET_RESP;
+                let mad = match is_port && answers > 2 {
+                    true => mad.with_data(mad.attribute::<PortInfo>().with_m_key_violations(shown).bytes()),
+                    false => *mad,
+                };
+                vec![(Duration::ZERO, mad)]
+            };
+            let mut rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(tamper));
+            let (verdict, _) = execute(test, &mut rig, &info);
+            assert!(verdict.outcome() != Outcome::Fail, "{} {shown}: {verdict:#?}", test.id);
+        }
+    }
+}
+
+#[test]
+fn what_others_send_and_receive_meanwhile_fails_no_device_for_its_counters() {
+    // Each answer shows more than was Set: other hosts' traffic, and what the link and others' mistakes add.
+    for (name, by) in [
+        ("PortXmitData", 100_000),
+        ("PortRcvPkts", 30_000),
+        ("PortXmitDiscards", 3),
+        ("SymbolErrorCounter", 2),
+    ] {
+        let tamper = move |mad: &Mad| {
+            let is_read = mad.attribute_id() == AttributeId::PORT_COUNTERS && mad.method() == Method::GET_RESP;
+            let mut bytes = mad.attribute::<PortCounters>().bytes().to_vec();
+            let field = PortCounters::field(name);
+            let end = u64::MAX >> (64 - field.width);
+            let shown = (field.bits(&bytes, 0) + by).min(end);
+            verbatim_wire::set_bits(&mut bytes, field.offset, field.width, shown);
+            let mad = if is_read { mad.with_data(&bytes) } else { *mad };
+            vec![(Duration::ZERO, mad)]
+        };
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(tamper));
+        let (verdict, _) = execute(test("c16-port-counters"), &mut rig, &hardware());
+        assert!(
+            [Outcome::Pass, Outcome::Inconclusive].contains(&verdict.outcome()),
+            "{name}: {verdict:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_hidden_key_is_no_key() {
+    let mut profile = Profile::full();
+    (profile.m_key, profile.protect_bits) = (MKey(0x77), verbatim_wire::values::ProtectBits(1));
+    for test in mad_tests() {
+        let (verdict, _) = execute(test, &mut VirtualRig::new(profile.clone(), &[]), &hardware());
+        let allowed = [Outcome::Inconclusive, Outcome::NotApplicable];
+        assert!(
+            allowed.contains(&verdict.outcome()),
+            "{}: {} {}",
+            test.id,
+            verdict.outcome(),
+            verdict.reason
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! The programs, the files they write and the catalogue, end to end, without a lab.
+//!
+//! A module that takes long is a job of its own in `cargo xtask test`.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod agent_doctor;
+mod command_line;
+mod docs;
+mod example_records;
+mod few_operations;
+mod first_light;
+mod foreign_readers;
+mod inspect;
+mod legal_agents;
+mod legal_choices;
+mod libibmad_agrees;
+mod lossy_frames;
+mod lossy_hardware;
+mod model_process;
+mod python;
+mod scapy_agrees;
+mod stores;
+mod tshark_agrees;
+mod tshark_packets;
+mod web_page;

@@ -1,0 +1,28 @@
+//! The Python client and its plug-in for pytest, against the real daemon: `client/python/tests`.
+
+use std::time::Duration;
+
+use verbatim_lab::workspace::root;
+use verbatim_tests::product::{Place, Running, programs};
+use verbatim_tests::python;
+
+/// Three times what all of them took on two idle cores, 189 s: devices in Python are waited for in real time.
+const LIMIT: Duration = Duration::from_secs(570);
+
+#[test]
+fn the_python_client_does_what_its_tests_and_its_page_say() {
+    if python::lacks(&python::GRPC_AND_PYTEST) {
+        return;
+    }
+    let place = Place::new();
+    let mut pytest = place.command(python::DEBIAN);
+    pytest
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
+        .arg(format!("--basetemp={}", place.path("pytest").display()))
+        .current_dir(root().join("client/python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("VERBATIM_BIN", programs());
+    let output = Running::start(&mut pytest).end(LIMIT);
+    assert_eq!(output.code(), 0, "{output}");
+    assert!(output.stdout.contains(" passed"), "{output}");
+}

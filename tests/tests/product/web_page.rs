@@ -1,0 +1,70 @@
+//! The daemon's page in a real browser: its script runs under its own policy, and what it shows is what there is.
+
+use verbatim_tests::product::{Place, Running, program, run};
+use verbatim_tests::{axe, browser};
+
+const RIGS: &str = "config_version = 1\n\n[[rig]]\nname = \"broken\"\nkind = \"virtual\"\ndefects = [\"get-answered-at-level-2\"]\n\n\
+                    [[rig]]\nname = \"gone\"\nkind = \"model\"\nsocket = \"nobody\"\n";
+const CONFIG: &str =
+    "config_version = 1\n[web]\naddress = \"127.0.0.1:0\"\n[[role]]\nrole = \"viewer\"\nwho = [\"web\"]\n";
+
+fn seen(place: &Place, url: &str) -> String {
+    browser::seen(place, url, &[])
+}
+
+#[test]
+fn a_browser_shows_rigs_runs_and_the_report_of_one() {
+    if !browser::is_here() {
+        return;
+    }
+    let place = Place::new();
+    let (rigs, config) = (place.write("rigs.toml", RIGS), place.write("c.toml", CONFIG));
+    let socket = place.path("socket");
+    let mut serve = place.command(program("verbatimd"));
+    serve
+        .arg("serve")
+        .args([
+            "--rig-file".as_ref(),
+            rigs.as_os_str(),
+            "--config".as_ref(),
+            config.as_os_str(),
+        ])
+        .args(["--socket".as_ref(), socket.as_os_str()]);
+    let daemon = Running::start(&mut serve);
+    let log = daemon.says(" ms=");
+    let address = log
+        .split("web=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap();
+    let page = format!("http://{address}/");
+    let before = seen(&place, &page);
+    assert!(before.contains("No runs yet") && before.contains(">live<"), "{before}");
+
+    let server = format!("--server unix:{}", socket.display());
+    let judged = run(&mut place.verbatim(&format!("{server} run --rig broken c14-016-get-protect-2 --json")));
+    assert_eq!(judged.code(), 1, "{judged}");
+    let after = seen(&place, &page);
+    for shown in [
+        ">broken<",
+        ">unreachable<",
+        "no device model answers",
+        ">FAIL<",
+        "1 FAIL",
+    ] {
+        assert!(after.contains(shown), "{shown}: {after}");
+    }
+    // What the script has made of it, with the style sheet of the daemon.
+    let still = after.replace("<head>", &format!("<head><base href=\"{page}\">"));
+    axe::finds_nothing(&place, &still);
+    let id = after
+        .split("href=\"runs/")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .unwrap();
+    let report = seen(&place, &format!("{page}runs/{id}"));
+    assert!(
+        report.contains("c14-016-get-protect-2") && report.contains("C14-16"),
+        "{report}"
+    );
+}

@@ -1,0 +1,55 @@
+//! A test only: no crate is compiled twice because two of our commands ask for different features of it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, bail};
+use verbatim_lab::workspace::cargo;
+
+/// What the commands of the README, the labs and the campaigns build, beside all packages at once.
+const SELECTIONS: [&[&str]; 3] = [
+    &["-p", "verbatim"],
+    &["-p", "verbatim", "-p", "verbatim-daemon", "-p", "verbatim-agent"],
+    &["-p", "xtask"],
+];
+
+/// Each crate that a command compiles, with its version and features.
+fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
+    let output = cargo()
+        .args([
+            "tree", "--locked", "--prefix", "none", "--format", "{p} {f}", "--edges", edges,
+        ])
+        .args(selection)
+        .output()
+        .context("starting cargo tree")?;
+    if !output.status.success() {
+        bail!(
+            "cargo tree {selection:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    // Marks of macros and of packages of ours stand between version and features.
+    let without_marks = |line: &str| -> String {
+        let words = line
+            .split(' ')
+            .filter(|word| !word.starts_with('(') && !word.ends_with(')'));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    Ok(lines.filter(|line| !line.is_empty()).map(without_marks).collect())
+}
+
+#[test]
+fn no_crate_is_compiled_with_two_sets_of_features() {
+    let all = crates(&["--workspace"], "normal,build,dev").unwrap();
+    assert!(all.len() > 200, "{all:?}");
+    for selection in SELECTIONS {
+        let asked = crates(selection, "normal,build").unwrap();
+        let differ: Vec<_> = asked.difference(&all).collect();
+        assert!(
+            differ.is_empty(),
+            "cargo builds these for {selection:?} alone: {differ:?}. Write the features that all packages together have \
+             (`cargo tree --workspace --edges normal,build,dev`) into crates/one-build/Cargo.toml"
+        );
+    }
+}
