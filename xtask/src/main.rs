@@ -6,6 +6,7 @@ mod deps;
 #[cfg(test)]
 mod features;
 mod golden;
+mod quick;
 mod setup;
 mod supply;
 mod testing;
@@ -38,6 +39,12 @@ enum Task {
         /// For `cargo test`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Before a commit, in minutes: formatting, lints, the changed crates' unit tests, the changed tests' qualification.
+    Quick {
+        /// The revision that changes are counted from.
+        #[arg(long, default_value = "HEAD")]
+        since: String,
     },
     /// Exactly what CI runs: formatting, dependency directions, lints, documentation, tests.
     Check,
@@ -180,6 +187,7 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Setup => setup::setup()?,
         Task::Test { times, arguments } => check::test(times, &arguments)?,
         Task::Check => check::check()?,
+        Task::Quick { since } => quick::quick(&since)?,
         Task::Deps => deps::check_workspace()?,
         Task::Golden { test: None, .. } => golden::write_verdicts()?,
         Task::Golden {

@@ -1,0 +1,191 @@
+//! `cargo xtask quick`: the checks before a commit, of the changed files alone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use verbatim_lab::workspace::{cargo, metadata, root, run};
+use verbatim_lab::{LAB_PROFILE, build_binaries};
+
+use crate::testing::of_workspace;
+
+/// Columns of a line, as in rustfmt.toml.
+const WIDTH: usize = 120;
+/// Files whose lines are counted.
+const TEXTS: [&str; 7] = ["rs", "py", "md", "toml", "proto", "c", "sh"];
+
+/// Formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of added lines; all
+/// against `since`, a revision of git.
+///
+/// # Errors
+///
+/// Names the first step that failed.
+pub(crate) fn quick(since: &str) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let step = |name: &str, begun: Instant| eprintln!("xtask: {name}: {} s", begun.elapsed().as_secs());
+    let files = changed(since)?;
+    let wide = wide(&git(&["diff", "--unified=0", since])?);
+    if !wide.is_empty() {
+        bail!("lines over {WIDTH} columns:\n  {}", wide.join("\n  "));
+    }
+    run(
+        "formatting (`cargo fmt --all` repairs it)",
+        cargo().args(["fmt", "--all", "--check"]),
+    )?;
+    let begun = Instant::now();
+    run(
+        "lints",
+        of_workspace("clippy").args(["--quiet", "--all-targets", "--", "-D", "warnings"]),
+    )?;
+    step("lints", begun);
+    let packages = packages(&metadata(&root().join("Cargo.toml"))?, &files);
+    if !packages.is_empty() {
+        let begun = Instant::now();
+        let mut test = cargo();
+        test.args(["test", "--quiet", "--profile", LAB_PROFILE, "--lib", "--bins"]);
+        test.args(packages.iter().flat_map(|package| ["-p", package]));
+        run(&format!("unit tests of {}", words(&packages)), &mut test)?;
+        step("unit tests", begun);
+    }
+    let tests = tests(&files);
+    if !tests.is_empty() {
+        let begun = Instant::now();
+        let mut qualify = Command::new(build_binaries()?.join("verbatim"));
+        run(
+            &format!("qualification of {}", words(&tests)),
+            qualify.arg("qualify").args(&tests),
+        )?;
+        step("qualification", begun);
+    }
+    println!("quick: ok in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn words(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+fn git(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .context("git could not be started; is it installed?")?;
+    if !output.status.success() {
+        bail!(
+            "git {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The files that differ from a revision, and those that git does not know yet.
+fn changed(since: &str) -> anyhow::Result<BTreeSet<String>> {
+    let differ = git(&["diff", "--name-only", since])?;
+    let new = git(&["ls-files", "--others", "--exclude-standard"])?;
+    Ok(differ.lines().chain(new.lines()).map(str::to_owned).collect())
+}
+
+/// The packages of these files: of each file the one whose directory is the deepest.
+fn packages(metadata: &Value, files: &BTreeSet<String>) -> BTreeSet<String> {
+    let prefix = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
+    let all = metadata["packages"].as_array().into_iter().flatten();
+    let directories: Vec<(&str, &str)> = all
+        .filter_map(|package| {
+            let manifest = package["manifest_path"].as_str()?.strip_prefix(&prefix)?;
+            Some((manifest.strip_suffix("Cargo.toml")?, package["name"].as_str()?))
+        })
+        .collect();
+    let of = |file: &String| {
+        let above = directories.iter().filter(|(directory, _)| file.starts_with(directory));
+        above
+            .max_by_key(|(directory, _)| directory.len())
+            .map(|(_, name)| (*name).to_owned())
+    };
+    files.iter().filter_map(of).collect()
+}
+
+/// The ids of the conformance tests in these files.
+fn tests(files: &BTreeSet<String>) -> BTreeSet<String> {
+    let of_catalog = files
+        .iter()
+        .filter(|file| file.starts_with("crates/catalog/src/") && file.ends_with(".rs"));
+    let texts = of_catalog.filter_map(|file| fs::read_to_string(root().join(file)).ok());
+    texts.flat_map(|text| ids(&text)).collect()
+}
+
+/// The ids of the tests that a file of the catalogue declares.
+fn ids(text: &str) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut within = false;
+    for line in text.lines().map(str::trim) {
+        within |= line.contains(": Test = Test {");
+        if let Some(id) = line.strip_prefix("id: \"").and_then(|rest| rest.strip_suffix("\",")) {
+            ids.extend(within.then(|| id.to_owned()));
+            within = false;
+        }
+    }
+    ids
+}
+
+/// The added lines of a diff that are too wide: file, line, columns.
+fn wide(diff: &str) -> Vec<String> {
+    let (mut file, mut number, mut wide) = ("", 0_usize, Vec::new());
+    for line in diff.lines() {
+        if let Some(name) = line.strip_prefix("+++ ") {
+            file = name.trim_start_matches("b/");
+        } else if let Some(place) = line.strip_prefix("@@ ") {
+            let added = place.split('+').nth(1).unwrap_or_default();
+            number = added
+                .split([',', ' '])
+                .next()
+                .and_then(|first| first.parse().ok())
+                .unwrap_or(0);
+        } else if let Some(text) = line.strip_prefix('+') {
+            let columns = text.chars().count();
+            let is_text = file.rsplit('.').next().is_some_and(|end| TEXTS.contains(&end));
+            if columns > WIDTH && is_text && !text.starts_with('|') && !text.contains("://") {
+                wide.push(format!("{file}:{number}: {columns}"));
+            }
+            number += 1;
+        }
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_added_line_that_is_too_wide_is_named_with_its_place() {
+        let long = "x".repeat(121);
+        let table = format!("|{long}");
+        let diff = format!(
+            "+++ b/a.rs\n@@ -3,2 +7,3 @@ fn a\n+short\n+{long}\n-{long}\n+{table}\n+++ b/a.bin\n@@ -1 +1 @@\n+{long}\n"
+        );
+        assert_eq!(wide(&diff), ["a.rs:8: 121"]);
+    }
+
+    #[test]
+    fn a_file_is_of_the_package_that_is_nearest_to_it() {
+        let package = |name: &str, path: &str| serde_json::json!({"name": name, "manifest_path": path});
+        let metadata = serde_json::json!({
+            "workspace_root": "/w",
+            "packages": [package("verbs", "/w/verbs/Cargo.toml"), package("fake", "/w/verbs/fake/Cargo.toml")]
+        });
+        let files = ["verbs/fake/src/lib.rs", "README.md"].map(str::to_owned).into();
+        assert_eq!(packages(&metadata, &files), ["fake".to_owned()].into());
+    }
+
+    #[test]
+    fn the_id_of_a_test_is_found_and_that_of_another_table_is_not() {
+        let text = "static TEST: Test = Test {\n    id: \"c14-a\",\n};\nRow {\n    id: \"c14-b\",\n}\n";
+        assert_eq!(ids(text), ["c14-a"]);
+    }
+}
