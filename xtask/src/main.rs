@@ -3,6 +3,7 @@
 mod campaign;
 mod check;
 mod deps;
+mod files;
 mod golden;
 mod lanes;
 mod setup;
@@ -36,8 +37,12 @@ enum Task {
     },
     /// Exactly what CI runs: formatting, dependency directions, lints, documentation, tests.
     Check,
-    /// Check the directions in which the crates may depend on each other.
-    Deps,
+    /// Check the directions in which the crates may depend on each other, and the cycles of files within them.
+    Deps {
+        /// Print each crate's largest cycle of files first.
+        #[arg(long)]
+        files: bool,
+    },
     /// Keep a test's golden record and its verdict; without a test: judge all golden records anew.
     Golden {
         /// The test's id.
@@ -175,7 +180,13 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Setup => setup::setup()?,
         Task::Test { arguments } => check::test(&arguments)?,
         Task::Check => check::check()?,
-        Task::Deps => deps::check_workspace()?,
+        Task::Deps { files } => {
+            if files {
+                files::print()?;
+            }
+            deps::check_workspace()?;
+            files::check()?;
+        }
         Task::Golden { test: None, .. } => golden::write_verdicts()?,
         Task::Golden {
             test: Some(test),
