@@ -6,7 +6,7 @@ use verbatim_lab::host::apt_line;
 use verbatim_lab::workspace::{cargo, run, target_directory};
 
 use crate::testing::{self, of_workspace};
-use crate::{deps, setup};
+use crate::{deps, files, setup};
 
 /// Formatting, lints, dependency directions, documentation and tests. Stops at the first that fails.
 ///
@@ -18,8 +18,9 @@ pub(crate) fn check() -> anyhow::Result<()> {
         "formatting (`cargo fmt --all` repairs it)",
         cargo().args(["fmt", "--all", "--check"]),
     )?;
-    eprintln!("xtask: dependency directions");
+    eprintln!("xtask: dependency directions, cycles of files");
     deps::check_workspace()?;
+    files::check()?;
     let all = ["--all-targets", "--", "-D", "warnings"];
     run("lints", of_workspace("clippy").args(all))?;
     let mut doc = of_workspace("doc");

@@ -5,6 +5,7 @@ mod check;
 mod deps;
 #[cfg(test)]
 mod features;
+mod files;
 mod golden;
 mod quick;
 mod setup;
@@ -48,8 +49,12 @@ enum Task {
     },
     /// Exactly what CI runs: formatting, dependency directions, lints, documentation, tests.
     Check,
-    /// Check the directions in which the crates may depend on each other.
-    Deps,
+    /// Check the directions in which the crates may depend on each other, and the cycles of files within them.
+    Deps {
+        /// Print each crate's largest cycle of files first.
+        #[arg(long)]
+        files: bool,
+    },
     /// Keep a test's golden record and its verdict; without a test: judge all golden records anew.
     Golden {
         /// The test's id.
@@ -188,7 +193,13 @@ fn run(task: Task) -> anyhow::Result<u8> {
         Task::Test { times, arguments } => check::test(times, &arguments)?,
         Task::Check => check::check()?,
         Task::Quick { since } => quick::quick(&since)?,
-        Task::Deps => deps::check_workspace()?,
+        Task::Deps { files } => {
+            if files {
+                files::print()?;
+            }
+            deps::check_workspace()?;
+            files::check()?;
+        }
         Task::Golden { test: None, .. } => golden::write_verdicts()?,
         Task::Golden {
             test: Some(test),

@@ -6,7 +6,8 @@ use verbatim_record::{
 use verbatim_tester::Test;
 use verbatim_wire::Status;
 
-use crate::{TESTS, management, oracle, transport};
+use crate::chapters::TESTS;
+use crate::{management, oracle, transport};
 
 /// Why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

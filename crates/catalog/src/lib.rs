@@ -8,6 +8,7 @@
 mod addressing;
 mod chapters;
 mod freedom;
+mod glob;
 mod judging;
 mod kernel;
 mod management;

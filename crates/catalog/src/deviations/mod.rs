@@ -12,7 +12,7 @@ use verbatim_record::{Check, DeviationShowed, KnownDeviation, Outcome, Passed, V
 
 pub use device::{Device, Version};
 
-use crate::select::glob;
+use crate::glob::glob;
 
 /// What devices of a family do wrong.
 #[derive(Clone, Debug, Deserialize)]

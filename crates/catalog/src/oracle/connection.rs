@@ -9,7 +9,7 @@ use super::heard::{Asks, Event, Heard, Part};
 use super::partition::{self, Partition};
 use super::pmtu::Pmtu;
 use super::request::Invalid;
-use super::responses::{Offset, Refusal, Responses};
+use super::responses::{Offset, Refusal, Responses, is_up_to};
 use super::rule::{Broken, Excuse, Finding, Held, Rule};
 use super::rules::packet::RULES as PACKET;
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
@@ -333,7 +333,7 @@ impl Connection {
         }
         if let Some(offset) = offset {
             flow.narrow(offset);
-            let is_counted = |odd: &mut (Psn, u64)| requester::is_up_to(odd.0, heard.psn);
+            let is_counted = |odd: &mut (Psn, u64)| is_up_to(odd.0, heard.psn);
             if !flow.doubts_offset {
                 flow.responses.odd.take_if(is_counted);
             }

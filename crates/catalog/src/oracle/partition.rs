@@ -3,10 +3,10 @@
 //! Source: architecture 9.6.1 (P_Key of packets), 10.9.1.2 (partitions and membership).
 
 use verbatim_wire::PKey;
+use verbatim_wire::packet::Packet;
 
 use super::heard::Heard;
-use super::rule::{Excuse, Held, Rule};
-use super::rules::rule;
+use super::rule::{Excuse, Held, Rule, rule};
 
 pub(super) static RULE: Rule = rule!(
     "p-key",
@@ -91,4 +91,15 @@ impl Partition {
     pub(super) fn join(&mut self, other: &Self) {
         self.0[1] = other.0[0];
     }
+}
+
+/// Whether a packet comes from where the device's packets go, and is of their partition. The device drops any other
+/// packet in silence.
+pub(super) fn reaches(packet: &Packet<'_>, of_dut: &Packet<'_>) -> bool {
+    let from_peer = match (packet.ipv4(), of_dut.ipv4()) {
+        (Some(packet), Some(of_dut)) => packet.src() == of_dut.dst() && packet.dst() == of_dut.src(),
+        _ => packet.ipv6().map(|ip| (ip.src(), ip.dst())) == of_dut.ipv6().map(|ip| (ip.dst(), ip.src())),
+    };
+    let (key, own) = (packet.bth().p_key().0, of_dut.bth().p_key().0);
+    from_peer && key & 0x7FFF == own & 0x7FFF && (key | own) & 0x8000 != 0
 }

@@ -12,9 +12,11 @@ use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Qpn, Service, SyndromeK
 use super::access::{Regions, Rights};
 use super::connection::{Connection, Loss};
 use super::heard::Event;
+use super::partition::reaches;
 use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
-use super::verbs::{self, Said};
+use super::verbs;
+use super::verbs::asking::Said;
 use crate::transport::rc::ask::{HALF, is_sequence_nak};
 use crate::transport::rc::{connections_of, end_of, is_taken};
 
@@ -366,14 +368,4 @@ fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
         }
     }
     connection
-}
-
-/// Whether a packet is from where the device's packets go, and of their partition: another one it drops in silence.
-pub(super) fn reaches(packet: &Packet<'_>, of_dut: &Packet<'_>) -> bool {
-    let from_peer = match (packet.ipv4(), of_dut.ipv4()) {
-        (Some(packet), Some(of_dut)) => packet.src() == of_dut.dst() && packet.dst() == of_dut.src(),
-        _ => packet.ipv6().map(|ip| (ip.src(), ip.dst())) == of_dut.ipv6().map(|ip| (ip.dst(), ip.src())),
-    };
-    let (key, own) = (packet.bth().p_key().0, of_dut.bth().p_key().0);
-    from_peer && key & 0x7FFF == own & 0x7FFF && (key | own) & 0x8000 != 0
 }

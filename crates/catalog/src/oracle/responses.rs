@@ -3,8 +3,6 @@
 use verbatim_record::Time;
 use verbatim_wire::packet::{Psn, RnrTimer, Syndrome, SyndromeKind};
 
-use super::rules::requester::is_up_to;
-
 /// A NAK, or an RNR NAK.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
@@ -109,4 +107,9 @@ impl Responses {
             self.sequence.take_if(|nak| is_over(nak));
         }
     }
+}
+
+/// Whether `psn` is at or before `limit`.
+pub(super) fn is_up_to(psn: Psn, limit: Psn) -> bool {
+    limit.since(psn) < Psn::COUNT / 2
 }

@@ -13,6 +13,18 @@ pub struct Rule {
     pub says: &'static str,
 }
 
+/// A [`Rule`] from its name, its statement and its demand.
+macro_rules! rule {
+    ($name:literal, $statement:literal, $says:literal) => {
+        $crate::oracle::rule::Rule {
+            name: $name,
+            statement: $statement,
+            says: $says,
+        }
+    };
+}
+pub(super) use rule;
+
 /// What explains a packet that breaks a rule, without anybody having broken it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excuse {

@@ -4,7 +4,7 @@ use verbatim_record::FrameSeen;
 use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, PortState, Style};
 
 use super::wire::is_marked;
-use crate::link::{Action, Certainty, Check, Counter, Judgement};
+use crate::link::packet_check::{Action, Certainty, Check, Checks, Counter, Judgement};
 
 /// The port and its counters at one time.
 pub(super) struct Shown {
@@ -23,9 +23,7 @@ pub(super) fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&
     let is_marked = frame
         .delimiter
         .is_some_and(|delimiter| is_marked(&frame.bytes, delimiter));
-    let alone = judgement
-        .failed
-        .without(crate::link::Checks::of(&[Check::Delimiter, Check::Vcrc]));
+    let alone = judgement.failed.without(Checks::of(&[Check::Delimiter, Check::Vcrc]));
     let is_settled = certainty == Certainty::Certain || (is_marked && alone.is_empty());
     let counter = judgement.counter.filter(|_| is_settled)?;
     let detail = match first {

@@ -3,12 +3,12 @@
 use core::fmt;
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, icrc_of, vcrc};
-use verbatim_wire::{Bth, Form, Grh, Layout, Lid, Lrh, Medium, PKey};
+use verbatim_wire::{Bth, Delimiter, Form, Grh, Layout, Lid, Lrh, Medium, PKey};
 
 use super::check::Check;
 use super::native::{Local, MOST_HEADERS, SMP_LENGTH, bth_at, without_vcrc};
+use super::port::{Port, Received};
 use super::roce::{Place, payload_length};
-use super::{Delimiter, Port, Received};
 
 /// What a check expected and what it saw; printed when it is asked for, without allocating.
 #[derive(Clone, Copy)]

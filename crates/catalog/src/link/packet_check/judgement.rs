@@ -1,8 +1,8 @@
 //! What was found, and what a conforming port does about it.
 
 use super::check::{Certainty, Check, Checks, Counter};
-use super::{Delimiter, Kind, Port};
-use verbatim_wire::PortState;
+use super::port::{Kind, Port};
+use verbatim_wire::{Delimiter, PortState};
 
 /// The checks that a packet failed.
 pub type Failed = Checks;

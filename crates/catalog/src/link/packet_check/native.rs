@@ -1,11 +1,11 @@
 //! The check of a native InfiniBand packet.
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, vcrc};
-use verbatim_wire::{Bth, Deth, Grh, Layout, Lrh, MAD_LENGTH, Medium, Opcode, PKey, PortState};
+use verbatim_wire::{Bth, Delimiter, Deth, Grh, Layout, Lrh, MAD_LENGTH, Medium, Opcode, PKey, PortState};
 
 use super::check::{Check, Checks};
 use super::judgement::{Action, Judgement, UNSETTLED_SHORT, UNSETTLED_VL15_GRH};
-use super::{Delimiter, Kind, Port, Received};
+use super::port::{Kind, Port, Received};
 
 /// The lane of subnet management.
 const VL15: u8 = 15;

@@ -4,9 +4,9 @@ use verbatim_wire::crc::{ICRC_LENGTH, icrc_of};
 use verbatim_wire::ether::{IpProtocol, internet_checksum};
 use verbatim_wire::{Bth, EtherType, Ethernet, Form, Grh, Ipv4, Ipv6, Layout, Opcode, PKey, ROCE_V2_PORT, Udp};
 
-use super::Port;
 use super::check::{Check, Checks};
 use super::judgement::Judgement;
+use super::port::Port;
 
 /// Tags that a frame may have: a service tag and a customer's.
 const MOST_TAGS: usize = 2;

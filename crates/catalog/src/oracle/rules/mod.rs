@@ -26,14 +26,3 @@ pub(in crate::oracle) fn all() -> impl Iterator<Item = &'static Rule> {
 
 /// How many there are.
 pub(super) const COUNT: usize = packet::RULES.len() + requester::RULES.len() + responder::RULES.len();
-
-macro_rules! rule {
-    ($name:literal, $statement:literal, $says:literal) => {
-        $crate::oracle::rule::Rule {
-            name: $name,
-            statement: $statement,
-            says: $says,
-        }
-    };
-}
-pub(crate) use rule;

@@ -3,10 +3,9 @@
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Psn, SyndromeKind};
 
-use super::requester::is_up_to;
 use super::responder::{Answered, Says};
 use crate::oracle::heard::Part;
-use crate::oracle::responses::Offset;
+use crate::oracle::responses::{Offset, is_up_to};
 use crate::oracle::rule::{Excuse, Held};
 
 /// In which count, and the fewest and the most messages of it that the MSN may stand for; see [`Request::messages`].

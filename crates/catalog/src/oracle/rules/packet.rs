@@ -6,9 +6,8 @@
 use verbatim_wire::packet::SyndromeKind;
 use verbatim_wire::{NakCode, Value};
 
-use super::rule;
 use crate::oracle::heard::{Asks, Heard, Part};
-use crate::oracle::rule::{Excuse, Held, Rule};
+use crate::oracle::rule::{Excuse, Held, Rule, rule};
 
 pub(in crate::oracle) type PacketRule = fn(&Heard<'_>) -> Held;
 

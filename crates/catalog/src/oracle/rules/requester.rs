@@ -3,13 +3,12 @@
 //! Source: architecture 9.7.1 (PSNs), 9.7.3 (request generation), 9.7.5.2.8 (RNR), 9.7.7 (retries); Linux rxe and rdmavt.
 
 use verbatim_wire::Value;
-use verbatim_wire::packet::{Psn, SyndromeKind};
+use verbatim_wire::packet::SyndromeKind;
 
-use super::rule;
 use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::request::Request;
-use crate::oracle::responses::Responses;
-use crate::oracle::rule::{Excuse, Held, Rule};
+use crate::oracle::responses::{Responses, is_up_to};
+use crate::oracle::rule::{Excuse, Held, Rule, rule};
 use crate::oracle::window::{Place, Source, Window};
 
 /// What a rule of the requester looks at.
@@ -384,9 +383,4 @@ fn rnr_interval(asked: &Asked<'_>) -> Held {
     })
     .with(rnr.number)
     .unless(Excuse::NotArrived)
-}
-
-/// Whether `psn` is at or before `limit`.
-pub(in crate::oracle) fn is_up_to(psn: Psn, limit: Psn) -> bool {
-    limit.since(psn) < Psn::COUNT / 2
 }

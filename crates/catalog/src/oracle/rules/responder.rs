@@ -6,12 +6,11 @@
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Opcode, SyndromeKind};
 
-use super::requester::is_up_to;
-use super::{data_response, msn, rule};
+use super::{data_response, msn};
 use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::request::{Invalid, Request};
-use crate::oracle::responses::Responses;
-use crate::oracle::rule::{Excuse, Held, Rule};
+use crate::oracle::responses::{Responses, is_up_to};
+use crate::oracle::rule::{Excuse, Held, Rule, rule};
 use crate::oracle::window::Window;
 
 /// What a response says, by opcode and syndrome.

@@ -7,15 +7,14 @@ use core::time::Duration;
 use verbatim_record::{Evidence, TRIES, Time, WcStatus, duration_words};
 use verbatim_wire::packet::SyndromeKind;
 
+use super::asking::{Asking, VerbsRule};
 use super::errors::rnr_naks;
 use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
 use super::talk::{Answer, Post, Request, Talk, Told, shown};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

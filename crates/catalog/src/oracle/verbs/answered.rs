@@ -12,15 +12,14 @@ use std::collections::BTreeMap;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_words};
 
+use super::asking::{Asking, VerbsRule};
 use super::credits::Receives;
 use super::due::{Due, Response, WAITED, Why, dues, met, responses};
 use super::owed::after;
 use super::talk::{SOON, Talk, talks};
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::Asks;
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

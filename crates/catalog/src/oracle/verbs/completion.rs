@@ -7,13 +7,12 @@ use verbatim_record::verbs::pb;
 use verbatim_record::{Evidence, Passed};
 use verbatim_wire::verbs::WcOpcode;
 
+use super::asking::{Asking, VerbsRule};
 use super::next::{expected, fits, is_read};
 use super::retry::causes;
 use super::talk::{Answer, Post, Request, SOON, Talk, Told};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

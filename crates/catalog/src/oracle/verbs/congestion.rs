@@ -6,10 +6,9 @@
 use verbatim_wire::Opcode;
 use verbatim_wire::packet::{Packet, Psn};
 
+use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::transport::rc::Seen;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 use verbatim_record::Evidence;
 use verbatim_wire::packet::SyndromeKind;
 
+use super::asking::{Asking, VerbsRule};
 use super::ready::takers;
 use super::received::{commands, posted};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
     rule!(

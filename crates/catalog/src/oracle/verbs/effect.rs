@@ -11,12 +11,11 @@
 
 use verbatim_record::Passed;
 
+use super::asking::{Asking, VerbsRule};
 use super::replay::{Replay, Thing};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
 use crate::freedom::MOST;
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

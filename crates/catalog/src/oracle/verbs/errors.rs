@@ -7,13 +7,12 @@ use verbatim_record::{Evidence, Passed, TRIES, WcStatus, duration_words};
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::SyndromeKind;
 
+use super::asking::{Asking, VerbsRule};
 use super::completion::{known, words};
 use super::retry::causes;
 use super::talk::{Answer, Post, Talk, Told, talks};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::Seen;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

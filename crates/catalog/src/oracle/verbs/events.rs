@@ -10,14 +10,13 @@ use verbatim_wire::NakCode;
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::verbs::EventKind;
 
+use super::asking::{Asking, VerbsRule};
 use super::life::{Life, is_done};
 use super::owed::is_disturbed;
 use super::steps::state_in_words;
 use super::talk::{Answer, Post, Talk, Told};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

@@ -8,16 +8,15 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, TRIES, Time, VerbsDone, WcStatus, duration_words};
 
 use super::again::{interval, is_flushed, unanswered, waits_since};
+use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
 use super::received::{commands, posted};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

@@ -5,14 +5,13 @@
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Evidence, WcStatus, duration_words};
 
+use super::asking::{Asking, VerbsRule};
 use super::completion::{known, words};
 use super::next::fits;
 use super::owed::in_words;
 use super::talk::{Answer, Post, Request, SOON, Talk, Told};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

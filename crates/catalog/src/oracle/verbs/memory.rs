@@ -11,11 +11,10 @@ use verbatim_record::{Side, VerbsDone};
 use verbatim_wire::packet::Medium;
 use verbatim_wire::packet::Packet;
 
+use super::asking::{Asking, VerbsRule};
 use super::next::fits;
 use super::talk::{Answer, Post, Talk};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
     rule!(

@@ -11,6 +11,7 @@
 
 mod again;
 mod answered;
+pub(super) mod asking;
 mod compare;
 mod completion;
 mod congestion;
@@ -42,84 +43,11 @@ mod target;
 mod wait;
 mod wrong_receive;
 
-use verbatim_record::{Evidence, Passed, Trace};
+use verbatim_record::Trace;
 
 use super::rule::Rule;
-use talk::{Talk, talks};
-
-/// What a rule says of one event.
-#[derive(Clone, Debug)]
-pub(crate) struct Said<'t> {
-    pub(crate) rule: &'static Rule,
-    /// Which event.
-    pub(crate) about: String,
-    pub(crate) expected: String,
-    pub(crate) seen: String,
-    pub(crate) evidence: Vec<Evidence<'t>>,
-    /// Broken, or undecided.
-    pub(crate) result: Passed,
-}
-
-/// What the rules say of a record.
-#[derive(Debug, Default)]
-pub(crate) struct Ruling<'t> {
-    /// Where they do not hold.
-    pub(crate) said: Vec<Said<'t>>,
-    /// Each rule that was asked, with how often it held.
-    pub(crate) held: Vec<(&'static Rule, u32)>,
-}
-
-/// A rule that is being asked.
-struct Asking<'r, 't> {
-    rule: &'static Rule,
-    ruling: &'r mut Ruling<'t>,
-}
-
-impl<'t> Asking<'_, 't> {
-    /// One event: what came of it, and in words what it is, what was expected, what was seen.
-    fn say(
-        &mut self,
-        result: Passed,
-        evidence: impl IntoIterator<Item = Evidence<'t>>,
-        words: impl FnOnce() -> (String, String, String),
-    ) {
-        if result == Passed::Pass {
-            self.ruling.hold(self.rule, 1);
-            return;
-        }
-        let (about, expected, seen) = words();
-        self.ruling.said.push(Said {
-            rule: self.rule,
-            about,
-            expected,
-            seen,
-            evidence: evidence.into_iter().collect(),
-            result,
-        });
-    }
-
-    /// One event that must be so.
-    fn must(
-        &mut self,
-        is_so: bool,
-        evidence: impl IntoIterator<Item = Evidence<'t>>,
-        words: impl FnOnce() -> (String, String, String),
-    ) {
-        let result = if is_so { Passed::Pass } else { Passed::Fail };
-        self.say(result, evidence, words);
-    }
-}
-
-impl Ruling<'_> {
-    fn hold(&mut self, rule: &'static Rule, times: u32) {
-        match self.held.iter_mut().find(|(held, _)| held.name == rule.name) {
-            Some((_, held)) => *held += times,
-            None => self.held.push((rule, times)),
-        }
-    }
-}
-
-type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
+use asking::{Asking, Ruling, VerbsRule};
+use talk::talks;
 
 /// All rules, by what they look at.
 static RULES: &[&[(Rule, VerbsRule)]] = &[

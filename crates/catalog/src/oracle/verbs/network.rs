@@ -13,10 +13,9 @@ use verbatim_record::{Passed, Side};
 use verbatim_wire::MacAddress;
 use verbatim_wire::packet::{Medium, Packet, Service};
 
+use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::transport::rc::Seen;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

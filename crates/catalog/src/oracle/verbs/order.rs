@@ -6,12 +6,11 @@
 use verbatim_record::{Evidence, FrameSeen, Span};
 use verbatim_wire::packet::Psn;
 
+use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::Heard;
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::ask::HALF;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(

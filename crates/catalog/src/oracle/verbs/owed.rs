@@ -11,14 +11,13 @@ use verbatim_record::{Evidence, Passed, TRIES, Time, duration_words};
 use verbatim_wire::packet::AckTimeout;
 use verbatim_wire::verbs::WcStatus;
 
+use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

@@ -9,15 +9,14 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, TRIES, VerbsDone, duration_words};
 use verbatim_wire::packet::{Opcode, Psn, RnrTimer, SyndromeKind};
 
+use super::asking::{Asking, VerbsRule};
 use super::owed::after;
 use super::received::{commands, posted};
 use super::talk::{Asked, SOON, Talk, talks};
 use super::target::takes_receive;
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::ask::HALF;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

@@ -10,11 +10,10 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
 use verbatim_wire::verbs::WcOpcode;
 
+use super::asking::{Asking, VerbsRule};
 use super::talk::{Asked, Talk};
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Part};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

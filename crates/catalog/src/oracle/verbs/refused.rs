@@ -8,11 +8,10 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, VerbsDone};
 
+use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (

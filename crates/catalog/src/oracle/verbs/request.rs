@@ -8,13 +8,12 @@ use core::time::Duration;
 use verbatim_record::{Evidence, FrameSeen, Passed, Span};
 use verbatim_wire::packet::Psn;
 
+use super::asking::{Asking, VerbsRule};
 use super::next::fits;
 use super::talk::{Asked, Post, Request, SOON, Talk, shown};
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::Heard;
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::seen_in_words;
 
 /// How long nothing must come after an error, at least, before that says anything.

@@ -7,13 +7,12 @@ use core::time::Duration;
 
 use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
+use super::asking::{Asking, VerbsRule};
 use super::next::fits;
 use super::owed::answered_by;
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

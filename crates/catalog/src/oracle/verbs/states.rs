@@ -13,13 +13,12 @@ use verbatim_record::verbs::{Command, Event, Reply, pb};
 use verbatim_record::{Evidence, Passed, Side, Time, Told, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
 
-use super::Asking;
+use super::asking::Asking;
 use super::events::event_reason;
 use super::life::{Is, Life, is_done, is_refused, posts};
 use super::steps::{self, Verdict, state_in_words};
 use super::talk::{SIMULATED_PATH, SOON};
-use crate::oracle::rule::Rule;
-use crate::oracle::rules::rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::transport::rc;
 
 pub(super) type StatesRule = for<'t> fn(&Life<'t>, &mut Asking<'_, 't>);

@@ -15,7 +15,7 @@ use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 
 use super::replay::Effect;
 use crate::oracle::heard::{Asks, Event, Heard};
-use crate::oracle::record::reaches;
+use crate::oracle::partition::reaches;
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, dialogues};

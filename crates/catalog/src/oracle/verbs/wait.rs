@@ -8,12 +8,11 @@ use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Side, duration_words};
 
 use super::again::interval;
+use super::asking::{Asking, VerbsRule};
 use super::retry::{causes, oldest_open};
 use super::talk::{Answer, Talk};
-use super::{Asking, VerbsRule};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::is_taken;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

@@ -10,14 +10,13 @@ use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Evidence, VerbsDone};
 use verbatim_wire::packet::{NakCode, Opcode, Syndrome};
 
+use super::asking::{Asking, VerbsRule};
 use super::ready::takers;
 use super::received::{commands, posted};
 use super::talk::{Asked, Talk};
-use super::{Asking, VerbsRule};
 use crate::oracle::heard::{Asks, Heard, Part};
-use crate::oracle::rule::Rule;
+use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::oracle::rules::rule;
 use crate::transport::rc::ask::HALF;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[

@@ -4,8 +4,8 @@ use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Label, Passed, TRIE
 use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Service, Syndrome, SyndromeKind};
 
 use super::ask::{HALF, is_sequence_nak, nak_of};
-use super::checks::in_words;
-use super::{Dialogue, Seen, alive, is_alive_after};
+use super::checks::{alive, in_words, is_alive_after};
+use super::dialogue::{Dialogue, Seen};
 
 /// The statement on ACKs and responses.
 pub(crate) const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";

@@ -4,9 +4,10 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::Opcode;
 
-use super::posted::seen_in_words;
+use super::checks::{alive, completions_in_words, evidence};
+use super::dialogue::{Dialogue, Done, Seen, dialogues};
+use super::posted::{Posted, seen_in_words};
 use super::requester::steps;
-use super::{Dialogue, Done, Posted, Seen, alive, completions_in_words, dialogues, evidence};
 
 /// One connection of a test of the requester: what was posted on it, and how it ended.
 #[derive(Clone, Debug)]

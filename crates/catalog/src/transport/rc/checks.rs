@@ -8,7 +8,7 @@ use verbatim_record::{
 };
 use verbatim_wire::packet::AckTimeout;
 
-use super::{Dialogue, Done, Seen};
+use super::dialogue::{Dialogue, Done, Seen};
 
 /// The statement on the ICRC.
 pub(crate) const ICRC: &str = "7.8.1 ICRC";

@@ -3,7 +3,8 @@
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Findings, Passed, Trace, VerbsDone, WcStatus};
 
-use super::{Dialogue, alive, evidence, reply};
+use super::checks::{alive, evidence, reply};
+use super::dialogue::Dialogue;
 
 /// How two runs of bytes differ, for "seen".
 pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {

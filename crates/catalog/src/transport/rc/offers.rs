@@ -8,7 +8,8 @@ use verbatim_record::{Gap, Side, Trace, VerbsDone};
 use verbatim_tester::Stop;
 use verbatim_tester::peer::takes;
 
-use super::{reply, steps};
+use super::checks::reply;
+use super::requester::steps;
 
 /// READs and atomics.
 const WITH_RESPONSE: [Operation; 3] = [Operation::Read, Operation::CompareSwap, Operation::FetchAdd];

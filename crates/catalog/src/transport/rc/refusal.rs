@@ -17,7 +17,8 @@ use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndro
 use super::answer::{self, Turn};
 use super::ask::{self, HALF, Message};
 use super::checks::in_words;
-use super::{Dialogue, Seen, offers};
+use super::dialogue::{Dialogue, Seen, dialogues};
+use super::offers;
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
@@ -375,7 +376,7 @@ pub(crate) fn judge(
 ) -> Result<(), Gap> {
     f.exercises(&["refused-silent", "refused-state"]);
     not_judged(t);
-    let all = super::dialogues(t)?;
+    let all = dialogues(t)?;
     for case in cases {
         if is_left_out(t, f, case) {
             continue;

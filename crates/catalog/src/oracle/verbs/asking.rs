@@ -1,0 +1,81 @@
+//! Asks one rule, and collects the answers of all.
+
+use verbatim_record::{Evidence, Passed};
+
+use super::talk::Talk;
+use crate::oracle::rule::Rule;
+
+/// A rule as a function of a connection.
+pub(super) type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
+
+/// The answer of a rule about one event.
+#[derive(Clone, Debug)]
+pub(in crate::oracle) struct Said<'t> {
+    pub(in crate::oracle) rule: &'static Rule,
+    /// Which event.
+    pub(in crate::oracle) about: String,
+    pub(in crate::oracle) expected: String,
+    pub(in crate::oracle) seen: String,
+    pub(in crate::oracle) evidence: Vec<Evidence<'t>>,
+    /// Broken, or undecided.
+    pub(in crate::oracle) result: Passed,
+}
+
+/// The answers of all rules about a record.
+#[derive(Debug, Default)]
+pub(in crate::oracle) struct Ruling<'t> {
+    /// Where they do not hold.
+    pub(in crate::oracle) said: Vec<Said<'t>>,
+    /// Each rule that was asked, with how often it held.
+    pub(in crate::oracle) held: Vec<(&'static Rule, u32)>,
+}
+
+/// A rule that is being asked.
+pub(super) struct Asking<'r, 't> {
+    pub(super) rule: &'static Rule,
+    pub(super) ruling: &'r mut Ruling<'t>,
+}
+
+impl<'t> Asking<'_, 't> {
+    /// Notes the result for one event. `words` are the event, the expected and the seen behaviour.
+    pub(super) fn say(
+        &mut self,
+        result: Passed,
+        evidence: impl IntoIterator<Item = Evidence<'t>>,
+        words: impl FnOnce() -> (String, String, String),
+    ) {
+        if result == Passed::Pass {
+            self.ruling.hold(self.rule, 1);
+            return;
+        }
+        let (about, expected, seen) = words();
+        self.ruling.said.push(Said {
+            rule: self.rule,
+            about,
+            expected,
+            seen,
+            evidence: evidence.into_iter().collect(),
+            result,
+        });
+    }
+
+    /// Notes for one event whether the demand `is_so`.
+    pub(super) fn must(
+        &mut self,
+        is_so: bool,
+        evidence: impl IntoIterator<Item = Evidence<'t>>,
+        words: impl FnOnce() -> (String, String, String),
+    ) {
+        let result = if is_so { Passed::Pass } else { Passed::Fail };
+        self.say(result, evidence, words);
+    }
+}
+
+impl Ruling<'_> {
+    fn hold(&mut self, rule: &'static Rule, times: u32) {
+        match self.held.iter_mut().find(|(held, _)| held.name == rule.name) {
+            Some((_, held)) => *held += times,
+            None => self.held.push((rule, times)),
+        }
+    }
+}
