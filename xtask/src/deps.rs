@@ -36,9 +36,11 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-codegen", Rule::Only("")),
     ("verbatim-record", Rule::Only("verbatim-wire verbatim-record-proto")),
     ("verbatim-tester", Rule::Only("verbatim-record verbatim-wire")),
+    // Compressed records and bundles, for tests.
+    ("verbatim-archives", Rule::Only("verbatim-record")),
     (
         "verbatim-catalog",
-        Rule::Only("verbatim-tester verbatim-record verbatim-wire"),
+        Rule::Only("verbatim-archives verbatim-tester verbatim-record verbatim-wire"),
     ),
     ("verbatim-device", Rule::Only("verbatim-wire")),
     (

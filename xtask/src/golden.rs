@@ -1,5 +1,8 @@
 //! `cargo xtask golden TEST [--defect NAME]`: a test's record of the virtual rig, kept beside the catalogue, and the
 //! lines of its verdict. Builds the catalogue and the program, in the profile that is made for this.
+//!
+//! The records of one test share most of their bytes, so they are kept in one archive, `TEST.tar.zst`. Programs pack and
+//! unpack it, since xtask is built before each of its commands; tests read it with `verbatim-archives`.
 
 use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
@@ -17,6 +20,17 @@ const SMALL: [(&str, u64); 4] = [
     ("violations", 3),
     ("steps", 16),
     ("messages", 300),
+];
+
+/// The same records make the same archive: it has no times, and no names of users.
+const PACK: [&str; 7] = [
+    "--use-compress-program=zstd -19 -T1",
+    "--format=ustar",
+    "--owner=0",
+    "--group=0",
+    "--numeric-owner",
+    "--mtime=@0",
+    "--mode=644",
 ];
 
 /// What to record.
@@ -45,16 +59,9 @@ impl Golden<'_> {
         let program = build()?;
         let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
         let made = self.record(&program, scratch.path())?;
-        let kept = directory().join(self.file());
-        let is_another = kept.is_file() && fs::read(&kept)? != fs::read(&made)?;
-        if is_another && !self.replace {
-            bail!(
-                "{} holds another record; a record is replaced only when its test's revision goes up: then with --replace",
-                kept.display()
-            );
-        }
-        fs::copy(&made, &kept).with_context(|| format!("{} cannot be written", kept.display()))?;
-        println!("{}", kept.display());
+        let archive = directory().join(format!("{}.tar.zst", self.test));
+        store(&archive, &self.file(), &made, self.replace)?;
+        println!("{}", archive.display());
         write_verdicts()
     }
 
@@ -118,6 +125,42 @@ impl Golden<'_> {
     }
 }
 
+/// Puts a record into an archive. The archive stays as it is if it holds this record already, however it was compressed.
+fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Result<()> {
+    let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
+    let records = scratch.path().join("records");
+    fs::create_dir(&records)?;
+    if archive.is_file() {
+        let mut tar = Command::new("tar");
+        tar.args(["--zstd", "-xf"]).arg(archive).arg("-C").arg(&records);
+        run("unpacking the test's records", &mut tar)?;
+    }
+    let kept = records.join(name);
+    if kept.is_file() {
+        if fs::read(&kept)? == fs::read(made)? {
+            return Ok(());
+        }
+        if !replace {
+            bail!(
+                "{} holds another {name}; a record is replaced only when its test's revision goes up: then with --replace",
+                archive.display()
+            );
+        }
+    }
+    fs::copy(made, &kept).with_context(|| format!("{} cannot be written", kept.display()))?;
+    let packed = scratch.path().join("packed");
+    let mut tar = Command::new("tar");
+    tar.args(PACK).arg("-cf").arg(&packed).arg("-C").arg(&records);
+    // "." sorts before "@": the record of the sound device comes first.
+    let mut names = fs::read_dir(&records)?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    names.sort();
+    run("packing the test's records", tar.args(names))?;
+    fs::copy(&packed, archive).with_context(|| format!("{} cannot be written", archive.display()))?;
+    Ok(())
+}
+
 /// Judges all golden records anew and writes what they come to, each at its place.
 ///
 /// # Errors
@@ -163,4 +206,48 @@ fn answer(command: &mut Command) -> anyhow::Result<Value> {
         let said = String::from_utf8_lossy(&output.stderr);
         anyhow!("{} printed no JSON document: {}", shown(command), said.trim())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaces_a_record_only_when_asked_to() {
+        let place = tempfile::tempdir().unwrap();
+        let archive = place.path().join("t.tar.zst");
+        let made = place.path().join("made");
+        let put = |name: &str, content: &str, replace: bool| {
+            fs::write(&made, content).unwrap();
+            store(&archive, name, &made, replace)
+        };
+        put("t@lame.rec", "lame", false).unwrap();
+        put("t.rec", "sound", false).unwrap();
+        let packed = fs::read(&archive).unwrap();
+        assert!(packed.starts_with(b"\x28\xb5\x2f\xfd"), "zstd's magic number");
+        let error = put("t.rec", "other", false).unwrap_err().to_string();
+        assert!(error.contains("holds another t.rec"), "{error}");
+        assert_eq!(fs::read(&archive).unwrap(), packed);
+        put("t.rec", "other", true).unwrap();
+        assert_ne!(fs::read(&archive).unwrap(), packed);
+        put("t.rec", "sound", true).unwrap();
+        assert_eq!(
+            fs::read(&archive).unwrap(),
+            packed,
+            "the same records make the same archive"
+        );
+    }
+
+    #[test]
+    fn keeps_an_archive_that_holds_the_record() {
+        let place = tempfile::tempdir().unwrap();
+        let [archive, made] = ["t.tar.zst", "t.rec"].map(|name| place.path().join(name));
+        fs::write(&made, "sound").unwrap();
+        let mut tar = Command::new("tar");
+        tar.args(["--use-compress-program=zstd -1", "-cf"]).arg(&archive);
+        run("packing", tar.arg("-C").arg(place.path()).arg("t.rec")).unwrap();
+        let packed = fs::read(&archive).unwrap();
+        store(&archive, "t.rec", &made, false).unwrap();
+        assert_eq!(fs::read(&archive).unwrap(), packed);
+    }
 }

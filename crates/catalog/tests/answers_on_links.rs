@@ -2,10 +2,9 @@
 //! record, and the judge must see it.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::Path;
-
+use verbatim_archives::golden;
 use verbatim_catalog::judge;
-use verbatim_record::{Entry, Outcome, Verdict, read_file};
+use verbatim_record::{Entry, Outcome, Verdict};
 use verbatim_wire::crc::{VCRC_LENGTH, vcrc};
 use verbatim_wire::{Bth, Deth, Layout, Lid, Lrh, MAD_LENGTH, Mad, QKey, Qpn, edit};
 
@@ -21,8 +20,7 @@ fn is_answer(bytes: &[u8]) -> bool {
 
 /// The verdict on the record, all answers on the link altered.
 fn altered(change: impl Fn(&mut [u8])) -> Verdict {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/c07-link-vl.rec");
-    let mut entries = read_file(&golden).unwrap();
+    let mut entries = golden::entries("c07-link-vl");
     let mut found = 0;
     for entry in &mut entries {
         if let Entry::Frame(frame) = entry

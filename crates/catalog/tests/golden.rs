@@ -1,31 +1,24 @@
 //! Golden records, judged anew: what a catalogue says of an old record may not change unnoticed.
 //!
-//! `golden/TEST.rec` is of a sound device and passes, `golden/TEST@DEFECT.rec` of one with a defect and does not; the
-//! verdicts stand in `golden/verdicts.txt`, in the order of `TESTS`. `cargo xtask golden TEST` makes a record and its
-//! lines. A change that is meant goes into CHANGELOG.md under "Drift", then `cargo xtask golden` writes the lines anew.
-//! A record is replaced only when its test's revision goes up.
+//! `golden/TEST.tar.zst` holds a test's records: `TEST.rec` is of a sound device and passes, `TEST@DEFECT.rec` is of one
+//! with a defect and does not. The verdicts stand in `golden/verdicts.txt`, in the order of `TESTS`. `cargo xtask golden
+//! TEST` makes a record and its lines. A change that is meant goes into CHANGELOG.md under "Drift", then `cargo xtask
+//! golden` writes the lines anew. A record is replaced only when its test's revision goes up.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::{Path, PathBuf};
-
+use verbatim_archives::golden::{self, test_of};
 use verbatim_catalog::{TESTS, judge};
-use verbatim_record::{Outcome, Verdict, read_file};
+use verbatim_record::{Outcome, Verdict};
 
 /// Set: the verdicts are written, not compared.
 const WRITE: &str = "VERBATIM_WRITE_GOLDEN";
 /// Findings of a verdict that are kept, each with its line; of more, their number.
 const FINDINGS: usize = 12;
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
-}
-
 /// The names of the records, in the order of `TESTS`; a test's sound device first.
 fn names() -> Vec<String> {
-    let files = std::fs::read_dir(directory()).unwrap();
-    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut placed: Vec<(usize, String)> = names
-        .filter_map(|name| Some(name.strip_suffix(".rec")?.to_string()))
+    let mut placed: Vec<(usize, String)> = golden::names()
+        .into_iter()
         .map(|name| {
             let id = test_of(&name);
             let place = TESTS.iter().position(|test| test.id == id);
@@ -37,13 +30,8 @@ fn names() -> Vec<String> {
     placed.into_iter().map(|(_, name)| name).collect()
 }
 
-fn test_of(name: &str) -> &str {
-    name.split_once('@').map_or(name, |(test, _)| test)
-}
-
 fn verdict(name: &str) -> Verdict {
-    let entries = read_file(&directory().join(format!("{name}.rec"))).unwrap();
-    let verdict = judge(entries).unwrap_or_else(|error| panic!("golden/{name}.rec: {error}"));
+    let verdict = judge(golden::entries(name)).unwrap_or_else(|error| panic!("golden/{name}.rec: {error}"));
     assert_eq!(verdict.test, test_of(name), "golden/{name}.rec is of another test");
     verdict
 }
@@ -114,7 +102,7 @@ fn the_verdict_on_each_golden_record_is_the_one_that_is_kept() {
         .flat_map(|(_, lines)| lines)
         .map(|line| format!("{line}\n"))
         .collect();
-    let file = directory().join("verdicts.txt");
+    let file = golden::directory().join("verdicts.txt");
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&file, text).unwrap();
         return;

@@ -1,15 +1,13 @@
 //! What a kernel on the way may have made of a record is said in the verdict, and decides nothing.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::Path;
-
+use verbatim_archives::golden;
 use verbatim_catalog::judge;
-use verbatim_record::{Entry, Outcome, Span, StopReason, Stopped, Time, Trace, Verdict, read_file};
+use verbatim_record::{Entry, Outcome, Span, StopReason, Stopped, Time, Trace, Verdict};
 
 /// A golden record, as if it were from a rig of that kind.
 fn entries_on(kind: &str, name: &str) -> Vec<Entry> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut entries = read_file(&place.join(format!("{name}.rec"))).unwrap();
+    let mut entries = golden::entries(name);
     let Entry::Begin(begin) = &mut entries[0] else {
         panic!("no Begin");
     };

@@ -1,25 +1,18 @@
 //! A test that came to something which the device has not, as its host said: what was seen before that is judged all the same.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
+use verbatim_archives::golden;
 use verbatim_catalog::judge;
-use verbatim_record::{Entry, Outcome, StopReason, Stopped, read_file};
+use verbatim_record::{Entry, Outcome, StopReason, Stopped};
 
 /// Places of a record at which it is cut.
 const CUTS: usize = 60;
 
-/// The committed records of chapter 9: of a sound device, or of one with a defect.
-fn records(with_defect: bool) -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    let mut chosen: Vec<_> = files
-        .filter(|path| name(path).starts_with("c09-") && name(path).contains('@') == with_defect)
-        .collect();
-    chosen.sort();
-    chosen
+/// The golden records of chapter 9: of a sound device, or of one with a defect.
+fn records(with_defect: bool) -> Vec<String> {
+    let mut names = golden::names();
+    names.retain(|name| name.starts_with("c09-") && name.contains('@') == with_defect);
+    names
 }
 
 /// Whether the procedure acts here: it sends, or asks a host for something. There it may come to what the device has not.
@@ -44,20 +37,15 @@ fn cut(mut entries: Vec<Entry>, place: usize) -> (Outcome, String) {
 
 #[test]
 fn a_sound_device_is_not_failed_wherever_a_test_comes_to_what_it_lacks() {
-    for path in records(false) {
-        let entries = read_file(&path).unwrap();
+    for name in records(false) {
+        let entries = golden::entries(&name);
         if judge(entries.clone()).unwrap().outcome() != Outcome::Pass {
             continue;
         }
         let places: Vec<usize> = (0..entries.len()).filter(|at| acts(&entries[*at])).collect();
         for place in places.iter().step_by(places.len().div_ceil(CUTS)) {
             let (outcome, reason) = cut(entries.clone(), *place);
-            assert_eq!(
-                outcome,
-                Outcome::NotApplicable,
-                "{} at entry {place}: {reason}",
-                path.display()
-            );
+            assert_eq!(outcome, Outcome::NotApplicable, "{name} at entry {place}: {reason}");
         }
     }
 }
@@ -65,8 +53,8 @@ fn a_sound_device_is_not_failed_wherever_a_test_comes_to_what_it_lacks() {
 #[test]
 fn what_a_device_broke_before_a_test_came_to_what_it_lacks_is_a_fail() {
     let mut failed = 0;
-    for path in records(true) {
-        let entries = read_file(&path).unwrap();
+    for name in records(true) {
+        let entries = golden::entries(&name);
         if judge(entries.clone()).unwrap().outcome() != Outcome::Fail {
             continue;
         }

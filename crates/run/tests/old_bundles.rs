@@ -1,20 +1,21 @@
 //! Bundles that older versions wrote are verified and judged by this one.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use tempfile::TempDir;
+use verbatim_archives::unpack;
 use verbatim_record::{Bundle, BundleWriter, Entry, Outcome, Sink, Time};
 use verbatim_run::{export_pcapng, judge_bundle, verify_bundle};
 
-fn bundle(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/data/bundles")
-        .join(name)
+fn bundle(name: &str) -> TempDir {
+    let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/bundles");
+    unpack(&bundles.join(format!("{name}.tar.gz")))
 }
 
 /// The verdicts as the version that made it had them.
 fn stored(name: &str) -> Vec<verbatim_record::Verdict> {
-    let text = std::fs::read_to_string(bundle(name).join("verdicts.json")).unwrap();
+    let text = std::fs::read_to_string(bundle(name).path().join("verdicts.json")).unwrap();
     assert!(
         !text.contains("measured"),
         "{name} is no bundle of a version before measured times"
@@ -32,7 +33,7 @@ fn a_bundle_of_an_older_version_still_judges_as_it_did() {
         ("rnr-interval-fail", Outcome::Fail, &[more][..], &added_rules[..]),
         ("get-protect-pass", Outcome::Pass, &[], &[]),
     ] {
-        let verified = verify_bundle(&bundle(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let verified = verify_bundle(bundle(name).path()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(
             verified.report.not_judged_anew.len(),
             0,
@@ -61,7 +62,7 @@ fn a_bundle_of_an_older_version_still_judges_as_it_did() {
         }
         assert!(verdict.passed.len() >= before[0].passed.len(), "{name}");
         assert_eq!(
-            judge_bundle(&bundle(name)).unwrap().0.verdicts,
+            judge_bundle(bundle(name).path()).unwrap().0.verdicts,
             verified.report.verdicts
         );
     }
@@ -69,7 +70,7 @@ fn a_bundle_of_an_older_version_still_judges_as_it_did() {
 
 #[test]
 fn what_an_older_version_did_not_keep_is_worked_out_from_its_record() {
-    let verified = verify_bundle(&bundle("rnr-interval-fail")).unwrap();
+    let verified = verify_bundle(bundle("rnr-interval-fail").path()).unwrap();
     let checks = verified.report.verdicts.iter().flat_map(|verdict| &verdict.findings);
     let times: Vec<_> = checks.filter_map(|check| check.measured).collect();
     // Half of the interval that the RNR NAK asks for.
@@ -85,7 +86,7 @@ fn what_an_older_version_did_not_keep_is_worked_out_from_its_record() {
 fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32) {
     let mut writer = BundleWriter::create(place).unwrap();
     let mut verdicts = stored(name);
-    for record in Bundle::open(&bundle(name)).unwrap().records().unwrap() {
+    for record in Bundle::open(bundle(name).path()).unwrap().records().unwrap() {
         // The end is counted and dated anew.
         let mut sink = writer.record(test).unwrap();
         for mut entry in record {
@@ -103,7 +104,7 @@ fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32)
     writer
         .write("verdicts.json", &serde_json::to_string(&verdicts).unwrap())
         .unwrap();
-    let run = std::fs::read_to_string(bundle(name).join("run.json")).unwrap();
+    let run = std::fs::read_to_string(bundle(name).path().join("run.json")).unwrap();
     writer.write("run.json", &run).unwrap();
     writer.seal().unwrap();
 }

@@ -1,15 +1,17 @@
 //! What a judge makes of a reset that stands in a record.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use std::path::PathBuf;
+use std::path::Path;
 
+use verbatim_archives::unpack;
 use verbatim_catalog::judge;
 use verbatim_record::{Cause, Entry, Outcome, Reset, Verdict, read_file};
 
 /// The record of a sound device, whose reset command was run after the test.
 fn with(reset: Reset) -> Verdict {
-    let bundle = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/bundles/get-protect-pass");
-    let mut entries = read_file(&bundle.join("001-c14-016-get-protect-2.rec")).unwrap();
+    let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/bundles");
+    let bundle = unpack(&bundles.join("get-protect-pass.tar.gz"));
+    let mut entries = read_file(&bundle.path().join("001-c14-016-get-protect-2.rec")).unwrap();
     entries.push(Entry::Reset(Box::new(reset)));
     judge(entries).unwrap()
 }

@@ -1,8 +1,10 @@
-//! The records under `docs/examples/bundles`: whole, judged as they say, and as tshark reads them.
+//! The records in `docs/examples/bundles/bundles.tar.gz`: whole, judged as they say, and as tshark reads them.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
+use tempfile::TempDir;
+use verbatim_archives::unpack;
 use verbatim_lab::workspace::root;
 use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Output, Place, program, run};
@@ -11,9 +13,14 @@ use verbatim_tests::{axe, browser};
 /// The kinds of tests, and what is looked at by them.
 const KINDS: [&str; 5] = ["management", "services", "transport", "verbs", "link"];
 
+/// The examples, unpacked.
+fn examples() -> TempDir {
+    unpack(&root().join("docs/examples/bundles/bundles.tar.gz"))
+}
+
 /// Each record, and whether it is one of a device that breaks a statement.
-fn records() -> Vec<(PathBuf, bool)> {
-    let place = |kind: &str, end| root().join("docs/examples/bundles").join(format!("{kind}-{end}"));
+fn records(examples: &TempDir) -> Vec<(PathBuf, bool)> {
+    let place = |kind: &str, end| examples.path().join("bundles").join(format!("{kind}-{end}"));
     KINDS
         .iter()
         .flat_map(|kind| [(place(kind, "pass"), false), (place(kind, "fail"), true)])
@@ -26,8 +33,8 @@ fn verbatim(place: &Place, command: &str, record: &PathBuf, more: &[&str]) -> Ou
 
 #[test]
 fn every_example_record_is_whole_and_gives_the_verdicts_that_stand_in_it() {
-    let place = Place::new();
-    for (record, fails) in records() {
+    let (place, examples) = (Place::new(), examples());
+    for (record, fails) in records(&examples) {
         let output = verbatim(&place, "verify", &record, &["--json"]);
         assert_eq!(
             output.code(),
@@ -87,9 +94,9 @@ fn tshark_lists_every_example_without_a_malformed_packet_and_shows_what_was_judg
     if !available("tshark", "apt-get install tshark") {
         return;
     }
-    let place = Place::new();
+    let (place, examples) = (Place::new(), examples());
     let mut judged = 0;
-    for (record, _) in records() {
+    for (record, _) in records(&examples) {
         let name = record.file_name().unwrap().to_str().unwrap();
         let file = format!("{name}.pcapng");
         let exported = verbatim(&place, "export", &record, &["--pcapng", &file]);
@@ -134,8 +141,8 @@ fn the_page_of_each_example_that_fails_says_what_and_by_which_record_and_axe_fin
     if !browser::is_here() {
         return;
     }
-    let place = Place::new();
-    for (record, _) in records().into_iter().filter(|(_, fails)| *fails) {
+    let (place, examples) = (Place::new(), examples());
+    for (record, _) in records(&examples).into_iter().filter(|(_, fails)| *fails) {
         let page = verbatim(&place, "report", &record, &["--html", "-"]).stdout;
         let verified = verbatim(&place, "verify", &record, &["--json"]).json();
         let hash = verified["manifest_sha256"].as_str().unwrap();

@@ -187,17 +187,15 @@ impl<'t> Regions<'t> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use verbatim_record::{Entry, read_file};
+    use verbatim_archives::golden;
+    use verbatim_record::Entry;
 
     use super::*;
     use crate::oracle::record::connections;
 
     /// The rules that the packets of a golden record break when what the host was asked and told is altered.
     fn broken(record: &str, alter: impl Fn(&mut Command, &mut [Reply])) -> Vec<&'static str> {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        let mut entries = read_file(&golden.join(format!("{record}.rec"))).unwrap();
+        let mut entries = golden::entries(record);
         let mut replies: Vec<Reply> = Vec::new();
         for entry in &mut entries {
             match entry {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use verbatim_archives::unpack;
 use verbatim_lab::workspace::root;
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
@@ -183,12 +184,9 @@ fn the_files_of_a_bundle_follow_their_schema_which_has_what_the_report_s_has() {
     let place = Place::new();
     kept(&place);
     let mut bundles = vec![place.path("kept")];
-    let examples = std::fs::read_dir(root().join("docs/examples/bundles")).unwrap();
-    bundles.extend(
-        examples
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.join("manifest.json").exists()),
-    );
+    let unpacked = unpack(&root().join("docs/examples/bundles/bundles.tar.gz"));
+    let examples = std::fs::read_dir(unpacked.path().join("bundles")).unwrap();
+    bundles.extend(examples.map(|entry| entry.unwrap().path()));
     assert!(bundles.len() > 10, "{bundles:?}");
     let read = |path: PathBuf| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
     let files = ["manifest.json", "run.json", "verdicts.json"];

@@ -1,10 +1,10 @@
 //! Rules of what the device owes its peer, of what must wait, and of events, on golden records of which one thing was altered.
 
 use core::time::Duration;
-use std::path::Path;
 
+use verbatim_archives::golden;
 use verbatim_record::verbs::{Command, Event, pb};
-use verbatim_record::{Entry, Trace, read_file};
+use verbatim_record::{Entry, Trace};
 use verbatim_wire::packet::{Aeth, Bth, Medium, Opcode, Packet, Psn, RnrTimer, Syndrome, SyndromeKind};
 use verbatim_wire::{Layout, NakCode, edit, mend_icrc};
 
@@ -324,14 +324,9 @@ fn a_receive_completes_when_its_message_is_acknowledged() {
     assert!(found.contains(&"receive-completes"), "{found:?}");
 }
 
-fn golden(record: &str) -> Vec<Entry> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    read_file(&golden.join(format!("{record}.rec"))).unwrap()
-}
-
 /// What the packets of a golden record break when the syndromes of some responses of the device become another.
 fn with_syndrome(record: &str, is_it: impl Fn(&Packet<'_>) -> bool, syndrome: Syndrome) -> Vec<Finding> {
-    let mut entries = golden(record);
+    let mut entries = golden::entries(record);
     for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_it)) {
         if let Entry::Frame(frame) = entry {
             frame.bytes = altered(&frame.bytes, |psn| psn, syndrome).into();

@@ -1,9 +1,8 @@
 //! The oracle beside the tests' own judges: on every golden record of a sound device, as it is and with frames of the
 //! device lost, repeated or swapped on their way to the tester.
 
-use std::path::Path;
-
-use verbatim_record::{Entry, Findings, Passed, Trace, read_file};
+use verbatim_archives::golden;
+use verbatim_record::{Entry, Findings, Passed, Trace};
 
 use super::super::judge;
 
@@ -75,17 +74,9 @@ fn failed(entries: Vec<Entry>) -> Vec<String> {
 
 #[test]
 fn no_sound_device_is_blamed_however_its_frames_travel() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut files: Vec<_> = std::fs::read_dir(golden)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rec"))
-        .filter(|path| !path.to_str().unwrap().contains('@'))
-        .collect();
-    files.sort();
     let mut connections = 0;
-    for path in files {
-        let entries = read_file(&path).unwrap();
+    for name in golden::names().into_iter().filter(|name| !name.contains('@')) {
+        let entries = golden::entries(&name);
         connections += super::super::record::connections(&Trace::new(entries.clone()).unwrap()).len();
         for way in [Way::Straight, Way::Loses, Way::Repeats, Way::Swaps] {
             for first in 0..7 {
@@ -94,8 +85,7 @@ fn no_sound_device_is_blamed_however_its_frames_travel() {
                     Way::Straight => entries,
                     _ => on_hardware(entries),
                 });
-                let shown = path.display();
-                assert!(failed.is_empty(), "{shown} {way:?} from {first}: {failed:#?}");
+                assert!(failed.is_empty(), "{name} {way:?} from {first}: {failed:#?}");
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Each rule of what the host was told, on golden records of which one thing was altered.
 
 use core::time::Duration;
-use std::path::Path;
 
+use verbatim_archives::golden;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Entry, Passed, Trace, WcStatus, read_file};
+use verbatim_record::{Entry, Passed, Trace, WcStatus};
 use verbatim_wire::packet::{Bth, Medium, Opcode, Packet};
 use verbatim_wire::{edit, mend_icrc};
 
@@ -12,8 +12,7 @@ use crate::oracle::verbs;
 
 /// The rules that an altered record breaks.
 pub(in crate::oracle) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&'static str> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut entries = read_file(&golden.join(format!("{record}.rec"))).unwrap();
+    let mut entries = golden::entries(record);
     alter(&mut entries);
     let trace = Trace::new(entries).unwrap();
     let said = verbs::rule(&trace).said;
@@ -117,8 +116,7 @@ fn what_was_answered_must_complete() {
 
 #[test]
 fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/c09-143-retry-count.rec");
-    let mut entries = read_file(&golden).unwrap();
+    let mut entries = golden::entries("c09-143-retry-count");
     let at = nth(&entries, 0, is_completion);
     let Entry::VerbsTold(told) = &mut entries[at] else {
         panic!("no completion")

@@ -1,0 +1,26 @@
+//! The records and bundles that the source tree stores compressed, for tests.
+//!
+//! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and a `TEST@DEFECT.rec` for each
+//! defect. These share most of their bytes: one archive for each test takes half the space of one for each record.
+//! `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, since users unpack them too.
+
+pub mod golden;
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Unpacks an archive of bundles into a temporary directory.
+///
+/// # Panics
+/// When the program `tar` is absent or cannot unpack it.
+#[must_use]
+pub fn unpack(archive: &Path) -> TempDir {
+    let directory = TempDir::new().unwrap_or_else(|error| panic!("a temporary directory: {error}"));
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(archive).arg("-C").arg(directory.path());
+    let status = tar.status().unwrap_or_else(|error| panic!("tar: {error}"));
+    assert!(status.success(), "tar cannot unpack {}: {status}", archive.display());
+    directory
+}
