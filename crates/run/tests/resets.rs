@@ -8,7 +8,7 @@ use verbatim_record::{Cause, Entry, Outcome, Reset, Verdict, read_file};
 
 /// The record of a sound device, whose reset command was run after the test.
 fn with(reset: Reset) -> Verdict {
-    let bundle = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/bundles/get-protect-pass");
+    let bundle = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/bundles/management-pass");
     let mut entries = read_file(&bundle.join("001-c14-016-get-protect-2.rec")).unwrap();
     entries.push(Entry::Reset(Box::new(reset)));
     judge(entries).unwrap()

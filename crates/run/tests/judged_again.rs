@@ -1,90 +1,29 @@
-//! Bundles that older versions wrote are verified and judged by this one.
+//! Bundles are judged again: where checks differ, and where the catalogue has another revision of a test.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::{Path, PathBuf};
 
-use verbatim_record::{Bundle, BundleWriter, Entry, Outcome, Sink, Time};
+use verbatim_record::{Bundle, BundleWriter, Entry, Sink, Time, Verdict};
 use verbatim_run::{export_pcapng, judge_bundle, verify_bundle};
 
 fn bundle(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/data/bundles")
+        .join("../../docs/examples/bundles")
         .join(name)
 }
 
-/// The verdicts as the version that made it had them.
-fn stored(name: &str) -> Vec<verbatim_record::Verdict> {
+fn stored(name: &str) -> Vec<Verdict> {
     let text = std::fs::read_to_string(bundle(name).join("verdicts.json")).unwrap();
-    assert!(
-        !text.contains("measured"),
-        "{name} is no bundle of a version before measured times"
-    );
     serde_json::from_str(&text).unwrap()
-}
-
-#[test]
-fn a_bundle_of_an_older_version_still_judges_as_it_did() {
-    // What versions since then judge more, and only the first of it is told: on a simulated link the rule of RNR intervals
-    // excuses nothing by a crossing; and what a message waits for after an RNR NAK is a rule of its own.
-    let more = "c09-130-rnr-interval: still FAIL, but its checks differ";
-    let added_rules = ["rnr-interval", "rnr-wait"];
-    for (name, outcome, drift, added) in [
-        ("rnr-interval-fail", Outcome::Fail, &[more][..], &added_rules[..]),
-        ("get-protect-pass", Outcome::Pass, &[], &[]),
-    ] {
-        let verified = verify_bundle(&bundle(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(
-            verified.report.not_judged_anew.len(),
-            0,
-            "{name}: if the revision of its test went up, say so here, and add a bundle of today's version"
-        );
-        assert_eq!(verified.drift.len(), drift.len(), "{name}: {:?}", verified.drift);
-        for (told, expected) in verified.drift.iter().zip(drift) {
-            let why = told.strip_prefix(expected).unwrap_or_else(|| panic!("{name}: {told}"));
-            assert!(why.starts_with("; only now: FAIL C9-130 "), "{name}: {told}");
-        }
-        let [verdict] = verified.report.verdicts.as_slice() else {
-            panic!("{name}: one verdict was expected");
-        };
-        assert_eq!(verdict.outcome(), outcome, "{name}");
-        let before = stored(name);
-        let (kept, more) = verdict.findings.split_at(before[0].findings.len());
-        assert!(
-            kept.iter()
-                .zip(&before[0].findings)
-                .all(|(now, then)| now.about == then.about),
-            "{name}"
-        );
-        assert_eq!(more.len(), added.len(), "{name}: {more:?}");
-        for (check, rule) in more.iter().zip(added) {
-            assert!(check.about.split(':').next() == Some(rule), "{name}: {check}");
-        }
-        assert!(verdict.passed.len() >= before[0].passed.len(), "{name}");
-        assert_eq!(
-            judge_bundle(&bundle(name)).unwrap().0.verdicts,
-            verified.report.verdicts
-        );
-    }
-}
-
-#[test]
-fn what_an_older_version_did_not_keep_is_worked_out_from_its_record() {
-    let verified = verify_bundle(&bundle("rnr-interval-fail")).unwrap();
-    let checks = verified.report.verdicts.iter().flat_map(|verdict| &verdict.findings);
-    let times: Vec<_> = checks.filter_map(|check| check.measured).collect();
-    // Half of the interval that the RNR NAK asks for.
-    assert!(
-        times
-            .iter()
-            .any(|time| time.lower_ns.is_some_and(|lower| time.most_ns < lower)),
-        "{times:?}"
-    );
 }
 
 /// A copy of a bundle as another version would have sealed it: its record of this test and this revision.
 fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32) {
+    resealed_with(name, place, test, revision, stored(name));
+}
+
+fn resealed_with(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32, mut verdicts: Vec<Verdict>) {
     let mut writer = BundleWriter::create(place).unwrap();
-    let mut verdicts = stored(name);
     for record in Bundle::open(&bundle(name)).unwrap().records().unwrap() {
         // The end is counted and dated anew.
         let mut sink = writer.record(test).unwrap();
@@ -109,12 +48,39 @@ fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32)
 }
 
 #[test]
+fn drift_names_the_checks_that_differ() {
+    let (name, test) = ("transport-fail", "c09-130-rnr-interval");
+    let unaltered = stored(name);
+    let mut less = unaltered.clone();
+    let only_now = less[0].findings.remove(1);
+    let mut more = unaltered.clone();
+    more[0].findings[0].seen = "something else".into();
+    let mut unmeasured = unaltered.clone();
+    unmeasured[0].findings[0].measured = None;
+    for (verdicts, expected) in [
+        (unaltered, &[][..]),
+        (less, &[&only_now.about, "only now: FAIL"]),
+        (more, &["only then: FAIL", "seen something else", "only now: FAIL"]),
+        (unmeasured, &["still FAIL, but its checks differ"]),
+    ] {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = temporary.path().join("bundle");
+        resealed_with(name, &place, test, |revision| revision, verdicts);
+        let drift = verify_bundle(&place).unwrap().drift.join("\n");
+        assert_eq!(drift.is_empty(), expected.is_empty(), "{drift}");
+        for words in expected {
+            assert!(drift.contains(words), "{words} in {drift}");
+        }
+    }
+}
+
+#[test]
 fn a_record_of_another_revision_keeps_the_verdict_of_its_run_and_says_why() {
     let (fail, pass) = ("c09-130-rnr-interval", "c14-016-get-protect-2");
     for (name, test, other, words) in [
-        ("rnr-interval-fail", fail, 1, "this version has revision "),
-        ("rnr-interval-fail", "c99-001-gone", 0, "does not have the test"),
-        ("get-protect-pass", pass, 1, "this version has revision "),
+        ("transport-fail", fail, 1, "this version has revision "),
+        ("transport-fail", "c99-001-gone", 0, "does not have the test"),
+        ("management-pass", pass, 1, "this version has revision "),
     ] {
         let temporary = tempfile::tempdir().unwrap();
         let place = temporary.path().join("bundle");
@@ -137,7 +103,7 @@ fn a_record_of_another_revision_keeps_the_verdict_of_its_run_and_says_why() {
 fn a_record_of_another_revision_is_refused_where_it_was_altered_or_its_verdict_is_missing() {
     let temporary = tempfile::tempdir().unwrap();
     let place = temporary.path().join("bundle");
-    resealed("rnr-interval-fail", &place, "c09-130-rnr-interval", |revision| {
+    resealed("transport-fail", &place, "c09-130-rnr-interval", |revision| {
         revision + 1
     });
     let (verdicts, record) = (place.join("verdicts.json"), place.join("001-c09-130-rnr-interval.rec"));
@@ -158,7 +124,7 @@ fn a_record_of_another_revision_is_refused_where_it_was_altered_or_its_verdict_i
     assert!(judge_bundle(&place).unwrap_err().to_string().contains("damaged"));
     // Sealed without a verdict of this test.
     let other = temporary.path().join("other");
-    resealed("rnr-interval-fail", &other, "c09-130-rnr-interval", |revision| {
+    resealed("transport-fail", &other, "c09-130-rnr-interval", |revision| {
         revision + 1
     });
     std::fs::remove_file(other.join("manifest.json")).unwrap();
