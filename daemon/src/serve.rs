@@ -66,7 +66,6 @@ use services::Services;
 use turns::Turns;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
-use verbatim_tester::FileJournal;
 use verbatim_tls::Gate;
 
 /// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
@@ -141,13 +140,6 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         None => StateDirectory::find()?,
     };
     let lock = StateLock::take(&state)?;
-    FileJournal::gather(&state.journals()).with_context(|| {
-        format!(
-            "putting the journals of a version before this one where they are looked for now, in {}; mend its permissions, then \
-             start again",
-            state.journals().display()
-        )
-    })?;
     if crate::worker::are_units() {
         crate::worker::out_of_sight();
     }

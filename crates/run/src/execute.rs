@@ -72,7 +72,6 @@ pub struct Report {
     /// A verdict for each test, in order.
     pub verdicts: Vec<Verdict>,
     /// What is known of devices of its kind, and whether it showed. It changes no verdict.
-    #[serde(default)]
     pub known_deviations: Vec<Known>,
     /// Of a record that is read again: tests whose verdict is that of the run, and why it was not judged anew.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

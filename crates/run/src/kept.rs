@@ -286,25 +286,11 @@ fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, n
     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Whether a verdict says the same as the one that was kept. What versions before did not keep of a check is no difference.
-fn is_same(before: &Verdict, now: &Verdict) -> bool {
-    if before == now {
-        return true;
-    }
-    let mut now = now.clone();
-    for (before, now) in [(&before.findings, &mut now.findings), (&before.passed, &mut now.passed)] {
-        for (before, now) in before.iter().zip(now) {
-            now.measured = now.measured.filter(|_| before.measured.is_some());
-        }
-    }
-    *before == now
-}
-
 fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     let mut drift: Vec<String> = before
         .iter()
         .zip(now)
-        .filter(|(before, now)| !is_same(before, now))
+        .filter(|(before, now)| before != now)
         .map(|(before, now)| {
             if before.outcome() == now.outcome() {
                 let (test, outcome) = (&now.test, now.outcome());
@@ -347,26 +333,6 @@ fn why(before: &Verdict, now: &Verdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_version_before_did_not_keep_is_no_drift_and_what_it_kept_is() {
-        let check = |ns: Option<u64>| verbatim_record::Check {
-            measured: ns.map(|ns| verbatim_record::Measured {
-                least_ns: ns,
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let verdict = |ns| Verdict {
-            passed: vec![check(ns)],
-            ..Verdict::default()
-        };
-        assert!(is_same(&verdict(None), &verdict(Some(1))));
-        assert!(is_same(&verdict(Some(1)), &verdict(Some(1))));
-        assert!(!is_same(&verdict(Some(1)), &verdict(Some(2))));
-        assert!(!is_same(&verdict(Some(1)), &verdict(None)));
-        assert!(!is_same(&verdict(None), &Verdict::default()));
-    }
 
     #[test]
     fn what_comes_of_each_stands_in_its_order_whoever_was_done_first() {

@@ -9,9 +9,9 @@ use verbatim_record::{Cause, Entry, Outcome, Reset, Verdict, read_file};
 
 /// The record of a sound device, whose reset command was run after the test.
 fn with(reset: Reset) -> Verdict {
-    let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/bundles");
-    let bundle = unpack(&bundles.join("get-protect-pass.tar.gz"));
-    let mut entries = read_file(&bundle.path().join("001-c14-016-get-protect-2.rec")).unwrap();
+    let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/bundles/bundles.tar.gz");
+    let bundles = unpack(&bundles);
+    let mut entries = read_file(&bundles.path().join("bundles/management-pass/001-c14-016-get-protect-2.rec")).unwrap();
     entries.push(Entry::Reset(Box::new(reset)));
     judge(entries).unwrap()
 }

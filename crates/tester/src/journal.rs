@@ -136,7 +136,7 @@ pub trait Journal {
     fn identify(&mut self, device: &str) -> Step;
 }
 
-/// The version of the form that is written.
+/// The only version of this form.
 const VERSION: u32 = 2;
 
 /// What a journal holds.
@@ -150,15 +150,12 @@ struct Content {
     /// The longest lease period in seconds.
     lease_s: u16,
     /// PortGUID of the device, in words; empty when it did not tell.
-    #[serde(default)]
     device: String,
     /// The rig that it was made for.
-    #[serde(default)]
     owner: Owner,
     /// Areas to restore, in the order in which they were saved.
     areas: Vec<Pending>,
-    /// SHA-256 of all the rest, in hexadecimal: a journal that was altered must not be applied. Empty in version 1.
-    #[serde(default)]
+    /// SHA-256 of all the rest, in hexadecimal: a journal that was altered must not be applied.
     checksum: String,
 }
 

@@ -68,18 +68,9 @@ impl Serialize for Identity {
 }
 
 impl<'de> Deserialize<'de> for Identity {
-    /// Also a bare user id, as daemons wrote before there were other identities.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Uid(u32),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Uid(uid) => Ok(Self::User(uid)),
-            Either::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

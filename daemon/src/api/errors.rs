@@ -200,7 +200,8 @@ pub(crate) fn store(error: &StoreError) -> Status {
         | StoreError::Held(_)
         | StoreError::Taken(_)
         | StoreError::TwoHosts { .. }
-        | StoreError::RigOfAnother { .. } => with_info(Code::Internal, &message, "STORE_FAILED", &[]),
+        | StoreError::RigOfAnother { .. }
+        | StoreError::OtherVersion { .. } => with_info(Code::Internal, &message, "STORE_FAILED", &[]),
     }
 }
 

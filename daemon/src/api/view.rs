@@ -33,7 +33,7 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
         end_time: of.ended_ns.map(timestamp),
         queue_place: place,
         pinned: kept.pinned,
-        lease: of.lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
+        lease: format!("leases/{}", of.lease),
         purge_time: kept.purged_ns.map(timestamp),
         known_deviations,
     }

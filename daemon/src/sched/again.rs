@@ -53,7 +53,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     // The oldest first.
     for run in found.into_iter().rev().map(|kept| kept.run) {
         let own = LeaseId::like(&run.id);
-        let under = run.lease.clone().unwrap_or_else(|| own.clone());
+        let under = run.lease.clone();
         let ending = match can_go_on(&run, rigs, &mut asked) {
             Err(ending) => ending,
             Ok(()) if under == own => {

@@ -176,7 +176,7 @@ impl Scheduler {
             match wish {
                 Wish::Submit(run) => {
                     let Some(live) = self.take_run(&run) else { continue };
-                    let Some(lease) = live.run().lease else { continue };
+                    let lease = live.run().lease;
                     let submitted = self.decide(|state, _| state.plan.submit(&lease, run));
                     if let Err(refusal) = submitted {
                         self.end_refused(&live, &refusal);
@@ -261,8 +261,8 @@ impl Scheduler {
         let creating = self.creating();
         let known: HashSet<RunId> = self.state().live.keys().cloned().collect();
         let waits_for_us = |run: &StoredRun| {
-            let lease = run.lease.as_ref().and_then(|lease| self.store.lease(lease).ok());
-            lease.is_some_and(|lease| lease.posted && lease.state == LeaseState::Pending)
+            let lease = self.store.lease(&run.lease);
+            lease.is_ok_and(|lease| lease.posted && lease.state == LeaseState::Pending)
         };
         let unfinished = Filter {
             states: vec![RunState::Queued, RunState::Running],

@@ -485,12 +485,13 @@ impl Scheduler {
     /// Keeps a new run under a new id.
     fn keep(&self, last: &mut (u64, u16), new: &NewRun) -> Result<StoredRun, StoreError> {
         let created_ns = self.store.now_ns();
+        let id = RunId::new(created_ns, 0);
         let mut run = StoredRun {
-            id: RunId::new(created_ns, 0),
+            lease: LeaseId::like(&id),
+            id,
             request_id: new.request_id.clone(),
             owner: new.may.who().clone(),
             spec: new.spec.clone(),
-            lease: new.lease.clone(),
             tests: new.tests.iter().map(|test| test.id.to_string()).collect(),
             state: RunState::Queued,
             outcome: None,
@@ -507,7 +508,7 @@ impl Scheduler {
         }
         loop {
             run.id = next_id(last, created_ns, &self.store.serials());
-            run.lease = new.lease.clone().or_else(|| Some(LeaseId::like(&run.id)));
+            run.lease = new.lease.clone().unwrap_or_else(|| LeaseId::like(&run.id));
             let created = match (self.store.lab(), &new.elsewhere) {
                 (Some(lab), Some(host)) if new.lease.is_none() => {
                     let lease = StoredLease {

@@ -119,8 +119,20 @@ pub enum StoreError {
     /// It has not ended.
     #[error("run {0} has not ended; cancel it, or wait for its end")]
     Unfinished(RunId),
+    /// The tables of the database are not those of this program.
+    #[error("{path} has tables of version {found}, and this program works with version {known}: {remedy}")]
+    OtherVersion {
+        /// The file, or the database.
+        path: PathBuf,
+        /// The version of its tables.
+        found: u64,
+        /// The version of this program's.
+        known: u64,
+        /// What to do.
+        remedy: String,
+    },
     /// What is kept of a run cannot be understood.
-    #[error("{path} is damaged: {what}; the records of runs, in runs/ID/record, can be judged on their own")]
+    #[error("{path} is damaged: {what}; the records of runs, in runs/RIG/ID/record, can be judged on their own")]
     Damaged {
         /// The file.
         path: PathBuf,

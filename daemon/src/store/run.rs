@@ -15,14 +15,12 @@ pub struct StoredRun {
     /// The client's id of the request that created it; empty when it gave none.
     pub request_id: String,
     /// Who created it.
-    #[serde(alias = "uid")]
     pub owner: Identity,
     /// What was asked for.
     #[serde(flatten)]
     pub spec: RunSpec,
-    /// The lease under which it runs; none of a run of before there were leases.
-    #[serde(default)]
-    pub lease: Option<LeaseId>,
+    /// The lease under which it runs.
+    pub lease: LeaseId,
     /// The tests that it takes, in order.
     pub tests: Vec<String>,
     /// Where it stands.
@@ -40,7 +38,6 @@ pub struct StoredRun {
     /// When it ended.
     pub ended_ns: Option<u64>,
     /// The head of its report; none unless all its tests were run.
-    #[serde(default)]
     pub info: Option<RunInfo>,
     /// The host whose daemon has it, where several share a database.
     #[serde(default, skip_serializing_if = "String::is_empty")]

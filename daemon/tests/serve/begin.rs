@@ -3,18 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 
-use prost::Message;
 use rustix::process::Signal;
 use tonic::Code;
-use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{
-    Cause, DeleteRunRequest, DrainRigRequest, GetRigRequest, ListRunsRequest, LogLine, Outcome, PinRunRequest,
-    RunEvent, RunState, TestEnded, Verdict, WatchRigsRequest,
+    DeleteRunRequest, DrainRigRequest, GetRigRequest, ListRunsRequest, PinRunRequest, WatchRigsRequest,
 };
 
-use crate::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
+use crate::harness::{Bench, Daemon, request, verbatimd, within};
 
 #[tokio::test]
 async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
@@ -33,113 +29,35 @@ async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
     assert_eq!(clients.watch(&run.name, 0).await.rest().await, events);
 }
 
-/// A run as daemons kept it before there was a database.
-fn old_run(bench: &Bench, id: &str, state: &str, events: &[u8]) -> PathBuf {
-    let directory = bench.path("state/runs").join(id);
-    fs::create_dir_all(directory.join("record")).unwrap();
-    let run = format!(
-        "{{\"schema\": \"verbatim.run.v1\", \"id\": \"{id}\", \"request_id\": \"\", \"uid\": 7, \"rig\": \"virtual\", \
-         \"patterns\": [], \"parameters\": {{}}, \"seed\": 3, \"tests\": [\"t\"], \"state\": \"{state}\", \"outcome\": null, \
-         \"cause\": null, \"reason\": \"\", \"created_ns\": 1, \"started_ns\": null, \"ended_ns\": null}}"
-    );
-    fs::write(directory.join("run.json"), run).unwrap();
-    fs::write(directory.join("events.log"), events).unwrap();
-    fs::write(directory.join("record/manifest.json"), "{}").unwrap();
-    directory
-}
-
 #[tokio::test]
-async fn runs_that_were_kept_in_files_are_taken_over_once_and_what_is_damaged_is_left_alone() {
-    let bench = Bench::new();
-    let event = |cursor, event| RunEvent {
-        cursor,
-        time: None,
-        event: Some(event),
-    };
-    let verdict = Verdict {
-        test: "t".into(),
-        outcome: Outcome::Fail.into(),
-        ..Verdict::default()
-    };
-    let told = [
-        event(1, Event::LogLine(LogLine { text: "one".into() })),
-        event(
-            2,
-            Event::TestEnded(TestEnded {
-                verdict: Some(verdict),
-                ..TestEnded::default()
-            }),
-        ),
-        event(3, Event::LogLine(LogLine { text: "torn".into() })),
-    ];
-    let mut bytes: Vec<u8> = told.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
-    // As a daemon leaves it that dies within the writing of an event.
-    bytes.truncate(bytes.len() - 3);
-    let ended = old_run(&bench, "019a3c5e77d1-0000", "ENDED", &bytes);
-    let running = old_run(&bench, "019a3c5e77d2-0000", "RUNNING", &bytes);
-    let damaged = old_run(&bench, "019a3c5e77d3-0000", "ENDED", &bytes);
-    fs::write(damaged.join("run.json"), "{\"schema\": ").unwrap();
-    fs::create_dir(bench.path("state/runs/lost+found")).unwrap();
-    for start in ["first", "second"] {
-        let mut daemon = bench.serve();
-        let said = daemon.said.join("\n");
-        let left_out = said.contains("the run is left out") && said.contains("019a3c5e77d3-0000/run.json");
-        assert_eq!(left_out, start == "first", "{said}");
-        let mut clients = bench.clients().await;
-        let listed = clients.runs.list_runs(ListRunsRequest::default()).await.unwrap();
-        let listed: Vec<_> = listed.into_inner().runs.into_iter().map(|run| run.name).collect();
-        assert_eq!(listed, ["runs/019a3c5e77d2-0000", "runs/019a3c5e77d1-0000"]);
-        let run = clients.get("runs/019a3c5e77d1-0000").await;
-        assert_eq!((run.owner.as_str(), run.verdicts.len()), ("uid:7", 1));
-        assert_eq!(run.verdicts[0].outcome(), Outcome::Fail);
-        let run = clients.get("runs/019a3c5e77d2-0000").await;
-        assert_eq!(
-            (run.state(), run.outcome(), run.cause()),
-            (RunState::Ended, Outcome::Error, Cause::Tester)
-        );
-        assert!(
-            run.reason.contains("the daemon ended while the run was under way"),
-            "{}",
-            run.reason
-        );
-        let events = clients.watch(&run.name, 0).await.rest().await;
-        assert_eq!(events[..2], told[..2]);
-        assert_eq!((events.len(), events[2].cursor), (3, 3));
-        assert!(is_ended(&run) && format!("{:?}", events[2]).contains("the daemon ended"));
-        drop(clients);
-        daemon.end(Signal::KILL).await;
-    }
-    assert!(!ended.exists() && !running.exists() && damaged.join("run.json").exists());
-    let by_rig = bench.path("state/runs/virtual/019a3c5e77d1-0000");
-    assert!(by_rig.join("record/manifest.json").exists() && !by_rig.join("run.json").exists());
-}
-
-#[tokio::test]
-async fn a_database_that_is_damaged_or_of_a_later_program_is_refused_and_left_as_it_is() {
+async fn refuses_a_damaged_database_and_one_of_another_version() {
     let bench = Bench::new();
     bench.serve();
     let database = bench.path("state/verbatim.db");
-    let refused = |words: &str| {
+    let refused = |words: [&str; 2]| {
         let refused = bench.command().output().unwrap();
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(3), "{said}");
-        assert!(
-            said.contains("verbatim.db is damaged") && said.contains(words),
-            "{said}"
-        );
+        for words in words {
+            assert!(said.contains(words), "{words} in {said}");
+        }
     };
     // The last to close it leaves all in one file.
     let version = |version: u32| {
         let opened = rusqlite::Connection::open(&database).unwrap();
+        let found = opened.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
         opened.pragma_update(None, "user_version", version).unwrap();
+        found.unwrap()
     };
-    version(99);
-    refused("it is of version 99");
-    version(1);
+    let ours = version(99);
+    refused(["verbatim.db has tables of version 99", "use that one"]);
+    assert_eq!(version(ours - 1), 99);
+    refused(["before release 0.1.0", "move the database away"]);
+    assert_eq!(version(ours), ours - 1);
     let whole = fs::read(&database).unwrap();
     let junk: Vec<u8> = whole.iter().map(|byte| byte ^ 0x55).collect();
     fs::write(&database, &junk).unwrap();
-    refused("put a backup of it in its place");
+    refused(["verbatim.db is damaged", "put a backup of it in its place"]);
     assert_eq!(fs::read(&database).unwrap(), junk);
 }
 

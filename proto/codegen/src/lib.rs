@@ -125,7 +125,7 @@ fn as_json(config: &mut Config) {
     ] {
         config.field_attribute(of(field), format!("#[serde(with = \"crate::json::{with}\")]"));
     }
-    // Runs that were kept before there was this field have it not.
+    // Left out where they are not set.
     config.field_attribute(
         ".verbatim.v1.RunSpec.exit_first",
         "#[serde(default, skip_serializing_if = \"core::ops::Not::not\")]",

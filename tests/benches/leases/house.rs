@@ -205,7 +205,7 @@ fn run(id: RunId, number: usize, rig: &str) -> StoredRun {
             patterns: vec![TEST.into()],
             ..RunSpec::default()
         },
-        lease: Some(LeaseId::like(&id)),
+        lease: LeaseId::like(&id),
         tests: vec![TEST.into()],
         state: RunState::Queued,
         outcome: None,

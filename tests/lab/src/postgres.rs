@@ -92,6 +92,18 @@ impl Postgres {
         Ok(self.url().replacen("verbatim", name, 1))
     }
 
+    /// Runs statements in a database of that name.
+    ///
+    /// # Errors
+    ///
+    /// When one of them fails.
+    pub fn execute(&self, name: &str, sql: &str) -> anyhow::Result<()> {
+        let socket = self.socket();
+        let user = "--username=verbatim";
+        let how = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", sql];
+        self.run(&[&["psql", "--host", &socket, user, "--dbname", name], &how[..]].concat())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -45,11 +45,10 @@ fn shared(url: &str, host: &str, state: &TempDir) -> Result<SqlStore, StoreError
 type Case = fn(SqlStore, &dyn Fn() -> SqlStore);
 
 /// All of it.
-const CASES: [Case; 6] = [
+const CASES: [Case; 5] = [
     a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first,
     events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once,
     a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_its_files,
-    files_that_all_rigs_had_in_one_directory_are_put_into_that_of_their_rig_or_go,
     a_rig_is_held_once_and_each_grant_has_a_greater_token,
     what_is_kept_is_there_when_the_store_is_opened_again,
 ];
@@ -73,11 +72,27 @@ fn postgresql_does_too_and_brings_hosts_together_and_may_go_away() {
         let open = || shared(&url, "bench-a", &state).unwrap();
         case(open(), &open);
     }
+    tables_of_another_version_are_refused(&server);
     let url = server.database("hosts").unwrap();
     hosts_see_each_others_runs_and_rigs_and_take_what_waits_once(&url);
     let url = server.database("reload").unwrap();
     a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothing(&url);
     while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_afterwards(&mut server);
+}
+
+fn tables_of_another_version_are_refused(server: &Postgres) {
+    let state = tempfile::tempdir().unwrap();
+    let url = server.database("versions").unwrap();
+    drop(shared(&url, "bench-a", &state).unwrap());
+    for (version, remedy) in [(1, "create another, empty database"), (99, "use that one")] {
+        let sql = format!("UPDATE verbatim_schema SET version = {version}");
+        server.execute("versions", &sql).unwrap();
+        let refused = shared(&url, "bench-a", &state).unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("tables of version {version}")) && refused.contains(remedy),
+            "{refused}"
+        );
+    }
 }
 
 fn id(number: u64) -> RunId {
@@ -97,7 +112,7 @@ fn run(number: u64, rig: &str) -> StoredRun {
             rig: rig.into(),
             ..RunSpec::default()
         },
-        lease: None,
+        lease: LeaseId::like(&id(number)),
         tests: vec!["c14-024-node-info".into()],
         state: RunState::Queued,
         outcome: None,
@@ -255,33 +270,6 @@ fn a_pinned_or_unfinished_run_is_not_deleted_and_what_is_deleted_is_gone_with_it
         store.create(&run(1, "a")),
         Ok(()) | Err(StoreError::Exists(_))
     ));
-}
-
-fn files_that_all_rigs_had_in_one_directory_are_put_into_that_of_their_rig_or_go(
-    store: SqlStore,
-    open: &dyn Fn() -> SqlStore,
-) {
-    let record = store.record(&run(1, "a"));
-    let runs = record.ancestors().nth(3).unwrap();
-    for number in 1..=3 {
-        // As a version before this one has them; of the third no list knows.
-        let before = runs.join(id(number).as_str()).join("record");
-        std::fs::create_dir_all(&before).unwrap();
-        std::fs::write(before.join("manifest"), [0; 100]).unwrap();
-    }
-    store.create(&run(1, "a")).unwrap();
-    store.update(&ended(1, "a", Outcome::Pass)).unwrap();
-    store.create(&run(2, "b")).unwrap();
-    store.update(&ended(2, "b", Outcome::Pass)).unwrap();
-    store.delete(&id(2)).unwrap();
-    drop(store);
-    for _ in ["first", "second"] {
-        drop(open());
-        assert!(record.join("manifest").is_file());
-        let there = |number| runs.join(id(number).as_str()).exists();
-        assert_eq!([1, 2, 3].map(there), [false, false, true]);
-        assert!(!runs.join("b").exists(), "of a run that was deleted nothing comes back");
-    }
 }
 
 fn a_rig_is_held_once_and_each_grant_has_a_greater_token(store: SqlStore, _open: &dyn Fn() -> SqlStore) {

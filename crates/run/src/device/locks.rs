@@ -24,7 +24,6 @@ pub(super) type Taken = Result<(Lock, Holder), String>;
 
 /// What a lock's file tells of who took it last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Holder {
     /// The process.
     pub(super) pid: u32,
@@ -37,15 +36,12 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Versions before this one told their process alone; what is no such text tells nothing.
+    /// A text of another form tells nothing.
     fn read(mut file: &File) -> Self {
         let mut text = String::new();
         let read = (&mut file).take(1 << 16).read_to_string(&mut text);
-        let whole = read.ok().and_then(|_| serde_json::from_str(&text).ok());
-        whole.unwrap_or_else(|| Self {
-            pid: text.trim().parse().unwrap_or(0),
-            ..Self::default()
-        })
+        let told = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+        told.unwrap_or_default()
     }
 }
 

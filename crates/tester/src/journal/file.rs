@@ -1,8 +1,8 @@
 //! The journal's file: written, locked, and looked at by who does not hold it.
 
-use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -18,14 +18,6 @@ pub(super) const PRIVATE: u32 = 0o600;
 /// What the names of files end in.
 const JOURNAL: &str = ".journal.json";
 const LOCK: &str = ".lock";
-/// What versions before this one kept of all rigs in one directory; the lock first, for it must be missed by nobody.
-const ONCE_IN_ONE_PLACE: [&str; 4] = [LOCK, JOURNAL, ".token", ".journal.by-hand.txt"];
-
-/// Also where a version before this one made the file.
-fn keep_private(file: &File) -> io::Result<()> {
-    file.set_permissions(Permissions::from_mode(PRIVATE))
-}
-
 /// A journal on disk, one for each rig, locked for as long as it is open. Each lies in a directory of its rig, so that a
 /// worker can be given that one alone.
 ///
@@ -48,7 +40,6 @@ impl FileJournal {
     /// When another process holds it, it cannot be read, or it is of another device.
     pub fn open(directory: &Path, owner: impl Into<Owner>) -> Result<Self, JournalError> {
         let owner = owner.into();
-        Self::gather(directory).map_err(io(directory))?;
         make(directory, &owner.rig).map_err(io(directory))?;
         let lock = lock(directory, &owner.rig)?;
         let path = place(directory, &owner.rig);
@@ -107,42 +98,6 @@ impl FileJournal {
     #[must_use]
     pub fn directory(journals: &Path, rig: &str) -> PathBuf {
         journals.join(rig)
-    }
-
-    /// Puts what a version before this one left in the directory of all journals where it is looked for now.
-    ///
-    /// # Errors
-    /// When it cannot be moved: until it is, a device may be left changed and nobody knows.
-    pub fn gather(journals: &Path) -> io::Result<()> {
-        let entries = match std::fs::read_dir(journals) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            read => read?,
-        };
-        let mut flat = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                flat.extend(entry.file_name().into_string().ok());
-            }
-        }
-        for suffix in ONCE_IN_ONE_PLACE {
-            let rigs = flat.iter().filter_map(|name| name.strip_suffix(suffix));
-            for rig in rigs.filter(|rig| !rig.is_empty()) {
-                make(journals, rig)?;
-                let name = format!("{rig}{suffix}");
-                let to = Self::directory(journals, rig).join(&name);
-                // A lock that is held here already must not be put out of sight.
-                if suffix == LOCK && to.exists() {
-                    continue;
-                }
-                match std::fs::rename(journals.join(&name), to) {
-                    // Somebody else did.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    moved => moved?,
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Areas that an earlier run left changed.
@@ -298,7 +253,6 @@ impl FileJournal {
                 .mode(PRIVATE)
                 .open(&part)
                 .map_err(&io)?;
-            keep_private(&file).map_err(&io)?;
             self.content.version = VERSION;
             self.content.checksum = checksum(&self.content);
             let text = serde_json::to_vec_pretty(&self.content).expect("a journal is plain data");
@@ -533,7 +487,6 @@ fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
         .mode(PRIVATE)
         .open(&path)
         .map_err(io(&path))?;
-    keep_private(&lock).map_err(io(&path))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(JournalError::Busy { rig: rig.into(), path }),
@@ -583,11 +536,9 @@ fn checksum(content: &Content) -> String {
 fn parse(text: &[u8]) -> Result<Content, String> {
     let content: Content = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match content.version {
-        // Of a version of this program that kept none.
-        1 if content.checksum.is_empty() => {}
         VERSION if content.checksum == checksum(&content) => {}
         VERSION => return Err("its checksum is not that of what it holds: it was altered or damaged".into()),
-        other => return Err(format!("version {other}, this program knows 1 and {VERSION}")),
+        other => return Err(format!("version {other}, this program knows {VERSION}")),
     }
     match content.keys.iter().find(|words| key_of(words).is_none()) {
         Some(words) => Err(format!("{words:?} is no M_Key")),

@@ -213,13 +213,13 @@ impl HistoryStore for SqlStore {
         }
         // Whose sums are not what they were is told of one after the other, in small parts: others want to read as well.
         self.each_row("SELECT id, 0, body FROM run", "id", |id, _, body| {
-            let run: StoredRun = self.seal.document(id, &body.text())?;
+            let run: StoredRun = seal::open_document(id, &body.text())?;
             (run.id.as_str() == id)
                 .then_some(())
                 .ok_or_else(|| "it is of another run".into())
         })?;
         self.each_row("SELECT id, 0, body FROM lease", "id", |id, _, body| {
-            self.seal.document::<StoredLease>(id, &body.text()).map(drop)
+            seal::open_document::<StoredLease>(id, &body.text()).map(drop)
         })?;
         for sql in [
             "SELECT run, cursor, body FROM event",
@@ -228,7 +228,7 @@ impl HistoryStore for SqlStore {
         ] {
             self.each_row(sql, "run, cursor", |id, cursor, body| {
                 // Which message it is is no matter.
-                self.seal.message::<()>(id, cursor, &body.bytes())
+                seal::open_message::<()>(id, cursor, &body.bytes())
             })?;
         }
         Ok(())
@@ -298,37 +298,14 @@ impl SqlStore {
         }
     }
 
-    /// Removes the files of a run that the database may know no more: in the directory of whatever rig they are, or, if they
-    /// could not be put there, in that of all runs.
+    /// Removes the files of a run that the database may know no more: in the directory of whatever rig they are.
     fn remove_directories(&self, run: &RunId) -> Result<(), (PathBuf, std::io::Error)> {
         let rigs = fs::read_dir(&self.runs).into_iter().flatten().flatten();
-        let places = rigs.map(|rig| rig.path()).chain([self.runs.clone()]);
-        for path in places
-            .map(|place| place.join(run.as_str()))
-            .filter(|path| path.is_dir())
-        {
+        let places = rigs.map(|rig| rig.path().join(run.as_str()));
+        for path in places.filter(|path| path.is_dir()) {
             fs::remove_dir_all(&path).map_err(|error| (path, error))?;
         }
         Ok(())
-    }
-
-    /// Puts the files of runs that a version before this one kept in one directory for all rigs into those of their rigs. What
-    /// is in no list stays.
-    pub(super) fn gather_by_rig(&self) {
-        for entry in fs::read_dir(&self.runs).into_iter().flatten().flatten() {
-            let id = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok());
-            let Some(Ok(kept)) = id.map(|id| self.get(&id)) else {
-                continue;
-            };
-            let to = self.runs.join(&kept.run.spec.rig);
-            let moved = fs::create_dir_all(&to).and_then(|()| fs::rename(entry.path(), to.join(entry.file_name())));
-            if let Err(error) = moved {
-                tracing::warn!(
-                    run = %kept.run.id, from = %entry.path().display(), to = %to.display(), %error,
-                    "the run's files cannot be moved: until they are, at the next start, nobody can read them"
-                );
-            }
-        }
     }
 
     fn bytes_of(&self, run: &StoredRun) -> u64 {
@@ -343,7 +320,7 @@ impl SqlStore {
         let rows = self.read(|db| db.query(sql, values))?;
         let message = |mut row: Row| {
             let cursor = row.number().unwrap_or(0);
-            let message = self.seal.message(id.as_str(), cursor, &row.bytes());
+            let message = seal::open_message(id.as_str(), cursor, &row.bytes());
             message.map_err(|error| {
                 self.database
                     .damaged(format!("what is kept of run {id} at {cursor}: {error}"))
@@ -354,7 +331,7 @@ impl SqlStore {
 
     /// A run by its row: body, whether it is pinned, when its files were removed.
     fn understood(&self, id: &RunId, mut row: Row) -> Result<Kept, StoreError> {
-        let run = self.seal.document(id.as_str(), &row.text());
+        let run = seal::open_document(id.as_str(), &row.text());
         let run = run.map_err(|error| self.database.damaged(format!("run {id}: {error}")))?;
         Ok(Kept {
             run,

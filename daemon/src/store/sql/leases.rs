@@ -6,8 +6,7 @@ use verbatim_proto::v1::LeaseState;
 use verbatim_run::RunId;
 
 use super::connection::values;
-use super::seal::{self, Seal};
-use super::{Connection, Op, SqlStore, Value};
+use super::{Connection, Op, SqlStore, Value, seal};
 use crate::access::Identity;
 use crate::store::{Lab, LeaseId, LeaseStore, StoreError, StoredLease};
 
@@ -53,7 +52,7 @@ impl LeaseStore for SqlStore {
                 return Ok(());
             };
             let (id, body) = (row.text(), row.text());
-            let Ok(lease) = Seal::optional().document::<StoredLease>(&id, &body) else {
+            let Ok(lease) = seal::open_document::<StoredLease>(&id, &body) else {
                 return Ok(());
             };
             // One that any host may have is for any host again.
@@ -113,7 +112,7 @@ impl SqlStore {
         let rows = self.read(|db| db.query(sql, values))?;
         let understood = |mut row: super::Row| {
             let (id, body) = (row.text(), row.text());
-            let lease = self.seal.document(&id, &body);
+            let lease = seal::open_document(&id, &body);
             lease.map_err(|error| self.database.damaged(format!("lease {id}: {error}")))
         };
         rows.into_iter().map(understood).collect()

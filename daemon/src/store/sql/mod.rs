@@ -13,7 +13,7 @@ mod shared;
 mod spool;
 mod sqlite;
 mod sqlite_schema;
-mod takeover;
+mod version;
 mod wal;
 mod writer;
 
@@ -27,7 +27,6 @@ use verbatim_run::RunId;
 use super::{StoreError, StoredRun};
 use connection::{Connection, Database, Outlives, Row, Value};
 pub use postgres::Address;
-use seal::Seal;
 use spool::{Op, Spool};
 pub use sqlite::Clock;
 use writer::Writer;
@@ -48,8 +47,6 @@ pub struct SqlStore {
     host: String,
     /// Of the numbers within a millisecond, those that are this host's to give.
     serials: RangeInclusive<u16>,
-    /// Which rows must have a sum.
-    seal: Seal,
     /// What is still to be written once the database is back.
     spool: Option<Arc<Spool>>,
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,12 +22,14 @@ use verbatim_run::boot_ns;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value, values};
-use super::seal::Seal;
 use super::spool::Spool;
 use super::writer::Writer;
-use super::{SqlStore, postgres_schema as schema};
+use super::{SqlStore, postgres_schema as schema, version};
 use crate::store::StoreError;
 
+/// How to start with an empty database.
+const ANEW: &str = "create another, empty database, name it in the configurations of all daemons that share this one, and \
+                    start them again";
 /// No statement takes longer, unless the database is away.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// Nor does connecting.
@@ -388,7 +391,7 @@ impl SqlStore {
     /// directory. `clients` is where the daemon listens, for people. Blocks: not for a thread of the runtime.
     ///
     /// # Errors
-    /// When the database cannot be reached, is of a later program, or another host has that name.
+    /// When the database cannot be reached, is of another version, or another host has that name.
     pub fn postgres(
         address: Address,
         host: &str,
@@ -397,7 +400,7 @@ impl SqlStore {
         runtime: Handle,
     ) -> Result<Self, StoreError> {
         let runs = state.runs();
-        let of_io = |path: &std::path::Path| {
+        let of_io = |path: &Path| {
             let path = path.to_path_buf();
             move |source| StoreError::Io { path, source }
         };
@@ -409,13 +412,8 @@ impl SqlStore {
         });
         let database = Shared(Arc::clone(&server));
         let mut link = Link::new(&server);
-        if let Err(version) = schema::migrate(&mut link)? {
-            let what = format!(
-                "it is of version {version}, this program knows {}; use the later program that made it",
-                schema::VERSION
-            );
-            return Err(database.damaged(what));
-        }
+        let found = schema::make(&mut link)?;
+        version::check(Path::new(&server.address.place), found, ANEW)?;
         read_clock(&database, &mut link)?;
         let own = state.path().join("host-id");
         let id = host_id(&own).map_err(of_io(&own))?;
@@ -437,11 +435,9 @@ impl SqlStore {
             unwritten: Default::default(),
             host: host.into(),
             serials: number * 256..=number * 256 + 255,
-            seal: Seal::optional(),
             spool: Some(spool),
         };
         store.remove_doomed();
-        store.gather_by_rig();
         store.remove_places_of_captures();
         Ok(store)
     }
@@ -462,7 +458,7 @@ pub(super) fn read_clock(database: &dyn Database, db: &mut dyn Connection) -> Re
 }
 
 /// What tells this state directory from that of any other host.
-fn host_id(path: &std::path::Path) -> std::io::Result<String> {
+fn host_id(path: &Path) -> std::io::Result<String> {
     match std::fs::read_to_string(path) {
         Ok(id) if !id.trim().is_empty() => return Ok(id.trim().into()),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -1,11 +1,12 @@
-//! The tables in PostgreSQL, and how those of earlier versions become them.
+//! The tables in PostgreSQL.
 
 use super::connection::{Connection as _, Outlives, values};
 use super::postgres::Link;
+use super::version::VERSION;
 use crate::store::StoreError;
 
 /// As in `sqlite_schema`, and what several daemons tell each other.
-const MIGRATIONS: &[&str] = &[r#"
+const TABLES: &str = r#"
     CREATE TABLE host (
         name TEXT COLLATE "C" PRIMARY KEY,
         -- Which numbers within a millisecond are its to give.
@@ -71,41 +72,33 @@ const MIGRATIONS: &[&str] = &[r#"
     CREATE UNIQUE INDEX lease_request ON lease (owner, request_id) WHERE request_id <> '';
     CREATE TABLE counter (name TEXT COLLATE "C" PRIMARY KEY, value BIGINT NOT NULL);
     INSERT INTO counter VALUES ('token', 0);
-"#];
+"#;
 
-/// The version that this program works with.
-pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
-/// Whoever migrates holds this lock of the database.
+/// Takes the lock that is held while the tables are made.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8449122837)";
 
-/// Brings a database to [`VERSION`]: all of it, or nothing. The version found, when it is of a later program.
-pub(super) fn migrate(db: &mut Link) -> Result<Result<(), u64>, StoreError> {
+/// Makes the tables in an empty database, whole or not at all; the version that the database has then.
+pub(super) fn make(db: &mut Link) -> Result<u64, StoreError> {
     db.begin(Outlives::PowerLoss)?;
-    let done = steps(db);
-    match done {
-        Ok(Ok(())) => db.commit()?,
+    let made = tables(db);
+    match made {
+        Ok(VERSION) => db.commit()?,
         _ => db.rollback(),
     }
-    done
+    made
 }
 
-fn steps(db: &mut Link) -> Result<Result<(), u64>, StoreError> {
+fn tables(db: &mut Link) -> Result<u64, StoreError> {
     db.query(LOCK, &[])?;
     db.execute(
         "CREATE TABLE IF NOT EXISTS verbatim_schema (version BIGINT NOT NULL)",
         &[],
     )?;
     let row = db.first("SELECT MAX(version) FROM verbatim_schema", &[])?;
-    let found = row.and_then(|mut row| row.number()).unwrap_or(0);
-    if found > VERSION {
-        return Ok(Err(found));
+    if let Some(found) = row.and_then(|mut row| row.number()) {
+        return Ok(found);
     }
-    for (version, step) in (1_u64..)
-        .zip(MIGRATIONS)
-        .skip(usize::try_from(found).unwrap_or(usize::MAX))
-    {
-        db.batch(step)?;
-        db.execute("INSERT INTO verbatim_schema VALUES ($1)", values![version])?;
-    }
-    Ok(Ok(()))
+    db.batch(TABLES)?;
+    db.execute("INSERT INTO verbatim_schema VALUES ($1)", values![VERSION])?;
+    Ok(VERSION)
 }

@@ -1,8 +1,7 @@
 //! What a row holds carries a sum of itself: a bit that changed on the disk is noticed by whoever reads it, and never told as
 //! if it had been kept so. SQLite has none of its own.
 //!
-//! The sum is part of the row's body, where programs that know nothing of it pass over it: a member of the JSON, a field of
-//! the message. Rows of before there were sums have none; from which id on each must, [`Seal`] knows.
+//! The sum is part of the row's body: a member of the JSON, a field of the message. Every row has one.
 
 use prost::Message;
 use serde::Serialize;
@@ -17,56 +16,6 @@ const CLOSED: &str = "\"}";
 const DIGITS: usize = 16;
 /// The key of field 15000, of 64 bits.
 const FIELD: [u8; 3] = [0xC1, 0xA9, 0x07];
-
-/// From which id on rows must have a sum.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Seal(Option<String>);
-
-impl Seal {
-    /// From what was made at that instant on, in milliseconds since 1970.
-    pub(super) fn from_ms(ms: u64) -> Self {
-        // As ids begin, which sort by time.
-        Self(Some(format!("{ms:012x}")))
-    }
-
-    /// Of a database that has sums of its own, and that older programs write to as well.
-    pub(super) const fn optional() -> Self {
-        Self(None)
-    }
-
-    fn must(&self, id: &str) -> bool {
-        self.0.as_deref().is_some_and(|from| id >= from)
-    }
-
-    /// What a row with that id holds.
-    pub(super) fn document<T: DeserializeOwned>(&self, id: &str, body: &str) -> Result<T, String> {
-        let parse = |text: &str| serde_json::from_str(text).map_err(|error| error.to_string());
-        match split(body) {
-            Some((head, found)) => {
-                let text = format!("{head}}}");
-                match format!("{:0DIGITS$x}", sum(id, 0, text.as_bytes())) == found {
-                    true => parse(&text),
-                    false => Err(ALTERED.into()),
-                }
-            }
-            None if self.must(id) => Err(ALTERED.into()),
-            None => parse(body),
-        }
-    }
-
-    /// What a row with that id and cursor holds.
-    pub(super) fn message<M: Message + Default>(&self, id: &str, cursor: u64, body: &[u8]) -> Result<M, String> {
-        let place = body.len().checked_sub(FIELD.len() + 8);
-        let split = place.and_then(|at| Some((&body[..at], body[at..].strip_prefix(&FIELD)?)));
-        let bytes = match split {
-            Some((bytes, found)) if sum(id, cursor, bytes).to_le_bytes() == found => bytes,
-            Some(_) => return Err(ALTERED.into()),
-            None if self.must(id) || body.is_empty() => return Err(ALTERED.into()),
-            None => body,
-        };
-        M::decode(bytes).map_err(|error| error.to_string())
-    }
-}
 
 const ALTERED: &str = "its sum is not that of what it holds: it was altered or damaged";
 
@@ -87,6 +36,26 @@ pub(super) fn message(id: &str, cursor: u64, of: &impl Message) -> Vec<u8> {
     bytes.extend(FIELD);
     bytes.extend(sum.to_le_bytes());
     bytes
+}
+
+/// What the document of a row with that id holds.
+pub(super) fn open_document<T: DeserializeOwned>(id: &str, body: &str) -> Result<T, String> {
+    let (head, found) = split(body).ok_or(ALTERED)?;
+    let text = format!("{head}}}");
+    if format!("{:0DIGITS$x}", sum(id, 0, text.as_bytes())) != found {
+        return Err(ALTERED.into());
+    }
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// What the message of a row with that id and cursor holds.
+pub(super) fn open_message<M: Message + Default>(id: &str, cursor: u64, body: &[u8]) -> Result<M, String> {
+    let at = body.len().checked_sub(FIELD.len() + 8).ok_or(ALTERED)?;
+    let (bytes, end) = body.split_at(at);
+    if end.strip_prefix(&FIELD) != Some(&sum(id, cursor, bytes).to_le_bytes()) {
+        return Err(ALTERED.into());
+    }
+    M::decode(bytes).map_err(|error| error.to_string())
 }
 
 /// A document without the brace that closes it, and the sum that it says.
@@ -111,42 +80,48 @@ mod tests {
     use super::*;
     use verbatim_proto::v1::LogLine;
 
+    const ID: &str = "000000000006-0000";
+
+    type Map = std::collections::BTreeMap<String, u8>;
+
     #[test]
-    fn what_any_one_bit_was_altered_of_is_none_and_what_has_no_sum_only_where_it_may() {
-        let seal = Seal::from_ms(5);
-        let text = document(
-            "000000000006-0000",
-            &[("a", 1)].into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-        );
-        type Read = Result<std::collections::BTreeMap<String, u8>, String>;
-        let read: Read = seal.document("000000000006-0000", &text);
-        assert_eq!(read.unwrap()["a"], 1);
-        let bytes = message("000000000006-0000", 7, &LogLine { text: "said".into() });
-        let of = |seal: &Seal, id: &str, cursor, bytes: &[u8]| seal.message::<LogLine>(id, cursor, bytes);
-        assert_eq!(of(&seal, "000000000006-0000", 7, &bytes).unwrap().text, "said");
-        // Whoever knows nothing of sums reads it as well.
-        assert_eq!(LogLine::decode(&bytes[..]).unwrap().text, "said");
-        assert!(of(&seal, "000000000006-0000", 8, &bytes).is_err(), "of another place");
+    fn reads_what_it_sealed() {
+        let text = document(ID, &Map::from([("a".into(), 1)]));
+        assert_eq!(open_document::<Map>(ID, &text).unwrap()["a"], 1);
+        let bytes = message(ID, 7, &LogLine { text: "said".into() });
+        assert_eq!(open_message::<LogLine>(ID, 7, &bytes).unwrap().text, "said");
+    }
+
+    #[test]
+    fn rejects_any_bit_flip() {
+        let bytes = message(ID, 7, &LogLine { text: "said".into() });
         for bit in 0..bytes.len() * 8 {
             let mut altered = bytes.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
-            assert!(of(&seal, "000000000006-0000", 7, &altered).is_err(), "bit {bit}");
+            assert!(open_message::<LogLine>(ID, 7, &altered).is_err(), "bit {bit}");
         }
+        let text = document(ID, &Map::from([("a".into(), 1)]));
         for bit in 0..text.len() * 8 {
             let mut altered = text.clone().into_bytes();
             altered[bit / 8] ^= 1 << (bit % 8);
             let Ok(altered) = String::from_utf8(altered) else {
                 continue;
             };
-            let read: Read = seal.document("000000000006-0000", &altered);
-            assert!(read.is_err(), "{altered}");
+            assert!(open_document::<Map>(ID, &altered).is_err(), "{altered}");
         }
-        let bare = LogLine { text: "old".into() }.encode_to_vec();
-        assert!(of(&seal, "000000000006-0000", 1, &bare).is_err());
-        assert_eq!(of(&seal, "000000000004-0000", 1, &bare).unwrap().text, "old");
-        assert_eq!(
-            of(&Seal::optional(), "000000000006-0000", 1, &bare).unwrap().text,
-            "old"
-        );
+    }
+
+    #[test]
+    fn rejects_a_row_of_another_place_or_without_a_sum() {
+        let line = LogLine { text: "said".into() };
+        let bytes = message(ID, 7, &line);
+        assert!(open_message::<LogLine>(ID, 8, &bytes).is_err());
+        assert!(open_message::<LogLine>("000000000007-0000", 7, &bytes).is_err());
+        for bare in [&line.encode_to_vec()[..], &[]] {
+            assert!(open_message::<LogLine>(ID, 7, bare).is_err());
+        }
+        for bare in ["{\"a\":1}", ""] {
+            assert!(open_document::<Map>(ID, bare).is_err());
+        }
     }
 }

@@ -10,29 +10,29 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use rusqlite::types::{ToSqlOutput, Value as Held, ValueRef};
-use rusqlite::{ErrorCode, OpenFlags, OptionalExtension as _, ToSql, params_from_iter};
-use verbatim_run::RunId;
+use rusqlite::{ErrorCode, OpenFlags, ToSql, params_from_iter};
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value};
-use super::seal::Seal;
 use super::writer::Writer;
-use super::{SqlStore, sqlite_schema as schema, takeover, wal};
+use super::{SqlStore, sqlite_schema as schema, version, wal};
 use crate::store::StoreError;
 
 /// What to do about a database that is damaged.
 const REMEDY: &str = "stop the daemon and put a backup of it in its place, or move it away with what is called like it: then the \
                       daemon begins with an empty list of runs";
+/// How to start with an empty database.
+const ANEW: &str = "stop the daemon, move the database away with the files beside it whose names begin like its own, and \
+                    start again";
 
 /// How long a reader waits for a lock, which a writer in WAL mode takes only for moments.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl SqlStore {
-    /// Opens the store of a state directory, which is made if absent. At the first start the runs that an earlier daemon
-    /// kept in files are taken over.
+    /// Opens the store of a state directory, which is made if absent.
     ///
     /// # Errors
-    /// When it cannot be made or read, is damaged, or is of a later program.
+    /// When it cannot be made or read, is damaged, or is of another version.
     pub fn sqlite(state: &StateDirectory) -> Result<Self, StoreError> {
         Self::sqlite_by(state, Clock::default())
     }
@@ -51,28 +51,13 @@ impl SqlStore {
         look_before(&path, &runs)?;
         let mut connection = rusqlite::Connection::open(&path).map_err(failed)?;
         configure(&connection).map_err(failed)?;
-        let later = |version| StoreError::Damaged {
-            path: path.clone(),
-            what: format!(
-                "it is of version {version}, this program knows {}; use the later program that made it",
-                schema::VERSION
-            ),
-        };
-        let is_new = schema::migrate(&mut connection).map_err(failed)?.map_err(later)?;
-        let sealed_ms = sealed_ms(&connection)
-            .map_err(failed)?
-            .ok_or_else(|| StoreError::Damaged {
-                path: path.clone(),
-                what: format!("it does not say from when on its rows have sums; {REMEDY}"),
-            })?;
-        let mut connection = Sqlite {
+        let found = schema::make(&mut connection).map_err(failed)?;
+        version::check(&path, found, ANEW)?;
+        let connection = Sqlite {
             connection,
             path: path.clone(),
             outlives: Outlives::Crash,
         };
-        if is_new {
-            takeover::take_over(&mut connection, &runs)?;
-        }
         let writer = Writer::start(Box::new(connection), None).map_err(|source| StoreError::Io {
             path: path.clone(),
             source,
@@ -85,11 +70,9 @@ impl SqlStore {
             unwritten: Default::default(),
             host: String::new(),
             serials: 0..=u16::MAX,
-            seal: Seal::from_ms(sealed_ms),
             spool: None,
         };
         store.remove_doomed();
-        store.gather_by_rig();
         store.remove_places_of_captures();
         Ok(store)
     }
@@ -167,16 +150,6 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Writes all that was committed to the disk, for good.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        let sync = |db: &rusqlite::Connection| {
-            db.pragma_update(None, "synchronous", "FULL")?;
-            db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-            db.pragma_update(None, "synchronous", "NORMAL")
-        };
-        sync(&self.connection).map_err(|error| of_sqlite(&self.path, error))
-    }
-
     fn prepared<T>(
         &mut self,
         sql: &str,
@@ -219,22 +192,6 @@ impl Connection for Sqlite {
     }
 }
 
-/// From when on rows have a sum, in milliseconds since 1970; none when nothing says so. Rows of a program before this one, which
-/// made none, are of before: of whatever time that was by its clock.
-fn sealed_ms(connection: &rusqlite::Connection) -> rusqlite::Result<Option<u64>> {
-    let sql = "SELECT value FROM counter WHERE name = 'sealed_ms'";
-    let known: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
-    if known != Some(-1) {
-        return Ok(known.and_then(|ms| u64::try_from(ms).ok()));
-    }
-    let sql = "SELECT MAX(id) FROM (SELECT MAX(id) AS id FROM run UNION ALL SELECT MAX(id) FROM lease)";
-    let newest: Option<String> = connection.query_row(sql, [], |row| row.get(0))?;
-    let newest = newest.and_then(|id| id.parse::<RunId>().ok());
-    let ms = newest.map_or(0, |id| id.number().0 + 1);
-    connection.execute("UPDATE counter SET value = ?1 WHERE name = 'sealed_ms'", [ms as i64])?;
-    Ok(Some(ms))
-}
-
 /// Looks at the files before SQLite does, which takes an empty file for a new database, and says nothing of a log that it
 /// cannot use.
 fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
@@ -248,19 +205,14 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
         Err(error) => return Err(io(error)),
     };
     let log = std::fs::metadata(wal::beside(path, "-wal")).map_or(0, |metadata| metadata.len());
-    // Of a daemon of before there was a database, they are taken over.
-    let of_a_database = |path: &PathBuf| path.join("record").is_dir() && !path.join("run.json").exists();
     let inside = |path: &Path| {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
-    // In the directory of a rig, or in one for all as a version before this one has it.
-    let each = || {
-        inside(runs)
-            .into_iter()
-            .flat_map(|path| [inside(&path), vec![path]].concat())
+    let left = || {
+        let runs = inside(runs).into_iter().flat_map(|rig| inside(&rig));
+        runs.filter(|run| run.join("record").is_dir()).count()
     };
-    let left = || each().filter(of_a_database).count();
     match bytes {
         Some(0) | None if log > 0 => {
             let what = format!("it is empty or gone, and its log (-wal) is there; {REMEDY}");

@@ -1,13 +1,15 @@
-//! The tables in SQLite, and how those of earlier versions become them. Those of PostgreSQL are the same.
+//! The tables in SQLite. Those of PostgreSQL are the same.
 
 use rusqlite::Connection;
 
-/// What brings a database from each version to the next. Never changed once released: a new version is a new entry.
-const MIGRATIONS: &[&str] = &[
-    "
+use super::version::VERSION;
+
+const TABLES: &str = "
     -- Ids sort by the time at which they were given.
     CREATE TABLE run (
         id TEXT PRIMARY KEY,
+        -- Of the daemon of which host, where several share one database; empty here.
+        host TEXT NOT NULL,
         rig TEXT NOT NULL,
         state INTEGER NOT NULL,
         outcome INTEGER NOT NULL,
@@ -39,15 +41,17 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (run, cursor)
     ) WITHOUT ROWID;
     -- Runs that were deleted, or whose files were removed: their files are still to go.
-    CREATE TABLE doomed (run TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE doomed (run TEXT PRIMARY KEY, host TEXT NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE lease (
         id TEXT PRIMARY KEY,
+        host TEXT NOT NULL,
         owner TEXT NOT NULL,
         state INTEGER NOT NULL,
         rig TEXT NOT NULL,
         token INTEGER NOT NULL,
         request_id TEXT NOT NULL,
+        posted INTEGER NOT NULL,
         body TEXT NOT NULL
     ) WITHOUT ROWID;
     -- A rig is never held twice, whatever the program believes.
@@ -56,34 +60,20 @@ const MIGRATIONS: &[&str] = &[
     CREATE UNIQUE INDEX lease_request ON lease (owner, request_id) WHERE request_id <> '';
     CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO counter VALUES ('token', 0);
-",
-    "
-    -- Of the daemon of which host, where several share one database; empty here.
-    ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '';
-    ALTER TABLE lease ADD COLUMN host TEXT NOT NULL DEFAULT '';
-    ALTER TABLE lease ADD COLUMN posted INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE doomed ADD COLUMN host TEXT NOT NULL DEFAULT '';
-",
-    "
-    -- Milliseconds since 1970: rows of ids from then on have a sum. Not known yet: later than all that there is.
-    INSERT INTO counter VALUES ('sealed_ms', -1);
-",
-];
+";
 
-/// The version that this program works with.
-pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
-
-/// Brings a database to [`VERSION`]; whether it was empty before. Each step is whole or was never made.
+/// Makes the tables in an empty database, whole or not at all; the version that the database has then.
 ///
 /// # Errors
-/// The version found, when it is of a later program; otherwise what SQLite says.
-pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<Result<bool, u32>> {
+/// As SQLite says.
+pub(super) fn make(connection: &mut Connection) -> rusqlite::Result<u64> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for (version, step) in (1..).zip(MIGRATIONS).skip(found as usize) {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(step)?;
-        transaction.pragma_update(None, "user_version", version)?;
-        transaction.commit()?;
+    if found != 0 {
+        return Ok(found.into());
     }
-    Ok(if found > VERSION { Err(found) } else { Ok(found == 0) })
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    transaction.pragma_update(None, "user_version", VERSION.cast_signed())?;
+    transaction.commit()?;
+    Ok(VERSION)
 }

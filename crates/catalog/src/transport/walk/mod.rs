@@ -192,7 +192,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     };
     let seed = t.begin.seed;
     let id = TEST.id;
-    // A walk of before has no such parameter.
+    // Left out where it has its default.
     let kinds = match kinds {
         more::ALL => String::new(),
         some => format!(" --set kinds={some}"),

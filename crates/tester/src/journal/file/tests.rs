@@ -215,25 +215,6 @@ fn a_rig_is_held_until_who_holds_it_lets_go() {
 }
 
 #[test]
-fn what_a_version_before_left_in_one_directory_is_found_and_a_held_lock_stays_held() {
-    let directory = tempfile::tempdir().unwrap();
-    let (area, parts) = area();
-    let mut journal = FileJournal::open(directory.path(), "r").unwrap();
-    journal.save(&area, &parts, &[MKey(1)]).unwrap();
-    let own = FileJournal::directory(directory.path(), "r");
-    for name in ["r.journal.json", "r.lock"] {
-        std::fs::rename(own.join(name), directory.path().join(name)).unwrap();
-    }
-    std::fs::remove_dir_all(&own).unwrap();
-    let error = FileJournal::open(directory.path(), "r").unwrap_err();
-    assert!(matches!(error, JournalError::Busy { .. }), "{error}");
-    drop(journal);
-    assert_eq!(FileJournal::open(directory.path(), "r").unwrap().pending().len(), 1);
-    let left = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(left, 1, "the rig's directory alone");
-}
-
-#[test]
 fn a_journal_that_cannot_be_read_counts_as_something_to_restore() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path(), "r").unwrap();
