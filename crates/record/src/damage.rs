@@ -1,14 +1,13 @@
 //! A record or bundle of which a byte was flipped, or whose tail was cut, is a clear error: never a panic, never a verdict.
 
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
 use std::path::Path;
 
 use proptest::prelude::*;
-use verbatim_record::{
+use verbatim_wire::{AttributeId, MKey, Mad, Method, RespTime, SubnetTimeout};
+
+use crate::{
     Arrived, Begin, Bundle, BundleWriter, Entry, FileSink, Match, Role, Sent, Sink, Span, Time, read, read_file,
 };
-use verbatim_wire::{AttributeId, MKey, Mad, Method, RespTime, SubnetTimeout};
 
 fn entries() -> Vec<Entry> {
     let request = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_m_key(MKey(5));
@@ -174,7 +173,7 @@ fn a_bundle_whose_writer_died_is_gone_on_with_after_its_whole_records() {
 proptest! {
     #[test]
     fn any_bytes_are_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool) {
-        let bytes = if magic { [&verbatim_record::MAGIC[..], &bytes].concat() } else { bytes };
+        let bytes = if magic { [&crate::MAGIC[..], &bytes].concat() } else { bytes };
         prop_assert!(read(&bytes, Path::new("r")).is_err());
     }
 
@@ -194,6 +193,6 @@ proptest! {
             }
             entry
         });
-        let _ = verbatim_record::Trace::new(made.collect());
+        let _ = crate::Trace::new(made.collect());
     }
 }
