@@ -1,14 +1,13 @@
 //! Others fill the journal's disk: a device that is changed can be restored all the same, and none is changed that could not.
 
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use verbatim_tester::{Area, FileJournal, Journal, JournalError, Part};
 use verbatim_wire::{AttributeId, MKey};
+
+use super::{Area, FileJournal, Journal, JournalError, Part};
 
 /// A file system in memory, gone with this.
 struct Small(tempfile::TempDir);
