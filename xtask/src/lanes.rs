@@ -97,7 +97,7 @@ mod tests {
         let (others, beside) = lanes(&metadata).unwrap();
         assert_eq!(beside, BESIDE.map(str::to_owned).into());
         assert!(others.is_disjoint(&beside));
-        for name in ["rxe", "command_line", "golden"] {
+        for name in ["rxe", "command_line", "catalog"] {
             assert!(others.contains(name), "{name}");
         }
     }

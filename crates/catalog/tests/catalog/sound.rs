@@ -1,5 +1,4 @@
 //! Records of sound devices in real time that were failed once, each for the reason in its name: they pass.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::fs;
 use std::path::Path;

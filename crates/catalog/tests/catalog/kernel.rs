@@ -1,5 +1,4 @@
 //! What a kernel on the way may have made of a record is said in the verdict, and decides nothing.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::Path;
 

@@ -4,7 +4,6 @@
 //! verdicts stand in `golden/verdicts.txt`, in the order of `TESTS`. `cargo xtask golden TEST` makes a record and its
 //! lines. A change that is meant goes into CHANGELOG.md under "Drift", then `cargo xtask golden` writes the lines anew.
 //! A record is replaced only when its test's revision goes up.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::{Path, PathBuf};
 

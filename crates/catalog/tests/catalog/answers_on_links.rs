@@ -1,6 +1,5 @@
 //! What answers a probe on a native link goes back where the probe came from: each field that says so is altered in a golden
 //! record, and the judge must see it.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::Path;
 

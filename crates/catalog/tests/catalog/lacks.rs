@@ -1,5 +1,4 @@
 //! A test that came to something which the device has not, as its host said: what was seen before that is judged all the same.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::fs;
 use std::path::{Path, PathBuf};
