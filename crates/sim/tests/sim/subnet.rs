@@ -1,5 +1,4 @@
 //! A port that no subnet manager brought up, and a device that is busy: what a run does with them.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use verbatim_device::{Profile, Unassigned};
 use verbatim_record::{Entry, Exchange, Label, Restored, StopReason, Trace};

@@ -1,5 +1,4 @@
 //! The native link: packets reach the device through its link layer, and answers come back as packets.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use core::time::Duration;
 

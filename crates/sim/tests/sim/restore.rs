@@ -1,5 +1,4 @@
 //! The device gets back what was its own: after panic, lost answers, a journal or a disk that fails.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use core::time::Duration;
 
