@@ -10,7 +10,7 @@ use super::*;
 const SOCKET: &str = "VERBATIM_TEST_AGENT_SOCKET";
 
 pub(crate) fn again(test: &str, socket: &Path) -> (Child, impl BufRead + use<>) {
-    let name = format!("killed::{test}");
+    let name = format!("link::killed::{test}");
     let mut child = Process::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--ignored", "--nocapture"])
         .env(SOCKET, socket)

@@ -1,5 +1,4 @@
 //! Against agents with a fake device: in this process, and in a process of their own that can be killed.
-#![allow(clippy::unwrap_used)]
 
 mod crowd;
 mod hostile;

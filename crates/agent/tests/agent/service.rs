@@ -1,7 +1,5 @@
 //! The service as a stranger sees it: other versions of TLS, clients that do not listen, devices that are not there.
 
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
