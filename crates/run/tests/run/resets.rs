@@ -1,5 +1,4 @@
 //! What a judge makes of a reset that stands in a record.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::PathBuf;
 

@@ -27,7 +27,7 @@ fn a_rig_on_an_interface_sees_what_is_for_it_and_its_loss() {
     let child = Process::new("unshare")
         .arg("-n")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "on_an_interface::in_a_namespace"])
+        .args(["--exact", "peer::on_an_interface::in_a_namespace"])
         .args(["--ignored", "--nocapture"])
         .output()
         .unwrap();

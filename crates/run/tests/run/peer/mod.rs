@@ -1,5 +1,4 @@
 //! Rigs without MADs, from the rig file to the verdict.
-#![allow(clippy::unwrap_used)]
 
 mod lab;
 mod on_an_interface;
