@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use verbatim_proto::v1::Outcome;
 
-use crate::harness::{Bench, Daemon, LIMIT, request};
+use super::harness::{Bench, Daemon, LIMIT, request};
 
 /// The answer to a request of HTTP/1.1, whole.
 pub(crate) fn ask(address: &str, first_line: &str) -> String {

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tonic::Code;
 use verbatim_proto::v1::{ListRunsRequest, Outcome};
 
-use crate::harness::{Bench, Clients, is_ended, request, within};
+use super::harness::{Bench, Clients, is_ended, request, within};
 
 /// A short test that changes the device, and puts it back.
 const SETS: &str = "c14-024-node-description";

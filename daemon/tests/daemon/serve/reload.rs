@@ -9,7 +9,7 @@ use verbatim_proto::v1::{
     RestoreRigRequest, RigState,
 };
 
-use crate::harness::{Bench, Clients, Daemon, LONG_TEST, WAITS_AT, request, within};
+use super::harness::{Bench, Clients, Daemon, LONG_TEST, WAITS_AT, request, within};
 
 const MODEL: &str = "[[rig]]\nname = \"model\"\nkind = \"model\"\nsocket = \"model\"\nsubnet_timeout = 8\n";
 

@@ -1,5 +1,4 @@
 //! `verbatimd model` as a process: its words, its signals, its death.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -11,7 +11,7 @@ use verbatim_proto::worker::{FromWorker, Ping, Restore, Start, ToWorker, from_wo
 
 use verbatim_run::Event;
 
-use crate::place::{LONG_TEST, Place, WAITS_AT, verbatimd};
+use super::place::{LONG_TEST, Place, WAITS_AT, verbatimd};
 
 /// A worker whose daemon is this test.
 struct Bare {

@@ -10,8 +10,8 @@ use verbatim_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_proto::worker::Lease;
 use verbatim_run::{self as run, Event};
 
-use crate::place::{LONG_TEST, Place, Running, WAITS_AT, supervision};
-use crate::{ends, verdicts};
+use super::place::{LONG_TEST, Place, Running, WAITS_AT, supervision};
+use super::{ends, verdicts};
 
 const PASSED: (Outcome, Cause) = (Outcome::Pass, Cause::Unspecified);
 const LOST: (Outcome, Cause) = (Outcome::Error, Cause::Tester);

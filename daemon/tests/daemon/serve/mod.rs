@@ -1,5 +1,4 @@
 //! The daemon as a process: its services over a real socket, its beginning and its end.
-#![allow(clippy::unwrap_used)]
 
 mod begin;
 mod clock;

@@ -7,7 +7,7 @@ use verbatim_proto::v1::{
     ListTestsRequest, ReadArtifactRequest, RestoreRigRequest, RunSpec, WatchRunRequest,
 };
 
-use crate::harness::{Bench, request, spec};
+use super::harness::{Bench, request, spec};
 
 const ABSENT: &str = "runs/000000000000-0000";
 

@@ -16,7 +16,7 @@ use verbatim_proto::v1::{
     Outcome, ReadArtifactRequest, RestoreRigRequest, Run, RunSpec, RunState,
 };
 
-use crate::harness::{Bench, Clients, asked, is_ended, is_idle, request, spec, within};
+use super::harness::{Bench, Clients, asked, is_ended, is_idle, request, spec, within};
 
 const SHORT_TEST: &str = "c14-024-node-info";
 

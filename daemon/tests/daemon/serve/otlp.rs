@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-use crate::harness::{Bench, Daemon, request};
+use super::harness::{Bench, Daemon, request};
 
 /// A collector that keeps all that it gets.
 struct Collector(mpsc::UnboundedSender<ExportTraceServiceRequest>);

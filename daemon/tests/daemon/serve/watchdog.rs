@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::harness::{Bench, Daemon, LIMIT};
+use super::harness::{Bench, Daemon, LIMIT};
 
 #[test]
 fn a_daemon_that_serves_feeds_the_watchdog_again_and_again() {

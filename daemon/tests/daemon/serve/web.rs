@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 use verbatim_proto::v1::Outcome;
 
-use crate::harness::{Bench, Daemon, request};
-use crate::metrics::ask;
+use super::harness::{Bench, Daemon, request};
+use super::metrics::ask;
 
 const WEB: &str = "config_version = 1\n[web]\naddress = \"127.0.0.1:0\"\n";
 

@@ -7,8 +7,8 @@ use tonic::Code;
 use tonic_types::StatusExt;
 use verbatim_proto::v1::{Outcome, RestoreRigRequest, RigState};
 
-use crate::hardware::{AS_FOUND, mid_run};
-use crate::harness::{Bench, Clients, request, within};
+use super::hardware::{AS_FOUND, mid_run};
+use super::harness::{Bench, Clients, request, within};
 
 /// A bench whose device is changed, and of which nothing else lives.
 async fn left_changed() -> Bench {

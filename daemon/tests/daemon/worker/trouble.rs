@@ -9,8 +9,8 @@ use verbatim_record::BundleError;
 use verbatim_run::{self as run, Event, RunError};
 use verbatim_tester::FileJournal;
 
-use crate::place::{LONG_TEST, Place, Running, WAITS_AT, never_read, restore, supervision};
-use crate::{ends, verdicts};
+use super::place::{LONG_TEST, Place, Running, WAITS_AT, never_read, restore, supervision};
+use super::{ends, verdicts};
 
 #[tokio::test]
 async fn a_worker_that_dies_with_a_device_that_is_gone_fails_the_job_and_a_later_run_restores_first() {

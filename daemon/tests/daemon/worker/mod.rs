@@ -1,5 +1,4 @@
 //! Workers as processes: what they report, how they end, and what becomes of the device.
-#![allow(clippy::unwrap_used)]
 
 mod deaths;
 mod place;
@@ -188,7 +187,7 @@ async fn a_worker_whose_daemon_dies_restores_the_device_keeps_its_record_and_end
     let place = Place::new();
     let mut daemon = Command::new(std::env::current_exe().unwrap())
         .args([
-            "a_daemon_that_runs_the_long_test",
+            "worker::a_daemon_that_runs_the_long_test",
             "--exact",
             "--ignored",
             "--nocapture",

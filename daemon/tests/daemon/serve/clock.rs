@@ -18,7 +18,7 @@ use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunId, boot_ns};
 
-use crate::scripted::{Steps, all, create, start, watch};
+use super::scripted::{Steps, all, create, start, watch};
 
 const S: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * S;

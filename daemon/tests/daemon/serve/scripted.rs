@@ -26,7 +26,7 @@ use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, RunId};
 
-use crate::harness::{request, within};
+use super::harness::{request, within};
 
 /// Sends so many steps, then ends: when it is told to, or when it is stopped.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use verbatim_proto::v1::{
     WatchRigsRequest,
 };
 
-use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, asked, request, spec, within};
+use super::harness::{Bench, Clients, LONG_TEST, WAITS_AT, asked, request, spec, within};
 
 const SHORT_TEST: &str = "c14-024-node-info";
 
@@ -453,7 +453,7 @@ async fn a_rig_whose_device_is_away_goes_to_nobody_says_why_and_comes_back_by_it
     let held = becomes(&mut clients, &waits.name, LeaseState::Active).await;
     assert_eq!(clients.rig("rigs/model").await.state(), RigState::Busy);
     end(&mut clients, &held.name).await;
-    let run = clients.create(crate::harness::request("model", &[SHORT_TEST])).await;
+    let run = clients.create(super::harness::request("model", &[SHORT_TEST])).await;
     assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass);
 }
 

@@ -14,7 +14,7 @@ use verbatim_proto::v1::{
     RunEvent, RunState, TestEnded, Verdict, WatchRigsRequest,
 };
 
-use crate::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
+use super::harness::{Bench, Daemon, is_ended, request, verbatimd, within};
 
 #[tokio::test]
 async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
@@ -264,7 +264,7 @@ async fn the_service_manager_names_the_directories_and_is_told_when_the_daemon_s
         "no time of its own: {:?}",
         daemon.said
     );
-    crate::harness::Clients::connect(&bench.path("run/verbatim.sock")).await;
+    super::harness::Clients::connect(&bench.path("run/verbatim.sock")).await;
     let mut heard = [0; 32];
     let length = manager.recv(&mut heard).unwrap();
     assert_eq!(&heard[..length], b"READY=1");

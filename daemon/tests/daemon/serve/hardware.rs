@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
-use nix::sys::stat::{Mode, umask};
 use rustix::process::Signal;
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -11,7 +11,7 @@ use verbatim_proto::v1::{CancelRunRequest, Cause, Outcome, RestoreRigRequest, Ri
 use verbatim_tester::FileJournal;
 use verbatim_wire::MKey;
 
-use crate::harness::{Bench, Clients, LONG_TEST, WAITS_AT, asked, is_idle, request, spec, within};
+use super::harness::{Bench, Clients, Daemon, LONG_TEST, WAITS_AT, asked, is_idle, request, spec, within};
 
 pub(crate) const AS_FOUND: Option<(MKey, u8)> = Some((MKey(0), 0));
 
@@ -249,9 +249,11 @@ async fn under_any_umask_what_the_daemon_keeps_is_for_its_owner_alone() {
     bench.start_model();
     let left = bench.path("state/captures/of-a-killed-one");
     fs::create_dir_all(&left).unwrap();
-    let before = umask(Mode::empty());
-    let _daemon = bench.serve();
-    umask(before);
+    let serve = bench.command();
+    // A shell's own: that of this process is that of all its tests.
+    let mut without = Command::new("sh");
+    without.args(["-c", "umask 0; exec \"$0\" \"$@\""]);
+    let _daemon = Daemon::start(without.arg(serve.get_program()).args(serve.get_args()));
     assert!(!left.exists(), "what was left of a capture is gone");
     let mut clients = bench.clients().await;
     let _run = mid_run(&mut clients).await;
@@ -291,14 +293,14 @@ async fn a_second_daemon_with_another_state_directory_does_not_drive_the_same_de
         renamed.replace("name = \"model\"", "name = \"other\""),
     )
     .unwrap();
-    let mut second = crate::harness::verbatimd();
+    let mut second = super::harness::verbatimd();
     second.arg("serve").arg("--rig-file").arg(bench.path("rigs-2.toml"));
     second
         .arg("--socket")
         .arg(bench.path("socket-2"))
         .arg("--state")
         .arg(bench.path("state-2"));
-    let _second = crate::harness::Daemon::start(&mut second);
+    let _second = Daemon::start(&mut second);
     let mut of_second = Clients::connect(&bench.path("socket-2")).await;
     let run = of_second.create(request("other", &["c14-024-node-info"])).await;
     let run = of_second.ended(&run.name).await;

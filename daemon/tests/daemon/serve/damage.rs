@@ -15,7 +15,7 @@ use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSp
 use verbatim_run::RunId;
 use verbatim_run::state::StateDirectory;
 
-use crate::harness::{Bench, request};
+use super::harness::{Bench, request};
 
 /// What is beside each other in a state directory, for SQLite.
 const FILES: [&str; 3] = ["verbatim.db", "verbatim.db-wal", "verbatim.db-shm"];

@@ -2,7 +2,7 @@
 
 use verbatim_proto::v1::CancelRunRequest;
 
-use crate::harness::{Bench, LONG_TEST, WAITS_AT, request, within};
+use super::harness::{Bench, LONG_TEST, WAITS_AT, request, within};
 
 #[tokio::test]
 async fn two_watch_one_run_one_leaves_and_the_other_and_the_run_go_on() {
