@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Place, Running};
+use super::support::{Place, Running};
 
 /// A lab made by `verbatim pki init`, in which "alice" has a certificate too, and whose daemon gives her this role.
 struct Lab {

@@ -1,7 +1,5 @@
 //! `verbatim` with a daemon, without one, and with one that is dead: real processes, a real socket.
 
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
 mod following;
 mod leases;
 mod places;

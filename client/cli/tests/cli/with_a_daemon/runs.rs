@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Place;
+use super::support::Place;
 
 /// Fails on the rig `broken`.
 const FAILING: &str = "run --rig broken C14_016_Get C13_013 --seed 7";

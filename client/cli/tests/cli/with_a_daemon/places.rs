@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 
-use crate::support::Place;
+use super::support::Place;
 
 #[test]
 fn without_a_socket_a_run_is_carried_out_inside_the_process() {

@@ -1,6 +1,6 @@
 //! Leases, as who reserves a rig sees them, and as who has to wait does.
 
-use crate::support::Place;
+use super::support::Place;
 
 #[test]
 fn a_rig_is_reserved_used_renewed_and_given_back() {

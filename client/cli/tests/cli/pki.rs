@@ -1,7 +1,5 @@
 //! `verbatim pki init`: what it leaves, and that both sides let each other in with it.
 
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
-
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

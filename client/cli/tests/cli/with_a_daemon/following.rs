@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::{Output, Place, Running};
+use super::support::{Output, Place, Running};
 
 /// A test that ends at once, then one that takes half a minute of real time.
 const LONG: &str = "--rig bench C13_013 c14-016-get-protect-2";
