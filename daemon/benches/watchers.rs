@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../tests/serve/harness.rs"]
+#[path = "../tests/daemon/serve/harness.rs"]
 mod harness;
 
 use std::time::{Duration, SystemTime};

@@ -175,7 +175,7 @@ pub(crate) fn write_verdicts() -> anyhow::Result<()> {
         "-p",
         "verbatim-catalog",
         "--test",
-        "golden",
+        "catalog",
     ];
     let one = ["--", "the_verdict_on_each_golden_record_is_the_one_that_is_kept"];
     run(

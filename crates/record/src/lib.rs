@@ -6,6 +6,8 @@
 //! silence must last ([`silence`]).
 
 mod bundle;
+#[cfg(test)]
+mod damage;
 mod entry;
 mod evidence;
 mod file;

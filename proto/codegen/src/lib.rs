@@ -154,3 +154,18 @@ fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(St
         .map(|(module, code)| (module.parts().collect::<Vec<_>>().join("."), code))
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_committed_rust_is_what_the_definitions_give() {
+        for generated in super::all().expect("the definitions compile") {
+            let committed = std::fs::read(&generated.path).unwrap_or_default();
+            assert!(
+                committed == generated.content,
+                "{} is stale: run `cargo run -p verbatim-codegen`",
+                generated.path.display()
+            );
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! On fakes; with a real agent: `crates/run/tests/peer`.
+//! On fakes; with a real agent: `crates/run/tests/run/peer`.
 
 mod fakes;
 

@@ -547,4 +547,6 @@ fn parse(text: &[u8]) -> Result<Content, String> {
 }
 
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,125 @@
+//! Leases, as who reserves a rig sees them, and as who has to wait does.
+
+use super::support::Place;
+
+#[test]
+fn a_rig_is_reserved_used_renewed_and_given_back() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let reserved = place.verbatim("reserve --label kind=virtual --for 30m --json");
+    assert_eq!(reserved.code, Some(0), "{reserved:?}");
+    let lease = reserved.json();
+    assert_eq!(
+        (lease["state"].as_str(), lease["rig"].as_str()),
+        (Some("ACTIVE"), Some("broken"))
+    );
+    let name = lease["name"].as_str().unwrap().to_string();
+    let waits = place.verbatim("reserve broken --no-wait");
+    assert!(
+        waits.stdout.contains("PENDING") && waits.stdout.contains(&name),
+        "{waits:?}"
+    );
+    assert!(
+        waits
+            .stdout
+            .contains("waits, place 1 in the queue: rig broken is held by uid:"),
+        "{waits:?}"
+    );
+    let run = place.verbatim(&format!("run --lease {name} c14-024-node-info --json"));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.json()["run"]["rig"], "broken");
+    let too_long = place.verbatim(&format!("leases renew {name} --for 25h"));
+    assert_eq!(too_long.code, Some(2), "{too_long:?}");
+    assert_eq!(place.verbatim(&format!("leases renew {name} --for 2h")).code, Some(0));
+    let waiting = waits.stdout.split_whitespace().next().unwrap().to_string();
+    let attached = place.start(&format!("reserve --attach {waiting}"));
+    let ended = place.verbatim(&format!("leases end {name}"));
+    assert!(ended.stdout.contains("was ended by uid:"), "{ended:?}");
+    let attached = attached.end();
+    assert!(
+        attached.code == Some(0) && attached.stdout.contains("ACTIVE"),
+        "{attached:?}"
+    );
+    let over = place.verbatim(&format!("run --lease {name} c14-024-node-info"));
+    assert!(over.code == Some(3) && over.stderr.contains("has ended"), "{over:?}");
+    let listed = place.verbatim("leases --all --json").json();
+    assert_eq!(listed["leases"].as_array().map(Vec::len), Some(2), "{listed}");
+}
+
+#[test]
+fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    // `broken` is the first of two of that kind.
+    let run = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.json()["run"]["rig"], "broken");
+    let held = place.verbatim("reserve --label kind=virtual --json").json();
+    assert_eq!(held["rig"], "broken", "the lease of the run has ended: {held}");
+    let other = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    assert_eq!(other.json()["run"]["rig"], "virtual", "{other:?}");
+
+    let also = place.verbatim("reserve virtual --json").json();
+    let mut waits = place.start("run --label kind=virtual c14-024-node-info");
+    waits.says("place 1 in the queue");
+    let name = also["name"].as_str().unwrap();
+    assert_eq!(place.verbatim(&format!("leases end {name}")).code, Some(0));
+    assert_eq!(waits.end().code, Some(0));
+
+    let none = place.verbatim("run --label no-such-label c14-024-node-info");
+    assert!(
+        none.code != Some(0) && none.stderr.contains("no-such-label"),
+        "{none:?}"
+    );
+    let both = place.verbatim("run --label kind=virtual --rig broken c14-024-node-info");
+    assert_eq!(both.code, Some(2), "{both:?}");
+    let left = place.verbatim("leases --json").json();
+    assert_eq!(left["leases"].as_array().map(Vec::len), Some(1), "{left}");
+}
+
+#[test]
+fn who_watches_the_rigs_sees_one_taken_out_of_use_and_who_waits_for_it_says_so() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let mut rigs = place.start("rigs --watch");
+    rigs.prints("virtual");
+    assert_eq!(place.verbatim("rigs drain broken --why cable").code, Some(0));
+    rigs.prints("DRAINING");
+    let mut run = place.start("run --wait --rig broken c14-024-node-info");
+    run.says("place 1 in the queue");
+    assert_eq!(place.verbatim("rigs undrain broken").code, Some(0));
+    assert_eq!(run.end().code, Some(0));
+    rigs.kill();
+}
+
+#[test]
+fn two_runs_are_compared_pinned_and_deleted() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim("run --rig broken c14-016-get-protect-2").code, Some(1));
+    let first = place.verbatim("runs list --json").json()["runs"][0]["name"]
+        .as_str()
+        .unwrap()
+        .to_string();
+    assert_eq!(place.verbatim("run c14-016-get-protect-2").code, Some(0));
+    let differs = place.verbatim(&format!("runs diff {first} latest"));
+    assert_eq!(differs.code, Some(1), "{differs:?}");
+    assert!(
+        differs.stdout.contains("- FAIL: ") && differs.stdout.contains("+ PASS"),
+        "{differs:?}"
+    );
+    let same = place.verbatim("runs diff latest latest");
+    assert!(
+        same.code == Some(0) && same.stdout.contains("no verdict and no measured value differs"),
+        "{same:?}"
+    );
+    assert_eq!(place.verbatim(&format!("runs pin {first}")).code, Some(0));
+    let pinned = place.verbatim(&format!("runs delete {first}"));
+    assert!(
+        pinned.code != Some(0) && pinned.stderr.contains("is pinned"),
+        "{pinned:?}"
+    );
+    assert_eq!(place.verbatim(&format!("runs unpin {first}")).code, Some(0));
+    assert_eq!(place.verbatim(&format!("runs delete {first}")).code, Some(0));
+    assert_ne!(place.verbatim(&format!("runs show {first}")).code, Some(0));
+}

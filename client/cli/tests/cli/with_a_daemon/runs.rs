@@ -1,0 +1,254 @@
+//! Runs at a daemon give what runs inside the process give.
+
+use serde_json::Value;
+
+use super::support::Place;
+
+/// Fails on the rig `broken`.
+const FAILING: &str = "run --rig broken C14_016_Get C13_013 --seed 7";
+
+fn keys(of: &Value) -> Vec<&String> {
+    of.as_object().unwrap().keys().collect()
+}
+
+#[test]
+fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_its_code() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let inside = place.verbatim(&format!("{FAILING} --rig-file rigs.toml --server none"));
+    let remote = place.verbatim(FAILING);
+    assert_eq!((remote.code, inside.code), (Some(1), Some(1)), "{remote:?}");
+    let (last_inside, last_remote) = (inside.stdout.lines().last(), remote.stdout.lines().last());
+    let (last_inside, last_remote) = (last_inside.unwrap(), last_remote.unwrap());
+    let (same, run) = last_remote.split_once("; runs/").unwrap();
+    assert_eq!(same, last_inside);
+    assert!(!run.is_empty() && inside.stdout.contains("expected") && inside.stdout.contains("evidence"));
+    assert_eq!(remote.stdout.replace(last_remote, last_inside), inside.stdout);
+}
+
+#[test]
+fn the_json_document_is_that_of_a_run_inside_the_process() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let mut inside = place
+        .verbatim(&format!("{FAILING} --json --rig-file rigs.toml --server none"))
+        .json();
+    let mut remote = place.verbatim(&format!("{FAILING} --json")).json();
+    // What led to the rig is said of a run inside the process alone: a daemon's rig needs nothing but its name.
+    let options = inside["run"].as_object_mut().unwrap().remove("rig_options").unwrap();
+    assert!(
+        options.as_str().unwrap().starts_with("--server none --rig-file "),
+        "{options}"
+    );
+    assert_eq!(keys(&remote), keys(&inside));
+    assert_eq!(keys(&remote["run"]), keys(&inside["run"]));
+    for of_its_own in ["id", "started", "started_ns", "record"] {
+        inside["run"][of_its_own] = Value::Null;
+        remote["run"][of_its_own] = Value::Null;
+    }
+    assert_eq!(remote, inside);
+}
+
+#[test]
+fn a_record_is_downloaded_whole_and_judged_alike() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let run = place.verbatim(&format!("{FAILING} --record kept --json"));
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let report = run.json();
+    assert_eq!(report["run"]["record"], place.path("kept").to_str().unwrap());
+    let judged = place.verbatim("judge kept --json");
+    assert_eq!((judged.code, judged.stderr.as_str()), (Some(1), ""), "{judged:?}");
+    assert_eq!(judged.json()["verdicts"], report["verdicts"]);
+
+    let again = place.verbatim(&format!("{FAILING} --record kept"));
+    assert_eq!((again.code, again.stdout.as_str()), (Some(2), ""), "{again:?}");
+    assert!(again.stderr.contains("never written over"), "{again:?}");
+    let runs = place.verbatim("runs list --json").json();
+    assert_eq!(
+        runs["runs"].as_array().unwrap().len(),
+        1,
+        "nothing was run for nothing: {runs}"
+    );
+}
+
+#[test]
+fn lists_and_events_have_no_report_and_no_empty_lists_of_what_only_a_report_tells() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim(FAILING).code, Some(1));
+    let shown = place.verbatim("runs show latest --json").json();
+    assert!(
+        !shown["report"]["verdicts"][1]["passed"].as_array().unwrap().is_empty(),
+        "{shown}"
+    );
+    let listed = place.verbatim("runs list --json").json();
+    let run = listed["runs"][0].as_object().unwrap();
+    assert!(!run.contains_key("report"), "{listed}");
+    let tests = run["tests"].as_array().unwrap().len();
+    let watched = place.verbatim("runs watch latest --json");
+    let events = watched
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_events: Vec<Value> = events
+        .map(|mut event| event["test_ended"]["verdict"].take())
+        .filter(|v| !v.is_null())
+        .collect();
+    for verdicts in [run["verdicts"].as_array().unwrap(), &of_events] {
+        assert_eq!(verdicts.len(), tests, "{listed} {watched:?}");
+        for verdict in verdicts {
+            let fields = keys(verdict);
+            assert!(fields.iter().any(|field| *field == "outcome"), "{verdict}");
+            for of_report in ["passed", "observations", "restored"] {
+                assert!(!fields.iter().any(|field| *field == of_report), "{verdict}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_detached_run_is_named_and_its_files_can_be_had_later() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let detached = place.verbatim("run --detach --rig broken C14_016_Get");
+    assert_eq!(detached.code, Some(0), "{detached:?}");
+    let name = detached.stdout.trim();
+    assert!(name.starts_with("runs/"), "{detached:?}");
+
+    let watched = place.verbatim(&format!("runs watch {name}"));
+    assert_eq!(watched.code, Some(1), "the code is that of the run: {watched:?}");
+    assert!(watched.stdout.contains("FAIL") && watched.stdout.contains("expected"));
+    let id = name.strip_prefix("runs/").unwrap();
+    for given in [name, id, "latest"] {
+        let shown = place.verbatim(&format!("runs show {given} --json"));
+        assert_eq!(
+            (shown.code, &shown.json()["name"]),
+            (Some(0), &Value::from(name)),
+            "{shown:?}"
+        );
+    }
+    assert!(place.verbatim("runs show latest").stdout.contains("evidence"));
+
+    let listed = place.verbatim("runs artifacts latest");
+    assert!(listed.stdout.contains("manifest.json"), "{listed:?}");
+    let file = place.verbatim("runs artifacts latest run.json --output -");
+    assert_eq!(file.json()["rig"], "broken");
+    assert_eq!(place.verbatim("runs artifacts latest run.json").code, Some(0));
+    assert_eq!(std::fs::read_to_string(place.path("run.json")).unwrap(), file.stdout);
+    let over = place.verbatim("runs artifacts latest run.json");
+    assert_eq!(over.code, Some(2), "{over:?}");
+    assert_eq!(place.verbatim("runs export latest --pcapng run.pcapng").code, Some(0));
+    let capture = std::fs::read(place.path("run.pcapng")).unwrap();
+    assert_eq!(capture[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
+    let absent = place.verbatim("runs artifacts latest nothing.bin --output x");
+    assert_eq!(absent.code, Some(2), "{absent:?}");
+    assert!(!place.path("x").exists() && !place.path("x.part").exists());
+}
+
+#[test]
+fn runs_are_listed_by_pages_and_by_filter() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim("runs list").stderr, "no runs\n");
+    let none = place.verbatim("runs show latest");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    let codes =
+        ["virtual", "broken", "virtual"].map(|rig| place.verbatim(&format!("run --rig {rig} C14_016_Get")).code);
+    assert_eq!(codes, [Some(0), Some(1), Some(0)]);
+
+    let count = |arguments: &str| {
+        let listed = place.verbatim(&format!("runs list --json {arguments}")).json();
+        (
+            listed["runs"].as_array().unwrap().len(),
+            listed["next_page_token"] != "",
+        )
+    };
+    assert_eq!(count(""), (3, false));
+    assert_eq!(count("--page-size 2"), (2, true));
+    assert_eq!(count("--page-size 2 --all"), (3, false));
+    assert_eq!(count("--filter rig=broken"), (1, false));
+    assert_eq!(count("--filter outcome=PASS --page-size 1"), (1, true));
+    let wrong = place.verbatim("runs list --filter color=red");
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("filter"), "{wrong:?}");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    for (command, words) in [
+        ("run --rig nope", "nope"),
+        ("run no-such-test", "no-such-test"),
+        ("run C13_013 --set nothing=1", "nothing"),
+        ("run C13_013 --set nothing", "NAME=VALUE"),
+        ("run --set illegal_parts=-1", "a number from 0 to 65532 was"),
+        ("runs show 0123456789ab-0000", "0123456789ab-0000"),
+        ("runs watch rigs/7", "runs/ID"),
+        ("rigs restore nope", "nope"),
+    ] {
+        let wrong = place.verbatim(command);
+        assert_eq!(
+            (wrong.code, wrong.stdout.as_str()),
+            (Some(2), ""),
+            "{command}: {wrong:?}"
+        );
+        assert!(wrong.stderr.contains(words), "{command}: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_daemon_chooses_ends_at_the_first_failure_and_runs_again_what_did_not_pass() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let first = place.verbatim("run --rig broken C14_016_Get -k get-protect -x");
+    assert_eq!(first.code, Some(1), "{first:?}");
+    assert!(
+        first.stdout.contains("at the first failure, as asked: FAIL of "),
+        "{first:?}"
+    );
+    let all = place.verbatim("run --rig broken C14_016_Get C13_013");
+    let failed: Vec<&str> = all.stdout.lines().filter(|line| line.starts_with("FAIL  ")).collect();
+    assert!(!failed.is_empty() && all.stdout.contains("PASS  "), "{all:?}");
+    let again = place.verbatim("run --rig broken --failed -q");
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let lines: Vec<&str> = again.stdout.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(lines, failed, "{again:?}");
+    let explained = place.verbatim("explain latest");
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    assert!(explained.stdout.contains("  expected: no answer\n"), "{explained:?}");
+    let never = place.verbatim("run --rig virtual --failed");
+    assert_eq!(never.code, Some(2), "{never:?}");
+}
+
+#[test]
+fn doctor_asks_the_daemon_that_commands_would_go_to() {
+    let place = Place::new();
+    let none = place.verbatim("doctor --server /nowhere/verbatim.sock");
+    assert_eq!(none.code, Some(3), "{none:?}");
+    assert!(none.stdout.contains("missing daemon "), "{none:?}");
+    let _daemon = place.daemon();
+    let there = place.verbatim("doctor");
+    assert!(there.stdout.contains("ok      daemon "), "{there:?}");
+}
+
+#[test]
+fn a_trend_tells_what_a_rig_came_to_and_whether_it_got_worse() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let none = place.verbatim("trend broken");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    for _ in 0..2 {
+        place.verbatim("run --rig broken c14-016-get-protect-2 c14-024-node-info");
+    }
+    let trend = place.verbatim("trend broken --values");
+    assert_eq!(trend.code, Some(0), "{trend:?}");
+    assert!(
+        trend.stdout.contains("-: 2 FAIL\n") && trend.stdout.contains("-: 2 PASS\n"),
+        "{trend:?}"
+    );
+    let json = place.verbatim("trend broken C14-16 --json").json();
+    assert_eq!(json["tests"][0]["runs"][1]["outcome"], "FAIL", "{json}");
+    assert_eq!(json["tests"].as_array().unwrap().len(), 1, "{json}");
+}

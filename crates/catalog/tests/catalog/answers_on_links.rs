@@ -1,0 +1,70 @@
+//! What answers a probe on a native link goes back where the probe came from: each field that says so is altered in a golden
+//! record, and the judge must see it.
+
+use verbatim_archives::golden;
+use verbatim_catalog::judge;
+use verbatim_record::{Entry, Outcome, Verdict};
+use verbatim_wire::crc::{VCRC_LENGTH, vcrc};
+use verbatim_wire::{Bth, Deth, Layout, Lid, Lrh, MAD_LENGTH, Mad, QKey, Qpn, edit};
+
+/// Where the BTH of a local packet stands.
+const BTH: usize = Lrh::SIZE;
+const DETH: usize = BTH + Bth::SIZE;
+const MAD: usize = DETH + Deth::SIZE;
+
+fn is_answer(bytes: &[u8]) -> bool {
+    let mad = bytes.get(MAD..MAD + MAD_LENGTH).and_then(|mad| Mad::try_from(mad).ok());
+    mad.is_some_and(|mad| mad.method().is_response())
+}
+
+/// The verdict on the record, all answers on the link altered.
+fn altered(change: impl Fn(&mut [u8])) -> Verdict {
+    let mut entries = golden::entries("c07-link-vl");
+    let mut found = 0;
+    for entry in &mut entries {
+        if let Entry::Frame(frame) = entry
+            && frame.received
+            && is_answer(&frame.bytes)
+        {
+            let mut bytes = frame.bytes.to_vec();
+            change(&mut bytes);
+            let end = bytes.len() - VCRC_LENGTH;
+            let seal = vcrc(&bytes[..end]);
+            bytes[end..].copy_from_slice(&seal);
+            frame.bytes = bytes.into();
+            found += 1;
+        }
+    }
+    assert!(found > 3, "{found} answers");
+    judge(entries).unwrap()
+}
+
+#[test]
+fn an_answer_that_goes_elsewhere_or_comes_from_elsewhere_fails() {
+    let sound = altered(|_| ());
+    assert_eq!(sound.outcome(), Outcome::Pass, "{}", sound.reason);
+    type Change = fn(&mut [u8]);
+    let changes: [(&str, Change); 6] = [
+        ("SLID", |bytes| edit::<Lrh>(bytes, 0, |lrh| lrh.with_slid(Lid(0xB00)))),
+        ("DLID", |bytes| edit::<Lrh>(bytes, 0, |lrh| lrh.with_dlid(Lid(0xB00)))),
+        ("SL", |bytes| edit::<Lrh>(bytes, 0, |lrh| lrh.with_sl(7))),
+        ("DestQP", |bytes| {
+            edit::<Bth>(bytes, BTH, |bth| bth.with_dest_qp(Qpn(0xB00)));
+        }),
+        ("source QP", |bytes| {
+            edit::<Deth>(bytes, DETH, |deth| deth.with_src_qp(Qpn(0xB00)));
+        }),
+        ("Q_Key", |bytes| {
+            edit::<Deth>(bytes, DETH, |deth| deth.with_q_key(QKey(7)))
+        }),
+    ];
+    for (field, change) in changes {
+        let verdict = altered(change);
+        assert_eq!(verdict.outcome(), Outcome::Fail, "{field}: {}", verdict.reason);
+        let says = |check: &_| {
+            let words = format!("{check}");
+            words.contains("headers of the answer") && words.contains(field)
+        };
+        assert!(verdict.findings.iter().any(says), "{field}: {}", verdict.reason);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a kernel on the way may have made of a record is said in the verdict, and decides nothing.
+
+use verbatim_archives::golden;
+use verbatim_catalog::judge;
+use verbatim_record::{Entry, Outcome, Span, StopReason, Stopped, Time, Trace, Verdict};
+
+/// A golden record, as if it were from a rig of that kind.
+fn entries_on(kind: &str, name: &str) -> Vec<Entry> {
+    let mut entries = golden::entries(name);
+    let Entry::Begin(begin) = &mut entries[0] else {
+        panic!("no Begin");
+    };
+    begin.rig_kind = kind.into();
+    entries
+}
+
+fn on(kind: &str, name: &str) -> Verdict {
+    judge(entries_on(kind, name)).unwrap()
+}
+
+/// A record in which the host gave the first silent request up so many nanoseconds after its deadline.
+fn given_up(after_ns: i64) -> Vec<Entry> {
+    let mut entries = entries_on("umad", "c14-016-get-protect-2");
+    let silence = entries
+        .iter()
+        .position(|entry| matches!(entry, Entry::Silence { .. }))
+        .unwrap();
+    let Entry::Silence { exchange, at, .. } = entries[silence] else {
+        unreachable!()
+    };
+    let at = Span::exactly(Time(at.earliest.0.saturating_add_signed(after_ns)));
+    entries.insert(
+        silence + 1,
+        Entry::Returned {
+            exchange,
+            at,
+            errno: 110,
+        },
+    );
+    entries
+}
+
+#[test]
+fn a_request_that_the_kernel_gave_up_after_our_deadline_was_silent_and_one_before_it_proves_nothing() {
+    let later = given_up(2_000_000_000);
+    let trace = Trace::new(later.clone()).unwrap();
+    let silent = trace
+        .exchanges
+        .iter()
+        .find(|exchange| exchange.returned.is_some())
+        .unwrap();
+    assert!(silent.is_silent(&trace.begin));
+    let words = silent.in_words();
+    assert!(words.contains(", nor until the host gave it up after "), "{words}");
+    assert_eq!(judge(later).unwrap().outcome(), Outcome::Pass);
+    let sooner = given_up(-1);
+    assert_eq!(judge(sooner).unwrap().outcome(), Outcome::Inconclusive);
+}
+
+#[test]
+fn what_came_between_makes_a_record_that_would_pass_inconclusive_with_the_reason() {
+    let mut entries = entries_on("umad", "c14-024-node-info");
+    let text = "a subnet manager at LID 3 took over".to_string();
+    let reason = StopReason::Disturbed;
+    let before_the_end = entries.len() - 1;
+    entries.insert(
+        before_the_end,
+        Entry::Stopped(Stopped {
+            reason,
+            text: text.clone(),
+        }),
+    );
+    let verdict = judge(entries).unwrap();
+    assert_eq!((verdict.outcome(), verdict.reason), (Outcome::Inconclusive, text));
+}
+
+#[test]
+fn on_a_port_of_this_machine_the_verdict_says_what_a_kernel_may_have_made_and_stays_what_it_is() {
+    for (name, words) in [
+        ("c14-016-get-protect-2", "the tester's kernel lets be seen"),
+        (
+            "c14-003-methods-and-attributes",
+            "status 0x000C may be the kernel's own answer",
+        ),
+        ("c16-link-counters", "answered by its driver"),
+        ("c14-024-node-description", "NodeDescription may be kept by its driver"),
+    ] {
+        let (here, simulated) = (on("umad", name), on("virtual", name));
+        let said = |verdict: &Verdict| verdict.observations.iter().filter(|of| of.text.contains(words)).count();
+        assert_eq!(
+            (said(&here), said(&simulated)),
+            (1, 0),
+            "{name}: {:?}",
+            here.observations
+        );
+        assert_eq!(
+            (here.outcome(), here.passed),
+            (simulated.outcome(), simulated.passed),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! The name of a defect finds it. That a test catches each, qualification asks.
+
+use verbatim_device::rc::RcDefect;
+
+#[test]
+fn names_are_kebab_case_and_find_their_defect() {
+    let mut names: Vec<_> = RcDefect::ALL.iter().map(|defect| defect.name()).collect();
+    for &defect in RcDefect::ALL {
+        assert_eq!(defect.to_string().parse(), Ok(defect));
+        assert!(defect.about().ends_with('.'));
+        let statement = defect.statement();
+        assert!(
+            ["C9-", "7.", "9.", "10.", "11.", "A17."]
+                .iter()
+                .any(|start| statement.starts_with(start)),
+            "{statement}"
+        );
+        assert!(
+            !defect
+                .name()
+                .contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'))
+        );
+    }
+    let management: Vec<_> = verbatim_device::Defect::ALL
+        .iter()
+        .map(|defect| defect.name())
+        .collect();
+    assert!(
+        names.iter().all(|name| !management.contains(name)),
+        "one name, one defect"
+    );
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), RcDefect::ALL.len());
+    assert!("no-such-defect".parse::<RcDefect>().is_err());
+}

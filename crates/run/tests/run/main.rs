@@ -1,0 +1,6 @@
+//! Runs on rigs: with an agent, with resets, in little memory.
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod memory;
+mod peer;
+mod resets;

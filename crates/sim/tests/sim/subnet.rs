@@ -1,0 +1,174 @@
+//! A port that no subnet manager brought up, and a device that is busy: what a run does with them.
+
+use verbatim_device::{Profile, Unassigned};
+use verbatim_record::{Entry, Exchange, Label, Restored, StopReason, Trace};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Case, MemoryJournal, Need, Ran, RigInfo, Settable, Step, Test, Tester, run};
+use verbatim_wire::values::ProtectBits;
+use verbatim_wire::{Layout, Lid, MKey, Mad, Method, PortInfo, PortState};
+
+const FOUND: Label<PortInfo> = Label::new("as found");
+const LOCK: Label<PortInfo> = Label::new("lock");
+const LOCKED: Label<PortInfo> = Label::new("locked");
+const OURS: MKey = MKey(0xABCD_EF01);
+
+fn execute(rig: &mut VirtualRig, info: &RigInfo, procedure: fn(&mut Tester<'_>) -> Step) -> (Ran, Trace) {
+    let test = Test {
+        needs: &[Need::Mad],
+        ..Test::of("a-test", procedure)
+    };
+    let case = Case {
+        test: &test,
+        seed: 1,
+        parameters: Vec::new(),
+        catalogue: String::new(),
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    let ran = run(rig, info, &mut entries, &mut MemoryJournal::default(), &case);
+    (ran, Trace::new(entries).unwrap())
+}
+
+/// Locks the port with our key and reads it.
+fn lock(t: &mut Tester<'_>) -> Step {
+    let port = t.guard(FOUND, t.rig_key())?;
+    let locked = port.quiet().change(|info| {
+        info.with_m_key(OURS)
+            .with_protect_bits(ProtectBits(2))
+            .with_overrun_errors(info.overrun_errors() ^ 1)
+    });
+    t.set(LOCK, &port, locked)?;
+    t.get(LOCKED, t.key())?;
+    Ok(())
+}
+
+fn read(t: &mut Tester<'_>) -> Step {
+    t.get(FOUND, t.rig_key())?;
+    Ok(())
+}
+
+fn port_of(rig: &mut VirtualRig) -> PortInfo {
+    let (_, trace) = execute(rig, &VirtualRig::info(MKey(0)), read);
+    trace.answer(FOUND).unwrap()
+}
+
+fn is_complete(restored: &[Restored]) -> bool {
+    restored.iter().all(Restored::is_complete)
+}
+
+#[test]
+fn a_port_without_lid_is_given_one_where_the_rig_asks_for_it_and_the_rest_is_given_back() {
+    for choice in [Unassigned::Obeyed, Unassigned::RefusedInPart, Unassigned::Refused] {
+        let mut profile = Profile::minimal();
+        profile.choices.unassigned = choice;
+        profile.choices.illegal_set_applies_nothing = true;
+        let mut rig = VirtualRig::new(profile, &[]);
+        let before = port_of(&mut rig);
+        assert_eq!(before.lid(), Lid(0));
+        let info = RigInfo {
+            assign_lid: Some(Lid(7)),
+            ..VirtualRig::info(MKey(0))
+        };
+        let (ran, trace) = execute(&mut rig, &info, lock);
+        assert_eq!(ran.stopped, None);
+        let locked: PortInfo = trace.answer(LOCKED).unwrap();
+        assert_eq!(
+            (locked.lid(), locked.master_sm_lid(), locked.m_key()),
+            (Lid(7), Lid(1), OURS)
+        );
+        assert!(is_complete(&ran.restored), "{:?}", ran.restored);
+        // A LID once assigned can be changed, not taken away; the report says so.
+        assert!(
+            ran.restored[0].not_restorable[0].starts_with("LID: found 0"),
+            "{:?}",
+            ran.restored
+        );
+        let after = port_of(&mut rig);
+        let differ: Vec<_> = before.differences(&after).iter().map(|of| of.field.name).collect();
+        assert_eq!(differ, ["LID", "MasterSMLID"], "{choice:?}");
+    }
+}
+
+#[test]
+fn without_assign_lid_a_port_that_refuses_every_set_is_left_as_it_was() {
+    let mut profile = Profile::minimal();
+    profile.choices.unassigned = Unassigned::Refused;
+    let mut rig = VirtualRig::new(profile, &[]);
+    let before = port_of(&mut rig);
+    let (ran, trace) = execute(&mut rig, &VirtualRig::info(MKey(0)), lock);
+    assert!(ran.stopped.is_none() && is_complete(&ran.restored), "{ran:?}");
+    assert_eq!(trace.answer::<PortInfo>(LOCKED).unwrap().m_key(), MKey(0));
+    assert_eq!(port_of(&mut rig), before);
+}
+
+#[test]
+fn a_device_that_is_busy_now_and_then_is_asked_again_and_gets_back_what_was_its_own() {
+    for done in [false, true] {
+        for seed in 0..40 {
+            let mut profile = Profile::full().vary(seed);
+            (profile.choices.busy, profile.choices.busy_and_done) = (6, done);
+            profile.choices.unassigned = Unassigned::Obeyed;
+            let mut rig = VirtualRig::new(profile, &[]);
+            let before = port_of(&mut rig);
+            let (ran, trace) = execute(&mut rig, &VirtualRig::info(MKey(0)), lock);
+            assert_eq!((ran.stopped, is_complete(&ran.restored)), (None, true), "seed {seed}");
+            assert_eq!(trace.answer::<PortInfo>(LOCKED).unwrap().m_key(), OURS);
+            let after = port_of(&mut rig);
+            let after = after.with_fields_of(&before, PortInfo::NOT_RESTORABLE);
+            let after = after.with_fields_of(&before, &["LinkRoundTripLatency"]);
+            assert_eq!(after, before, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_busy_for_ever_is_not_sane_and_nothing_is_set() {
+    let mut profile = Profile::full();
+    profile.choices.busy = 16;
+    let mut rig = VirtualRig::new(profile, &[]);
+    let (ran, trace) = execute(&mut rig, &VirtualRig::info(MKey(0)), lock);
+    let stopped = ran.stopped.unwrap();
+    assert_eq!(stopped.reason, StopReason::NotSane);
+    assert!(stopped.text.contains("busy each of 12 times"), "{}", stopped.text);
+    let is_get = |of: &Exchange| of.request.method() == Method::GET;
+    assert!(trace.exchanges.iter().all(|of| is_get(of) && of.is_busy()));
+}
+
+#[test]
+fn a_port_that_says_it_is_down_is_not_sane() {
+    let tamper = |mad: &Mad| {
+        let info: PortInfo = mad.attribute();
+        let down = mad.with_data(info.with_port_state(PortState::DOWN).bytes());
+        vec![(core::time::Duration::ZERO, down)]
+    };
+    let mut rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(tamper));
+    let (ran, _) = execute(&mut rig, &VirtualRig::info(MKey(0)), read);
+    let stopped = ran.stopped.unwrap();
+    assert_eq!(stopped.reason, StopReason::NotSane);
+    assert!(stopped.text.contains("its port is"), "{}", stopped.text);
+}
+
+#[test]
+fn a_set_carries_the_violation_counters_as_they_were_read_last() {
+    let mut profile = Profile::full();
+    (profile.m_key_violations, profile.q_key_violations) = (3, 9);
+    let mut rig = VirtualRig::new(profile, &[]);
+    let (_, trace) = execute(&mut rig, &VirtualRig::info(MKey(0)), |t| {
+        lock(t)?;
+        t.get_once(Label::<PortInfo>::new("wrong key"), MKey(1))?;
+        t.get(Label::<PortInfo>::new("counted"), OURS)?;
+        Ok(())
+    });
+    let sets = trace.exchanges.iter().filter(|of| of.request.method() == Method::SET);
+    let carried: Vec<_> = sets
+        .map(|set| set.request.attribute::<PortInfo>())
+        .map(|info| {
+            (
+                info.m_key_violations(),
+                info.p_key_violations(),
+                info.q_key_violations(),
+            )
+        })
+        .collect();
+    // The restore comes after the wrong key.
+    assert_eq!(carried, [(3, 0, 9), (4, 0, 9)]);
+}

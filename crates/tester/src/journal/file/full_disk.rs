@@ -1,0 +1,93 @@
+//! Others fill the journal's disk: a device that is changed can be restored all the same, and none is changed that could not.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use verbatim_wire::{AttributeId, MKey};
+
+use super::{Area, FileJournal, Journal, JournalError, Part};
+
+/// A file system in memory, gone with this.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    /// None where this user may not mount.
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let arguments = ["-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs"];
+        let mounted = Command::new("mount").args(arguments).arg(directory.path()).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(directory));
+        }
+        eprintln!("skipped: this user may not mount a file system; root may");
+        None
+    }
+
+    /// Fills it to the last byte.
+    fn fill(&self) {
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(self.0.path().join("filler"))
+            .unwrap();
+        for size in [1 << 12, 1] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn area(number: u16) -> (Area, Vec<Part>) {
+    let area = Area {
+        attribute: AttributeId::PORT_INFO.0 + number,
+        name: format!("attribute {number}"),
+    };
+    let part = |modifier| Part {
+        modifier,
+        data: vec![7; 64],
+    };
+    (area, (0..32).map(part).collect())
+}
+
+fn open(at: &Path) -> Result<FileJournal, JournalError> {
+    FileJournal::open(&at.join("journals"), "r")
+}
+
+#[test]
+fn a_disk_that_fills_up_in_mid_run_keeps_nothing_from_being_saved_and_restored() {
+    let Some(disk) = Small::mount() else { return };
+    let mut journal = open(disk.0.path()).unwrap();
+    let (first, parts) = area(0);
+    journal.save(&first, &parts, &[MKey(1)]).unwrap();
+    disk.fill();
+    for number in 1..4 {
+        let (area, parts) = area(number);
+        journal.save(&area, &parts, &[MKey(number.into())]).unwrap();
+    }
+    drop(journal);
+
+    // Who comes after a crash has no more room, and restores what is there.
+    disk.fill();
+    let mut journal = open(disk.0.path()).unwrap();
+    assert_eq!(journal.pending().len(), 4);
+    for number in (0..4).rev() {
+        journal.settle(&area(number).0).unwrap();
+    }
+    drop(journal);
+
+    disk.fill();
+    let error = open(disk.0.path()).unwrap_err();
+    assert!(
+        matches!(error, JournalError::NoRoom { .. }) && error.to_string().contains("nothing was sent to the device"),
+        "{error}"
+    );
+    fs::remove_file(disk.0.path().join("filler")).unwrap();
+    assert!(open(disk.0.path()).unwrap().pending().is_empty());
+}

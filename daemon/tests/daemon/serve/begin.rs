@@ -1,0 +1,314 @@
+//! How a daemon begins: what it keeps, what it refuses, what it survives.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use rustix::process::Signal;
+use tonic::Code;
+use verbatim_proto::v1::{
+    DeleteRunRequest, DrainRigRequest, GetRigRequest, ListRunsRequest, PinRunRequest, WatchRigsRequest,
+};
+
+use super::harness::{Bench, Daemon, request, verbatimd, within};
+
+#[tokio::test]
+async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
+    let bench = Bench::new();
+    let mut daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = clients.create(request("virtual", &["C14-16"])).await;
+    let events = clients.watch(&run.name, 0).await.rest().await;
+    let before = clients.get(&run.name).await;
+    drop(clients);
+    assert!(daemon.end(Signal::TERM).await.success());
+    assert!(!bench.path("socket").exists());
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    assert_eq!(clients.get(&run.name).await, before);
+    assert_eq!(clients.watch(&run.name, 0).await.rest().await, events);
+}
+
+#[tokio::test]
+async fn refuses_a_damaged_database_and_one_of_another_version() {
+    let bench = Bench::new();
+    bench.serve();
+    let database = bench.path("state/verbatim.db");
+    let refused = |words: [&str; 2]| {
+        let refused = bench.command().output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        for words in words {
+            assert!(said.contains(words), "{words} in {said}");
+        }
+    };
+    // The last to close it leaves all in one file.
+    let version = |version: u32| {
+        let opened = rusqlite::Connection::open(&database).unwrap();
+        let found = opened.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
+        opened.pragma_update(None, "user_version", version).unwrap();
+        found.unwrap()
+    };
+    let ours = version(99);
+    refused(["verbatim.db has tables of version 99", "use that one"]);
+    assert_eq!(version(ours - 1), 99);
+    refused(["before release 0.1.0", "move the database away"]);
+    assert_eq!(version(ours), ours - 1);
+    let whole = fs::read(&database).unwrap();
+    let junk: Vec<u8> = whole.iter().map(|byte| byte ^ 0x55).collect();
+    fs::write(&database, &junk).unwrap();
+    refused(["verbatim.db is damaged", "put a backup of it in its place"]);
+    assert_eq!(fs::read(&database).unwrap(), junk);
+}
+
+#[tokio::test]
+async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left() {
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = clients.create(request("virtual", &["c14-024-node-info"])).await;
+    clients.ended(&run.name).await;
+    let pin = |pinned| PinRunRequest {
+        name: run.name.clone(),
+        pinned,
+    };
+    let delete = || DeleteRunRequest { name: run.name.clone() };
+    let pinned = clients.runs.pin_run(pin(true)).await.unwrap().into_inner().run.unwrap();
+    assert!(pinned.pinned);
+    let refused = clients.runs.delete_run(delete()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    assert!(refused.message().contains("is pinned"), "{}", refused.message());
+    assert!(
+        !clients
+            .runs
+            .pin_run(pin(false))
+            .await
+            .unwrap()
+            .into_inner()
+            .run
+            .unwrap()
+            .pinned
+    );
+    let files = bench
+        .path("state/runs/virtual")
+        .join(run.name.trim_start_matches("runs/"));
+    assert!(files.join("record/manifest.json").exists());
+    clients.runs.delete_run(delete()).await.unwrap();
+    assert!(!files.exists());
+    let gone = clients.runs.delete_run(delete()).await.unwrap_err();
+    assert_eq!(gone.code(), tonic::Code::NotFound);
+    let listed = clients.runs.list_runs(ListRunsRequest::default()).await.unwrap();
+    assert_eq!(listed.into_inner().runs, []);
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused_and_says_why() {
+    let bench = Bench::new();
+    let daemon = bench.serve();
+    let pid = daemon.child.id().to_string();
+    for (socket, state, expected) in [
+        ("socket", "other", "the socket "),
+        ("other", "state", "the state directory "),
+    ] {
+        let mut command = verbatimd();
+        command
+            .args(["serve", "--socket"])
+            .arg(bench.path(socket))
+            .arg("--state")
+            .arg(bench.path(state));
+        let second = command.output().unwrap();
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert_eq!(second.status.code(), Some(3), "{said}");
+        for words in [expected, "in use by another daemon", &pid] {
+            assert!(said.contains(words), "{words} in {said}");
+        }
+    }
+    bench.clients().await;
+}
+
+#[tokio::test]
+async fn the_socket_of_a_killed_daemon_is_replaced_and_is_for_owner_and_group() {
+    let bench = Bench::new();
+    let mut daemon = bench.serve();
+    daemon.end(Signal::KILL).await;
+    assert!(bench.path("socket").exists());
+    let _daemon = bench.serve();
+    let mode = fs::metadata(bench.path("socket")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    bench.clients().await;
+}
+
+#[test]
+fn a_socket_of_somebody_else_a_file_and_a_directory_that_cannot_be_made_are_refused() {
+    let bench = Bench::new();
+    let _foreign = UnixListener::bind(bench.path("foreign")).unwrap();
+    fs::write(bench.path("file"), "mine").unwrap();
+    for (socket, expected) in [
+        ("foreign", "in use"),
+        ("file", "is no socket"),
+        ("file/below", "cannot be used"),
+    ] {
+        let mut command = verbatimd();
+        command
+            .args(["serve", "--socket"])
+            .arg(bench.path(socket))
+            .arg("--state")
+            .arg(bench.path("state"));
+        let refused = command.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(
+            said.contains(expected) && said.contains("--socket"),
+            "{expected} in {said}"
+        );
+    }
+    assert_eq!(fs::read_to_string(bench.path("file")).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn the_service_manager_names_the_directories_and_is_told_when_the_daemon_serves() {
+    let bench = Bench::new();
+    let manager = std::os::unix::net::UnixDatagram::bind(bench.path("notify")).unwrap();
+    let mut command = verbatimd();
+    command
+        .arg("serve")
+        .env("RUNTIME_DIRECTORY", bench.path("run"))
+        .env("STATE_DIRECTORY", bench.path("state"))
+        .env("NOTIFY_SOCKET", bench.path("notify"))
+        .env("JOURNAL_STREAM", "8:1");
+    let mut daemon = Daemon::start(&mut command);
+    assert!(
+        daemon.said[0].trim_start().starts_with("INFO serving"),
+        "no time of its own: {:?}",
+        daemon.said
+    );
+    super::harness::Clients::connect(&bench.path("run/verbatim.sock")).await;
+    let mut heard = [0; 32];
+    let length = manager.recv(&mut heard).unwrap();
+    assert_eq!(&heard[..length], b"READY=1");
+    assert!(daemon.end(Signal::INT).await.success());
+    let length = manager.recv(&mut heard).unwrap();
+    assert_eq!(&heard[..length], b"STOPPING=1");
+}
+
+#[test]
+fn a_rig_file_is_checked_with_line_and_column() {
+    let bench = Bench::new();
+    let check = |path: &std::path::Path| {
+        verbatimd()
+            .arg("check-config")
+            .arg("--rig-file")
+            .arg(path)
+            .output()
+            .unwrap()
+    };
+    let good = check(&bench.path("rigs.toml"));
+    let said = String::from_utf8_lossy(&good.stdout);
+    assert!(
+        good.status.success() && said.contains("model") && said.contains("virtual"),
+        "{said}"
+    );
+    let wrong = bench.path("wrong.toml");
+    fs::write(&wrong, "config_version = 1\n[[rig]]\nname = \"a\"\nkind = \"umadd\"\n").unwrap();
+    let bad = check(&wrong);
+    let said = String::from_utf8_lossy(&bad.stderr);
+    assert!(
+        bad.status.code() == Some(2) && said.contains("wrong.toml:4:8"),
+        "{said}"
+    );
+    let refused = verbatimd().arg("serve").arg("--rig-file").arg(&wrong).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn who_leaves_connections_lying_about_keeps_out_nobody() {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let mut before = bench.clients().await;
+    let mut idle: Vec<UnixStream> = (0..400)
+        .map(|_| UnixStream::connect(bench.path("socket")).unwrap())
+        .collect();
+    let mut clients = bench.clients().await;
+    assert_eq!(clients.rig("rigs/virtual").await.kind, "virtual");
+    // The daemon greets each connection, and ends those that gave way.
+    let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
+    within(ended).await.unwrap().unwrap();
+    // The one that was there before was silent even longer: its client connects anew by itself. A call that left before it
+    // knew that its connection had ended fails with that.
+    let name = || GetRigRequest {
+        name: "rigs/virtual".into(),
+    };
+    let rig = match within(before.rigs.get_rig(name())).await {
+        Err(ended) if ended.code() == Code::Unknown => within(before.rigs.get_rig(name())).await,
+        answered => answered,
+    };
+    assert_eq!(rig.unwrap().into_inner().rig.unwrap().kind, "virtual");
+}
+
+/// A client that makes no call: how often it is told to go (GOAWAY, RFC 9113 6.8) before its connection ends.
+fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
+    use std::io::{Read, Write};
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    const ACK: u8 = 1;
+    to.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    to.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).unwrap();
+    let (mut goodbyes, mut head) = (0, [0; 9]);
+    while to.read_exact(&mut head).is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        to.read_exact(&mut payload).unwrap();
+        match (head[3], head[4] & ACK) {
+            (PING, 0) => {
+                to.write_all(&[0, 0, 8, PING, ACK, 0, 0, 0, 0]).unwrap();
+                to.write_all(&payload).unwrap();
+            }
+            (SETTINGS, 0) => to.write_all(&[0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0]).unwrap(),
+            (GOAWAY, _) => goodbyes += 1,
+            _ => {}
+        }
+    }
+    goodbyes
+}
+
+#[tokio::test]
+async fn a_connection_ends_when_it_is_old_and_its_watcher_goes_on_while_calls_find_another() {
+    use std::os::unix::net::UnixStream;
+    let bench = Bench::new();
+    fs::write(bench.path("c.toml"), "config_version = 1\n[limits]\nconnection_s = 1\n").unwrap();
+    let _daemon = Daemon::start(bench.command().arg("--config").arg(bench.path("c.toml")));
+    let mut clients = bench.clients().await;
+    let mut watched = clients
+        .rigs
+        .watch_rigs(WatchRigsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
+    within(watched.message()).await.unwrap().unwrap();
+    // One that is left lying about and answers when it is asked for a sign of life.
+    let idle = UnixStream::connect(bench.path("socket")).unwrap();
+    let goodbyes = tokio::task::spawn_blocking(move || answers_until_the_end(idle));
+    assert!(within(goodbyes).await.unwrap() > 0, "it was cut off");
+    // The watcher's is as old, and goes on. The first call on it fails, unsent: the next finds another one.
+    let unsent = [Code::Cancelled, Code::Unknown, Code::Unavailable];
+    let mut drained = None;
+    for _ in 0..3 {
+        let request = DrainRigRequest {
+            name: "rigs/model".into(),
+            reason: "a look".into(),
+        };
+        match within(clients.rigs.drain_rig(request)).await {
+            Ok(rig) => {
+                drained = rig.into_inner().rig;
+                break;
+            }
+            Err(status) => assert!(unsent.contains(&status.code()), "{status}"),
+        }
+    }
+    assert_eq!(drained.unwrap().name, "rigs/model");
+    let told = within(watched.message()).await.unwrap();
+    assert!(told.is_some(), "the stream was cut off");
+}

@@ -1,0 +1,20 @@
+//! The daemon as a process: its services over a real socket, its beginning and its end.
+
+mod begin;
+mod clock;
+mod damage;
+mod disk;
+mod hardware;
+mod harness;
+mod journals;
+mod leases;
+mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod refusals;
+mod reload;
+mod runs;
+mod scripted;
+mod watchdog;
+mod watchers;
+mod web;

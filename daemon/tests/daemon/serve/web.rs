@@ -1,0 +1,94 @@
+//! The page, as a browser asks for it.
+
+use std::fs;
+
+use serde_json::Value;
+use verbatim_proto::v1::Outcome;
+
+use super::harness::{Bench, Daemon, request};
+use super::metrics::ask;
+
+const WEB: &str = "config_version = 1\n[web]\naddress = \"127.0.0.1:0\"\n";
+
+fn role(role: &str, rigs: &str) -> String {
+    format!("[[role]]\nrole = \"{role}\"\nwho = [\"web\"]\nrigs = [{rigs}]\n")
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").expect("headers end").1
+}
+
+#[tokio::test]
+async fn the_page_shows_the_rigs_that_its_role_names_their_runs_and_reports_and_no_others() {
+    let bench = Bench::new();
+    let rig = |name: &str, more: &str| format!("\n[[rig]]\nname = \"{name}\"\nkind = \"virtual\"\n{more}");
+    let broken = rig("broken", "defects = [\"get-answered-at-level-2\"]\n");
+    let rigs = format!("config_version = 1\n{broken}{}", rig("secret", ""));
+    fs::write(bench.path("rigs.toml"), rigs).unwrap();
+    let config = format!("{WEB}names = [\"lab.example\"]\n{}", role("viewer", "\"broken\""));
+    fs::write(bench.path("c.toml"), config).unwrap();
+    let mut daemon = Daemon::start(bench.command().arg("--config").arg(bench.path("c.toml")));
+    let serving = daemon.says("serving");
+    let address = serving.split("web=").nth(1).and_then(|rest| rest.split(' ').next());
+    let address = address.expect("the log says where").to_owned();
+
+    let mut clients = bench.clients().await;
+    let shown = clients.create(request("broken", &["c14-016-get-protect-2"])).await;
+    assert_eq!(clients.ended(&shown.name).await.outcome(), Outcome::Fail);
+    let hidden = clients.create(request("secret", &["c14-024-node-info"])).await;
+    assert_eq!(clients.ended(&hidden.name).await.outcome(), Outcome::Pass);
+
+    let page = ask(&address, "GET /");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("page.js"), "{page}");
+    assert!(
+        page.contains("content-security-policy: default-src 'none'; script-src 'self'"),
+        "{page}"
+    );
+    let rigs: Value = serde_json::from_str(body(&ask(&address, "GET /api/rigs"))).unwrap();
+    assert_eq!(rigs["rigs"].as_array().unwrap().len(), 1, "{rigs}");
+    assert_eq!(
+        (&rigs["rigs"][0]["name"], &rigs["rigs"][0]["state"]),
+        (&"broken".into(), &"idle".into())
+    );
+    let runs: Value = serde_json::from_str(body(&ask(&address, "GET /api/runs"))).unwrap();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+    assert_eq!(
+        (&runs["runs"][0]["outcome"], &runs["runs"][0]["counts"]["FAIL"]),
+        (&"FAIL".into(), &1.into())
+    );
+    let report = ask(&address, &format!("GET /{}", shown.name));
+    assert!(
+        report.starts_with("HTTP/1.1 200") && report.contains("c14-016-get-protect-2"),
+        "{report}"
+    );
+
+    let refused = ask(&address, &format!("GET /{}", hidden.name));
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    assert!(ask(&address, "GET /runs/../../etc/passwd").starts_with("HTTP/1.1 404"));
+    assert!(ask(&address, "GET /runs/x").starts_with("HTTP/1.1 400"));
+    assert!(ask(&address, "POST /api/rigs").starts_with("HTTP/1.1 405"));
+    let host = |name: &str| ask(&address, &format!("GET / HTTP/1.1\r\nHost: {name}\r\nX: "));
+    assert!(host("lab.example").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_page_for_whom_nobody_said_what_it_shows_or_that_could_change_something_is_refused() {
+    let bench = Bench::new();
+    for (config, expected) in [
+        (WEB.to_owned(), "no [[role]] has who = [\"web\"]"),
+        (
+            format!("{WEB}{}", role("operator", "")),
+            "expected role = \"viewer\", seen \"operator\"",
+        ),
+    ] {
+        fs::write(bench.path("c.toml"), config).unwrap();
+        let output = bench
+            .command()
+            .arg("--config")
+            .arg(bench.path("c.toml"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+    }
+}
