@@ -10,10 +10,11 @@ use std::{fs, process::Command};
 use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
-use verbatim_lab::workspace::{cargo, root, run, say_if_a_build_waits, shown, target_directory};
+use verbatim_lab::build_binaries;
+use verbatim_lab::workspace::{root, run, shown};
 
-/// The profile of who writes a test.
-const PROFILE: &str = "dev-fast";
+use crate::testing::of_workspace;
+
 /// Values that keep a record small, for the tests that have such parameters.
 const SMALL: [(&str, u64); 4] = [
     ("illegal_parts", 8),
@@ -56,7 +57,7 @@ impl Golden<'_> {
     /// When the program or the catalogue does not build, the run does not come to what a golden record shows, or another
     /// record stands in its place.
     pub(crate) fn keep(&self) -> anyhow::Result<()> {
-        let program = build()?;
+        let program = build_binaries()?.join("verbatim");
         let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
         let made = self.record(&program, scratch.path())?;
         let archive = directory().join(format!("{}.tar.zst", self.test));
@@ -167,34 +168,17 @@ fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Resu
 ///
 /// When the catalogue does not build, or a record cannot be judged.
 pub(crate) fn write_verdicts() -> anyhow::Result<()> {
-    let test = [
-        "test",
-        "--quiet",
-        "--profile",
-        PROFILE,
-        "-p",
-        "verbatim-catalog",
-        "--test",
-        "catalog",
-    ];
-    let one = ["--", "the_verdict_on_each_golden_record_is_the_one_that_is_kept"];
-    run(
-        "verdicts of the golden records",
-        cargo().args(test).args(one).env("VERBATIM_WRITE_GOLDEN", "1"),
-    )?;
+    let mut test = of_workspace("test");
+    test.args(["--quiet", "--test", "catalog", "--"])
+        .arg("golden::the_verdict_on_each_golden_record_is_the_one_that_is_kept")
+        .env("VERBATIM_WRITE_GOLDEN", "1");
+    run("verdicts of the golden records", &mut test)?;
     println!("{}", directory().join("verdicts.txt").display());
     Ok(())
 }
 
 fn directory() -> PathBuf {
     root().join("crates/catalog/tests/golden")
-}
-
-fn build() -> anyhow::Result<PathBuf> {
-    say_if_a_build_waits(PROFILE);
-    let build = ["build", "--quiet", "--profile", PROFILE, "-p", "verbatim"];
-    run("building verbatim", cargo().args(build))?;
-    Ok(target_directory()?.join(PROFILE).join("verbatim"))
 }
 
 /// The JSON document that a command prints; a run that found something exits with another code than 0.

@@ -34,15 +34,18 @@ const fn slice(program: &'static str, module: &'static str, threads: u32, load: 
 
 /// The slices. A test program that has none is one job, one test at a time, that takes one processor.
 const SLICES: &[Slice] = &[
-    slice("rxe", "", 1, 120, 483),
-    slice("ibsim", "", 8, 60, 478),
-    slice("python", "", 2, 50, 275),
-    slice("vib", "", 2, 100, 138),
-    slice("service", "", 1, 100, 111),
-    slice("kernel_places", "", 1, 60, 96),
-    slice("docs", "", 1, 100, 88),
-    slice("command_line", "", 2, 100, 63),
-    slice("worker", "", 2, 60, 62),
+    slice("labs", "rxe", 1, 120, 483),
+    slice("labs", "ibsim", 8, 40, 400),
+    slice("product", "python", 2, 40, 275),
+    slice("labs", "vib", 2, 60, 138),
+    slice("labs", "service", 1, 60, 111),
+    slice("labs", "kernel_places", 1, 40, 96),
+    slice("product", "docs", 1, 100, 88),
+    slice("product", "command_line", 2, 100, 63),
+    slice("daemon", "worker", 4, 40, 62),
+    slice("daemon", "", 4, 60, 60),
+    slice("labs", "", 2, 50, 30),
+    slice("product", "", 1, 100, 60),
 ];
 /// What a program without a slice is taken for.
 const OTHERS: Slice = slice("", "", 1, 100, 5);

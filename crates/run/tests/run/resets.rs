@@ -10,7 +10,12 @@ use verbatim_record::{Cause, Entry, Outcome, Reset, Verdict, read_file};
 fn with(reset: Reset) -> Verdict {
     let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/bundles/bundles.tar.gz");
     let bundles = unpack(&bundles);
-    let mut entries = read_file(&bundles.path().join("bundles/management-pass/001-c14-016-get-protect-2.rec")).unwrap();
+    let mut entries = read_file(
+        &bundles
+            .path()
+            .join("bundles/management-pass/001-c14-016-get-protect-2.rec"),
+    )
+    .unwrap();
     entries.push(Entry::Reset(Box::new(reset)));
     judge(entries).unwrap()
 }

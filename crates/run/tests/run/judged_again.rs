@@ -1,5 +1,4 @@
 //! Bundles are judged again: where checks differ, and where the catalogue has another revision of a test.
-#![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 use std::path::Path;
 
