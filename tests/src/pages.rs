@@ -32,11 +32,12 @@ const OTHERS: [(&str, &str); 5] = [
     ("tshark", "tshark"),
 ];
 
-/// How lines begin that some hosts have and some have not: tshark's to root, libibumad's where no module is loaded, and
-/// xtask's where another page's command builds at that moment.
-const OF_THE_HOST: [&str; 3] = [
+/// How lines begin that some hosts have and some have not: tshark's to root, libibumad's where no module is loaded, the lab's
+/// where it tries KVM, and xtask's where another page's command builds at that moment.
+const OF_THE_HOST: [&str; 4] = [
     "Running as user \"root\"",
     "ibwarn: ",
+    "machines run under ",
     "xtask: another cargo builds in ",
 ];
 

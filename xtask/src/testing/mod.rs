@@ -30,6 +30,7 @@ pub(crate) fn of_workspace(command: &str) -> Command {
 pub(crate) fn test(every_job: bool) -> anyhow::Result<()> {
     let start = Instant::now();
     let (programs, building) = programs::build()?;
+    verbatim_lab::machine::choose_accelerator()?;
     let jobs = jobs::all(&programs)?;
     let ran = schedule::run(jobs)?;
     let failed: Vec<&str> = ran

@@ -24,6 +24,24 @@ pub(crate) enum Accelerator {
     Tcg,
 }
 
+/// Decides on which accelerator the machines of this host run, and says so. Without what machines need it says nothing.
+///
+/// # Errors
+///
+/// When the image cannot be made for another reason than a missing package.
+pub fn choose_accelerator() -> Result<(), MachineError> {
+    let image = match Image::ensure() {
+        Err(MachineError::NotInstalled { .. }) => return Ok(()),
+        image => image?,
+    };
+    let name = match accelerator(&image)? {
+        Accelerator::Kvm => "KVM",
+        Accelerator::Tcg => "emulation (tcg)",
+    };
+    eprintln!("machines run under {name}");
+    Ok(())
+}
+
 /// The accelerator of this host. `/dev/kvm` is there on hosts where a machine hangs under it, so the first caller since the
 /// host came up boots the image once without a share, which ends by itself, and the answer is kept beside the image.
 ///
@@ -47,7 +65,6 @@ pub(crate) fn accelerator(image: &Image) -> Result<Accelerator, MachineError> {
         return Ok(answer);
     }
     let (answer, word) = if boots_under_kvm(image)? {
-        eprintln!("machines run under KVM");
         (Accelerator::Kvm, "kvm")
     } else {
         eprintln!(

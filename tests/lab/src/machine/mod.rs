@@ -33,6 +33,7 @@ mod running;
 mod share;
 mod vmlinux;
 
+pub use accelerator::choose_accelerator;
 pub(crate) use debian::debian;
 pub use error::MachineError;
 pub use host::PACKAGES;
