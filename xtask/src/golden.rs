@@ -1,8 +1,8 @@
 //! `cargo xtask golden TEST [--defect NAME]`: a test's record of the virtual rig, kept beside the catalogue, and the
 //! lines of its verdict. Builds the catalogue and the program, in the profile that is made for this.
 //!
-//! The records of one test share most of their bytes, so they are kept in one archive, `TEST.tar.zst`. Programs pack and
-//! unpack it, since xtask is built before each of its commands; tests read it with `verbatim-archives`.
+//! The records of one test share most of their bytes, so they are kept in one archive, `TEST.tar.zst`. Programs pack
+//! and unpack it, since xtask is built before each of its commands; tests read it with `verbatim-archives`.
 
 use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
@@ -126,7 +126,7 @@ impl Golden<'_> {
     }
 }
 
-/// Puts a record into an archive. The archive stays as it is if it holds this record already, however it was compressed.
+/// Puts a record into an archive. An archive that holds this record already stays as it is, however it was compressed.
 fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
     let records = scratch.path().join("records");
