@@ -12,7 +12,7 @@ use super::schedule::{Job, Percent};
 struct Slice {
     /// The test program.
     program: &'static str,
-    /// The module at its root; empty: all of the program that no other slice has.
+    /// The module, by its path; empty: all of the program that no other slice has.
     module: &'static str,
     /// Tests at a time.
     threads: u32,
@@ -34,18 +34,21 @@ const fn slice(program: &'static str, module: &'static str, threads: u32, load: 
 
 /// The slices. A test program that has none is one job, one test at a time, that takes one processor.
 const SLICES: &[Slice] = &[
-    slice("labs", "rxe", 1, 120, 483),
-    slice("labs", "ibsim", 8, 40, 400),
-    slice("product", "python", 2, 40, 275),
-    slice("labs", "vib", 2, 60, 138),
-    slice("labs", "service", 1, 60, 111),
-    slice("labs", "kernel_places", 1, 40, 96),
-    slice("product", "docs", 1, 100, 88),
-    slice("product", "command_line", 2, 100, 63),
-    slice("daemon", "worker", 4, 40, 62),
-    slice("daemon", "", 4, 60, 60),
-    slice("labs", "", 2, 50, 30),
-    slice("product", "", 1, 100, 60),
+    slice("labs", "ibsim", 8, 3, 424),
+    slice("labs", "rxe::verdicts", 1, 30, 420),
+    slice("product", "python", 1, 6, 374),
+    slice("labs", "service", 1, 75, 250),
+    slice("labs", "rxe", 1, 50, 240),
+    slice("product", "", 1, 45, 200),
+    slice("labs", "vib", 2, 60, 150),
+    slice("product", "docs", 1, 90, 140),
+    slice("labs", "kernel_places", 1, 17, 100),
+    slice("product", "command_line", 2, 120, 100),
+    slice("machine", "", 1, 60, 60),
+    slice("daemon", "worker", 4, 24, 57),
+    slice("labs", "", 2, 5, 30),
+    slice("daemon", "", 2, 58, 20),
+    slice("agent", "", 1, 20, 8),
 ];
 /// What a program without a slice is taken for.
 const OTHERS: Slice = slice("", "", 1, 100, 5);
@@ -99,12 +102,16 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The tests of each slice by its module; those of no slice's module have the empty name.
+/// The tests of each slice by its module, the longest path that fits; those of no slice's module have the empty name.
 fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, Vec<String>> {
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {
-        let root = test.split("::").next().unwrap_or_default();
-        let module = slices.iter().map(|slice| slice.module).find(|module| *module == root);
+        let is_in = |module: &&str| test.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
+        let module = slices
+            .iter()
+            .map(|slice| slice.module)
+            .filter(is_in)
+            .max_by_key(|module| module.len());
         modules.entry(module.unwrap_or_default()).or_default().push(test);
     }
     modules
@@ -135,10 +142,11 @@ mod tests {
 
     #[test]
     fn each_test_is_in_one_slice_and_the_rest_in_the_unnamed_one() {
-        let (rxe, vib) = (slice("labs", "rxe", 1, 100, 9), slice("labs", "vib", 1, 100, 9));
-        let tests = ["rxe::a", "vib::rxe::b", "rxes::c", "d"].map(str::to_owned).to_vec();
-        let modules = by_module(tests, &[&rxe, &vib]);
+        let [rxe, deaths, vib] = ["rxe", "rxe::deaths", "vib"].map(|module| slice("labs", module, 1, 100, 9));
+        let tests = ["rxe::a", "rxe::deaths::e", "vib::rxe::b", "rxes::c", "d"].map(str::to_owned);
+        let modules = by_module(tests.to_vec(), &[&rxe, &deaths, &vib]);
         assert_eq!(modules["rxe"], ["rxe::a"]);
+        assert_eq!(modules["rxe::deaths"], ["rxe::deaths::e"]);
         assert_eq!(modules["vib"], ["vib::rxe::b"]);
         assert_eq!(modules[""], ["rxes::c", "d"]);
     }

@@ -1,5 +1,6 @@
 //! The version of the tables, the same for SQLite and PostgreSQL.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use crate::store::StoreError;
@@ -13,10 +14,10 @@ pub(super) const VERSION: u64 = 4;
 /// # Errors
 /// [`StoreError::OtherVersion`].
 pub(super) fn check(place: &Path, found: u64, anew: &str) -> Result<(), StoreError> {
-    let remedy = match found {
-        VERSION => return Ok(()),
-        VERSION.. => "a later version of Verbatim made them: use that one".into(),
-        _ => format!(
+    let remedy = match found.cmp(&VERSION) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Greater => "a later version of Verbatim made them: use that one".into(),
+        Ordering::Less => format!(
             "a build from before release 0.1.0 made them, and they are not converted: {anew}. The list of runs is empty then; \
              records of runs, in runs/RIG/ID/record, can be judged on their own"
         ),
