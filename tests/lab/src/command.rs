@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsString,
-    os::unix::process::ExitStatusExt,
+    os::unix::{net::UnixStream, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
@@ -183,7 +183,8 @@ impl Daemon {
             .spawn()
             .context("starting verbatimd")?;
         let bound = Instant::now() + SERVES_WITHIN;
-        while !socket.exists() {
+        // A socket is there a moment before its daemon listens.
+        while UnixStream::connect(&socket).is_err() {
             if let Some(status) = child.try_wait()? {
                 let log = std::fs::read_to_string(&log_path).unwrap_or_default();
                 bail!("verbatimd ended with {status}: {log}");

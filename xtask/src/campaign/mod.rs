@@ -105,7 +105,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         name: "soak",
         summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
         run: soak,
-        sample: &["--seconds", "20"],
+        sample: &["--seconds", "60"],
     },
     Campaign {
         name: "vib",

@@ -183,7 +183,9 @@ fn lay_out(workspace: &Path) -> anyhow::Result<()> {
         }
     }
     link(&root().join("proto"), &workspace.join("proto"))?;
-    link(&root().join("tests/mutants"), &workspace.join("tests/mutants"))?;
+    for package in ["tests/archives", "tests/mutants"] {
+        link(&root().join(package), &workspace.join(package))?;
+    }
     let manifest = fs::read_to_string(root().join("Cargo.toml"))?;
     let mut manifest: toml::Table = manifest.parse().context("parsing Cargo.toml")?;
     let members = manifest.get_mut("workspace").and_then(toml::Value::as_table_mut);
