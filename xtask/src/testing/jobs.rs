@@ -34,21 +34,21 @@ const fn slice(program: &'static str, module: &'static str, threads: u32, load: 
 
 /// The slices. A test program that has none is one job, one test at a time, that takes one processor.
 const SLICES: &[Slice] = &[
-    slice("labs", "ibsim", 8, 3, 424),
-    slice("labs", "rxe::verdicts", 1, 30, 420),
-    slice("product", "python", 1, 6, 374),
-    slice("labs", "service", 1, 75, 250),
-    slice("labs", "rxe", 1, 50, 240),
-    slice("product", "", 1, 45, 200),
-    slice("labs", "vib", 2, 60, 150),
-    slice("product", "docs", 1, 90, 140),
-    slice("labs", "kernel_places", 1, 17, 100),
-    slice("product", "command_line", 2, 120, 100),
-    slice("machine", "", 1, 60, 60),
+    slice("labs", "rxe::verdicts", 1, 30, 450),
+    slice("labs", "ibsim", 8, 3, 427),
+    slice("product", "", 1, 38, 420),
+    slice("product", "python", 1, 6, 390),
+    slice("labs", "rxe", 1, 40, 292),
+    slice("labs", "service", 1, 78, 262),
+    slice("labs", "vib", 2, 62, 214),
+    slice("product", "docs", 1, 100, 119),
+    slice("labs", "kernel_places", 1, 15, 114),
+    slice("machine", "", 1, 40, 106),
+    slice("product", "command_line", 2, 130, 74),
     slice("daemon", "worker", 4, 24, 57),
-    slice("labs", "", 2, 5, 30),
-    slice("daemon", "", 2, 58, 20),
-    slice("agent", "", 1, 20, 8),
+    slice("daemon", "", 2, 30, 37),
+    slice("labs", "", 2, 5, 32),
+    slice("agent", "", 1, 12, 9),
 ];
 /// What a program without a slice is taken for.
 const OTHERS: Slice = slice("", "", 1, 100, 5);
