@@ -10,7 +10,7 @@ use super::schedule::{Job, Percent};
 
 /// Tests that take long or wait for something: measured on two idle cores, without KVM.
 struct Slice {
-    /// The test program.
+    /// The test program, by its target, or by package and target.
     program: &'static str,
     /// The module, by its path; empty: all of the program that no other slice has.
     module: &'static str,
@@ -20,6 +20,12 @@ struct Slice {
     load: Percent,
     /// How long it takes.
     seconds: u32,
+}
+
+impl Slice {
+    fn is_of(&self, program: &Program) -> bool {
+        program.target == self.program || format!("{} {}", program.package, program.target) == self.program
+    }
 }
 
 const fn slice(program: &'static str, module: &'static str, threads: u32, load: Percent, seconds: u32) -> Slice {
@@ -50,6 +56,7 @@ const SLICES: &[Slice] = &[
     slice("daemon", "worker", 4, 24, 57),
     slice("daemon", "", 2, 30, 37),
     slice("labs", "", 2, 5, 32),
+    slice("verbatim-lab lib", "", 1, 100, 21),
     slice("agent", "", 1, 12, 9),
 ];
 /// What a program without a slice is taken for.
@@ -63,7 +70,7 @@ const OTHERS: Slice = slice("", "", 1, 100, 5);
 pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for program in programs {
-        let slices: Vec<&Slice> = SLICES.iter().filter(|slice| slice.program == program.target).collect();
+        let slices: Vec<&Slice> = SLICES.iter().filter(|slice| slice.is_of(program)).collect();
         if slices.is_empty() {
             jobs.push(job(program, &OTHERS, None));
             continue;
@@ -85,7 +92,7 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
         }
     }
     for slice in SLICES {
-        if !programs.iter().any(|program| program.target == slice.program) {
+        if !programs.iter().any(|program| slice.is_of(program)) {
             bail!(
                 "no test program is called {:?}: correct SLICES in {}",
                 slice.program,

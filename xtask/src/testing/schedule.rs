@@ -35,6 +35,9 @@ struct Running {
     start: Instant,
 }
 
+/// Loads are means, and no job has its mean all the time: so much more than there is of a processor is given out.
+const ROOM: Percent = 112;
+
 /// Runs all jobs to their end, also when one fails, and returns a row for each.
 ///
 /// # Errors
@@ -42,7 +45,7 @@ struct Running {
 /// When a job cannot be started.
 pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     let processors = available_parallelism().map_or(2, std::num::NonZero::get);
-    let room = 100 * Percent::try_from(processors)?;
+    let room = ROOM * Percent::try_from(processors)?;
     let count = waiting.len();
     waiting.sort_by_key(|job| std::cmp::Reverse(job.seconds));
     let mut running: Vec<Running> = Vec::new();
