@@ -13,6 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use sha2::{Digest, Sha256};
@@ -43,7 +45,27 @@ enum DeviceLock {
     Held(locks::Lock, locks::Holder),
 }
 
+/// How long a run waits for a device that another process has. A daemon that only looks whether its device is there
+/// ([`look`]) lets go of it within a second or two.
+const LOOK_AT_MOST: Duration = Duration::from_secs(5);
+/// How often it tries meanwhile.
+const TRIES_EVERY: Duration = Duration::from_millis(50);
+
 impl DeviceLock {
+    /// Takes the device of a rig, and waits for one that is only looked at.
+    ///
+    /// # Errors
+    /// As [`DeviceLock::take`].
+    fn take_patiently(rig: &RigConfig) -> Result<Self, RunError> {
+        let begun = Instant::now();
+        loop {
+            match Self::take(rig) {
+                Err(RunError::DeviceBusy { .. }) if begun.elapsed() < LOOK_AT_MOST => thread::sleep(TRIES_EVERY),
+                taken => return taken,
+            }
+        }
+    }
+
     /// Takes the device of a rig; one within this process needs no lock.
     ///
     /// # Errors

@@ -24,9 +24,9 @@ use crate::{
 /// Two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
 
-/// What ibsim prints when it serves.
-const READY: &str = "simulator ready";
-/// How long that may take.
+/// The last of its sockets that ibsim binds. It says "simulator ready" before the first.
+const LAST_SOCKET: &str = "out9";
+/// How long it may take until then.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// The lab could not be brought up, or did not obey.
@@ -228,6 +228,7 @@ impl IbsimLab {
             .open(&path)
             .map_err(io_error(format!("opening {}", path.display())))?;
         let already = log.metadata().map_or(0, |log| log.len());
+        let last_socket = format!("@{}:{LAST_SOCKET}", self.socket_name);
         let clone = |file: &File| file.try_clone().map_err(io_error("duplicating a descriptor"));
         let stdin = clone(&self.console)?;
         let stdout = clone(&log)?;
@@ -248,10 +249,8 @@ impl IbsimLab {
 
         let start = Instant::now();
         loop {
-            let text = fs::read(&path).unwrap_or_default();
-            let text =
-                String::from_utf8_lossy(&text[text.len().min(usize::try_from(already).unwrap_or(0))..]).into_owned();
-            if text.contains(READY) {
+            let sockets = fs::read_to_string("/proc/net/unix").map_err(io_error("reading /proc/net/unix"))?;
+            if sockets.contains(&last_socket) {
                 return Ok(());
             }
             let what = if simulator.has_ended() {
@@ -262,6 +261,9 @@ impl IbsimLab {
                 thread::sleep(Duration::from_millis(5));
                 continue;
             };
+            let text = fs::read(&path).unwrap_or_default();
+            let text =
+                String::from_utf8_lossy(&text[text.len().min(usize::try_from(already).unwrap_or(0))..]).into_owned();
             self.kill();
             return Err(LabError::NotReady { what, log: text });
         }

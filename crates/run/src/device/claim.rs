@@ -52,7 +52,7 @@ impl Claimed {
     pub(crate) fn open(rig: &RigConfig, journals: &Path, patience: Patience) -> Result<Self, RunError> {
         miss(rig, journals)?;
         let journal = FileJournal::open(journals, journal_owner(rig))?;
-        let device = DeviceLock::take(rig)?;
+        let device = DeviceLock::take_patiently(rig)?;
         if let DeviceLock::Held(lock, before) = &device {
             let identity = rig.device_identity().unwrap_or_default();
             let is_its = |owner: &JournalOwner, _: &str| owner.device == identity;
