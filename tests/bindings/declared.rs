@@ -16,7 +16,7 @@ pub struct Declared {
 
 fn source(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../crates/hw/src")
+        .join("../../crates")
         .join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -27,14 +27,14 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<(&'a str, &'a
     rest.split_once(after)
 }
 
-/// What `verbs/generated.rs` says. Its assertions name each size and each offset, and the compiler holds it to them.
+/// What `crates/hw/src/verbs/generated.rs` says. Its assertions name each size and each offset, and the compiler holds it to them.
 ///
 /// # Panics
 ///
 /// When it is not there, or has another form than bindgen gives it.
 pub fn verbs() -> Declared {
     let mut found = Declared::default();
-    let text = source("verbs/generated.rs");
+    let text = source("hw/src/verbs/generated.rs");
     // An assertion may go over several lines.
     let mut rest = text.as_str();
     while let Some((what, behind)) = between(rest, "[\"", "\"]") {
@@ -67,14 +67,14 @@ pub fn verbs() -> Declared {
     found
 }
 
-/// What `umad/ffi.rs` says, by the names of `infiniband/umad.h`: its table `layouts!`.
+/// What `crates/umad/src/ffi.rs` says, by the names of `infiniband/umad.h`: its table `layouts!`.
 ///
 /// # Panics
 ///
 /// When the table is not there, or is none.
 pub fn umad() -> Declared {
     let mut found = Declared::default();
-    let text = source("umad/ffi.rs");
+    let text = source("umad/src/ffi.rs");
     let (table, _) = between(&text, "\nlayouts! {\n", "\n}\n").expect("umad/ffi.rs has a table of layouts");
     for of in table.split('}').filter(|of| !of.trim().is_empty()) {
         let (head, fields) = of.split_once('{').expect("a type and its fields");

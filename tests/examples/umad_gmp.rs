@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use verbatim_hw::ether::PacketSocket;
-use verbatim_hw::umad::{Destination, GlobalRoute, Library, Port, Received, SendError};
+use umad::{Destination, GlobalRoute, Library, Port, Received, SendError};
 use verbatim_wire::{AttributeId, Mad, Medium, Method, Packet, Qpn};
 
 const BOUND: Duration = Duration::from_secs(10);

@@ -30,6 +30,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-one-build", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
     ("verbatim-tls", Rule::Only("")),
+    ("umad", Rule::Only("")),
     ("verbatim-hw", Rule::Only("verbatim-socket verbatim-wire")),
     ("verbatim-record-proto", Rule::Only("verbatim-wire")),
     ("verbatim-proto", Rule::Only("verbatim-record-proto")),
@@ -69,7 +70,7 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-rig",
         Rule::Only(
-            "verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket verbatim-tester \
+            "umad verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket verbatim-tester \
              verbatim-verbs verbatim-verbs-fake verbatim-wire",
         ),
     ),
@@ -81,7 +82,7 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-daemon",
         Rule::AllBut(
-            "verbatim-agent verbatim-client verbatim-hw verbatim-verbs verbatim verbatim-lab verbatim-tests xtask",
+            "umad verbatim-agent verbatim-client verbatim-hw verbatim-verbs verbatim verbatim-lab verbatim-tests xtask",
         ),
     ),
     (

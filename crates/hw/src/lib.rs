@@ -1,11 +1,10 @@
 //! Access to the tester's own hardware.
 //!
-//! This is the only crate of Verbatim with unsafe code. It offers safe handles over vendor libraries, speaks in the
+//! Beside the crate umad, this is the only one of Verbatim with unsafe code. It offers safe handles over vendor libraries, speaks in the
 //! values of `verbatim_wire`, and knows no test, no record and no rule of the architecture. Every vendor library is opened at run time: a program that uses
 //! this crate starts on a machine without any of them, and the backend that lacks its library says so in one
 //! sentence, with the remedy.
 //!
-//! - [`umad`]: management datagrams (MADs) through libibumad.
 //! - [`verbs`]: queue pairs, memory and completions through libibverbs.
 //! - [`ether`]: raw Ethernet frames, through a network interface or a unix datagram pair; the kernel is all it needs.
 //!
@@ -26,6 +25,5 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod ether;
-pub mod umad;
 pub mod verbs;
 mod wait;

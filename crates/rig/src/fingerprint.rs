@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use verbatim_hw::umad::{Device, DevicePort, Port};
+use umad::{Device, DevicePort, Port};
 use verbatim_record::Side;
 use verbatim_record::verbs::{Command, Reply, pb, reply_words};
 use verbatim_tester::{Arrival, Need, Rig, RigInfo, Route, Step, Stimulus, Stop};

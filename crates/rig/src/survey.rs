@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use verbatim_hw::umad;
 use verbatim_hw::verbs::Library;
 use verbatim_verbs::tls;
 use verbatim_wire::values::{PhysState, PortState};

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use nix::errno::Errno;
-use verbatim_hw::umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError, awaits_answer};
+use umad::{Destination, Device, DevicePort, Library, Port, PortGone, SendError, awaits_answer};
 use verbatim_tester::{Need, Route};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, MgmtClass, PortInfo, Status};
 

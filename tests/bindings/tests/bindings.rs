@@ -9,7 +9,7 @@ use verbatim_bindings::{Declared, umad, verbs};
 
 include!(concat!(env!("OUT_DIR"), "/compare.rs"));
 
-const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: correct crates/hw/src/umad/ffi.rs), and look \
+const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: correct crates/umad/src/ffi.rs), and look \
                     at what uses it";
 
 #[test]

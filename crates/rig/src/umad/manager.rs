@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use verbatim_hw::umad::{Destination, DevicePort, Port, SendError};
+use umad::{Destination, DevicePort, Port, SendError};
 use verbatim_wire::values::SmState;
 use verbatim_wire::{Mad, Method, SmInfo, Status};
 

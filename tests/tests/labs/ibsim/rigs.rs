@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use verbatim_lab::{build_examples, host::program};
 use verbatim_tests::product::{Running, run};
 
 use crate::ibsim::lab::{LONG, PLAIN, SOON, Sim};
@@ -30,6 +31,26 @@ fn a_device_or_port_that_is_not_there_is_unavailable_and_those_that_are_there_ar
     assert!(said.contains("ibsim7") && said.contains("ibsim0"), "{said}");
     let said = unavailable(&sim, &[("port = 1", "port = 2"), ("\"0,1\"", "\"0,2\"")]);
     assert!(said.contains("port 2") && said.contains("ibsim0"), "{said}");
+}
+
+#[test]
+fn the_example_of_umad_reads_what_smpquery_reads() {
+    let Some(sim) = Sim::start() else { return };
+    let examples = build_examples(&["node_info"]).unwrap();
+    let attached = |program: &std::path::Path, arguments: &[&str]| {
+        let mut command = sim.place.command(program.to_owned());
+        sim.lab.attach(&mut command, "A");
+        let output = run(command.args(arguments));
+        assert_eq!(output.code(), 0, "{output}");
+        output.stdout
+    };
+    let ours = attached(&examples.join("node_info"), &["ibsim0", "1", "0,1"]);
+    let smpquery = attached(&program("smpquery").unwrap(), &["-D", "nodeinfo", "0,1"]);
+    for name in ["NodeGuid", "PortGuid"] {
+        let line = smpquery.lines().find_map(|line| line.strip_prefix(name).or(line.strip_prefix(&name[..8])));
+        let value = line.and_then(|line| line.rsplit('.').next()).unwrap_or_else(|| panic!("{smpquery}"));
+        assert!(ours.contains(value), "{ours}{smpquery}");
+    }
 }
 
 #[test]

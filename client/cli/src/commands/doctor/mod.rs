@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use verbatim_client::v1;
-use verbatim_hw::umad::Library;
+use umad::Library;
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 

@@ -18,6 +18,9 @@
 //! A RoCE port has general management only, and every MAD needs a GID: [`Destination::GsiGlobal`]. Linux's own RoCEv2
 //! stack loses answers between IPv4 GIDs; take IPv6 ones.
 
+#![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn)]
+
 mod destination;
 mod error;
 mod ffi;
@@ -31,3 +34,8 @@ pub use destination::{Destination, GlobalRoute};
 pub use error::{ListError, OpenError, PortGone, SendError, Unavailable};
 pub use library::{Device, DevicePort, Library};
 pub use port::{MAD_LENGTH, Port, Received, awaits_answer};
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -106,7 +106,7 @@ pub enum OpenError {
     },
     /// The device has no such port.
     #[error(
-        "umad device {device:?} has no port {port}; its ports are {}: correct `port` of the rig",
+        "umad device {device:?} has no port {port}; its ports are {}: ask for one of them",
         numbers(.existing)
     )]
     NoPort {
@@ -143,7 +143,7 @@ pub enum OpenError {
     },
     /// The device file may not be opened by this user.
     #[error(
-        "port {port} of {device:?}: this process may not open {path} for reading and writing ({seen}); run the worker \
+        "port {port} of {device:?}: this process may not open {path} for reading and writing ({seen}); run it \
          as a member of the group that owns it, or add the udev rule \
          `KERNEL==\"umad*\", GROUP=\"rdma\", MODE=\"0660\"` and put the user into that group"
     )]
@@ -160,7 +160,7 @@ pub enum OpenError {
     /// The port is open, but the kernel refused every management class.
     #[error(
         "port {port} of {device:?} opened, but the kernel registers none of the management classes 0x01, 0x81 and 0x04 \
-         ({seen}); the tester needs a port with subnet or general management (a RoCE port has class 0x04 only), and \
+         ({seen}); a port is needed with subnet or general management (a RoCE port has class 0x04 only), and \
          no more than 32 agents of one process"
     )]
     ClassesRefused {
@@ -274,7 +274,7 @@ fn no_device(existing: &[String]) -> String {
          `ls /sys/class/infiniband`"
             .to_owned()
     } else {
-        format!("these exist: {}: correct `device` of the rig", existing.join(", "))
+        format!("these exist: {}: ask for one of them", existing.join(", "))
     }
 }
 

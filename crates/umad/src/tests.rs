@@ -102,7 +102,7 @@ fn an_absent_port_is_named_beside_those_that_exist() {
     );
     assert_eq!(
         error.to_string(),
-        "umad device \"sound\" has no port 2; its ports are 1: correct `port` of the rig"
+        "umad device \"sound\" has no port 2; its ports are 1: ask for one of them"
     );
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use nix::errno::Errno;
 
-use crate::umad::{
+use crate::{
     Library, MAD_LENGTH,
     ffi::{Ca, CaPort, Header, NAME_LENGTH, Symbols},
 };

@@ -1,0 +1,84 @@
+//! Reads NodeInfo of the node at the end of a directed route.
+//!
+//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`: PATH is the ports of the route, as smpquery -D takes
+//! them, 0 first; `0` alone is the device itself. The layouts are those of the architecture, 14.2.1.2 and 14.2.5.3.
+
+use std::{error::Error, process::ExitCode, time::Duration};
+
+use umad::{Destination, Library, MAD_LENGTH, Port};
+
+/// How long the port may take to open.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
+/// How long an answer may take.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// Where the attribute stands in a subnet management packet, and the path to it.
+const ATTRIBUTE: usize = 64;
+const INITIAL_PATH: usize = 128;
+/// The longest directed route.
+const HOPS_AT_MOST: usize = 63;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("node_info: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [device, port, path] = arguments.as_slice() else {
+        return Err("usage: node_info DEVICE PORT PATH, for example: node_info mlx5_0 1 0,1".into());
+    };
+    let path: Vec<u8> = path.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    if path.first() != Some(&0) || path.len() > HOPS_AT_MOST + 1 {
+        return Err(format!("the path {path:?} begins with 0 and has at most {HOPS_AT_MOST} ports behind it").into());
+    }
+    let mut port = Port::open(&Library::open()?, device, port.parse()?, OPENS_WITHIN)?;
+    port.send(&get_node_info(&path), &Destination::DirectedRoute, ANSWERS_WITHIN)?;
+    let answer = port.recv(ANSWERS_WITHIN * 2)?.ok_or("no answer")?;
+    if answer.status != 0 {
+        let why = std::io::Error::from_raw_os_error(answer.status);
+        return Err(format!("no answer over the route {path:?} within {ANSWERS_WITHIN:?}: {why}").into());
+    }
+    // The highest bit is the direction.
+    let status = u16::from_be_bytes([answer.mad[4], answer.mad[5]]) & 0x7fff;
+    if status != 0 {
+        return Err(format!("the node answers with status {status:#06x}").into());
+    }
+    print(&answer.mad[ATTRIBUTE..]);
+    Ok(())
+}
+
+/// SubnGet(NodeInfo) by a directed route.
+fn get_node_info(path: &[u8]) -> [u8; MAD_LENGTH] {
+    let mut mad = [0; MAD_LENGTH];
+    // Base version, class, class version, method Get.
+    mad[..4].copy_from_slice(&[1, 0x81, 1, 0x01]);
+    // HopPointer 0 and HopCount.
+    mad[7] = u8::try_from(path.len() - 1).expect("at most 63 hops");
+    // The kernel has the upper half of the transaction id.
+    mad[12..16].copy_from_slice(&1_u32.to_be_bytes());
+    // NodeInfo.
+    mad[16..18].copy_from_slice(&0x0011_u16.to_be_bytes());
+    // No LID-routed part: DrSLID and DrDLID are permissive.
+    mad[32..36].fill(0xff);
+    mad[INITIAL_PATH..INITIAL_PATH + path.len()].copy_from_slice(path);
+    mad
+}
+
+fn print(attribute: &[u8]) {
+    let number = |from: usize, to: usize| attribute[from..to].iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+    let ports = attribute[3];
+    println!(
+        "NodeType {}, {ports} port{}, NodeGUID {:#018x}, PortGUID {:#018x}, device {:#06x}, vendor {:#08x}",
+        attribute[2],
+        if ports == 1 { "" } else { "s" },
+        number(12, 20),
+        number(20, 28),
+        number(30, 32),
+        number(37, 40),
+    );
+}
