@@ -8,6 +8,7 @@
 /// # Panics
 /// When `width` is 0 or more than 64.
 #[must_use]
+#[inline]
 pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
     assert!((1..=64).contains(&width), "a field has 1 to 64 bits, not {width}");
     let (first, last) = (offset / 8, (offset + width - 1) / 8);

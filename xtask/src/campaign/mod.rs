@@ -75,7 +75,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
         run: fuzz::run,
-        sample: &["--seconds", "5"],
+        sample: &["--seconds", "3"],
     },
     Campaign {
         name: "kill",
@@ -99,19 +99,19 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         name: "mutants",
         summary: "the device's code changed at one place each: 95 % must be noticed; --sample N, --seed, --jobs, --rules, --only",
         run: mutants::run,
-        sample: &["--sample", "25", "--seed", "SEED", "--least", "70"],
+        sample: &["--sample", "20", "--seed", "SEED", "--least", "70"],
     },
     Campaign {
         name: "soak",
         summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
         run: soak,
-        sample: &["--seconds", "60"],
+        sample: &["--seconds", "30"],
     },
     Campaign {
         name: "vib",
         summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
         run: vib,
-        sample: &["--sample", "3", "--kills", "6"],
+        sample: &["--sample", "2", "--kills", "4"],
     },
     Campaign {
         name: "walk",
