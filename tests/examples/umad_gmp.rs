@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use verbatim_hw::ether::PacketSocket;
 use umad::{Destination, GlobalRoute, Library, Port, Received, SendError};
+use verbatim_hw::ether::PacketSocket;
 use verbatim_wire::{AttributeId, Mad, Medium, Method, Packet, Qpn};
 
 const BOUND: Duration = Duration::from_secs(10);

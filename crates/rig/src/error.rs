@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-
 /// Why a rig cannot be opened: what is missing, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -70,7 +70,11 @@ fn get_node_info(path: &[u8]) -> [u8; MAD_LENGTH] {
 }
 
 fn print(attribute: &[u8]) {
-    let number = |from: usize, to: usize| attribute[from..to].iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+    let number = |from: usize, to: usize| {
+        attribute[from..to]
+            .iter()
+            .fold(0_u64, |all, byte| all << 8 | u64::from(*byte))
+    };
     let ports = attribute[3];
     println!(
         "NodeType {}, {ports} port{}, NodeGUID {:#018x}, PortGUID {:#018x}, device {:#06x}, vendor {:#08x}",

@@ -38,7 +38,7 @@ fn the_example_of_umad_reads_what_smpquery_reads() {
     let Some(sim) = Sim::start() else { return };
     let examples = build_examples(&["node_info"]).unwrap();
     let attached = |program: &std::path::Path, arguments: &[&str]| {
-        let mut command = sim.place.command(program.to_owned());
+        let mut command = sim.place.command(program);
         sim.lab.attach(&mut command, "A");
         let output = run(command.args(arguments));
         assert_eq!(output.code(), 0, "{output}");
@@ -47,8 +47,12 @@ fn the_example_of_umad_reads_what_smpquery_reads() {
     let ours = attached(&examples.join("node_info"), &["ibsim0", "1", "0,1"]);
     let smpquery = attached(&program("smpquery").unwrap(), &["-D", "nodeinfo", "0,1"]);
     for name in ["NodeGuid", "PortGuid"] {
-        let line = smpquery.lines().find_map(|line| line.strip_prefix(name).or(line.strip_prefix(&name[..8])));
-        let value = line.and_then(|line| line.rsplit('.').next()).unwrap_or_else(|| panic!("{smpquery}"));
+        let line = smpquery
+            .lines()
+            .find_map(|line| line.strip_prefix(name).or(line.strip_prefix(&name[..8])));
+        let value = line
+            .and_then(|line| line.rsplit('.').next())
+            .unwrap_or_else(|| panic!("{smpquery}"));
         assert!(ours.contains(value), "{ours}{smpquery}");
     }
 }

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use verbatim_client::v1;
 use umad::Library;
+use verbatim_client::v1;
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 
