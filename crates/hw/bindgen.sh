@@ -3,6 +3,7 @@
 #
 # Needs bindgen (`cargo install bindgen-cli --version 0.72.1`), libclang (libclang-dev, or `pip install libclang` and
 # LIBCLANG_PATH=.../clang/native), gcc and libibverbs-dev. Made last with rdma-core 44 and libclang 14.0.6.
+# Enumerations have the form that rdma-sys gives them: modules of numbers, and newtypes for flags.
 # bindgen writes an assertion for each size and offset into the output, so every build on this architecture compares
 # them (a pthread_mutex_t, for one, is larger on others; there the declarations hold, the numbers do not).
 set -eu
@@ -25,7 +26,8 @@ opaque="$opaque|ibv_srq_(init_)?attr|_ibv_device_ops|verbs_.*|_compat_.*"
 	bindgen "${HEADER:-/usr/include/infiniband/verbs.h}" \
 		--rust-target 1.89 --rust-edition 2024 --default-visibility crate \
 		--no-doc-comments --no-prepend-enum-name --disable-header-comment --merge-extern-blocks \
-		--default-enum-style newtype --ctypes-prefix std::ffi \
+		--default-enum-style moduleconsts --constified-enum ibv_gid_type \
+		--newtype-enum 'ibv_(wc_flags|access_flags|send_flags|qp_attr_mask)' --ctypes-prefix std::ffi \
 		--blocklist-type 'pthread_.*|__pthread_.*|timespec|__.*64_t|__time_t|__syscall_slong_t' \
 		--raw-line 'use nix::libc::{pthread_cond_t, pthread_mutex_t};' \
 		--allowlist-type "$types" --allowlist-function "$functions" --opaque-type "$opaque" \

@@ -104,7 +104,8 @@ pub(super) struct Ca {
     pub(super) ports: [*mut CaPort; MAX_PORTS],
 }
 
-/// Sizes and offsets as the C compiler has them, with the names in the header: the test of `tests/bindings` reads them
+/// Sizes and offsets as the C compiler has them, with the names in the header: a test of `crates/hw` with the feature
+/// `rdma-sys` reads them
 /// here, and asks it.
 macro_rules! layouts {
     ($($type:ident $c_name:literal $size:literal { $($field:ident $offset:literal)* })*) => {

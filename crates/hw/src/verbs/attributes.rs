@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use verbatim_wire::{Lid, Mtu, Qpn, verbs::EventKind, verbs::Gid};
 
-use super::{generated as c, types::GidType};
+use super::{c, types::GidType};
 
 /// What a device is and how much it takes (`struct ibv_device_attr`; names are those of the header).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ impl From<&c::ibv_port_attr> for PortAttributes {
         /// `IBV_LINK_LAYER_ETHERNET`, of an enumeration without a name.
         const ETHERNET: u8 = 2;
         Self {
-            state: seen.state.0,
-            active_mtu: Mtu(u8::try_from(seen.active_mtu.0).unwrap_or(u8::MAX)),
+            state: seen.state,
+            active_mtu: Mtu(u8::try_from(seen.active_mtu).unwrap_or(u8::MAX)),
             gid_tbl_len: seen.gid_tbl_len,
             lid: Lid(seen.lid),
             ethernet: seen.link_layer == ETHERNET,

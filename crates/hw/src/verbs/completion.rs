@@ -13,10 +13,10 @@ use verbatim_wire::verbs::{WcOpcode, WcStatus};
 use crate::ether::now;
 
 use super::{
+    c,
     context::Context,
     error::VerbsError,
     ffi::{self, Zeroed},
-    generated as c,
     work::InFlight,
 };
 
@@ -53,7 +53,7 @@ pub struct Completion {
 
 impl From<&c::ibv_wc> for Completion {
     fn from(seen: &c::ibv_wc) -> Self {
-        let (status, opcode) = (WcStatus(seen.status.0), WcOpcode(seen.opcode.0));
+        let (status, opcode) = (WcStatus(seen.status), WcOpcode(seen.opcode));
         // On a failure, and on the side that sent, the flags mean nothing.
         let received = status == WcStatus::SUCCESS && opcode.is_receive();
         let has_imm = received && seen.wc_flags & c::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
@@ -64,7 +64,7 @@ impl From<&c::ibv_wc> for Completion {
             vendor_err: seen.vendor_err,
             byte_len: seen.byte_len,
             // SAFETY: both members of the union are a plain number.
-            imm: has_imm.then(|| u32::from_be(unsafe { seen.__bindgen_anon_1.imm_data })),
+            imm: has_imm.then(|| u32::from_be(unsafe { c::word!(seen).imm_data })),
             qp_num: seen.qp_num,
         }
     }

@@ -3,6 +3,7 @@
 use std::{
     ffi::c_int,
     fmt, io,
+    mem::MaybeUninit,
     os::fd::BorrowedFd,
     ptr::{self, NonNull},
     sync::Arc,
@@ -15,9 +16,9 @@ use crate::wait::set_nonblocking;
 
 use super::{
     attributes::{AsyncEvent, DeviceAttributes, GidEntry, PortAttributes, is_about_a_queue_pair},
+    c,
     error::VerbsError,
     ffi::{Symbols, Zeroed, failure},
-    generated as c,
     library::Library,
 };
 
@@ -184,20 +185,23 @@ impl Context {
     ///
     /// [`VerbsError::Call`], when the device went away.
     pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
-        let mut event = c::ibv_async_event::zeroed();
+        // Of rdma-sys the kind is a Rust enum, which a newer library's event would break: it is read as the number that C has.
+        let mut event = MaybeUninit::<c::ibv_async_event>::zeroed();
+        let event = event.as_mut_ptr();
         // SAFETY: the context is open, the event ours.
-        if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), &raw mut event) } != 0 {
+        if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), event) } != 0 {
             return match Errno::last() {
                 Errno::EAGAIN | Errno::EINTR => Ok(None),
                 errno => Err(self.inner.failed("ibv_get_async_event", "", errno.into())),
             };
         }
-        let kind = EventKind(event.event_type.0);
+        // SAFETY: the event was filled, or is zero; C's enumeration is a number of 32 bits.
+        let kind = EventKind(unsafe { (&raw const (*event).event_type).cast::<u32>().read() });
         // SAFETY: the kind tells which member of the union is set; the queue pair exists until the event is
         // acknowledged.
-        let qpn = is_about_a_queue_pair(kind).then(|| Qpn(unsafe { (*event.element.qp).qp_num }));
+        let qpn = is_about_a_queue_pair(kind).then(|| Qpn(unsafe { (*(*event).element.qp).qp_num }));
         // SAFETY: acknowledged once, and not used afterwards.
-        unsafe { (self.inner.symbols().ibv_ack_async_event)(&raw mut event) };
+        unsafe { (self.inner.symbols().ibv_ack_async_event)(event) };
         Ok(Some(AsyncEvent { kind, qpn }))
     }
 

@@ -18,7 +18,7 @@
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 
-use super::{error::VerbsError, generated as c};
+use super::{c, error::VerbsError};
 
 macro_rules! symbols {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {

@@ -66,14 +66,10 @@ const _: () = {
     ["Offset of field: ibv_gid::raw"][::std::mem::offset_of!(ibv_gid, raw) - 0usize];
     ["Offset of field: ibv_gid::global"][::std::mem::offset_of!(ibv_gid, global) - 0usize];
 };
-impl ibv_gid_type {
-    pub const IBV_GID_TYPE_IB: ibv_gid_type = ibv_gid_type(0);
-    pub const IBV_GID_TYPE_ROCE_V1: ibv_gid_type = ibv_gid_type(1);
-    pub const IBV_GID_TYPE_ROCE_V2: ibv_gid_type = ibv_gid_type(2);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_gid_type(pub std::ffi::c_uint);
+pub const IBV_GID_TYPE_IB: ibv_gid_type = 0;
+pub const IBV_GID_TYPE_ROCE_V1: ibv_gid_type = 1;
+pub const IBV_GID_TYPE_ROCE_V2: ibv_gid_type = 2;
+pub type ibv_gid_type = std::ffi::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_gid_entry {
@@ -93,38 +89,32 @@ const _: () = {
     ["Offset of field: ibv_gid_entry::gid_type"][::std::mem::offset_of!(ibv_gid_entry, gid_type) - 24usize];
     ["Offset of field: ibv_gid_entry::ndev_ifindex"][::std::mem::offset_of!(ibv_gid_entry, ndev_ifindex) - 28usize];
 };
-impl ibv_node_type {
-    pub const IBV_NODE_UNKNOWN: ibv_node_type = ibv_node_type(-1);
-    pub const IBV_NODE_CA: ibv_node_type = ibv_node_type(1);
-    pub const IBV_NODE_SWITCH: ibv_node_type = ibv_node_type(2);
-    pub const IBV_NODE_ROUTER: ibv_node_type = ibv_node_type(3);
-    pub const IBV_NODE_RNIC: ibv_node_type = ibv_node_type(4);
-    pub const IBV_NODE_USNIC: ibv_node_type = ibv_node_type(5);
-    pub const IBV_NODE_USNIC_UDP: ibv_node_type = ibv_node_type(6);
-    pub const IBV_NODE_UNSPECIFIED: ibv_node_type = ibv_node_type(7);
+pub mod ibv_node_type {
+    pub type Type = std::ffi::c_int;
+    pub const IBV_NODE_UNKNOWN: Type = -1;
+    pub const IBV_NODE_CA: Type = 1;
+    pub const IBV_NODE_SWITCH: Type = 2;
+    pub const IBV_NODE_ROUTER: Type = 3;
+    pub const IBV_NODE_RNIC: Type = 4;
+    pub const IBV_NODE_USNIC: Type = 5;
+    pub const IBV_NODE_USNIC_UDP: Type = 6;
+    pub const IBV_NODE_UNSPECIFIED: Type = 7;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_node_type(pub std::ffi::c_int);
-impl ibv_transport_type {
-    pub const IBV_TRANSPORT_UNKNOWN: ibv_transport_type = ibv_transport_type(-1);
-    pub const IBV_TRANSPORT_IB: ibv_transport_type = ibv_transport_type(0);
-    pub const IBV_TRANSPORT_IWARP: ibv_transport_type = ibv_transport_type(1);
-    pub const IBV_TRANSPORT_USNIC: ibv_transport_type = ibv_transport_type(2);
-    pub const IBV_TRANSPORT_USNIC_UDP: ibv_transport_type = ibv_transport_type(3);
-    pub const IBV_TRANSPORT_UNSPECIFIED: ibv_transport_type = ibv_transport_type(4);
+pub mod ibv_transport_type {
+    pub type Type = std::ffi::c_int;
+    pub const IBV_TRANSPORT_UNKNOWN: Type = -1;
+    pub const IBV_TRANSPORT_IB: Type = 0;
+    pub const IBV_TRANSPORT_IWARP: Type = 1;
+    pub const IBV_TRANSPORT_USNIC: Type = 2;
+    pub const IBV_TRANSPORT_USNIC_UDP: Type = 3;
+    pub const IBV_TRANSPORT_UNSPECIFIED: Type = 4;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_transport_type(pub std::ffi::c_int);
-impl ibv_atomic_cap {
-    pub const IBV_ATOMIC_NONE: ibv_atomic_cap = ibv_atomic_cap(0);
-    pub const IBV_ATOMIC_HCA: ibv_atomic_cap = ibv_atomic_cap(1);
-    pub const IBV_ATOMIC_GLOB: ibv_atomic_cap = ibv_atomic_cap(2);
+pub mod ibv_atomic_cap {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_ATOMIC_NONE: Type = 0;
+    pub const IBV_ATOMIC_HCA: Type = 1;
+    pub const IBV_ATOMIC_GLOB: Type = 2;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_atomic_cap(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_device_attr {
@@ -150,7 +140,7 @@ pub struct ibv_device_attr {
     pub(crate) max_res_rd_atom: std::ffi::c_int,
     pub(crate) max_qp_init_rd_atom: std::ffi::c_int,
     pub(crate) max_ee_init_rd_atom: std::ffi::c_int,
-    pub(crate) atomic_cap: ibv_atomic_cap,
+    pub(crate) atomic_cap: ibv_atomic_cap::Type,
     pub(crate) max_ee: std::ffi::c_int,
     pub(crate) max_rdd: std::ffi::c_int,
     pub(crate) max_mw: std::ffi::c_int,
@@ -231,33 +221,29 @@ const _: () = {
     ["Offset of field: ibv_device_attr::phys_port_cnt"]
         [::std::mem::offset_of!(ibv_device_attr, phys_port_cnt) - 227usize];
 };
-impl ibv_mtu {
-    pub const IBV_MTU_256: ibv_mtu = ibv_mtu(1);
-    pub const IBV_MTU_512: ibv_mtu = ibv_mtu(2);
-    pub const IBV_MTU_1024: ibv_mtu = ibv_mtu(3);
-    pub const IBV_MTU_2048: ibv_mtu = ibv_mtu(4);
-    pub const IBV_MTU_4096: ibv_mtu = ibv_mtu(5);
+pub mod ibv_mtu {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_MTU_256: Type = 1;
+    pub const IBV_MTU_512: Type = 2;
+    pub const IBV_MTU_1024: Type = 3;
+    pub const IBV_MTU_2048: Type = 4;
+    pub const IBV_MTU_4096: Type = 5;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_mtu(pub std::ffi::c_uint);
-impl ibv_port_state {
-    pub const IBV_PORT_NOP: ibv_port_state = ibv_port_state(0);
-    pub const IBV_PORT_DOWN: ibv_port_state = ibv_port_state(1);
-    pub const IBV_PORT_INIT: ibv_port_state = ibv_port_state(2);
-    pub const IBV_PORT_ARMED: ibv_port_state = ibv_port_state(3);
-    pub const IBV_PORT_ACTIVE: ibv_port_state = ibv_port_state(4);
-    pub const IBV_PORT_ACTIVE_DEFER: ibv_port_state = ibv_port_state(5);
+pub mod ibv_port_state {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_PORT_NOP: Type = 0;
+    pub const IBV_PORT_DOWN: Type = 1;
+    pub const IBV_PORT_INIT: Type = 2;
+    pub const IBV_PORT_ARMED: Type = 3;
+    pub const IBV_PORT_ACTIVE: Type = 4;
+    pub const IBV_PORT_ACTIVE_DEFER: Type = 5;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_port_state(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_port_attr {
-    pub(crate) state: ibv_port_state,
-    pub(crate) max_mtu: ibv_mtu,
-    pub(crate) active_mtu: ibv_mtu,
+    pub(crate) state: ibv_port_state::Type,
+    pub(crate) max_mtu: ibv_mtu::Type,
+    pub(crate) active_mtu: ibv_mtu::Type,
     pub(crate) gid_tbl_len: std::ffi::c_int,
     pub(crate) port_cap_flags: u32,
     pub(crate) max_msg_sz: u32,
@@ -307,36 +293,34 @@ const _: () = {
     ["Offset of field: ibv_port_attr::port_cap_flags2"]
         [::std::mem::offset_of!(ibv_port_attr, port_cap_flags2) - 48usize];
 };
-impl ibv_event_type {
-    pub const IBV_EVENT_CQ_ERR: ibv_event_type = ibv_event_type(0);
-    pub const IBV_EVENT_QP_FATAL: ibv_event_type = ibv_event_type(1);
-    pub const IBV_EVENT_QP_REQ_ERR: ibv_event_type = ibv_event_type(2);
-    pub const IBV_EVENT_QP_ACCESS_ERR: ibv_event_type = ibv_event_type(3);
-    pub const IBV_EVENT_COMM_EST: ibv_event_type = ibv_event_type(4);
-    pub const IBV_EVENT_SQ_DRAINED: ibv_event_type = ibv_event_type(5);
-    pub const IBV_EVENT_PATH_MIG: ibv_event_type = ibv_event_type(6);
-    pub const IBV_EVENT_PATH_MIG_ERR: ibv_event_type = ibv_event_type(7);
-    pub const IBV_EVENT_DEVICE_FATAL: ibv_event_type = ibv_event_type(8);
-    pub const IBV_EVENT_PORT_ACTIVE: ibv_event_type = ibv_event_type(9);
-    pub const IBV_EVENT_PORT_ERR: ibv_event_type = ibv_event_type(10);
-    pub const IBV_EVENT_LID_CHANGE: ibv_event_type = ibv_event_type(11);
-    pub const IBV_EVENT_PKEY_CHANGE: ibv_event_type = ibv_event_type(12);
-    pub const IBV_EVENT_SM_CHANGE: ibv_event_type = ibv_event_type(13);
-    pub const IBV_EVENT_SRQ_ERR: ibv_event_type = ibv_event_type(14);
-    pub const IBV_EVENT_SRQ_LIMIT_REACHED: ibv_event_type = ibv_event_type(15);
-    pub const IBV_EVENT_QP_LAST_WQE_REACHED: ibv_event_type = ibv_event_type(16);
-    pub const IBV_EVENT_CLIENT_REREGISTER: ibv_event_type = ibv_event_type(17);
-    pub const IBV_EVENT_GID_CHANGE: ibv_event_type = ibv_event_type(18);
-    pub const IBV_EVENT_WQ_FATAL: ibv_event_type = ibv_event_type(19);
+pub mod ibv_event_type {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_EVENT_CQ_ERR: Type = 0;
+    pub const IBV_EVENT_QP_FATAL: Type = 1;
+    pub const IBV_EVENT_QP_REQ_ERR: Type = 2;
+    pub const IBV_EVENT_QP_ACCESS_ERR: Type = 3;
+    pub const IBV_EVENT_COMM_EST: Type = 4;
+    pub const IBV_EVENT_SQ_DRAINED: Type = 5;
+    pub const IBV_EVENT_PATH_MIG: Type = 6;
+    pub const IBV_EVENT_PATH_MIG_ERR: Type = 7;
+    pub const IBV_EVENT_DEVICE_FATAL: Type = 8;
+    pub const IBV_EVENT_PORT_ACTIVE: Type = 9;
+    pub const IBV_EVENT_PORT_ERR: Type = 10;
+    pub const IBV_EVENT_LID_CHANGE: Type = 11;
+    pub const IBV_EVENT_PKEY_CHANGE: Type = 12;
+    pub const IBV_EVENT_SM_CHANGE: Type = 13;
+    pub const IBV_EVENT_SRQ_ERR: Type = 14;
+    pub const IBV_EVENT_SRQ_LIMIT_REACHED: Type = 15;
+    pub const IBV_EVENT_QP_LAST_WQE_REACHED: Type = 16;
+    pub const IBV_EVENT_CLIENT_REREGISTER: Type = 17;
+    pub const IBV_EVENT_GID_CHANGE: Type = 18;
+    pub const IBV_EVENT_WQ_FATAL: Type = 19;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_event_type(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_async_event {
     pub(crate) element: ibv_async_event__bindgen_ty_1,
-    pub(crate) event_type: ibv_event_type,
+    pub(crate) event_type: ibv_event_type::Type,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -369,59 +353,55 @@ const _: () = {
     ["Offset of field: ibv_async_event::element"][::std::mem::offset_of!(ibv_async_event, element) - 0usize];
     ["Offset of field: ibv_async_event::event_type"][::std::mem::offset_of!(ibv_async_event, event_type) - 8usize];
 };
-impl ibv_wc_status {
-    pub const IBV_WC_SUCCESS: ibv_wc_status = ibv_wc_status(0);
-    pub const IBV_WC_LOC_LEN_ERR: ibv_wc_status = ibv_wc_status(1);
-    pub const IBV_WC_LOC_QP_OP_ERR: ibv_wc_status = ibv_wc_status(2);
-    pub const IBV_WC_LOC_EEC_OP_ERR: ibv_wc_status = ibv_wc_status(3);
-    pub const IBV_WC_LOC_PROT_ERR: ibv_wc_status = ibv_wc_status(4);
-    pub const IBV_WC_WR_FLUSH_ERR: ibv_wc_status = ibv_wc_status(5);
-    pub const IBV_WC_MW_BIND_ERR: ibv_wc_status = ibv_wc_status(6);
-    pub const IBV_WC_BAD_RESP_ERR: ibv_wc_status = ibv_wc_status(7);
-    pub const IBV_WC_LOC_ACCESS_ERR: ibv_wc_status = ibv_wc_status(8);
-    pub const IBV_WC_REM_INV_REQ_ERR: ibv_wc_status = ibv_wc_status(9);
-    pub const IBV_WC_REM_ACCESS_ERR: ibv_wc_status = ibv_wc_status(10);
-    pub const IBV_WC_REM_OP_ERR: ibv_wc_status = ibv_wc_status(11);
-    pub const IBV_WC_RETRY_EXC_ERR: ibv_wc_status = ibv_wc_status(12);
-    pub const IBV_WC_RNR_RETRY_EXC_ERR: ibv_wc_status = ibv_wc_status(13);
-    pub const IBV_WC_LOC_RDD_VIOL_ERR: ibv_wc_status = ibv_wc_status(14);
-    pub const IBV_WC_REM_INV_RD_REQ_ERR: ibv_wc_status = ibv_wc_status(15);
-    pub const IBV_WC_REM_ABORT_ERR: ibv_wc_status = ibv_wc_status(16);
-    pub const IBV_WC_INV_EECN_ERR: ibv_wc_status = ibv_wc_status(17);
-    pub const IBV_WC_INV_EEC_STATE_ERR: ibv_wc_status = ibv_wc_status(18);
-    pub const IBV_WC_FATAL_ERR: ibv_wc_status = ibv_wc_status(19);
-    pub const IBV_WC_RESP_TIMEOUT_ERR: ibv_wc_status = ibv_wc_status(20);
-    pub const IBV_WC_GENERAL_ERR: ibv_wc_status = ibv_wc_status(21);
-    pub const IBV_WC_TM_ERR: ibv_wc_status = ibv_wc_status(22);
-    pub const IBV_WC_TM_RNDV_INCOMPLETE: ibv_wc_status = ibv_wc_status(23);
+pub mod ibv_wc_status {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_WC_SUCCESS: Type = 0;
+    pub const IBV_WC_LOC_LEN_ERR: Type = 1;
+    pub const IBV_WC_LOC_QP_OP_ERR: Type = 2;
+    pub const IBV_WC_LOC_EEC_OP_ERR: Type = 3;
+    pub const IBV_WC_LOC_PROT_ERR: Type = 4;
+    pub const IBV_WC_WR_FLUSH_ERR: Type = 5;
+    pub const IBV_WC_MW_BIND_ERR: Type = 6;
+    pub const IBV_WC_BAD_RESP_ERR: Type = 7;
+    pub const IBV_WC_LOC_ACCESS_ERR: Type = 8;
+    pub const IBV_WC_REM_INV_REQ_ERR: Type = 9;
+    pub const IBV_WC_REM_ACCESS_ERR: Type = 10;
+    pub const IBV_WC_REM_OP_ERR: Type = 11;
+    pub const IBV_WC_RETRY_EXC_ERR: Type = 12;
+    pub const IBV_WC_RNR_RETRY_EXC_ERR: Type = 13;
+    pub const IBV_WC_LOC_RDD_VIOL_ERR: Type = 14;
+    pub const IBV_WC_REM_INV_RD_REQ_ERR: Type = 15;
+    pub const IBV_WC_REM_ABORT_ERR: Type = 16;
+    pub const IBV_WC_INV_EECN_ERR: Type = 17;
+    pub const IBV_WC_INV_EEC_STATE_ERR: Type = 18;
+    pub const IBV_WC_FATAL_ERR: Type = 19;
+    pub const IBV_WC_RESP_TIMEOUT_ERR: Type = 20;
+    pub const IBV_WC_GENERAL_ERR: Type = 21;
+    pub const IBV_WC_TM_ERR: Type = 22;
+    pub const IBV_WC_TM_RNDV_INCOMPLETE: Type = 23;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_wc_status(pub std::ffi::c_uint);
-impl ibv_wc_opcode {
-    pub const IBV_WC_SEND: ibv_wc_opcode = ibv_wc_opcode(0);
-    pub const IBV_WC_RDMA_WRITE: ibv_wc_opcode = ibv_wc_opcode(1);
-    pub const IBV_WC_RDMA_READ: ibv_wc_opcode = ibv_wc_opcode(2);
-    pub const IBV_WC_COMP_SWAP: ibv_wc_opcode = ibv_wc_opcode(3);
-    pub const IBV_WC_FETCH_ADD: ibv_wc_opcode = ibv_wc_opcode(4);
-    pub const IBV_WC_BIND_MW: ibv_wc_opcode = ibv_wc_opcode(5);
-    pub const IBV_WC_LOCAL_INV: ibv_wc_opcode = ibv_wc_opcode(6);
-    pub const IBV_WC_TSO: ibv_wc_opcode = ibv_wc_opcode(7);
-    pub const IBV_WC_ATOMIC_WRITE: ibv_wc_opcode = ibv_wc_opcode(9);
-    pub const IBV_WC_RECV: ibv_wc_opcode = ibv_wc_opcode(128);
-    pub const IBV_WC_RECV_RDMA_WITH_IMM: ibv_wc_opcode = ibv_wc_opcode(129);
-    pub const IBV_WC_TM_ADD: ibv_wc_opcode = ibv_wc_opcode(130);
-    pub const IBV_WC_TM_DEL: ibv_wc_opcode = ibv_wc_opcode(131);
-    pub const IBV_WC_TM_SYNC: ibv_wc_opcode = ibv_wc_opcode(132);
-    pub const IBV_WC_TM_RECV: ibv_wc_opcode = ibv_wc_opcode(133);
-    pub const IBV_WC_TM_NO_TAG: ibv_wc_opcode = ibv_wc_opcode(134);
-    pub const IBV_WC_DRIVER1: ibv_wc_opcode = ibv_wc_opcode(135);
-    pub const IBV_WC_DRIVER2: ibv_wc_opcode = ibv_wc_opcode(136);
-    pub const IBV_WC_DRIVER3: ibv_wc_opcode = ibv_wc_opcode(137);
+pub mod ibv_wc_opcode {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_WC_SEND: Type = 0;
+    pub const IBV_WC_RDMA_WRITE: Type = 1;
+    pub const IBV_WC_RDMA_READ: Type = 2;
+    pub const IBV_WC_COMP_SWAP: Type = 3;
+    pub const IBV_WC_FETCH_ADD: Type = 4;
+    pub const IBV_WC_BIND_MW: Type = 5;
+    pub const IBV_WC_LOCAL_INV: Type = 6;
+    pub const IBV_WC_TSO: Type = 7;
+    pub const IBV_WC_ATOMIC_WRITE: Type = 9;
+    pub const IBV_WC_RECV: Type = 128;
+    pub const IBV_WC_RECV_RDMA_WITH_IMM: Type = 129;
+    pub const IBV_WC_TM_ADD: Type = 130;
+    pub const IBV_WC_TM_DEL: Type = 131;
+    pub const IBV_WC_TM_SYNC: Type = 132;
+    pub const IBV_WC_TM_RECV: Type = 133;
+    pub const IBV_WC_TM_NO_TAG: Type = 134;
+    pub const IBV_WC_DRIVER1: Type = 135;
+    pub const IBV_WC_DRIVER2: Type = 136;
+    pub const IBV_WC_DRIVER3: Type = 137;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_wc_opcode(pub std::ffi::c_uint);
 impl ibv_wc_flags {
     pub const IBV_WC_GRH: ibv_wc_flags = ibv_wc_flags(1);
     pub const IBV_WC_WITH_IMM: ibv_wc_flags = ibv_wc_flags(2);
@@ -438,8 +418,8 @@ pub struct ibv_wc_flags(pub std::ffi::c_uint);
 #[derive(Copy, Clone)]
 pub struct ibv_wc {
     pub(crate) wr_id: u64,
-    pub(crate) status: ibv_wc_status,
-    pub(crate) opcode: ibv_wc_opcode,
+    pub(crate) status: ibv_wc_status::Type,
+    pub(crate) opcode: ibv_wc_opcode::Type,
     pub(crate) vendor_err: u32,
     pub(crate) byte_len: u32,
     pub(crate) __bindgen_anon_1: ibv_wc__bindgen_ty_1,
@@ -544,13 +524,11 @@ const _: () = {
     ["Offset of field: ibv_mr::lkey"][::std::mem::offset_of!(ibv_mr, lkey) - 36usize];
     ["Offset of field: ibv_mr::rkey"][::std::mem::offset_of!(ibv_mr, rkey) - 40usize];
 };
-impl ibv_mw_type {
-    pub const IBV_MW_TYPE_1: ibv_mw_type = ibv_mw_type(1);
-    pub const IBV_MW_TYPE_2: ibv_mw_type = ibv_mw_type(2);
+pub mod ibv_mw_type {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_MW_TYPE_1: Type = 1;
+    pub const IBV_MW_TYPE_2: Type = 2;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_mw_type(pub std::ffi::c_uint);
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
@@ -605,18 +583,16 @@ const _: () = {
     ["Offset of field: ibv_ah_attr::is_global"][::std::mem::offset_of!(ibv_ah_attr, is_global) - 29usize];
     ["Offset of field: ibv_ah_attr::port_num"][::std::mem::offset_of!(ibv_ah_attr, port_num) - 30usize];
 };
-impl ibv_qp_type {
-    pub const IBV_QPT_RC: ibv_qp_type = ibv_qp_type(2);
-    pub const IBV_QPT_UC: ibv_qp_type = ibv_qp_type(3);
-    pub const IBV_QPT_UD: ibv_qp_type = ibv_qp_type(4);
-    pub const IBV_QPT_RAW_PACKET: ibv_qp_type = ibv_qp_type(8);
-    pub const IBV_QPT_XRC_SEND: ibv_qp_type = ibv_qp_type(9);
-    pub const IBV_QPT_XRC_RECV: ibv_qp_type = ibv_qp_type(10);
-    pub const IBV_QPT_DRIVER: ibv_qp_type = ibv_qp_type(255);
+pub mod ibv_qp_type {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_QPT_RC: Type = 2;
+    pub const IBV_QPT_UC: Type = 3;
+    pub const IBV_QPT_UD: Type = 4;
+    pub const IBV_QPT_RAW_PACKET: Type = 8;
+    pub const IBV_QPT_XRC_SEND: Type = 9;
+    pub const IBV_QPT_XRC_RECV: Type = 10;
+    pub const IBV_QPT_DRIVER: Type = 255;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_qp_type(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_qp_cap {
@@ -644,7 +620,7 @@ pub struct ibv_qp_init_attr {
     pub(crate) recv_cq: *mut ibv_cq,
     pub(crate) srq: *mut ibv_srq,
     pub(crate) cap: ibv_qp_cap,
-    pub(crate) qp_type: ibv_qp_type,
+    pub(crate) qp_type: ibv_qp_type::Type,
     pub(crate) sq_sig_all: std::ffi::c_int,
 }
 #[cfg(target_arch = "x86_64")]
@@ -686,34 +662,30 @@ impl ibv_qp_attr_mask {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ibv_qp_attr_mask(pub std::ffi::c_uint);
-impl ibv_qp_state {
-    pub const IBV_QPS_RESET: ibv_qp_state = ibv_qp_state(0);
-    pub const IBV_QPS_INIT: ibv_qp_state = ibv_qp_state(1);
-    pub const IBV_QPS_RTR: ibv_qp_state = ibv_qp_state(2);
-    pub const IBV_QPS_RTS: ibv_qp_state = ibv_qp_state(3);
-    pub const IBV_QPS_SQD: ibv_qp_state = ibv_qp_state(4);
-    pub const IBV_QPS_SQE: ibv_qp_state = ibv_qp_state(5);
-    pub const IBV_QPS_ERR: ibv_qp_state = ibv_qp_state(6);
-    pub const IBV_QPS_UNKNOWN: ibv_qp_state = ibv_qp_state(7);
+pub mod ibv_qp_state {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_QPS_RESET: Type = 0;
+    pub const IBV_QPS_INIT: Type = 1;
+    pub const IBV_QPS_RTR: Type = 2;
+    pub const IBV_QPS_RTS: Type = 3;
+    pub const IBV_QPS_SQD: Type = 4;
+    pub const IBV_QPS_SQE: Type = 5;
+    pub const IBV_QPS_ERR: Type = 6;
+    pub const IBV_QPS_UNKNOWN: Type = 7;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_qp_state(pub std::ffi::c_uint);
-impl ibv_mig_state {
-    pub const IBV_MIG_MIGRATED: ibv_mig_state = ibv_mig_state(0);
-    pub const IBV_MIG_REARM: ibv_mig_state = ibv_mig_state(1);
-    pub const IBV_MIG_ARMED: ibv_mig_state = ibv_mig_state(2);
+pub mod ibv_mig_state {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_MIG_MIGRATED: Type = 0;
+    pub const IBV_MIG_REARM: Type = 1;
+    pub const IBV_MIG_ARMED: Type = 2;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_mig_state(pub std::ffi::c_uint);
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_qp_attr {
-    pub(crate) qp_state: ibv_qp_state,
-    pub(crate) cur_qp_state: ibv_qp_state,
-    pub(crate) path_mtu: ibv_mtu,
-    pub(crate) path_mig_state: ibv_mig_state,
+    pub(crate) qp_state: ibv_qp_state::Type,
+    pub(crate) cur_qp_state: ibv_qp_state::Type,
+    pub(crate) path_mtu: ibv_mtu::Type,
+    pub(crate) path_mig_state: ibv_mig_state::Type,
     pub(crate) qkey: u32,
     pub(crate) rq_psn: u32,
     pub(crate) sq_psn: u32,
@@ -770,24 +742,22 @@ const _: () = {
     ["Offset of field: ibv_qp_attr::alt_timeout"][::std::mem::offset_of!(ibv_qp_attr, alt_timeout) - 134usize];
     ["Offset of field: ibv_qp_attr::rate_limit"][::std::mem::offset_of!(ibv_qp_attr, rate_limit) - 136usize];
 };
-impl ibv_wr_opcode {
-    pub const IBV_WR_RDMA_WRITE: ibv_wr_opcode = ibv_wr_opcode(0);
-    pub const IBV_WR_RDMA_WRITE_WITH_IMM: ibv_wr_opcode = ibv_wr_opcode(1);
-    pub const IBV_WR_SEND: ibv_wr_opcode = ibv_wr_opcode(2);
-    pub const IBV_WR_SEND_WITH_IMM: ibv_wr_opcode = ibv_wr_opcode(3);
-    pub const IBV_WR_RDMA_READ: ibv_wr_opcode = ibv_wr_opcode(4);
-    pub const IBV_WR_ATOMIC_CMP_AND_SWP: ibv_wr_opcode = ibv_wr_opcode(5);
-    pub const IBV_WR_ATOMIC_FETCH_AND_ADD: ibv_wr_opcode = ibv_wr_opcode(6);
-    pub const IBV_WR_LOCAL_INV: ibv_wr_opcode = ibv_wr_opcode(7);
-    pub const IBV_WR_BIND_MW: ibv_wr_opcode = ibv_wr_opcode(8);
-    pub const IBV_WR_SEND_WITH_INV: ibv_wr_opcode = ibv_wr_opcode(9);
-    pub const IBV_WR_TSO: ibv_wr_opcode = ibv_wr_opcode(10);
-    pub const IBV_WR_DRIVER1: ibv_wr_opcode = ibv_wr_opcode(11);
-    pub const IBV_WR_ATOMIC_WRITE: ibv_wr_opcode = ibv_wr_opcode(15);
+pub mod ibv_wr_opcode {
+    pub type Type = std::ffi::c_uint;
+    pub const IBV_WR_RDMA_WRITE: Type = 0;
+    pub const IBV_WR_RDMA_WRITE_WITH_IMM: Type = 1;
+    pub const IBV_WR_SEND: Type = 2;
+    pub const IBV_WR_SEND_WITH_IMM: Type = 3;
+    pub const IBV_WR_RDMA_READ: Type = 4;
+    pub const IBV_WR_ATOMIC_CMP_AND_SWP: Type = 5;
+    pub const IBV_WR_ATOMIC_FETCH_AND_ADD: Type = 6;
+    pub const IBV_WR_LOCAL_INV: Type = 7;
+    pub const IBV_WR_BIND_MW: Type = 8;
+    pub const IBV_WR_SEND_WITH_INV: Type = 9;
+    pub const IBV_WR_TSO: Type = 10;
+    pub const IBV_WR_DRIVER1: Type = 11;
+    pub const IBV_WR_ATOMIC_WRITE: Type = 15;
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_wr_opcode(pub std::ffi::c_uint);
 impl ibv_send_flags {
     pub const IBV_SEND_FENCE: ibv_send_flags = ibv_send_flags(1);
     pub const IBV_SEND_SIGNALED: ibv_send_flags = ibv_send_flags(2);
@@ -820,7 +790,7 @@ pub struct ibv_send_wr {
     pub(crate) next: *mut ibv_send_wr,
     pub(crate) sg_list: *mut ibv_sge,
     pub(crate) num_sge: std::ffi::c_int,
-    pub(crate) opcode: ibv_wr_opcode,
+    pub(crate) opcode: ibv_wr_opcode::Type,
     pub(crate) send_flags: std::ffi::c_uint,
     pub(crate) __bindgen_anon_1: ibv_send_wr__bindgen_ty_1,
     pub(crate) wr: ibv_send_wr__bindgen_ty_2,
@@ -1073,8 +1043,8 @@ pub struct ibv_qp {
     pub(crate) srq: *mut ibv_srq,
     pub(crate) handle: u32,
     pub(crate) qp_num: u32,
-    pub(crate) state: ibv_qp_state,
-    pub(crate) qp_type: ibv_qp_type,
+    pub(crate) state: ibv_qp_state::Type,
+    pub(crate) qp_type: ibv_qp_type::Type,
     pub(crate) mutex: pthread_mutex_t,
     pub(crate) cond: pthread_cond_t,
     pub(crate) events_completed: u32,
@@ -1166,8 +1136,8 @@ const _: () = {
 #[derive(Debug, Copy, Clone)]
 pub struct ibv_device {
     pub(crate) _ops: _ibv_device_ops,
-    pub(crate) node_type: ibv_node_type,
-    pub(crate) transport_type: ibv_transport_type,
+    pub(crate) node_type: ibv_node_type::Type,
+    pub(crate) transport_type: ibv_transport_type::Type,
     pub(crate) name: [std::ffi::c_char; 64usize],
     pub(crate) dev_name: [std::ffi::c_char; 64usize],
     pub(crate) dev_path: [std::ffi::c_char; 256usize],
@@ -1209,7 +1179,7 @@ pub struct ibv_context_ops {
     pub(crate) _compat_rereg_mr: ::std::option::Option<unsafe extern "C" fn() -> *mut std::ffi::c_void>,
     pub(crate) _compat_dereg_mr: ::std::option::Option<unsafe extern "C" fn() -> *mut std::ffi::c_void>,
     pub(crate) alloc_mw:
-        ::std::option::Option<unsafe extern "C" fn(pd: *mut ibv_pd, type_: ibv_mw_type) -> *mut ibv_mw>,
+        ::std::option::Option<unsafe extern "C" fn(pd: *mut ibv_pd, type_: ibv_mw_type::Type) -> *mut ibv_mw>,
     pub(crate) bind_mw: ::std::option::Option<
         unsafe extern "C" fn(qp: *mut ibv_qp, mw: *mut ibv_mw, mw_bind: *mut ibv_mw_bind) -> std::ffi::c_int,
     >,

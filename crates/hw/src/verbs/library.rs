@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{context::Context, error::VerbsError, ffi::Symbols, generated as c};
+use super::{c, context::Context, error::VerbsError, ffi::Symbols};
 
 /// The file that [`Library::open`] loads.
 const LIBRARY: &str = "libibverbs.so.1";

@@ -13,8 +13,8 @@ use memmap2::{Advice, MmapMut, MmapRaw};
 use verbatim_wire::verbs::{Access, AddressVector, Service};
 
 use super::{
-    completion::CompletionQueue, context::Context, error::VerbsError, ffi::Symbols, generated as c,
-    modify::address_to_c, queue_pair::QueuePair, types::access_flags, work::Segment,
+    c, completion::CompletionQueue, context::Context, error::VerbsError, ffi::Symbols, modify::address_to_c,
+    queue_pair::QueuePair, types::access_flags, work::Segment,
 };
 
 /// A protection domain: memory and queue pairs work together only within one.

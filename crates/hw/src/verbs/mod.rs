@@ -65,11 +65,13 @@
 //! acknowledges before it returns, so nothing can hang.
 
 mod attributes;
+mod c;
 mod completion;
 mod context;
 mod error;
 mod ffi;
 #[allow(
+    clashing_extern_declarations,
     clippy::all,
     dead_code,
     missing_debug_implementations,
@@ -80,6 +82,7 @@ mod ffi;
     unnameable_types,
     unreachable_pub
 )]
+#[cfg(any(not(feature = "rdma-sys"), test))]
 mod generated;
 mod library;
 mod memory;

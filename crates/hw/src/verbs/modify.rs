@@ -3,8 +3,8 @@
 use verbatim_wire::verbs::{AddressVector, QpAttributes, QpState};
 
 use super::{
+    c::{self, ibv_qp_attr_mask as mask},
     ffi::Zeroed,
-    generated::{self as c, ibv_qp_attr_mask as mask},
     types::access_flags,
 };
 
@@ -30,7 +30,7 @@ pub(super) fn to_c(to: QpState, named: &QpAttributes, port: u8) -> (c::ibv_qp_at
         port as port, IBV_QP_PORT: port_num = port;
         access as access, IBV_QP_ACCESS_FLAGS: qp_access_flags = access_flags(access);
         qkey as qkey, IBV_QP_QKEY: qkey = qkey.0;
-        path_mtu as mtu, IBV_QP_PATH_MTU: path_mtu = c::ibv_mtu(mtu.0.into());
+        path_mtu as mtu, IBV_QP_PATH_MTU: path_mtu = mtu.0.into();
         dest_qpn as qpn, IBV_QP_DEST_QPN: dest_qp_num = qpn.0;
         rq_psn as psn, IBV_QP_RQ_PSN: rq_psn = psn.0;
         sq_psn as psn, IBV_QP_SQ_PSN: sq_psn = psn.0;
@@ -45,7 +45,7 @@ pub(super) fn to_c(to: QpState, named: &QpAttributes, port: u8) -> (c::ibv_qp_at
     (attributes, set, names)
 }
 
-fn state_to_c(state: QpState) -> c::ibv_qp_state {
+fn state_to_c(state: QpState) -> c::ibv_qp_state::Type {
     match state {
         QpState::Reset => c::ibv_qp_state::IBV_QPS_RESET,
         QpState::Init => c::ibv_qp_state::IBV_QPS_INIT,
@@ -58,7 +58,7 @@ fn state_to_c(state: QpState) -> c::ibv_qp_state {
 }
 
 /// The state of that number, if there is one.
-pub(super) fn state_from_c(seen: c::ibv_qp_state) -> Option<QpState> {
+pub(super) fn state_from_c(seen: c::ibv_qp_state::Type) -> Option<QpState> {
     QpState::ALL.into_iter().find(|state| state_to_c(*state) == seen)
 }
 

@@ -10,11 +10,11 @@ use verbatim_wire::{
 };
 
 use super::{
+    c::{self, ibv_qp_attr_mask as mask},
     completion::CompletionQueue,
     context::Context,
     error::VerbsError,
     ffi::{self, Zeroed, failure},
-    generated::{self as c, ibv_qp_attr_mask as mask},
     memory::ProtectionDomain,
     modify::{state_from_c, to_c},
     work::{InFlight, ReceiveRequest, Segment, SendRequest},
@@ -150,7 +150,7 @@ impl QueuePair {
         let code = unsafe { query(place, &raw mut attributes, asked, &raw mut setup) };
         self.check(CALL, code)?;
         let state = state_from_c(attributes.qp_state).ok_or_else(|| {
-            let seen = format!("expected a state of 0 to 6, seen {}", attributes.qp_state.0);
+            let seen = format!("expected a state of 0 to 6, seen {}", attributes.qp_state);
             let what = format!("QP {:#x}", self.qpn);
             self.context().inner.failed(CALL, &what, io::Error::other(seen))
         })?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use verbatim_wire::verbs::Access;
 
-use super::generated::{ibv_access_flags as bit, ibv_gid_type};
+use super::c::{self, ibv_access_flags as bit};
 
 /// Type of a GID (`enum ibv_gid_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,10 +22,10 @@ pub enum GidType {
 
 impl From<u32> for GidType {
     fn from(value: u32) -> Self {
-        match ibv_gid_type(value) {
-            ibv_gid_type::IBV_GID_TYPE_IB => Self::Ib,
-            ibv_gid_type::IBV_GID_TYPE_ROCE_V1 => Self::RoceV1,
-            ibv_gid_type::IBV_GID_TYPE_ROCE_V2 => Self::RoceV2,
+        match value {
+            c::IBV_GID_TYPE_IB => Self::Ib,
+            c::IBV_GID_TYPE_ROCE_V1 => Self::RoceV1,
+            c::IBV_GID_TYPE_ROCE_V2 => Self::RoceV2,
             _ => Self::Unknown(value),
         }
     }

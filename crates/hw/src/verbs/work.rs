@@ -11,10 +11,10 @@ use verbatim_wire::{
 };
 
 use super::{
+    c,
     completion::Completion,
     error::VerbsError,
     ffi::Zeroed,
-    generated as c,
     memory::{AddressHandle, MemoryRegion},
 };
 
@@ -109,22 +109,22 @@ impl SendRequest {
         } = self.work;
         let rkey = r_key.0;
         match operation {
-            Operation::SendImm | Operation::WriteImm => request.__bindgen_anon_1.imm_data = imm.to_be(),
-            Operation::SendInvalidate => request.__bindgen_anon_1.invalidate_rkey = rkey,
+            Operation::SendImm | Operation::WriteImm => c::word!(request).imm_data = imm.to_be(),
+            // `invalidate_rkey`, which lies at the same place.
+            Operation::SendInvalidate => c::word!(request).imm_data = rkey,
             _ => {}
         }
         match operation {
             Operation::Write | Operation::WriteImm | Operation::Read => {
-                request.wr.rdma = c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr, rkey };
+                request.wr.rdma.remote_addr = remote_addr;
+                request.wr.rdma.rkey = rkey;
             }
             Operation::CompareSwap | Operation::FetchAdd => {
                 let swaps = operation == Operation::CompareSwap;
-                request.wr.atomic = c::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
-                    remote_addr,
-                    compare_add: if swaps { compare } else { swap_add },
-                    swap: if swaps { swap_add } else { 0 },
-                    rkey,
-                };
+                request.wr.atomic.remote_addr = remote_addr;
+                request.wr.atomic.compare_add = if swaps { compare } else { swap_add };
+                request.wr.atomic.swap = if swaps { swap_add } else { 0 };
+                request.wr.atomic.rkey = rkey;
             }
             _ => {}
         }

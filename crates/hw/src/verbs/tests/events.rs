@@ -5,10 +5,7 @@ use verbatim_wire::{
     verbs::{EventKind, Service},
 };
 
-use crate::verbs::{
-    ffi::Zeroed,
-    generated::{ibv_async_event, ibv_event_type},
-};
+use crate::verbs::{c::ibv_async_event, ffi::Zeroed};
 
 use super::{
     bench,
@@ -17,7 +14,8 @@ use super::{
 
 fn event(kind: EventKind, fill: impl FnOnce(&mut ibv_async_event)) {
     let mut event = ibv_async_event::zeroed();
-    event.event_type = ibv_event_type(kind.0);
+    // SAFETY: the field has the size of a u32.
+    unsafe { (&raw mut event.event_type).cast::<u32>().write(kind.0) };
     fill(&mut event);
     world(|world| {
         world.async_events.push_back(event);

@@ -3,6 +3,8 @@
 mod device;
 mod events;
 mod fake;
+#[cfg(feature = "rdma-sys")]
+mod header;
 mod library;
 mod memory;
 mod modify;

@@ -6,7 +6,7 @@ use verbatim_wire::{
     verbs::{Access, AddressVector, Gid, QpAttributes, QpState, Service},
 };
 
-use crate::verbs::{VerbsError, generated::ibv_qp_attr_mask as mask, modify::to_c};
+use crate::verbs::{VerbsError, c::ibv_qp_attr_mask as mask, modify::to_c};
 
 use super::{bench, fake::world};
 
@@ -37,8 +37,8 @@ fn exactly_the_attributes_that_were_given_are_handed_over() {
     bench.qp.modify(QpState::Rtr, &to_rtr()).unwrap();
     let modified = world(|world| std::mem::take(&mut world.modified));
     assert_eq!(modified[0].1, mask::IBV_QP_STATE.0.cast_signed());
-    assert_eq!(modified[0].0.qp_state.0, 6);
-    let (seen, set) = modified[1];
+    assert_eq!(modified[0].0.qp_state, 6);
+    let (seen, set) = &modified[1];
     let expected = mask::IBV_QP_STATE.0
         | mask::IBV_QP_AV.0
         | mask::IBV_QP_PATH_MTU.0
@@ -46,8 +46,8 @@ fn exactly_the_attributes_that_were_given_are_handed_over() {
         | mask::IBV_QP_RQ_PSN.0
         | mask::IBV_QP_MAX_DEST_RD_ATOMIC.0
         | mask::IBV_QP_MIN_RNR_TIMER.0;
-    assert_eq!(set, expected.cast_signed());
-    assert_eq!((seen.qp_state.0, seen.path_mtu.0), (2, 3));
+    assert_eq!(*set, expected.cast_signed());
+    assert_eq!((seen.qp_state, seen.path_mtu), (2, 3));
     assert_eq!(
         (seen.dest_qp_num, seen.rq_psn, seen.min_rnr_timer),
         (0x12, 0xabcdef, 31)

@@ -8,8 +8,8 @@ use verbatim_wire::{
 
 use crate::verbs::{
     Completion, Destination, ReceiveRequest, SendRequest, VerbsError,
+    c::{self, ibv_wc, ibv_wc_flags, ibv_wr_opcode},
     ffi::Zeroed,
-    generated::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode},
 };
 
 use super::{Bench, bench, fake::world, request};
@@ -18,8 +18,8 @@ use super::{Bench, bench, fake::world, request};
 fn complete(bench: &Bench, wr_id: u64, status: WcStatus, opcode: WcOpcode, fill: impl FnOnce(&mut ibv_wc)) {
     let mut completion = ibv_wc::zeroed();
     completion.wr_id = wr_id;
-    completion.status = ibv_wc_status(status.0);
-    completion.opcode = ibv_wc_opcode(opcode.0);
+    completion.status = status.0;
+    completion.opcode = opcode.0;
     completion.qp_num = bench.qp.qpn();
     fill(&mut completion);
     world(|world| world.completions.push_back(completion));
@@ -68,8 +68,8 @@ fn each_operation_reaches_the_driver_as_the_header_has_it() {
             let (atomic, rdma) = (request.wr.atomic, request.wr.rdma);
             match operation {
                 Operation::Send => {}
-                Operation::SendImm => assert_eq!(request.__bindgen_anon_1.imm_data, 0x0102_0304_u32.to_be()),
-                Operation::SendInvalidate => assert_eq!(request.__bindgen_anon_1.invalidate_rkey, rkey),
+                Operation::SendImm => assert_eq!(c::word!(request).imm_data, 0x0102_0304_u32.to_be()),
+                Operation::SendInvalidate => assert_eq!(c::word!(request).imm_data, rkey),
                 Operation::CompareSwap => {
                     assert_eq!((atomic.remote_addr, atomic.rkey), (remote_address, rkey));
                     assert_eq!((atomic.compare_add, atomic.swap), (5, 6));
@@ -81,7 +81,7 @@ fn each_operation_reaches_the_driver_as_the_header_has_it() {
                 _ => assert_eq!((rdma.remote_addr, rdma.rkey), (remote_address, rkey)),
             }
             if *operation == Operation::WriteImm {
-                assert_eq!(request.__bindgen_anon_1.imm_data, 0x0102_0304_u32.to_be());
+                assert_eq!(c::word!(request).imm_data, 0x0102_0304_u32.to_be());
             }
         }
     }
@@ -308,11 +308,11 @@ fn completions_arrive_in_their_order_with_their_fields() {
     complete(&bench, 1, WcStatus::SUCCESS, WcOpcode::RECV, |wc| {
         wc.byte_len = 77;
         wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_IMM.0;
-        wc.__bindgen_anon_1.imm_data = 0x0102_0304_u32.to_be();
+        c::word!(wc).imm_data = 0x0102_0304_u32.to_be();
     });
     complete(&bench, 2, WcStatus::SUCCESS, WcOpcode::RECV, |wc| {
         wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_INV.0;
-        wc.__bindgen_anon_1.invalidated_rkey = 0x55; // Which is no immediate data.
+        c::word!(wc).imm_data = 0x55; // Which is no immediate data.
     });
     complete(&bench, 3, WcStatus::REM_ACCESS_ERR, WcOpcode::SEND, |wc| {
         wc.vendor_err = 0x88;

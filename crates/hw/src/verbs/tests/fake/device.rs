@@ -12,7 +12,7 @@ use std::{
 use nix::errno::Errno;
 
 use super::{destroy, fails, make, objects, world};
-use crate::verbs::{ffi::Zeroed, generated as c};
+use crate::verbs::{c, ffi::Zeroed};
 
 pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut c::ibv_device {
     if let Some(errno) = fails("list") {

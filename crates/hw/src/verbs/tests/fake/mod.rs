@@ -18,9 +18,8 @@ use std::{
 use nix::errno::Errno;
 
 use crate::verbs::{
-    Context, Library,
+    Context, Library, c,
     ffi::{Symbols, Zeroed},
-    generated as c,
 };
 
 /// What the stand-in has seen, and what it does next.

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::{destroy, fails, make, world};
-use crate::verbs::generated as c;
+use crate::verbs::c;
 
 pub(super) unsafe extern "C" fn alloc_pd(context: *mut c::ibv_context) -> *mut c::ibv_pd {
     let pd: *mut c::ibv_pd = make("+pd");
@@ -111,8 +111,8 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut c::ibv_pd, attributes: *mut c
 }
 
 pub(super) unsafe extern "C" fn modify_qp(_qp: *mut c::ibv_qp, attributes: *mut c::ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller's attributes.
-    world(|world| world.modified.push((unsafe { *attributes }, mask)));
+    // SAFETY: the caller's attributes: numbers, copied.
+    world(|world| world.modified.push((unsafe { attributes.read() }, mask)));
     fails("modify").unwrap_or(0)
 }
 
@@ -122,14 +122,13 @@ pub(super) unsafe extern "C" fn query_qp(
     _mask: c_int,
     _setup: *mut c::ibv_qp_init_attr,
 ) -> c_int {
-    let found = world(|world| (world.modified.last().map(|modified| modified.0), world.state));
-    // SAFETY: the caller's attributes.
-    unsafe {
-        if let Some(last) = found.0 {
-            *attributes = last;
+    // SAFETY: the caller's attributes: numbers, copied.
+    world(|world| unsafe {
+        if let Some((last, _)) = world.modified.last() {
+            attributes.copy_from(last, 1);
         }
-        (*attributes).qp_state = c::ibv_qp_state(found.1);
-    }
+        (*attributes).qp_state = world.state;
+    });
     fails("query_qp").unwrap_or(0)
 }
 
@@ -159,7 +158,7 @@ pub(super) unsafe extern "C" fn post_send(
             return errno;
         }
         let list = list((*request).sg_list, (*request).num_sge);
-        world(|world| world.sends.push((*request, list)));
+        world(|world| world.sends.push((request.read(), list)));
     }
     0
 }
