@@ -53,9 +53,9 @@ pub(crate) fn test(times: bool, arguments: &[String]) -> anyhow::Result<()> {
     bindings()
 }
 
-/// Runs the unit tests of `crates/hw` with the declarations of rdma-sys, which it makes of the installed headers, and compares
-/// them with our own. It needs libclang and the libraries' headers: where they are missing it is skipped; on CI that is a
-/// failure.
+/// Runs the unit tests of `crates/hw` with the declarations of rdma-sys, which it makes of the installed headers, and
+/// compares them with our own. It needs libclang and the libraries' headers: where they are missing it is skipped; on
+/// CI that is a failure.
 ///
 /// # Errors
 ///

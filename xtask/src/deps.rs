@@ -70,8 +70,8 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-rig",
         Rule::Only(
-            "umad verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket verbatim-tester \
-             verbatim-verbs verbatim-verbs-fake verbatim-wire",
+            "umad verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket \
+             verbatim-tester verbatim-verbs verbatim-verbs-fake verbatim-wire",
         ),
     ),
     (

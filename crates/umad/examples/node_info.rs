@@ -1,7 +1,8 @@
 //! Reads NodeInfo of the node at the end of a directed route.
 //!
-//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`: PATH is the ports of the route, as smpquery -D takes
-//! them, 0 first; `0` alone is the device itself. The layouts are those of the architecture, 14.2.1.2 and 14.2.5.3.
+//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`: PATH is the ports of the route, as smpquery -D
+//! takes them, 0 first; `0` alone is the device itself. The layouts are those of the architecture, 14.2.1.2 and
+//! 14.2.5.3.
 
 use std::{error::Error, process::ExitCode, time::Duration};
 

@@ -1,8 +1,8 @@
-//! The declarations of `infiniband/verbs.h`: our own, which need no header, or with the feature `rdma-sys` those that this
-//! crate makes of the header that is installed. Both have one shape; `bindgen.sh` makes ours so.
+//! The declarations of `infiniband/verbs.h`: our own, which need no header, or with the feature `rdma-sys` those that
+//! this crate makes of the header that is installed. Both have one shape; `bindgen.sh` makes ours so.
 //!
-//! rdma-sys asks the linker for libibverbs and librdmacm. Nothing refers to their functions, so the linker leaves both out
-//! (`--as-needed`), and the library is opened at run time all the same.
+//! rdma-sys asks the linker for libibverbs and librdmacm. Nothing refers to their functions, so the linker leaves
+//! both out (`--as-needed`), and the library is opened at run time all the same.
 
 #[cfg(not(feature = "rdma-sys"))]
 pub(super) use super::generated::*;

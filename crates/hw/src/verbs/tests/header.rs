@@ -1,12 +1,12 @@
-//! Our own declarations against the header that is installed: rdma-sys, which makes its own of it, is asked for what this
-//! crate uses, the C compiler for every size, offset and constant, those of libibumad (crate umad) too.
+//! Our own declarations against the header that is installed: rdma-sys, which makes its own of it, is asked for what
+//! this crate uses, the C compiler for every size, offset and constant, those of libibumad (crate umad) too.
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path, process::Command};
 
 use crate::verbs::generated;
 
-const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: correct crates/umad/src/ffi.rs), and look at \
-                    what uses it";
+const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: correct crates/umad/src/ffi.rs), and look \
+                    at what uses it";
 
 #[test]
 fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
@@ -27,8 +27,8 @@ fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
     }
     sizes! {
         ibv_ah ibv_ah_attr ibv_async_event ibv_context ibv_cq ibv_device ibv_device_attr ibv_gid ibv_gid_entry
-        ibv_global_route ibv_mr ibv_pd ibv_port_attr ibv_qp ibv_qp_attr ibv_qp_cap ibv_qp_init_attr ibv_recv_wr ibv_send_wr
-        ibv_sge ibv_wc
+        ibv_global_route ibv_mr ibv_pd ibv_port_attr ibv_qp ibv_qp_attr ibv_qp_cap ibv_qp_init_attr ibv_recv_wr
+        ibv_send_wr ibv_sge ibv_wc
     }
     macro_rules! offsets {
         ($($name:ident: $($field:ident)*;)*) => {
@@ -65,8 +65,8 @@ fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
         ibv_mtu: IBV_MTU_256 IBV_MTU_512 IBV_MTU_1024 IBV_MTU_2048 IBV_MTU_4096;
         ibv_qp_state: IBV_QPS_RESET IBV_QPS_INIT IBV_QPS_RTR IBV_QPS_RTS IBV_QPS_SQD IBV_QPS_SQE IBV_QPS_ERR;
         ibv_qp_type: IBV_QPT_RC IBV_QPT_UD;
-        ibv_wr_opcode: IBV_WR_SEND IBV_WR_SEND_WITH_IMM IBV_WR_SEND_WITH_INV IBV_WR_RDMA_WRITE IBV_WR_RDMA_WRITE_WITH_IMM
-            IBV_WR_RDMA_READ IBV_WR_ATOMIC_CMP_AND_SWP IBV_WR_ATOMIC_FETCH_AND_ADD;
+        ibv_wr_opcode: IBV_WR_SEND IBV_WR_SEND_WITH_IMM IBV_WR_SEND_WITH_INV IBV_WR_RDMA_WRITE
+            IBV_WR_RDMA_WRITE_WITH_IMM IBV_WR_RDMA_READ IBV_WR_ATOMIC_CMP_AND_SWP IBV_WR_ATOMIC_FETCH_AND_ADD;
     }
     macro_rules! flags {
         ($($of:ident: $($name:ident)*;)*) => {
@@ -74,7 +74,8 @@ fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
         };
     }
     flags! {
-        ibv_access_flags: IBV_ACCESS_LOCAL_WRITE IBV_ACCESS_REMOTE_WRITE IBV_ACCESS_REMOTE_READ IBV_ACCESS_REMOTE_ATOMIC;
+        ibv_access_flags: IBV_ACCESS_LOCAL_WRITE IBV_ACCESS_REMOTE_WRITE IBV_ACCESS_REMOTE_READ
+            IBV_ACCESS_REMOTE_ATOMIC;
         ibv_qp_attr_mask: IBV_QP_STATE IBV_QP_ACCESS_FLAGS IBV_QP_PKEY_INDEX IBV_QP_PORT IBV_QP_QKEY IBV_QP_AV
             IBV_QP_PATH_MTU IBV_QP_TIMEOUT IBV_QP_RETRY_CNT IBV_QP_RNR_RETRY IBV_QP_RQ_PSN IBV_QP_MAX_QP_RD_ATOMIC
             IBV_QP_MIN_RNR_TIMER IBV_QP_SQ_PSN IBV_QP_MAX_DEST_RD_ATOMIC IBV_QP_DEST_QPN;
